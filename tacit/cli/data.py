@@ -1,0 +1,277 @@
+"""`tacit data`: bring users' data in, make a vocabulary, and see how much there is, without ever showing a text or an id."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tacit.data import build
+from tacit.data.build import disk_errors
+from tacit.data.formats import FORMATS, ReadOptions, read
+from tacit.data.formats.npz import Fields
+from tacit.data.formats.pixels import Ink
+from tacit.data.importing import PrivateVocabulary, import_images, import_text
+from tacit.data.sources import ImageSource, Source, TextSource
+from tacit.data.store import Caps, Store, open_store
+from tacit.data.summary import summarise
+from tacit.data.vocabulary import Vocabulary, checked_size, count_vocabulary, load_vocabulary, public_corpus
+from tacit.errors import DataError
+
+app = typer.Typer(
+    help="Bring users' data in, make vocabularies, see how much there is.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+FormatOption = Annotated[
+    str | None, typer.Option("--format", help=f"The files' format, if their names do not tell: {', '.join(FORMATS)}.")
+]
+UserOption = Annotated[str | None, typer.Option("--user", help="The column with the user's id.")]
+TextOption = Annotated[
+    str | None,
+    typer.Option("--text", help="The column with the text, a string or a list of strings (each an example)."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
+
+
+@app.command("import")
+def import_(
+    files: Annotated[list[Path], typer.Argument(help="The files to read, all of text or all of images.")],
+    out: Annotated[Path, typer.Option("--out", help="The store to make: a new folder.")],
+    user: UserOption = None,
+    text: TextOption = None,
+    format: FormatOption = None,
+    vocabulary: Annotated[
+        Path | None,
+        typer.Option(
+            "--vocabulary",
+            help="A vocabulary made by `tacit data vocabulary`, or a public word list (one word a line).",
+        ),
+    ] = None,
+    vocabulary_private: Annotated[
+        int | None,
+        typer.Option(
+            "--vocabulary-private",
+            metavar="N",
+            help="Count a vocabulary of N entries on these users. Every epsilon stated on this store is then infinite.",
+        ),
+    ] = None,
+    held_out: Annotated[
+        int, typer.Option("--held-out", help="With --vocabulary-private: so many users are not counted.")
+    ] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="With --held-out: which users; the split's seed.")] = 0,
+    max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Keep a user's first so many tokens.")] = None,
+    max_examples: Annotated[
+        int | None, typer.Option("--max-examples", help="Keep a user's first so many examples.")
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", help="tff-sqlite: only this split (train, test, ...).")
+    ] = None,
+    images_field: Annotated[str, typer.Option("--images", help="npz: the array of images.")] = "images",
+    labels_field: Annotated[str, typer.Option("--labels", help="npz: the array of labels.")] = "labels",
+    writers_field: Annotated[str, typer.Option("--writers", help="npz: the array of writers.")] = "writers",
+    ink: Annotated[str, typer.Option("--ink", help="npz: whether ink is bright or dark.")] = "bright",
+    as_json: JsonOption = False,
+) -> None:
+    """Make a store of users' texts or images.
+
+    Rows may come in any order and be more than fits into memory. Compressed files (.gz, .zst) are read as they are. User
+    ids are hashed with a key that is thrown away.
+
+    Example: tacit data import chat.jsonl.gz --user user --text sentences --vocabulary english.vocab --out chat
+    """
+    caps = Caps(tokens=_cap("--max-tokens", max_tokens), examples=_cap("--max-examples", max_examples))
+    if ink not in ("bright", "dark"):
+        raise DataError(f"Expected --ink bright or dark, got {ink!r}.")
+    fields = Fields(images_field, labels_field, writers_field)
+    options = ReadOptions(format, user, text, split, fields, cast(Ink, ink))
+    wanted = _wanted_vocabulary(vocabulary, vocabulary_private, held_out, seed)
+    sources = [read(file, options) for file in files]
+    with _progress() as progress:
+        if all(isinstance(source, ImageSource) for source in sources):
+            if wanted is not None:
+                raise DataError(f"{files[0]} holds images, which have no vocabulary.")
+            store = import_images(cast("list[ImageSource]", sources), out, caps=caps, progress=progress)
+        elif all(isinstance(source, TextSource) for source in sources):
+            if wanted is None:
+                raise DataError(
+                    "Text needs a vocabulary, and none was named.",
+                    hint="--vocabulary FILE (public words), or --vocabulary-private N (makes every epsilon infinite).",
+                )
+            texts = cast("list[TextSource]", sources)
+            store = import_text(texts, out, vocabulary=wanted, caps=caps, progress=progress)
+        else:
+            raise DataError("Some of the files hold texts and some images; expected one kind.")
+    _print(store, as_json)
+
+
+@app.command("vocabulary")
+def vocabulary_(
+    out: Annotated[Path, typer.Option("--out", help="The vocabulary file to write.")],
+    size: Annotated[int, typer.Option("--size", help="How many entries, the four reserved ones included.")] = 10_000,
+    corpus: Annotated[
+        list[Path] | None, typer.Option("--corpus", help="A file of public text, in any format that can be imported.")
+    ] = None,
+    public_name: Annotated[
+        str | None, typer.Option("--public-name", help="The name of the public corpus, as guarantees will state it.")
+    ] = None,
+    words: Annotated[Path | None, typer.Option("--words", help="A public word list, one word a line.")] = None,
+    user: UserOption = None,
+    text: TextOption = None,
+    format: FormatOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a vocabulary of the most frequent words of a public corpus, or of a word list.
+
+    Words counted on private users tell something about them: this command is for public text only.
+
+    Example: tacit data vocabulary --corpus wiki.jsonl --user page --text text --public-name Wikipedia --out wiki.vocab
+    """
+    checked_size(size)
+    if out.exists():
+        raise DataError(f"{out} exists already; expected the name of a new file.")
+    if (words is None) == (not corpus):
+        raise DataError("Expected either --corpus or --words, got both or neither.")
+    if words is not None:
+        made = load_vocabulary(words, size=size)
+    else:
+        if public_name is None:
+            raise DataError("A corpus needs --public-name: what guarantees will name as the source of the words.")
+        provenance = public_corpus(public_name)
+        sources = [read(path, ReadOptions(format, user, text)) for path in corpus or []]
+        with _progress() as progress:
+            made = count_vocabulary(_texts(sources, progress), size=size, provenance=provenance)
+    with disk_errors(out):
+        made.save(out)
+    summary = {
+        "vocabulary": str(out),
+        "size": len(made),
+        "provenance": made.provenance,
+        "fingerprint": made.fingerprint,
+    }
+    if as_json:
+        print(json.dumps(summary))
+    else:
+        print(f"{out}: {len(made):,} entries, {made.provenance}.")
+
+
+@app.command()
+def show(
+    store: Annotated[Path, typer.Argument(help="A store that `tacit data import` made.")], as_json: JsonOption = False
+) -> None:
+    """Show counts and quantiles of a store; never a text, never an id.
+
+    They are exact figures about private users, for whoever may read the store anyway: no guarantee covers them.
+
+    Example: tacit data show chat
+    """
+    _print(open_store(store), as_json)
+
+
+def _cap(option: str, value: int | None) -> int | None:
+    if value is not None and value < 1:
+        raise DataError(f"Expected {option} of at least 1, got {value}.")
+    return value
+
+
+def _wanted_vocabulary(
+    file: Path | None, private: int | None, held_out: int, seed: int
+) -> Vocabulary | PrivateVocabulary | None:
+    if file is not None and private is not None:
+        raise DataError("Expected --vocabulary or --vocabulary-private, got both.")
+    if private is None and held_out:
+        raise DataError(f"--held-out, here {held_out}, goes with --vocabulary-private only.")
+    if private is not None:
+        return PrivateVocabulary(checked_size(private), held_out, seed)
+    return None if file is None else load_vocabulary(file)
+
+
+def _texts(sources: list[Source], progress: build.Progress) -> Iterator[str]:
+    count = 0
+    for source in sources:
+        if not isinstance(source, TextSource):
+            raise DataError(f"{source.name} holds images; expected text.")
+        for _, _, text in source.rows:
+            yield text
+            count += 1
+            if count % 10_000 == 0:
+                progress("counting words", count, None)
+
+
+@contextmanager
+def _progress() -> Iterator[build.Progress]:
+    """A bar on stderr that stays away where stderr is no terminal."""
+    console = Console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        tasks: dict[str, Any] = {}
+
+        def report(stage: str, done: int, total: int | None) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total)
+            bars.update(tasks[stage], completed=done, total=total)
+
+        yield report
+
+
+def _print(store: Store, as_json: bool) -> None:
+    summary = summarise(store)
+    if as_json:
+        print(json.dumps(summary))
+        return
+    console = Console()
+    console.print(f"[bold]{store.path}[/]: {_headline(summary)}", highlight=False, soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    rows = {
+        "examples a user": "examples_per_user",
+        "tokens a user": "tokens_per_user",
+        "tokens an example": "tokens_per_example",
+    }
+    for i, (title, key) in enumerate((title, key) for title, key in rows.items() if summary.get(key)):
+        if i == 0:
+            for name in summary[key]:
+                table.add_column(_quantile_name(name), justify="right")
+        table.add_row(title, *(f"{value:,}" for value in summary[key].values()))
+    console.print(table)
+    for line in _remarks(summary):
+        console.print(line, highlight=False, soft_wrap=True)
+
+
+def _headline(summary: dict[str, Any]) -> str:
+    if summary["kind"] == "image":
+        return f"{summary['users']:,} users, {summary['examples']:,} images, {summary['classes']} classes"
+    return f"{summary['users']:,} users, {summary['examples']:,} examples, {summary['tokens']:,} tokens"
+
+
+def _remarks(summary: dict[str, Any]) -> Iterator[str]:
+    vocabulary = summary.get("vocabulary")
+    if vocabulary is not None:
+        share = f"{100 * summary['out_of_vocabulary']:.1f}%"
+        yield f"vocabulary: {vocabulary['size']:,} entries, {vocabulary['provenance']}; {share} of the tokens are outside it"
+        if not vocabulary["public"]:
+            yield "[yellow]The words were counted on the users themselves: every epsilon stated on this store is infinite.[/]"
+    for name, cap in summary["caps"].items():
+        if cap is not None:
+            yield f"cap: {cap:,} {name} a user"
+    for reason, count in summary["skipped"].items():
+        yield f"left out: {count:,} {reason}"
+    yield "Exact figures about private users, outside any guarantee."
+
+
+def _quantile_name(key: str) -> str:
+    return {"p0": "least", "p50": "median", "p100": "most"}.get(key, key.removeprefix("p") + "%")

@@ -1,0 +1,188 @@
+"""`tacit runs`: which runs there are, what one came to, how several differ. Reads run folders and changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tacit.errors import RunError
+from tacit.privacy.ledger import Ledger, is_being_written, read_ledger
+from tacit.runs.folder import RunFolder, find_runs
+from tacit.runs.metrics import last_metrics
+
+_ROOT = Path("runs")
+
+app = typer.Typer(help="List, show and compare runs.")
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+@app.callback(invoke_without_command=True)
+def runs(context: typer.Context, as_json: Json = False) -> None:
+    """List, show and compare runs; without a command, list those in runs/."""
+    if context.invoked_subcommand is None:
+        list_runs(_ROOT, as_json)
+
+
+@app.command("list")
+def list_runs(
+    root: Annotated[Path, typer.Argument(help="The folder that holds runs.")] = _ROOT, as_json: Json = False
+) -> None:
+    """The runs below a folder, one a line."""
+    nothing_yet = root == _ROOT and not root.exists()
+    found = [_facts_or_problem(path) for path in ([] if nothing_yet else find_runs(root))]
+    if as_json:
+        _print_json({"root": str(root), "runs": found})
+        return
+    if not found:
+        typer.echo(f"No runs in {root} yet: tacit train makes one.")
+        return
+    table = Table("run", "state", "rounds", "top-1", "privacy", box=None)
+    for facts in found:
+        top1 = _figure(facts.get("metrics", {}).get("top1"), percent=True)
+        table.add_row(facts["run"], facts["state"], str(facts.get("rounds", "")), top1, _privacy_words(facts))
+    _print_table(table)
+
+
+@app.command()
+def show(
+    run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")], as_json: Json = False
+) -> None:
+    """What a run came to: rounds, accuracy, epsilon and delta, or why epsilon is infinite."""
+    facts = _facts(_find(run))
+    if as_json:
+        _print_json(facts)
+        return
+    table = Table(box=None, show_header=False)
+    table.add_row("run", facts["run"])
+    table.add_row("state", facts["state"])
+    table.add_row("created", facts["created"])
+    again = facts["releases"] - facts["rounds"]
+    table.add_row(
+        "rounds", f"{facts['rounds']}" + (f", and {again} that ran again and count again" if again > 0 else "")
+    )
+    for name, value in facts["metrics"].items():
+        table.add_row(name, _figure(value, percent=name.startswith("top")))
+    for name, value in facts["baselines"].items():
+        table.add_row(f"baseline {name}", _figure(value))
+    table.add_row("privacy", _privacy_words(facts))
+    _print_table(table)
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Two or more runs' folders, or their names in runs/.")],
+    as_json: Json = False,
+) -> None:
+    """What several runs were told and what they came to, where they differ."""
+    if len(runs) < 2:
+        raise RunError(f"Expected two or more runs to compare, got {len(runs)}.")
+    folders = [_find(run) for run in runs]
+    found = [_facts(folder) for folder in folders]
+    recipes = [dict(_flat(folder.recipe())) for folder in folders]
+    names = sorted({name for recipe in recipes for name in recipe})
+    columns = {name: [recipe.get(name) for recipe in recipes] for name in names}
+    differences = {name: values for name, values in columns.items() if any(value != values[0] for value in values)}
+    if as_json:
+        _print_json({"runs": found, "recipe_differences": differences})
+        return
+    table = Table("", *(facts["run"] for facts in found), box=None)
+    for name, values in differences.items():
+        table.add_row(name, *("-" if value is None else json.dumps(value) for value in values))
+    table.add_section()
+    table.add_row("state", *(facts["state"] for facts in found))
+    table.add_row("rounds", *(str(facts["rounds"]) for facts in found))
+    for name in dict.fromkeys(name for facts in found for name in facts["metrics"]):
+        percent = name.startswith("top")
+        table.add_row(name, *(_figure(facts["metrics"].get(name), percent=percent) for facts in found))
+    table.add_row("privacy", *(_privacy_words(facts) for facts in found))
+    _print_table(table)
+
+
+def _find(run: Path) -> RunFolder:
+    return RunFolder.open(_ROOT / run if not run.exists() and (_ROOT / run).exists() else run)
+
+
+def _facts_or_problem(path: Path) -> dict[str, Any]:
+    """A run's facts; if it is damaged, that it is, so that one bad run does not hide the others."""
+    try:
+        return _facts(RunFolder.open(path))
+    except RunError as error:
+        return {"run": str(path), "state": "damaged", "problem": error.sentence}
+
+
+def _facts(folder: RunFolder) -> dict[str, Any]:
+    """What the folder says, the summary first; while there is none, the last metrics and the ledger."""
+    summary = folder.summary() or {}
+    last = last_metrics(folder.metrics_path) or {}
+    ledger = read_ledger(folder.ledger_path) if folder.begun else None
+    privacy = summary.get("privacy") or {
+        "epsilon": last.get("epsilon"),
+        "delta": last.get("delta"),
+        "unit": ledger.opened.unit if ledger else None,
+        "reasons_not_private": ledger.opened.reasons_not_private if ledger else [],
+    }
+    metrics = summary.get("metrics") or {name: last[name] for name in ("top1", "top3", "perplexity") if name in last}
+    return {
+        "run": str(folder.path),
+        "run_id": folder.run_id,
+        "created": folder.created,
+        "state": _state(folder, ledger),
+        "rounds": ledger.next_round if ledger else 0,
+        "releases": len(ledger.releases()) if ledger else 0,
+        "metrics": metrics,
+        "baselines": summary.get("baselines") or {},
+        "privacy": privacy,
+    }
+
+
+def _state(folder: RunFolder, ledger: Ledger | None) -> str:
+    if ledger is None:
+        return "not begun"
+    if is_being_written(folder.ledger_path):
+        return "running"
+    return ledger.closed.outcome if ledger.closed else "interrupted"
+
+
+def _privacy_words(facts: Mapping[str, Any]) -> str:
+    if "problem" in facts:
+        return str(facts["problem"])
+    privacy = facts["privacy"]
+    reasons = privacy.get("reasons_not_private") or []
+    if reasons:
+        return "epsilon is infinite: " + "; ".join(str(reason) for reason in reasons)
+    if isinstance(privacy.get("epsilon"), int | float):
+        unit = f" a {privacy['unit']}" if privacy.get("unit") else ""
+        accountant = f" ({privacy['accountant']})" if privacy.get("accountant") else ""
+        return f"epsilon {privacy['epsilon']:.3g} at delta {_figure(privacy.get('delta'))}{unit}{accountant}"
+    return "epsilon is not stated" + (" yet" if facts["state"] in ("running", "interrupted", "not begun") else "")
+
+
+def _flat(value: Mapping[str, Any], name: str = "") -> Iterable[tuple[str, Any]]:
+    for key, inner in value.items():
+        full = f"{name}.{key}" if name else str(key)
+        if isinstance(inner, Mapping):
+            yield from _flat(inner, full)
+        else:
+            yield full, inner
+
+
+def _figure(value: Any, *, percent: bool = False) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "-" if value is None else str(value)
+    return f"{100 * value:.1f}%" if percent else f"{value:.4g}"
+
+
+def _print_json(value: Mapping[str, Any]) -> None:
+    typer.echo(json.dumps(value, default=str))
+
+
+def _print_table(table: Table) -> None:
+    for column in table.columns:
+        column.overflow = "fold"
+    Console().print(table)

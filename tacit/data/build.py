@@ -1,0 +1,196 @@
+"""Writing a store: into a folder beside the final one, which takes its name only when everything is there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.store import (
+    BLOCK,
+    IMAGE_SHAPE,
+    INFO,
+    LABEL_DTYPE,
+    OFFSET_DTYPE,
+    PSEUDONYM_BYTES,
+    VOCABULARY,
+    StoreInfo,
+    VocabularyInfo,
+)
+from tacit.data.text import TOKENIZER
+from tacit.data.users import Users
+from tacit.data.vocabulary import Vocabulary
+from tacit.errors import DataError
+
+# Called with the stage, how far it is, and how far it goes where that is known.
+Progress = Callable[[str, int, int | None], None]
+
+
+def no_progress(stage: str, done: int, total: int | None) -> None:
+    """Tell nobody."""
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A folder to fill that becomes `out` at the end, or disappears if anything went wrong.
+
+    Raises DataError if `out` exists already, and for a full disk or a forbidden one.
+    """
+    if os.path.lexists(out):
+        raise DataError(f"{out} exists already; expected the name of a new folder.")
+    filling = out.parent / f".{out.name}.{secrets.token_hex(4)}"
+    try:
+        with disk_errors(out):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            filling.mkdir(mode=0o700)
+            yield filling
+            for file in filling.iterdir():
+                _sync(file)
+            # Not even an empty folder that appeared meanwhile is replaced.
+            if os.path.lexists(out):
+                raise DataError(f"{out} appeared while it was being made; nothing was replaced.")
+            filling.rename(out)
+            _sync(out.parent)
+    finally:
+        if filling.exists():
+            shutil.rmtree(filling)
+
+
+@contextmanager
+def disk_errors(out: Path) -> Iterator[None]:
+    """Turn the operating system's refusal to write `out` into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DataError(f"The disk is full: {out} was not made, and what had been written was removed.") from error
+        raise DataError(f"{out} cannot be made: {error.strerror or error}.") from error
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class ArrayFile:
+    """An array on disk that grows at its end."""
+
+    def __init__(self, folder: Path, name: str, dtype: np.dtype) -> None:
+        self._file = open(folder / f"{name}.bin", "xb")  # noqa: SIM115 - closed by the with statement around it
+        self._dtype = dtype
+
+    def append(self, values: NDArray) -> None:
+        """Write these values after those already there."""
+        self._file.write(np.ascontiguousarray(values, self._dtype).data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+class OffsetFile(ArrayFile):
+    """Offsets on disk, written as lengths arrive; `total` is the last of them."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        super().__init__(folder, name, OFFSET_DTYPE)
+        self.total = 0
+        self.count = 0
+        super().append(np.zeros(1, np.int64))
+
+    def append(self, values: NDArray) -> None:
+        """Write the offsets that follow lists of these lengths."""
+        if len(values) == 0:
+            return
+        ends = self.total + np.cumsum(values, dtype=np.int64)
+        super().append(ends)
+        self.total = int(ends[-1])
+        self.count += len(values)
+
+
+def write_info(folder: Path, info: StoreInfo) -> None:
+    """Write store.json."""
+    (folder / INFO).write_text(info.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def write_vocabulary(
+    folder: Path, vocabulary: Vocabulary, *, held_out: int = 0, seed: int | None = None
+) -> VocabularyInfo:
+    """Write vocabulary.txt and say what it is."""
+    vocabulary.save(folder / VOCABULARY)
+    return VocabularyInfo(
+        size=len(vocabulary),
+        fingerprint=vocabulary.fingerprint,
+        provenance=vocabulary.provenance,
+        tokenizer=TOKENIZER,
+        held_out=held_out,
+        seed=seed,
+    )
+
+
+def new_store_id() -> str:
+    """A random name for a store."""
+    return secrets.token_hex(16)
+
+
+def save_users(
+    users: Users, out: str | Path, *, source: str, vocabulary: Vocabulary | None, progress: Progress = no_progress
+) -> None:
+    """Write any users (a world, a view) to a new store. With a vocabulary they are text, without one images.
+
+    The store keeps no texts, only word ids, and the users get random pseudonyms.
+    """
+    with new_folder(Path(out)) as folder, ExitStack() as files:
+        text = vocabulary is not None
+        dtype = vocabulary.dtype if vocabulary is not None else np.dtype(np.uint8)
+        items = files.enter_context(ArrayFile(folder, "items", dtype))
+        user_offsets = files.enter_context(OffsetFile(folder, "user_offsets"))
+        pseudonyms = files.enter_context(ArrayFile(folder, "users", np.dtype(np.uint8)))
+        example_offsets = files.enter_context(OffsetFile(folder, "example_offsets")) if text else None
+        labels = None if text else files.enter_context(ArrayFile(folder, "labels", LABEL_DTYPE))
+        total = 0
+        for start in range(0, len(users), BLOCK):
+            block = users.gather(np.arange(start, min(start + BLOCK, len(users)), dtype=np.int64))
+            items.append(block.items)
+            user_offsets.append(np.diff(block.user_offsets))
+            pseudonyms.append(
+                np.frombuffer(secrets.token_bytes((len(block.user_offsets) - 1) * PSEUDONYM_BYTES), np.uint8)
+            )
+            total += len(block.items)
+            if example_offsets is not None:
+                example_offsets.append(np.diff(block.example_offsets))
+            if labels is not None:
+                if block.labels is None:
+                    raise DataError("Users without a vocabulary are images, and these have no labels.")
+                labels.append(block.labels)
+            progress("writing", start + len(block.user_offsets) - 1, len(users))
+        files.close()
+        write_info(
+            folder,
+            StoreInfo(
+                store_id=new_store_id(),
+                kind="text" if text else "image",
+                users=len(users),
+                examples=user_offsets.total,
+                items=total,
+                item_shape=() if text else IMAGE_SHAPE,
+                item_dtype=dtype.name,
+                vocabulary=None if vocabulary is None else write_vocabulary(folder, vocabulary),
+                sources=(source,),
+            ),
+        )

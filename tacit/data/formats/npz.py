@@ -1,0 +1,68 @@
+"""Images in a NumPy archive: an array of images, one of labels and one of writers."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.formats.files import check_file, read_errors
+from tacit.data.formats.pixels import Ink, to_bytes, to_labels
+from tacit.data.sources import ImageSource
+from tacit.errors import DataError
+
+_BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The names of the arrays in the archive."""
+
+    images: str = "images"
+    labels: str = "labels"
+    writers: str = "writers"
+
+
+def npz(path: Path, fields: Fields, *, ink: Ink = "bright") -> ImageSource:
+    """The images of the archive, whose arrays are read into memory."""
+    return ImageSource(path.name, "npz", "image", _rows(path, fields, ink))
+
+
+def _rows(path: Path, fields: Fields, ink: Ink) -> Iterator[tuple[int, str, NDArray[np.uint8], NDArray[np.int32]]]:
+    images, raw_labels, writers = _arrays(path, fields)
+    labels = to_labels(raw_labels, len(images), str(path))
+    if writers.shape != (len(images),):
+        raise DataError(
+            f"{path}: there are {len(images)} images and {writers.size} writers; expected one writer an image."
+        )
+    if writers.dtype.kind not in "iuUS":
+        raise DataError(f"{path}: the writers are of type {writers.dtype}; expected integers or strings.")
+    names = writers.astype(str).tolist()
+    for start in range(0, len(images), _BLOCK):
+        block = to_bytes(images[start : start + _BLOCK], str(path), ink=ink)
+        for i, image in enumerate(block, start):
+            yield i, names[i], image[np.newaxis], labels[i : i + 1]
+
+
+def _arrays(path: Path, fields: Fields) -> tuple[NDArray, NDArray, NDArray]:
+    check_file(path)
+    with read_errors(path):
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                if not isinstance(archive, np.lib.npyio.NpzFile):
+                    raise DataError(f"The file {path} is not an npz archive.")
+                for name in (fields.images, fields.labels, fields.writers):
+                    if name not in archive:
+                        there = ", ".join(repr(name) for name in archive.files)
+                        raise DataError(f"{path} has no array {name!r}; the arrays are {there}.")
+                images, labels, writers = (archive[name] for name in (fields.images, fields.labels, fields.writers))
+        except (ValueError, zipfile.BadZipFile, zlib.error, EOFError):
+            raise DataError(f"The file {path} is not a valid npz archive of plain arrays.") from None
+    if images.ndim == 0:
+        raise DataError(f"{path}: the array {fields.images!r} is a single number; expected images.")
+    return images, labels, writers

@@ -1,0 +1,215 @@
+"""Rows of many users in any order, grouped by user in bounded memory.
+
+Rows are spilled to as many files as there are partitions, by a hash of their user, and each partition is then grouped by
+itself. Memory holds a buffer of rows, the row table of one partition, and some forty bytes a user; never the rows
+themselves. Users come out in the order in which they first appeared, each with its rows in the order of arrival, so the
+result does not depend on the number of partitions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.ragged import offsets_of, ranges, take_slices
+from tacit.data.store import PSEUDONYM_BYTES
+
+_ROW = np.dtype([("high", "<u8"), ("low", "<u8"), ("number", "<i8"), ("length", "<i8"), ("label", "<i4")])
+_BUFFERED_BYTES = 32 << 20
+_PARTITIONS = 256
+
+# From a user's payloads, in order, to those that are kept: the first few of them, of which the last may be shortened.
+Keep = Callable[[Iterator[bytes]], Iterator[bytes]]
+
+
+@dataclass(frozen=True)
+class UserBlock:
+    """Some users after grouping: their rows' payloads back to back."""
+
+    pseudonyms: NDArray[np.uint8]  # (users, 16)
+    row_counts: NDArray[np.int64]  # (users,)
+    payloads: NDArray[np.uint8]
+    lengths: NDArray[np.int64]  # (rows,)
+    labels: NDArray[np.int32]  # (rows,)
+
+
+class Grouping:
+    """Takes rows one by one, keeping them in files in a new folder."""
+
+    def __init__(self, folder: Path, *, partitions: int = _PARTITIONS, buffered_bytes: int = _BUFFERED_BYTES) -> None:
+        self._folder = folder
+        self._folder.mkdir(mode=0o700)
+        # The key dies with this object: nobody can hash a guessed id later and look it up in the store.
+        self._key = secrets.token_bytes(32)
+        self._buffered_bytes = buffered_bytes
+        self._heads: list[list[bytes]] = [[] for _ in range(partitions)]
+        self._payloads: list[list[bytes]] = [[] for _ in range(partitions)]
+        self._buffered = 0
+        self.rows = 0
+
+    def add(self, user: str, payload: bytes, label: int = 0) -> None:
+        """One row more."""
+        name = hashlib.blake2b(user.encode(), key=self._key, digest_size=PSEUDONYM_BYTES).digest()
+        partition = int.from_bytes(name[:8], "little") % len(self._heads)
+        head = name + b"".join(
+            (
+                self.rows.to_bytes(8, "little"),
+                len(payload).to_bytes(8, "little"),
+                label.to_bytes(4, "little", signed=True),
+            )
+        )
+        self._heads[partition].append(head)
+        self._payloads[partition].append(payload)
+        self.rows += 1
+        self._buffered += len(payload) + 256
+        if self._buffered >= self._buffered_bytes:
+            self._flush()
+
+    def group(self, keep: Keep | None = None) -> Grouped:
+        """Group the rows that were added; no more can be added after it."""
+        self._flush()
+        return Grouped(self._folder, [self._group(partition, keep) for partition in range(len(self._heads))])
+
+    def _flush(self) -> None:
+        for partition, (heads, payloads) in enumerate(zip(self._heads, self._payloads, strict=True)):
+            if heads:
+                with open(_path(self._folder, partition, "rows"), "ab") as file:
+                    file.write(b"".join(heads))
+                with open(_path(self._folder, partition, "spilled"), "ab") as file:
+                    file.write(b"".join(payloads))
+                heads.clear()
+                payloads.clear()
+        self._buffered = 0
+
+    def _group(self, partition: int, keep: Keep | None) -> _Partition:
+        """Sort one partition by user and write its payloads again in that order."""
+        rows_path, spilled_path = _path(self._folder, partition, "rows"), _path(self._folder, partition, "spilled")
+        if not rows_path.exists():
+            return _Partition.empty()
+        rows = np.fromfile(rows_path, _ROW)
+        starts = offsets_of(rows["length"])[:-1]
+        order = np.lexsort((rows["number"], rows["low"], rows["high"]))
+        rows, starts = rows[order], starts[order]
+        lengths = rows["length"]
+        is_first = np.ones(len(rows), bool)
+        is_first[1:] = (rows["high"][1:] != rows["high"][:-1]) | (rows["low"][1:] != rows["low"][:-1])
+        user_rows = np.append(np.flatnonzero(is_first), len(rows))
+        spilled = _map_bytes(spilled_path)
+        labels = rows["label"]
+        with open(_path(self._folder, partition, "grouped"), "wb") as file:
+            if keep is None:
+                for start, end in _spans(lengths, 16 << 20):
+                    some = slice(start, end)
+                    file.write(take_slices(spilled, starts[some], starts[some] + lengths[some]).data)
+            else:
+                counts: list[int] = []
+                kept: list[int] = []
+                for begin, end in zip(user_rows.tolist(), user_rows[1:].tolist(), strict=False):
+                    spans = zip(starts[begin:end].tolist(), lengths[begin:end].tolist(), strict=True)
+                    before = len(kept)
+                    for payload in keep(spilled[start : start + length].tobytes() for start, length in spans):
+                        file.write(payload)
+                        kept.append(len(payload))
+                    counts.append(len(kept) - before)
+                row_counts, lengths = np.array(counts, np.int64), np.array(kept, np.int64)
+                labels = labels[ranges(user_rows[:-1], row_counts)]
+        heads = rows[user_rows[:-1]]
+        names = np.stack([heads["high"], heads["low"]], axis=1).view(np.uint8)
+        rows_of_user = user_rows.astype(np.int64) if keep is None else offsets_of(row_counts)
+        lengths.astype(np.int64).tofile(_path(self._folder, partition, "lengths"))
+        labels.astype(np.int32).tofile(_path(self._folder, partition, "labels"))
+        del spilled
+        rows_path.unlink()
+        spilled_path.unlink()
+        return _Partition(heads["number"].copy(), names, rows_of_user, offsets_of(lengths)[rows_of_user])
+
+
+class Grouped:
+    """Rows grouped by user, in files; can be gone through as often as one likes until it is discarded."""
+
+    def __init__(self, folder: Path, partitions: list[_Partition]) -> None:
+        self._folder = folder
+        self._partitions = partitions
+        order = np.argsort(np.concatenate([part.first for part in partitions]))
+        sizes = np.concatenate([np.diff(part.bytes_of_user) for part in partitions])
+        self._sizes = sizes[order]
+        # The partition of each user, and the place in it.
+        self._partition = np.repeat(np.arange(len(partitions)), [len(part.first) for part in partitions])[order]
+        self._member = np.concatenate([np.arange(len(part.first)) for part in partitions])[order]
+
+    def __len__(self) -> int:
+        """How many users there are."""
+        return len(self._member)
+
+    def blocks(self, *, block_bytes: int = 4 << 20) -> Iterator[UserBlock]:
+        """All users in the order of their first row, in blocks of about this many bytes."""
+        for start, end in _spans(self._sizes, block_bytes):
+            yield self._collect(self._partition[start:end], self._member[start:end])
+
+    def discard(self) -> None:
+        """Remove the files."""
+        shutil.rmtree(self._folder)
+
+    def _collect(self, partition: NDArray[np.int64], member: NDArray[np.int64]) -> UserBlock:
+        # Mapped anew for each block: what an old map has read would count as memory of this process.
+        maps: dict[int, tuple[NDArray, NDArray, NDArray]] = {}
+        payloads, lengths, labels, names = [], [], [], []
+        for number, user in zip(partition.tolist(), member.tolist(), strict=True):
+            if number not in maps:
+                maps[number] = (
+                    _map_bytes(_path(self._folder, number, "grouped")),
+                    _map_bytes(_path(self._folder, number, "lengths")).view(np.int64),
+                    _map_bytes(_path(self._folder, number, "labels")).view(np.int32),
+                )
+            part, (flat, all_lengths, all_labels) = self._partitions[number], maps[number]
+            begin, end = part.rows_of_user[user], part.rows_of_user[user + 1]
+            payloads.append(flat[part.bytes_of_user[user] : part.bytes_of_user[user + 1]])
+            lengths.append(all_lengths[begin:end])
+            labels.append(all_labels[begin:end])
+            names.append(part.names[user])
+        return UserBlock(
+            pseudonyms=np.stack(names),
+            row_counts=np.array([len(rows) for rows in lengths], np.int64),
+            payloads=np.concatenate(payloads),
+            lengths=np.concatenate(lengths),
+            labels=np.concatenate(labels),
+        )
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """What stays in memory of a grouped partition."""
+
+    first: NDArray[np.int64]  # the number of the user's first row
+    names: NDArray[np.uint8]  # (users, 16)
+    rows_of_user: NDArray[np.int64]  # offsets
+    bytes_of_user: NDArray[np.int64]  # offsets
+
+    @classmethod
+    def empty(cls) -> _Partition:
+        none, zero = np.empty(0, np.int64), np.zeros(1, np.int64)
+        return cls(none, np.empty((0, PSEUDONYM_BYTES), np.uint8), zero, zero)
+
+
+def _path(folder: Path, partition: int, name: str) -> Path:
+    return folder / f"{partition}.{name}"
+
+
+def _map_bytes(path: Path) -> NDArray[np.uint8]:
+    if not path.exists() or path.stat().st_size == 0:
+        return np.empty(0, np.uint8)
+    return np.asarray(np.memmap(path, np.uint8, "r"))
+
+
+def _spans(sizes: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
+    """Cut a list of things with these sizes into spans of about `most` together."""
+    if len(sizes):
+        cuts = np.flatnonzero(np.diff((np.cumsum(sizes) - sizes) // most)) + 1
+        yield from zip([0, *cuts.tolist()], [*cuts.tolist(), len(sizes)], strict=True)

@@ -1,0 +1,262 @@
+"""From somebody's files to a store: rows of (user, text) or (user, images) in, a new folder out.
+
+A failed import leaves nothing behind. No message ever quotes a text or a user's id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+
+import numpy as np
+
+from tacit.data.build import (
+    ArrayFile,
+    OffsetFile,
+    Progress,
+    new_folder,
+    new_store_id,
+    no_progress,
+    write_info,
+    write_vocabulary,
+)
+from tacit.data.grouping import Grouped, Grouping, Keep, UserBlock
+from tacit.data.ragged import offsets_of
+from tacit.data.sources import ImageSource, Source, TextSource, skip
+from tacit.data.store import IMAGE_SHAPE, LABEL_DTYPE, PSEUDONYM_BYTES, Caps, Store, StoreInfo, open_store
+from tacit.data.text import cut, has_token, tokenize
+from tacit.data.views import held_out_users
+from tacit.data.vocabulary import PRIVATE, Vocabulary, checked_size, count_vocabulary
+from tacit.errors import DataError
+
+MOST_USER_BYTES = 1024
+NO_CAPS = Caps()
+_REPORT_EVERY = 10_000
+_BYTE = np.dtype(np.uint8)
+
+
+@dataclass(frozen=True)
+class PrivateVocabulary:
+    """Count the vocabulary on the imported users themselves, which makes every later guarantee infinite.
+
+    `held_out` users (those that `split_users` puts aside with the same number and seed) are not counted.
+    """
+
+    size: int
+    held_out: int = 0
+    seed: int = 0
+
+
+def import_text(
+    sources: Sequence[TextSource],
+    out: str | Path,
+    *,
+    vocabulary: Vocabulary | PrivateVocabulary,
+    caps: Caps = NO_CAPS,
+    progress: Progress = no_progress,
+) -> Store:
+    """Make a store of rows of text, which may come in any order and be more than fits into memory.
+
+    A row is an example. Texts without any word are left out, and with them users that have no other. The caps keep a
+    user's first examples and first tokens; the example that crosses the token cap is cut there.
+    """
+    if isinstance(vocabulary, PrivateVocabulary):
+        checked_size(vocabulary.size)
+    with new_folder(Path(out)) as folder:
+        grouping = Grouping(folder / "spill")
+        for source, place, user, text in _rows(sources, grouping, progress):
+            if has_token(text):
+                grouping.add(_checked_user(source, place, user), _checked_text(source, place, text))
+            else:
+                skip(source.skipped, "texts without a word")
+        if grouping.rows == 0:
+            raise DataError(f"{_names(sources)} holds no text with a word in it.")
+        grouped = grouping.group(_keep_text(caps))
+        if isinstance(vocabulary, PrivateVocabulary):
+            words = _count(grouped, vocabulary, progress)
+            described = write_vocabulary(folder, words, held_out=vocabulary.held_out, seed=vocabulary.seed)
+        else:
+            words = vocabulary
+            described = write_vocabulary(folder, words)
+        with ExitStack() as files:
+            users = _UserFiles(folder, files)
+            items = files.enter_context(ArrayFile(folder, "items", words.dtype))
+            example_offsets = files.enter_context(OffsetFile(folder, "example_offsets"))
+            texts = files.enter_context(ArrayFile(folder, "texts", _BYTE))
+            text_offsets = files.enter_context(OffsetFile(folder, "text_offsets"))
+            for block in grouped.blocks():
+                users.append(block)
+                texts.append(block.payloads)
+                text_offsets.append(block.lengths)
+                ids, lengths = words.encode_texts(_strings(block))
+                items.append(ids)
+                example_offsets.append(lengths)
+                progress("writing users", users.offsets.count, len(grouped))
+        grouped.discard()
+        info = StoreInfo(
+            store_id=new_store_id(),
+            kind="text",
+            users=users.offsets.count,
+            examples=users.offsets.total,
+            items=example_offsets.total,
+            item_shape=(),
+            item_dtype=words.dtype.name,
+            text_bytes=text_offsets.total,
+            vocabulary=described,
+            sources=_formats(sources),
+            caps=caps,
+            skipped=_skipped(sources),
+        )
+        write_info(folder, info)
+    return open_store(out)
+
+
+def import_images(
+    sources: Sequence[ImageSource], out: str | Path, *, caps: Caps = NO_CAPS, progress: Progress = no_progress
+) -> Store:
+    """Make a store of rows of labelled images. The cap on examples keeps a user's first images."""
+    if caps.tokens is not None:
+        raise DataError(f"A cap of {caps.tokens} tokens does not fit images; cap the examples instead.")
+    with new_folder(Path(out)) as folder:
+        grouping = Grouping(folder / "spill")
+        for source, place, user, images, labels in _rows(sources, grouping, progress):
+            _checked_user(source, place, user)
+            for image, label in zip(images, labels.tolist(), strict=True):
+                grouping.add(user, image.tobytes(), label)
+        if grouping.rows == 0:
+            raise DataError(f"{_names(sources)} holds no image.")
+        most = caps.examples
+        grouped = grouping.group(None if most is None else lambda payloads: islice(payloads, most))
+        with ExitStack() as files:
+            users = _UserFiles(folder, files)
+            items = files.enter_context(ArrayFile(folder, "items", _BYTE))
+            labels_file = files.enter_context(ArrayFile(folder, "labels", LABEL_DTYPE))
+            for block in grouped.blocks():
+                users.append(block)
+                items.append(block.payloads)
+                labels_file.append(block.labels)
+                progress("writing users", users.offsets.count, len(grouped))
+        grouped.discard()
+        info = StoreInfo(
+            store_id=new_store_id(),
+            kind="image",
+            users=users.offsets.count,
+            examples=users.offsets.total,
+            items=users.offsets.total,
+            item_shape=IMAGE_SHAPE,
+            item_dtype=_BYTE.name,
+            sources=_formats(sources),
+            caps=caps,
+            skipped=_skipped(sources),
+        )
+        write_info(folder, info)
+    return open_store(out)
+
+
+class _UserFiles:
+    """The two arrays every store has: where users begin, and their pseudonyms."""
+
+    def __init__(self, folder: Path, files: ExitStack) -> None:
+        self.offsets = files.enter_context(OffsetFile(folder, "user_offsets"))
+        self._pseudonyms = files.enter_context(ArrayFile(folder, "users", _BYTE))
+
+    def append(self, block: UserBlock) -> None:
+        assert block.pseudonyms.shape[1:] == (PSEUDONYM_BYTES,)
+        self.offsets.append(block.row_counts)
+        self._pseudonyms.append(block.pseudonyms)
+
+
+def _rows(sources: Sequence[Source], grouping: Grouping, progress: Progress) -> Iterator[tuple]:
+    """The rows of all sources, each behind its source."""
+    count = 0
+    for source in sources:
+        for row in source.rows:
+            yield (source, *row)
+            count += 1
+            if count % _REPORT_EVERY == 0:
+                progress("reading rows", count, None)
+
+
+def _checked_user(source: Source, place: int, user: str) -> str:
+    if not user:
+        raise DataError(f"{source.name}, {source.unit} {place}: the user id is empty.")
+    # A character has at most four bytes, so a short id need not be encoded to be measured.
+    if len(user) * 4 > MOST_USER_BYTES:
+        size = len(user.encode(errors="replace"))
+        if size > MOST_USER_BYTES:
+            raise DataError(
+                f"{source.name}, {source.unit} {place}: the user id has {size} bytes; expected at most {MOST_USER_BYTES}."
+            )
+    try:
+        user.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{source.name}, {source.unit} {place}: the user id is not valid Unicode.") from None
+    return user
+
+
+def _checked_text(source: Source, place: int, text: str) -> bytes:
+    if "\0" in text:
+        raise DataError(f"{source.name}, {source.unit} {place}: the text holds a NUL character.")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{source.name}, {source.unit} {place}: the text is not valid Unicode.") from None
+
+
+def _keep_text(caps: Caps) -> Keep | None:
+    """The caps as a function from all examples of a user to those that are kept."""
+    most_tokens, most = caps.tokens, caps.examples
+    if most_tokens is None:
+        return None if most is None else lambda payloads: islice(payloads, most)
+
+    def keep(payloads: Iterator[bytes]) -> Iterator[bytes]:
+        left = most_tokens
+        for payload in islice(payloads, most):
+            text = payload.decode()
+            tokens = len(tokenize(text))
+            if tokens >= left:
+                yield payload if tokens == left else cut(text, left).encode()
+                return
+            left -= tokens
+            yield payload
+
+    return keep
+
+
+def _strings(block: UserBlock) -> list[str]:
+    data = block.payloads.tobytes()
+    offsets = offsets_of(block.lengths).tolist()
+    return [data[start:end].decode() for start, end in pairwise(offsets)]
+
+
+def _count(grouped: Grouped, wanted: PrivateVocabulary, progress: Progress) -> Vocabulary:
+    """The vocabulary of all users but the held-out ones."""
+    counted = np.ones(len(grouped), bool)
+    counted[held_out_users(len(grouped), wanted.held_out, seed=wanted.seed)] = False
+
+    def texts() -> Iterator[str]:
+        done = 0
+        for block in grouped.blocks():
+            users = len(block.row_counts)
+            of_counted = np.repeat(counted[done : done + users], block.row_counts).tolist()
+            yield from (text for text, use in zip(_strings(block), of_counted, strict=True) if use)
+            done += users
+            progress("counting words", done, len(grouped))
+
+    return count_vocabulary(texts(), size=wanted.size, provenance=PRIVATE)
+
+
+def _names(sources: Sequence[Source]) -> str:
+    return " and ".join(source.name for source in sources)
+
+
+def _formats(sources: Sequence[Source]) -> tuple[str, ...]:
+    return tuple(sorted({source.format for source in sources}))
+
+
+def _skipped(sources: Sequence[Source]) -> dict[str, int]:
+    reasons = sorted({reason for source in sources for reason in source.skipped})
+    return {reason: sum(source.skipped.get(reason, 0) for source in sources) for reason in reasons}

@@ -1,0 +1,43 @@
+"""What a reader of a file format hands over: rows of text or of images, each with its place in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """Rows (place, user id, text) of one file, to be gone through once.
+
+    `unit` says what a place counts ("line", "row"), for messages. `skipped` is filled in while the rows are read: why
+    rows were left out, and how many.
+    """
+
+    name: str
+    format: str
+    unit: str
+    rows: Iterator[tuple[int, str, str]]
+    skipped: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ImageSource:
+    """Rows (place, user id, images, labels) of one file: several 28×28 images of one user, ink bright (255) on black."""
+
+    name: str
+    format: str
+    unit: str
+    rows: Iterator[tuple[int, str, NDArray[np.uint8], NDArray[np.int32]]]
+    skipped: dict[str, int] = field(default_factory=dict)
+
+
+Source = TextSource | ImageSource
+
+
+def skip(skipped: dict[str, int], reason: str) -> None:
+    """Count one row left out for this reason."""
+    skipped[reason] = skipped.get(reason, 0) + 1

@@ -1,0 +1,251 @@
+"""Users on disk: flat arrays that are mapped into memory, so that opening a million users costs nothing.
+
+A store is a folder:
+
+    store.json             what it is (`StoreInfo`)
+    items.bin              word ids (uint16 or uint32), or images (28×28 uint8), of all examples back to back
+    example_offsets.bin    where each example begins in the items (text only: an image is one item)
+    user_offsets.bin       where each user begins in the examples
+    labels.bin             the class of each image (images only)
+    texts.bin, text_offsets.bin
+                           the UTF-8 text of each example, for models of characters and unknown words (text only)
+    users.bin              16 bytes a user: a keyed hash of the id, whose key was thrown away
+    vocabulary.txt         the words behind the ids (text only)
+
+All numbers are little-endian; offsets are int64 and one longer than what they count.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+
+from tacit.data.ragged import offsets_of, take_slices
+from tacit.data.users import Examples
+from tacit.data.vocabulary import Vocabulary, load_vocabulary
+from tacit.errors import DataError, StoreError
+
+INFO, VOCABULARY = "store.json", "vocabulary.txt"
+IMAGE_SHAPE = (28, 28)
+PSEUDONYM_BYTES = 16
+LABEL_DTYPE = np.dtype("<i4")
+OFFSET_DTYPE = np.dtype("<i8")
+
+# Users are gone through this many at a time where all are read: some tens of megabytes.
+BLOCK = 4096
+
+
+class Caps(BaseModel):
+    """What one user may hold at most; None is no limit."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    tokens: PositiveInt | None = None
+    examples: PositiveInt | None = None
+
+
+class VocabularyInfo(BaseModel):
+    """The vocabulary the ids belong to. `held_out` and `seed` name the users that a private count left out."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    size: NonNegativeInt
+    fingerprint: str
+    provenance: str
+    tokenizer: str
+    held_out: NonNegativeInt = 0
+    seed: int | None = None
+
+
+class StoreInfo(BaseModel):
+    """The content of store.json."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    format_version: Literal[1] = 1
+    store_id: str
+    kind: Literal["text", "image"]
+    users: NonNegativeInt
+    examples: NonNegativeInt
+    items: NonNegativeInt
+    item_shape: tuple[int, ...]
+    item_dtype: Annotated[str, Field(pattern="^uint(8|16|32)$")]
+    text_bytes: NonNegativeInt | None = None
+    vocabulary: VocabularyInfo | None = None
+    sources: tuple[str, ...]
+    caps: Caps = Caps()
+    skipped: dict[str, int] = {}
+
+
+class Store:
+    """A store folder as `Users`. Open it with `open_store`."""
+
+    def __init__(self, path: Path, info: StoreInfo, vocabulary: Vocabulary | None) -> None:
+        self.path = path
+        self.info = info
+        self.vocabulary = vocabulary
+        users, examples = info.users, info.examples
+        self._items = _map(path, "items", np.dtype(info.item_dtype), (info.items, *info.item_shape))
+        self._user_offsets = _map(path, "user_offsets", OFFSET_DTYPE, (users + 1,))
+        self._pseudonyms = _map(path, "users", np.dtype(np.uint8), (users, PSEUDONYM_BYTES))
+        _check_ends(path, "user_offsets", self._user_offsets, examples)
+        self._example_offsets = self._labels = self._texts = self._text_offsets = None
+        if info.kind == "text":
+            self._example_offsets = _map(path, "example_offsets", OFFSET_DTYPE, (examples + 1,))
+            _check_ends(path, "example_offsets", self._example_offsets, info.items)
+        else:
+            self._labels = _map(path, "labels", LABEL_DTYPE, (examples,))
+        if info.text_bytes is not None:
+            self._texts = _map(path, "texts", np.dtype(np.uint8), (info.text_bytes,))
+            self._text_offsets = _map(path, "text_offsets", OFFSET_DTYPE, (examples + 1,))
+            _check_ends(path, "text_offsets", self._text_offsets, info.text_bytes)
+
+    def __len__(self) -> int:
+        """How many users there are."""
+        return self.info.users
+
+    @property
+    def store_id(self) -> str:
+        """The random name this store got when it was made."""
+        return self.info.store_id
+
+    def gather(self, users: NDArray[np.int64]) -> Examples:
+        """The examples of these users."""
+        first, last, user_offsets = self._spans(users)
+        if self._labels is not None:
+            count = np.arange(user_offsets[-1] + 1, dtype=np.int64)
+            labels = take_slices(self._labels, first, last).astype(np.int32, copy=False)
+            return Examples(take_slices(self._items, first, last), count, user_offsets, labels)
+        return self._gather_ragged(self._items, self._example_offsets, first, last, user_offsets)
+
+    def texts(self, users: NDArray[np.int64]) -> Examples:
+        """The texts of these users, as UTF-8: like `gather`, but an item is a byte."""
+        if self._texts is None:
+            raise StoreError(f"The store {self.path} keeps no texts.")
+        return self._gather_ragged(self._texts, self._text_offsets, *self._spans(users))
+
+    def pick(self, owners: NDArray[np.int64], positions: NDArray[np.int64]) -> Examples:
+        """Single examples: number `positions[i]` of user `owners[i]`, each as if it were a user of its own."""
+        examples = self._user_offsets[owners] + positions
+        singles = np.arange(len(examples) + 1, dtype=np.int64)
+        if self._labels is not None:
+            labels = self._labels[examples].astype(np.int32, copy=False)
+            return Examples(self._items[examples], singles, singles, labels)
+        return self._gather_ragged(self._items, self._example_offsets, examples, examples + 1, singles)
+
+    def example_counts(self) -> NDArray[np.int64]:
+        """How many examples each user has."""
+        return np.diff(self._user_offsets)
+
+    def token_counts(self) -> NDArray[np.int64]:
+        """How many items (words or images) each user has."""
+        if self._example_offsets is None:
+            return self.example_counts()
+        return np.diff(self._example_offsets[self._user_offsets])
+
+    def pseudonyms(self, users: NDArray[np.int64]) -> list[str]:
+        """The hashed names of these users, in hexadecimal."""
+        return [row.tobytes().hex() for row in self._pseudonyms[users]]
+
+    def text_blocks(self, users: NDArray[np.int64] | None = None) -> Iterator[list[str]]:
+        """All examples of these users (of all, if not given) as strings, a block at a time."""
+        everyone = np.arange(len(self), dtype=np.int64) if users is None else users
+        for start in range(0, len(everyone), BLOCK):
+            block = self.texts(everyone[start : start + BLOCK])
+            yield split_texts(block)
+
+    def _spans(self, users: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        first, last = self._user_offsets[users], self._user_offsets[users + 1]
+        if np.any(last < first):
+            raise StoreError(f"The store {self.path} is damaged: user_offsets.bin is not in order.")
+        return first, last, offsets_of(last - first)
+
+    def _gather_ragged(
+        self,
+        flat: NDArray[np.generic],
+        offsets: NDArray[np.int64] | None,
+        first: NDArray[np.int64],
+        last: NDArray[np.int64],
+        user_offsets: NDArray[np.int64],
+    ) -> Examples:
+        """The flat content of the examples from `first` to `last` (a pair a user), with offsets that begin at 0."""
+        assert offsets is not None
+        starts, ends = offsets[first], offsets[last]
+        gathered = offsets_of(ends - starts)
+        example_offsets = np.empty(user_offsets[-1] + 1, np.int64)
+        example_offsets[-1] = gathered[-1]
+        example_offsets[:-1] = take_slices(offsets, first, last)
+        example_offsets[:-1] -= np.repeat(starts - gathered[:-1], last - first)
+        if np.any(np.diff(example_offsets) < 0):
+            raise StoreError(f"The store {self.path} is damaged: its example offsets are not in order.")
+        return Examples(take_slices(flat, starts, ends), example_offsets, user_offsets)
+
+
+def split_texts(block: Examples) -> list[str]:
+    """The examples of a block of texts, as strings."""
+    data = block.items.tobytes()
+    offsets = block.example_offsets.tolist()
+    try:
+        return [data[start:end].decode() for start, end in pairwise(offsets)]
+    except UnicodeDecodeError:
+        raise StoreError("The store is damaged: its texts are not UTF-8.") from None
+
+
+def open_store(path: str | Path) -> Store:
+    """The store in this folder; every file is checked for its size, none is read through."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise StoreError(f"There is no store {folder}.", hint="`tacit data import` makes one.")
+    try:
+        info = StoreInfo.model_validate_json((folder / INFO).read_bytes())
+    except FileNotFoundError:
+        raise StoreError(f"The folder {folder} is no store: it has no {INFO}.") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise StoreError(f"The store {folder} is damaged or of another version: {INFO}, {field}.") from None
+    except OSError as error:
+        raise StoreError(f"The store {folder} cannot be read: {error.strerror}.") from None
+    return Store(folder, info, _vocabulary(folder, info))
+
+
+def _vocabulary(folder: Path, info: StoreInfo) -> Vocabulary | None:
+    if info.vocabulary is None:
+        return None
+    try:
+        vocabulary = load_vocabulary(folder / VOCABULARY)
+    except DataError as error:
+        raise StoreError(f"The store {folder} is damaged: {error.sentence}") from None
+    if vocabulary.fingerprint != info.vocabulary.fingerprint or vocabulary.provenance != info.vocabulary.provenance:
+        raise StoreError(f"The store {folder} is damaged: {VOCABULARY} is not the vocabulary it was made with.")
+    return vocabulary
+
+
+def _map(folder: Path, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> NDArray:
+    """The array in NAME.bin, mapped into memory, read-only."""
+    path = folder / f"{name}.bin"
+    expected = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    try:
+        found = path.stat().st_size
+        if found != expected:
+            raise StoreError(f"The store {folder} is damaged: {path.name} has {found} bytes; expected {expected}.")
+        if expected == 0:
+            return np.empty(shape, dtype)
+        # A plain array over the map: slices of `np.memmap` itself are several times slower.
+        return np.asarray(np.memmap(path, dtype, "r", shape=shape))
+    except FileNotFoundError:
+        raise StoreError(f"The store {folder} is damaged: it has no {path.name}.") from None
+    except OSError as error:
+        raise StoreError(f"The store {folder} cannot be read: {path.name}, {error.strerror}.") from None
+
+
+def _check_ends(folder: Path, name: str, offsets: NDArray[np.int64], total: int) -> None:
+    if offsets[0] != 0 or offsets[-1] != total:
+        raise StoreError(f"The store {folder} is damaged: {name}.bin does not count to {total}.")
+
+
+assert sys.byteorder == "little", "stores are mapped as they are written, little-endian"

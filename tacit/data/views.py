@@ -1,0 +1,182 @@
+"""Users seen otherwise: some of them, less of each, or their examples dealt out anew. Nothing is copied.
+
+Every view is `Users` over any `Users`. Where the users beneath can do more than gather (`Store.pick`,
+`Store.example_counts`, `Store.texts`), the views use it and pass it on.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.ragged import offsets_of, ranges
+from tacit.data.store import BLOCK
+from tacit.data.text import cut
+from tacit.data.users import Examples, Users
+from tacit.errors import DataError
+
+
+def held_out_users(users: int, held_out: int, *, seed: int) -> NDArray[np.int64]:
+    """The numbers of the users that a split with this seed puts aside, in ascending order."""
+    if not 0 <= held_out < max(users, 1):
+        raise DataError(f"Expected to hold out fewer than the {users} users there are, got {held_out}.")
+    chosen = np.random.default_rng(seed).permutation(users)[:held_out]
+    return np.sort(chosen).astype(np.int64)
+
+
+def split_users(users: Users, held_out: int, *, seed: int) -> tuple[Subset, Subset]:
+    """The users to train on, and `held_out` others; the same for the same number, seed and population size."""
+    aside = held_out_users(len(users), held_out, seed=seed)
+    rest = np.delete(np.arange(len(users), dtype=np.int64), aside)
+    return Subset(users, rest), Subset(users, aside)
+
+
+def example_counts(users: Users) -> NDArray[np.int64]:
+    """How many examples each user has; goes through all users where they cannot tell otherwise."""
+    known = getattr(users, "example_counts", None)
+    if known is not None:
+        return cast("NDArray[np.int64]", known())
+    blocks = [np.diff(users.gather(block).user_offsets) for block in _blocks(len(users))]
+    return np.concatenate([np.empty(0, np.int64), *blocks])
+
+
+def pick(users: Users, owners: NDArray[np.int64], positions: NDArray[np.int64]) -> Examples:
+    """Single examples: number `positions[i]` of user `owners[i]`, each as if it were a user of its own."""
+    known = getattr(users, "pick", None)
+    if known is not None:
+        return cast(Examples, known(owners, positions))
+    distinct, place = np.unique(owners, return_inverse=True)
+    gathered = users.gather(distinct)
+    singles = np.arange(len(owners) + 1, dtype=np.int64)
+    return _take(gathered, gathered.user_offsets[place] + positions, singles)
+
+
+class Subset:
+    """Some of the users, in the order given."""
+
+    def __init__(self, users: Users, members: NDArray[np.int64]) -> None:
+        self._users = users
+        self.members = members
+
+    def __len__(self) -> int:
+        """How many users were chosen."""
+        return len(self.members)
+
+    def gather(self, users: NDArray[np.int64]) -> Examples:
+        """The examples of these users."""
+        return self._users.gather(self.members[users])
+
+    def texts(self, users: NDArray[np.int64]) -> Examples:
+        """The texts of these users, if those beneath keep any."""
+        return _texts(self._users, self.members[users])
+
+    def example_counts(self) -> NDArray[np.int64]:
+        """How many examples each user has."""
+        return example_counts(self._users)[self.members]
+
+    def pick(self, owners: NDArray[np.int64], positions: NDArray[np.int64]) -> Examples:
+        """Single examples of these users."""
+        return pick(self._users, self.members[owners], positions)
+
+
+class Capped:
+    """The first examples and the first tokens of each user. The sentence that crosses the token cap is cut there."""
+
+    def __init__(self, users: Users, *, tokens: int | None = None, examples: int | None = None) -> None:
+        for name, cap in (("tokens", tokens), ("examples", examples)):
+            if cap is not None and cap < 1:
+                raise DataError(f"Expected a cap of at least 1 on a user's {name}, got {cap}.")
+        self._users = users
+        self._tokens = tokens
+        self._examples = examples
+
+    def __len__(self) -> int:
+        """How many users there are: as many as without caps."""
+        return len(self._users)
+
+    def gather(self, users: NDArray[np.int64]) -> Examples:
+        """What the caps leave of these users."""
+        full = self._users.gather(users)
+        if self._tokens is not None and full.labels is not None:
+            raise DataError(f"A cap of {self._tokens} tokens does not fit images; cap the examples instead.")
+        counts = np.diff(full.user_offsets)
+        starts, lengths = full.example_offsets[:-1], np.diff(full.example_offsets)
+        owner = np.repeat(np.arange(len(counts)), counts)
+        keep = np.ones(len(lengths), bool)
+        if self._examples is not None:
+            keep &= np.arange(len(lengths)) - full.user_offsets[owner] < self._examples
+        if self._tokens is not None:
+            before = starts - full.example_offsets[full.user_offsets[owner]]
+            keep &= before < self._tokens
+            lengths = np.minimum(lengths, self._tokens - before)
+        user_offsets = offsets_of(np.bincount(owner[keep], minlength=len(counts)))
+        if full.labels is not None:
+            singles = np.arange(user_offsets[-1] + 1, dtype=np.int64)
+            return Examples(full.items[keep], singles, user_offsets, full.labels[keep])
+        items = full.items[ranges(starts[keep], lengths[keep])]
+        return Examples(items, offsets_of(lengths[keep]), user_offsets)
+
+    def texts(self, users: NDArray[np.int64]) -> Examples:
+        """The texts of what the caps leave, cut where the words are cut."""
+        full, capped, texts = self._users.gather(users), self.gather(users), _texts(self._users, users)
+        examples = ranges(full.user_offsets[:-1], np.diff(capped.user_offsets))
+        lengths = np.diff(capped.example_offsets)
+        is_cut = lengths < np.diff(full.example_offsets)[examples]
+        starts, ends = texts.example_offsets[examples], texts.example_offsets[examples + 1]
+        pieces = [texts.items[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        for i in np.flatnonzero(is_cut):
+            shorter = cut(pieces[i].tobytes().decode(), int(lengths[i])).encode()
+            pieces[i] = np.frombuffer(shorter, np.uint8)
+        sizes = np.array([len(piece) for piece in pieces], np.int64)
+        flat = np.concatenate([np.empty(0, np.uint8), *pieces])
+        return Examples(flat, offsets_of(sizes), capped.user_offsets)
+
+
+class Reshuffled:
+    """Synthetic users with independent, identically distributed data: all examples are shuffled and dealt out in turn.
+
+    The IID version of a dataset in "Understanding Unintended Memorization in Language Models Under Federated Learning",
+    section 3. Synthetic user u gets as many examples as user u has. Eight bytes an example are held in memory.
+    """
+
+    def __init__(self, users: Users, *, seed: int) -> None:
+        self._users = users
+        self._offsets = offsets_of(example_counts(users))
+        self._dealt = np.random.default_rng(seed).permutation(int(self._offsets[-1]))
+
+    def __len__(self) -> int:
+        """How many users there are: as many as before."""
+        return len(self._users)
+
+    def gather(self, users: NDArray[np.int64]) -> Examples:
+        """The examples dealt to these synthetic users."""
+        counts = self._offsets[users + 1] - self._offsets[users]
+        examples = self._dealt[ranges(self._offsets[users], counts)]
+        owners = np.searchsorted(self._offsets, examples, side="right") - 1
+        picked = pick(self._users, owners, examples - self._offsets[owners])
+        return Examples(picked.items, picked.example_offsets, offsets_of(counts), picked.labels)
+
+    def example_counts(self) -> NDArray[np.int64]:
+        """How many examples each synthetic user has."""
+        return np.diff(self._offsets)
+
+
+def _take(full: Examples, examples: NDArray[np.int64], user_offsets: NDArray[np.int64]) -> Examples:
+    """These examples of a batch, in this order."""
+    starts = full.example_offsets[examples]
+    lengths = full.example_offsets[examples + 1] - starts
+    labels = None if full.labels is None else full.labels[examples]
+    return Examples(full.items[ranges(starts, lengths)], offsets_of(lengths), user_offsets, labels)
+
+
+def _texts(users: Users, numbers: NDArray[np.int64]) -> Examples:
+    known = getattr(users, "texts", None)
+    if known is None:
+        raise DataError("These users keep no texts, only word ids.")
+    return cast(Examples, known(numbers))
+
+
+def _blocks(users: int) -> list[NDArray[np.int64]]:
+    return [np.arange(start, min(start + BLOCK, users), dtype=np.int64) for start in range(0, users, BLOCK)]

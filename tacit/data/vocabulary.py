@@ -1,0 +1,207 @@
+"""A vocabulary: which words a model knows, and who paid for knowing them.
+
+Choosing the most frequent words of private users tells something about these users, so a vocabulary carries where it
+came from. Only a public corpus or a word list leaves the guarantee as it is; words counted on the private users
+themselves make it infinite.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.text import END, TOKENIZER, tokenize_many
+from tacit.data.users import FIRST_WORD, OOV
+from tacit.errors import DataError
+
+PRIVATE = "private"
+_PUBLIC_CORPUS = "public corpus: "
+_WORD_LIST = "word list: "
+_RESERVED_NAMES = ("<pad>", "<bos>", "<eos>", "<oov>")
+_HEADER = "#tacit-vocabulary "
+
+# Counting keeps at most so many different words at a time, which bounds its memory to about a gigabyte.
+_MOST_COUNTED = 4_000_000
+_BLOCK = 4096
+
+
+def public_corpus(name: str) -> str:
+    """The provenance of words counted on a public corpus of this name."""
+    if not name.strip():
+        raise DataError("Expected the name of the public corpus, got an empty one.")
+    return _PUBLIC_CORPUS + name.strip()
+
+
+def word_list(name: str) -> str:
+    """The provenance of a word list of this name."""
+    return _WORD_LIST + name
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The words a model knows, most frequent first; word i has the id ``FIRST_WORD + i``.
+
+    `provenance` says where the words came from: `public_corpus(name)`, `word_list(name)` or `PRIVATE`.
+    """
+
+    words: tuple[str, ...]
+    provenance: str
+
+    def __post_init__(self) -> None:
+        if not self.words:
+            raise DataError("Expected a vocabulary of at least one word, got none.")
+        if len(self._index) != len(self.words):
+            raise DataError("Expected every word of a vocabulary once, got one twice.")
+
+    def __len__(self) -> int:
+        """The number of ids, the reserved ones included."""
+        return FIRST_WORD + len(self.words)
+
+    @property
+    def is_public(self) -> bool:
+        """Whether the words were chosen without looking at the private users. What is not known is not public."""
+        return self.provenance.startswith((_PUBLIC_CORPUS, _WORD_LIST))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the words in their order: the same for two vocabularies with the same ids."""
+        return hashlib.sha256("\n".join([TOKENIZER, *self.words]).encode()).hexdigest()
+
+    @cached_property
+    def dtype(self) -> np.dtype[np.unsignedinteger]:
+        """The smallest type that stores use for these ids."""
+        return np.dtype(np.uint16 if len(self) <= 65_535 else np.uint32)
+
+    @cached_property
+    def _index(self) -> _Index:
+        return _Index(zip(self.words, range(FIRST_WORD, FIRST_WORD + len(self.words)), strict=True))
+
+    @cached_property
+    def _index_with_end(self) -> _Index:
+        return _Index({**self._index, END: len(self)})
+
+    def encode(self, words: Iterable[str]) -> NDArray[np.unsignedinteger]:
+        """The ids of these words; a word it does not know is `OOV`."""
+        return np.fromiter(map(self._index.__getitem__, words), self.dtype)
+
+    def encode_texts(self, texts: Iterable[str]) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
+        """The ids of all tokens of all texts, back to back, and how many each text has."""
+        tokens = tokenize_many(texts)
+        ids = np.fromiter(map(self._index_with_end.__getitem__, tokens), np.uint32, len(tokens))
+        ends = np.flatnonzero(ids == len(self))
+        lengths = np.diff(ends, prepend=-1) - 1
+        return np.delete(ids, ends).astype(self.dtype), lengths
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """The words with these ids; the reserved ones in angle brackets."""
+        return [self.words[i - FIRST_WORD] if i >= FIRST_WORD else _RESERVED_NAMES[i] for i in ids]
+
+    def save(self, path: Path) -> None:
+        """Write a text file: one header line, then one word a line."""
+        header = json.dumps(
+            {"version": 1, "tokenizer": TOKENIZER, "provenance": self.provenance, "fingerprint": self.fingerprint}
+        )
+        with open(path, "x", encoding="utf-8", newline="\n") as file:
+            file.write(f"{_HEADER}{header}\n")
+            file.writelines(word + "\n" for word in self.words)
+
+
+class _Index(dict[str, int]):
+    """Words to ids; every other word is `OOV`."""
+
+    def __missing__(self, word: str) -> int:
+        return OOV
+
+
+def load_vocabulary(path: Path, *, size: int | None = None) -> Vocabulary:
+    """Read a file that `Vocabulary.save` wrote, or a plain word list (one word a line, the most frequent first).
+
+    `size` keeps the first ``size - FIRST_WORD`` words.
+    """
+    limit = None if size is None else checked_size(size) - FIRST_WORD
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except FileNotFoundError:
+        raise DataError(f"There is no vocabulary file {path}.") from None
+    except UnicodeDecodeError:
+        raise DataError(f"The vocabulary file {path} is not UTF-8 text.") from None
+    except OSError as error:
+        raise DataError(f"The vocabulary file {path} cannot be read: {error.strerror}.") from None
+    if not lines[0].startswith(_HEADER):
+        return _from_list(lines, path, limit)
+    words = tuple(word for word in lines[1:] if word)
+    try:
+        header = json.loads(lines[0].removeprefix(_HEADER))
+        provenance, tokenizer, fingerprint = header["provenance"], header["tokenizer"], header["fingerprint"]
+    except (ValueError, KeyError, TypeError):
+        raise DataError(f"The first line of the vocabulary file {path} is damaged.") from None
+    if tokenizer != TOKENIZER:
+        raise DataError(f"The vocabulary file {path} is of the tokenizer {tokenizer!r}; expected {TOKENIZER!r}.")
+    vocabulary = Vocabulary(words, str(provenance)) if words else None
+    if vocabulary is None or vocabulary.fingerprint != fingerprint:
+        raise DataError(
+            f"The vocabulary file {path} is damaged: its words do not fit the fingerprint in its first line."
+        )
+    return vocabulary if limit is None else Vocabulary(words[:limit], vocabulary.provenance)
+
+
+def _from_list(lines: list[str], path: Path, limit: int | None) -> Vocabulary:
+    """A vocabulary of the list's entries; one that the tokenizer would write otherwise could never be met in a text."""
+    words: dict[str, None] = {}
+    for number, line in enumerate(lines, 1):
+        tokens = tokenize_many([line])[:-1]
+        if len(tokens) > 1:
+            raise DataError(f"Line {number} of the word list {path} holds {len(tokens)} words; expected one a line.")
+        words.update(dict.fromkeys(tokens))
+    if not words:
+        raise DataError(f"The word list {path} holds no word.")
+    return Vocabulary(tuple(words)[:limit], word_list(path.name))
+
+
+def checked_size(size: int) -> int:
+    """The size itself, if a vocabulary of this size has room for a word beside the reserved entries."""
+    if size <= FIRST_WORD:
+        raise DataError(
+            f"Expected a vocabulary size of at least {FIRST_WORD + 1} ({FIRST_WORD} reserved entries and one word), "
+            f"got {size}."
+        )
+    return size
+
+
+def count_vocabulary(texts: Iterable[str], *, size: int, provenance: str) -> Vocabulary:
+    """The ``size - FIRST_WORD`` most frequent words of the texts; equal counts in alphabetical order.
+
+    Memory stays bounded: beyond four million different words the rarest are forgotten as counting goes on, so that the
+    last places of a vocabulary counted on a very large corpus are the right ones only nearly.
+    """
+    room = checked_size(size) - FIRST_WORD
+    counts: Counter[str] = Counter()
+    block: list[str] = []
+    for text in texts:
+        block.append(text)
+        if len(block) == _BLOCK:
+            counts.update(tokenize_many(block))
+            block.clear()
+            _forget_the_rarest(counts)
+    counts.update(tokenize_many(block))
+    counts.pop(END, None)
+    if not counts:
+        raise DataError("The texts to count a vocabulary on hold no word.")
+    best = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:room]
+    return Vocabulary(tuple(word for word, _ in best), provenance)
+
+
+def _forget_the_rarest(counts: Counter[str]) -> None:
+    floor = 1
+    while len(counts) > _MOST_COUNTED:
+        for word in [word for word, count in counts.items() if count <= floor]:
+            del counts[word]
+        floor += 1

@@ -1,0 +1,311 @@
+"""The keyboard world's public definition: three text files, read into flat arrays.
+
+    a sentence   =  opener  +  core line  +  closer               opener and closer may be empty
+    a line       =  words and slots                               "see you at {place} {clock}"
+    a slot       =  one of its fillers, each one or more words    "the station", "at half past six"
+    a word       →  its spelling in the writer's style            "you" or "u"
+
+Chances: the opener depends on the writer's style, the core line on the topic, the closer on the line's kind (. ? !) and
+the style, the filler on the slot, the spelling on the word and the style. Nothing else depends on anything, which
+is what makes the true next-word distribution computable (foresight.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.worlds import randomness
+
+STYLES = ("tidy", "relaxed", "texter", "chatty")
+STYLE_SHARES = np.array([0.35, 0.35, 0.15, 0.15])
+KINDS = (".", "?", "!")
+
+# A line belongs to a stage of the sentence: 0 the opener, 1 the core, 2 + k the closer of kind k. After END comes nothing.
+OPENER, CORE, CLOSER = 0, 1, 2
+END = CLOSER + len(KINDS)
+
+Weighted = list[tuple[str, float]]
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """The compiled definition. "Ragged" arrays x come with offsets: row i is ``x[x_at[i]:x_at[i + 1]]``.
+
+    items: the words (≥ 0) and slots (−1 − slot) of each line. lexemes: the words of each filler; fillers of
+    a slot are contiguous. spellings: the words each lexeme may be written as, with `spelling_shares` [n, styles].
+    """
+
+    words: tuple[str, ...]  # every written word, the most frequent first
+    word_shares: NDArray[np.float64]  # expected occurrences of each in a sentence
+    line_items: NDArray[np.int64]
+    line_at: NDArray[np.int64]
+    line_stage: NDArray[np.int64]
+    line_next: NDArray[np.int64]  # the stage that follows
+    line_shares: NDArray[np.float64]  # [lines, styles], given the stage, for a writer drawn at random
+    topics: tuple[str, ...]
+    topic_shares: NDArray[np.float64]
+    line_topic: NDArray[np.int64]  # −1 outside the core
+    topic_line_shares: NDArray[np.float64]  # of a core line, given its topic
+    slots: tuple[str, ...]
+    slot_at: NDArray[np.int64]  # the fillers of each slot
+    slot_base: NDArray[np.int64]  # {a dish} and {dish} share the favourites of dish
+    slot_personal: NDArray[np.float64]
+    filler_shares: NDArray[np.float64]
+    filler_lexemes: NDArray[np.int64]
+    filler_at: NDArray[np.int64]
+    spelling_words: NDArray[np.int64]
+    spelling_shares: NDArray[np.float64]
+    spelling_at: NDArray[np.int64]
+
+
+@cache
+def english() -> Grammar:
+    """The grammar that ships with Tacit, the same in every world whatever its seed."""
+    return _compile(_read_slots(_text("words.txt")), _read_lines(_text("sentences.txt")), _text("spellings.txt"))
+
+
+def _text(file: str) -> str:
+    return resources.files("tacit.data.worlds").joinpath(file).read_text(encoding="utf-8")
+
+
+@dataclass
+class _Slot:
+    fillers: Weighted
+    personal: float
+
+
+@dataclass
+class _Lines:
+    """Lines as text, with the chance of each: by style for openers and closers, within the topic for cores."""
+
+    text: list[str] = field(default_factory=list)
+    stage: list[int] = field(default_factory=list)
+    follow: list[int] = field(default_factory=list)
+    topic: list[int] = field(default_factory=list)
+    weights: list[list[float]] = field(default_factory=list)
+    topics: dict[str, float] = field(default_factory=dict)
+
+
+def _sections(text: str) -> list[tuple[str, list[str]]]:
+    """[(heading without brackets, its lines)], comments left out."""
+    sections: list[tuple[str, list[str]]] = []
+    for line in text.splitlines():
+        if line.startswith("["):
+            sections.append((line.strip("[]"), []))
+        elif line.strip() and not line.startswith("#"):
+            sections[-1][1].append(line.strip())
+    return sections
+
+
+def _zipf(count: int, exponent: float, shift: float) -> list[float]:
+    weights = (np.arange(count) + shift) ** -exponent
+    return list(weights / weights.sum())
+
+
+def _read_slots(text: str) -> dict[str, _Slot]:
+    slots: dict[str, _Slot] = {}
+
+    def parts(listing: str, exponent: float) -> Weighted:
+        """Entries of one comma-separated list; "=slot*3" stands for that slot's entries with three times the weight."""
+        entries = [entry.strip() for entry in listing.split(",") if entry.strip()]
+        merged: dict[str, float] = defaultdict(float)
+        for entry, weight in zip(entries, _zipf(len(entries), exponent, 2.0), strict=True):
+            reference = re.search(r"=(\w+)(?:\*(\d+))?", entry)
+            if reference is None:
+                merged[entry] += weight
+                continue
+            for filler, share in slots[reference[1]].fillers:
+                merged[entry.replace(reference[0], filler)] += weight * share * float(reference[2] or 1)
+        total = sum(merged.values())
+        return [(entry, weight / total) for entry, weight in merged.items()]
+
+    for heading, lines in _sections(text):
+        slot, *settings = heading.split()
+        options = dict(setting.split("=") for setting in settings)
+        exponent = float(options.get("zipf", 0.8))
+        if "same" in options:
+            fillers = slots[options["same"]].fillers
+        elif "join" in options or "phrase" in options:
+            glue, count = ("", options["join"]) if "join" in options else (" ", options["phrase"])
+            # A product's part may be long: it runs on until a line that does not end in a comma.
+            rows = [row for row in re.split(r"(?<!,)\n", "\n".join(lines)) if row]
+            columns = [parts(row, 0.0) for row in rows]
+            entries = _combinations(columns, glue, int(count))
+            fillers = list(zip(entries, _zipf(len(entries), exponent, 3.0), strict=True))
+        else:
+            fillers = parts(" ".join(lines), exponent)
+        slots[slot] = _Slot(fillers, float(options.get("personal", 0.0)))
+    return slots
+
+
+def _combinations(columns: list[Weighted], glue: str, count: int) -> list[str]:
+    """The first `count` different entries of a fixed sequence of draws, one part from each column."""
+    choices = randomness.Choices([np.array([weight for _, weight in column]) for column in columns])
+    draws = np.arange(40 * count)
+    picked = [choices.draw(np.full(len(draws), c), randomness.uniform(7, c, draws)) for c in range(len(columns))]
+    entries: dict[str, None] = {}
+    for picks in zip(*(p - choices.starts[c] for c, p in enumerate(picked)), strict=True):
+        chosen = [column[pick][0] for column, pick in zip(columns, picks, strict=True)]
+        if len(set(chosen)) == len(chosen):
+            entries[glue.join(chosen)] = None
+        if len(entries) == count:
+            break
+    return list(entries)
+
+
+def _read_lines(text: str) -> _Lines:
+    lines = _Lines()
+    for heading, rows in _sections(text):
+        first, *rest = heading.split()
+        if first in ("opener", "closer"):
+            for row in rows:
+                shares, _, words = row.partition("|")
+                lines.text.append(words.strip())
+                lines.stage.append(OPENER if first == "opener" else CLOSER + KINDS.index(rest[0]))
+                lines.follow.append(CORE if first == "opener" else END)
+                lines.topic.append(-1)
+                lines.weights.append([float(share) for share in shares.split()])
+            continue
+        topic = len(lines.topics)
+        lines.topics[first] = float(rest[0])
+        for row, weight in zip(rows, _zipf(len(rows), 0.5, 4.0), strict=True):
+            variants = _alternatives(row)
+            for variant in variants:
+                lines.text.append(variant[:-1].strip())
+                lines.stage.append(CORE)
+                lines.follow.append(CLOSER + KINDS.index(variant[-1]))
+                lines.topic.append(topic)
+                lines.weights.append([weight / len(variants)] * len(STYLES))
+    return lines
+
+
+def _alternatives(row: str) -> list[str]:
+    """ "a (b|c|) d" written out: "a b d", "a c d", "a d"."""
+    pieces = re.split(r"\(([^)]*)\)", row)
+    options = [piece.split("|") if index % 2 else [piece] for index, piece in enumerate(pieces)]
+    return [" ".join("".join(choice).split()) for choice in itertools.product(*options)]
+
+
+def _derived(slot: str, slots: dict[str, _Slot]) -> tuple[str, list[str]]:
+    """The base of a slot as written in a line, and its fillers: "a x" puts an article first, "x's" a possessive last."""
+    base = slot.removeprefix("a ").removesuffix("'s")
+    fillers = [filler for filler, _ in slots[base].fillers]
+    if slot.startswith("a "):
+        fillers = [f"{'an' if filler[0] in 'aeiou' else 'a'} {filler}" for filler in fillers]
+    if slot.endswith("'s"):
+        fillers = [f"{filler}'s" for filler in fillers]
+    return base, fillers
+
+
+def _compile(slots: dict[str, _Slot], lines: _Lines, spellings_text: str) -> Grammar:
+    lexemes: dict[str, int] = {}
+    slot_names = list(slots)
+
+    def number(word: str) -> int:
+        return lexemes.setdefault(word, len(lexemes))
+
+    def item(token: str) -> int:
+        if not token.startswith("{"):
+            return number(token)
+        if token[1:-1] not in slot_names:
+            slot_names.append(token[1:-1])
+        return -1 - slot_names.index(token[1:-1])
+
+    line_items = [[item(token) for token in re.findall(r"\{[^}]*\}|\S+", text)] for text in lines.text]
+    bases, fillers = zip(*(_derived(slot, slots) for slot in slot_names), strict=True)
+    filler_lexemes = [[number(word) for word in filler.split()] for of_slot in fillers for filler in of_slot]
+    topic_shares = np.array(list(lines.topics.values())) / sum(lines.topics.values())
+    topic = np.array(lines.topic)
+    stage = np.array(lines.stage)
+    weights = np.array(lines.weights)
+    shares = np.where(topic[:, None] >= 0, weights * topic_shares[topic][:, None], weights)
+    for each in range(END):
+        shares[stage == each] /= shares[stage == each].sum(axis=0)
+    spelling_at, written, spelling_shares = _spellings(lexemes, spellings_text)
+    drafted = Grammar(
+        words=(),
+        word_shares=np.zeros(0),
+        line_items=_flat(line_items),
+        line_at=_offsets(line_items),
+        line_stage=stage,
+        line_next=np.array(lines.follow),
+        line_shares=shares,
+        topics=tuple(lines.topics),
+        topic_shares=topic_shares,
+        line_topic=topic,
+        topic_line_shares=np.where(topic >= 0, weights[:, 0], 0.0),
+        slots=tuple(slot_names),
+        slot_at=_offsets(fillers),
+        slot_base=np.array([slot_names.index(base) for base in bases]),
+        slot_personal=np.array([slots[base].personal for base in bases]),
+        filler_shares=np.array([share for base in bases for _, share in slots[base].fillers]),
+        filler_lexemes=_flat(filler_lexemes),
+        filler_at=_offsets(filler_lexemes),
+        spelling_words=np.zeros(0, np.int64),
+        spelling_shares=spelling_shares,
+        spelling_at=spelling_at,
+    )
+    names = sorted(set(written))
+    index = {word: place for place, word in enumerate(names)}
+    unordered = np.array([index[word] for word in written])
+    counts = _expected_counts(drafted, unordered, len(names))
+    order = np.argsort(-counts, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    final = {"words": tuple(names[i] for i in order), "word_shares": counts[order], "spelling_words": rank[unordered]}
+    return Grammar(**{**vars(drafted), **final})
+
+
+def _flat(rows: list[list[int]]) -> NDArray[np.int64]:
+    return np.array(list(itertools.chain.from_iterable(rows)), dtype=np.int64)
+
+
+def _offsets(rows: list[list[int]] | tuple[list[str], ...]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+
+
+def _spellings(lexemes: dict[str, int], text: str) -> tuple[NDArray[np.int64], list[str], NDArray[np.float64]]:
+    """Offsets by lexeme, the spellings, and their shares by style; a word not listed is written as it is."""
+    listed: dict[str, list[tuple[str, list[float]]]] = {}
+    for row in text.splitlines():
+        if row.strip() and not row.startswith("#"):
+            word, *cells = row.split()
+            width = 1 + len(STYLES)
+            variants = [cells[start : start + width] for start in range(0, len(cells), width)]
+            listed[word] = [(variant[0], [float(share) for share in variant[1:]]) for variant in variants]
+    rows = [listed.get(word, [(word, [1.0] * len(STYLES))]) for word in lexemes]
+    offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+    shares = np.array([share for row in rows for _, share in row])
+    totals = np.add.reduceat(shares, offsets[:-1], axis=0)
+    return offsets, [word for row in rows for word, _ in row], shares / np.repeat(totals, np.diff(offsets), axis=0)
+
+
+def _expected_counts(grammar: Grammar, written: NDArray[np.int64], words: int) -> NDArray[np.float64]:
+    """How often each word is expected in a sentence of a writer drawn at random: in closed form, nobody is counted."""
+    stage_shares = np.zeros((END + 1, len(STYLES)))
+    stage_shares[[OPENER, CORE]] = STYLE_SHARES
+    for kind in range(CLOSER, END):
+        stage_shares[kind] = STYLE_SHARES * grammar.line_shares[grammar.line_next == kind].sum(axis=0)
+    per_line = grammar.line_shares * stage_shares[grammar.line_stage]  # [lines, styles]
+    owners, _ = randomness.spread(np.diff(grammar.line_at))
+    per_item = per_line[owners]
+    lexeme_counts = np.zeros((len(grammar.spelling_at) - 1, len(STYLES)))
+    literal = grammar.line_items >= 0
+    np.add.at(lexeme_counts, grammar.line_items[literal], per_item[literal])
+    per_slot = np.zeros((len(grammar.slots), len(STYLES)))
+    np.add.at(per_slot, -1 - grammar.line_items[~literal], per_item[~literal])
+    slot_of_filler, _ = randomness.spread(np.diff(grammar.slot_at))
+    filler_of_lexeme, _ = randomness.spread(np.diff(grammar.filler_at))
+    per_filler = per_slot[slot_of_filler] * grammar.filler_shares[:, None]
+    np.add.at(lexeme_counts, grammar.filler_lexemes, per_filler[filler_of_lexeme])
+    lexeme_of_spelling, _ = randomness.spread(np.diff(grammar.spelling_at))
+    per_spelling = (lexeme_counts[lexeme_of_spelling] * grammar.spelling_shares).sum(axis=1)
+    return np.bincount(written, per_spelling, minlength=words)

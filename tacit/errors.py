@@ -1,0 +1,64 @@
+"""Every mistake a person can make, as one tree.
+
+    TacitError                 one sentence, an exit code, perhaps a hint
+    ├── RecipeError            a recipe's field or value is wrong
+    ├── DataError              a file or store cannot be read as it was meant
+    │   └── StoreError         a store folder is missing, damaged or of another kind
+    ├── RunError               a run folder is missing, foreign, damaged or does not fit the recipe
+    │   └── LedgerError        the ledger or the participation record is damaged
+    ├── PrivacyError           a step that would make the stated guarantee false; nothing was released
+    └── DivergedError          training left the finite numbers; the last finite checkpoint is kept
+
+Anything else that escapes is a bug and shows its traceback.
+"""
+
+from __future__ import annotations
+
+
+class TacitError(Exception):
+    """A mistake the person at the keyboard can mend: one sentence, an exit code, perhaps a hint."""
+
+    exit_code = 1
+
+    def __init__(self, sentence: str, *, hint: str | None = None) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.hint = hint
+
+
+class RecipeError(TacitError):
+    """A recipe's field or value is wrong."""
+
+    exit_code = 2
+
+
+class DataError(TacitError):
+    """A file cannot be read as it was meant."""
+
+    exit_code = 3
+
+
+class StoreError(DataError):
+    """A store folder is missing, damaged or of another kind."""
+
+
+class RunError(TacitError):
+    """A run folder is missing, foreign, damaged or does not fit the recipe."""
+
+    exit_code = 4
+
+
+class LedgerError(RunError):
+    """The ledger or the participation record is damaged."""
+
+
+class PrivacyError(TacitError):
+    """A step that would make the stated guarantee false; nothing was released."""
+
+    exit_code = 5
+
+
+class DivergedError(TacitError):
+    """Training left the finite numbers; the last finite checkpoint is kept."""
+
+    exit_code = 6

@@ -1,0 +1,145 @@
+"""Next-word prediction as a task: which positions of a row are predictions, and how they are scored.
+
+A row of tokens asks for a prediction wherever the next token is not padding and not bos (which always follows eos and
+teaches nothing). Training counts words, oov and eos. Accuracy counts words only: eos is left out, and a word that the
+vocabulary does not have is always a mistake, even if the model says "unknown" (DP-FedAvg, appendix B).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.users import BOS, EOS, FIRST_WORD, OOV, PAD
+from tacit.models.precision import Precision
+from tacit.models.sgd import sgd_step
+from tacit.models.word_lm import WordLM, loss_sum
+
+HEAD_SIZES = (10, 50, 100)
+
+
+@dataclass(frozen=True)
+class NextWord:
+    """The task of `tacit.learning.work`, on batches of rows: int32 [rows, length + 1]."""
+
+    precision: Precision = "float32"
+
+    def sgd_step(self, model: WordLM, tokens: jax.Array, learning_rate: float) -> WordLM:
+        return sgd_step(
+            model, {"tokens": tokens, "mask": prediction_mask(tokens)}, learning_rate, precision=self.precision
+        )
+
+    def loss_sum(self, model: WordLM, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return loss_sum(model, {"tokens": tokens, "mask": prediction_mask(tokens)}, precision=self.precision)
+
+
+def prediction_mask(tokens: jax.Array) -> jax.Array:
+    """1 where the next token is to be predicted: [..., length]."""
+    targets = tokens[..., 1:]
+    return ((targets != PAD) & (targets != BOS)).astype(jnp.float32)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How well a model predicts held-out words."""
+
+    words: int
+    top1: float
+    top3: float
+    in_vocabulary_top1: float
+    perplexity: float
+    out_of_vocabulary: float
+
+    def as_dict(self) -> dict[str, float]:
+        return dict(vars(self))
+
+
+def evaluate(model: WordLM, rows: NDArray[np.int32], *, chunk: int = 128) -> Scores:
+    """Scores over these rows, each read from an empty state."""
+    total = np.zeros(7, np.float64)
+    for tokens in _chunks(rows, chunk):
+        total += np.asarray(_score(model, tokens), np.float64)
+    words, top1, top3, known, known_top1, loss, predictions = total
+    return Scores(
+        words=int(words),
+        top1=float(top1 / max(words, 1)),
+        top3=float(top3 / max(words, 1)),
+        in_vocabulary_top1=float(known_top1 / max(known, 1)),
+        perplexity=float(np.exp(min(loss / max(predictions, 1), 700.0))),
+        out_of_vocabulary=float(1 - known / max(words, 1)),
+    )
+
+
+@jax.jit
+def _score(model: WordLM, tokens: jax.Array) -> jax.Array:
+    targets = tokens[:, 1:]
+    logits = jax.vmap(model)(tokens[:, :-1])  # [rows, length, vocabulary]
+    own = jnp.take_along_axis(logits, targets[..., None], axis=-1)
+    # The target's rank, ties going to the smaller word number as argmax would have it.
+    earlier = jnp.arange(logits.shape[-1]) < targets[..., None]
+    rank = jnp.sum((logits > own) | ((logits == own) & earlier), axis=-1)
+    loss = jax.nn.logsumexp(logits, axis=-1) - own[..., 0]
+    mask = prediction_mask(tokens)
+    word = (targets >= OOV) & (targets != EOS)
+    known = targets >= FIRST_WORD
+    counts = [word, known & (rank == 0), known & (rank < 3), known, known & (rank == 0)]
+    sums = [jnp.sum(count, dtype=jnp.float32) for count in counts]
+    return jnp.stack([*sums, jnp.sum(loss * mask), jnp.sum(mask)])
+
+
+def head_word_histogram(model: WordLM, rows: NDArray[np.int32], *, chunk: int = 128) -> dict[int, list[int]]:
+    """DP-FedAvg Table 3: for n in 10, 50, 100, how often k of the model's top ten words are among the n most frequent.
+
+    Words are numbered by falling frequency, so the n most frequent are the first n of the vocabulary.
+    """
+    total = np.zeros((len(HEAD_SIZES), 11), np.int64)
+    for tokens in _chunks(rows, chunk):
+        total += np.asarray(_head_counts(model, tokens))
+    return {n: row.tolist() for n, row in zip(HEAD_SIZES, total, strict=True)}
+
+
+@jax.jit
+def _head_counts(model: WordLM, tokens: jax.Array) -> jax.Array:
+    logits = jax.vmap(model)(tokens[:, :-1])
+    _, top = jax.lax.top_k(logits[..., FIRST_WORD:], 10)
+    word = (tokens[:, 1:] >= OOV)[..., None]
+    sizes = [(top < n).sum(axis=-1, keepdims=True) == jnp.arange(11) for n in HEAD_SIZES]
+    return jnp.stack([jnp.sum(size & word, axis=(0, 1), dtype=jnp.int32) for size in sizes])
+
+
+@partial(jax.jit, static_argnames="count")
+def _suggest(model: WordLM, tokens: jax.Array, last: jax.Array, count: int) -> Any:
+    probabilities = jax.nn.softmax(model(tokens)[last])
+    return jax.lax.top_k(probabilities[FIRST_WORD:], count)
+
+
+def suggest(model: WordLM, context: list[int], count: int = 3) -> list[tuple[int, float]]:
+    """The most likely next words after bos and `context`, with their probabilities; reserved entries are never shown."""
+    tokens = [BOS, *context]
+    padded = np.full(max(16, 1 << (len(tokens) - 1).bit_length()), PAD, np.int32)
+    padded[: len(tokens)] = tokens
+    probabilities, words = _suggest(model, padded, np.int32(len(tokens) - 1), count)
+    return [(int(word) + FIRST_WORD, float(p)) for word, p in zip(words, probabilities, strict=True)]
+
+
+def unigram_guess(rows: NDArray[np.int32], guess: int = FIRST_WORD) -> float:
+    """The accuracy of always saying the most frequent word."""
+    targets = rows[:, 1:]
+    words = (targets >= OOV).sum()
+    return float((targets == guess).sum() / max(words, 1))
+
+
+def _chunks(rows: NDArray[np.int32], chunk: int) -> Iterator[NDArray[np.int32]]:
+    """Pieces of one size, the last one padded, so that one compilation serves all."""
+    for start in range(0, len(rows), chunk):
+        piece = rows[start : start + chunk]
+        if len(piece) < chunk:
+            piece = np.concatenate([piece, np.full((chunk - len(piece), rows.shape[1]), PAD, np.int32)])
+        yield piece

@@ -1,0 +1,75 @@
+"""The server's step: from a release to the next model.
+
+A release becomes a mean by one of DP-FedAvg's two estimators, both functions of the release and of public constants:
+
+- f_f, fixed denominator:    Σ w_k Δ_k / (qW)
+- f_c, clipped denominator:  Σ w_k Δ_k / max(qW_min, Σ w_k)
+
+For f_c the paper divides first and scales the noise to the quotient's sensitivity 2S/(qW_min). Here the sum of weights is a
+block of the gate with noise of its own, and the division happens afterwards, for free: at the same ε the update gets about
+half the noise. (The paper's bound on the quotient also needs every ‖Δ_k‖ ≤ S, not only ‖w_k Δ_k‖ ≤ S as Lemma 1 says;
+tests/learning/test_server.py shows both.)
+
+The mean is then a step of any optimizer, taken as the negative of a gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from tacit.privacy.mechanisms import Release
+
+OptimizerName = Literal["sgd", "momentum", "nesterov", "adam"]
+
+
+def build_optimizer(name: OptimizerName, learning_rate: float, momentum: float) -> optax.GradientTransformation:
+    """The server optimizers of Production's Table 6."""
+    if name == "adam":
+        return optax.adam(learning_rate)
+    if name == "sgd":
+        return optax.sgd(learning_rate)
+    return optax.sgd(learning_rate, momentum=momentum, nesterov=name == "nesterov")
+
+
+def mean_update(release: Release, denominator: float) -> Any:
+    """f_f, or f_c where the release carries the sum of weights."""
+    divisor = jnp.asarray(denominator, jnp.float32)
+    if "weight" in release:
+        divisor = jnp.maximum(divisor, release["weight"])
+    return jax.tree.map(lambda total: total / divisor, release["update"])
+
+
+@dataclass(frozen=True)
+class Server:
+    """Turns releases into models. `step` also says whether the new model is still finite."""
+
+    optimizer: optax.GradientTransformation
+    denominator: float
+    _step: Callable[..., Any]
+
+    @classmethod
+    def build(cls, optimizer: optax.GradientTransformation, denominator: float) -> Server:
+        @jax.jit
+        def step(model: Any, state: Any, release: Release) -> tuple[Any, Any, jax.Array]:
+            mean = mean_update(release, denominator)
+            downhill = jax.tree.map(jnp.negative, mean)
+            updates, state = optimizer.update(downhill, state, model)
+            model = optax.apply_updates(model, updates)
+            finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(model)]).all()
+            return model, state, finite
+
+        return cls(optimizer, denominator, step)
+
+    def init(self, model: Any) -> Any:
+        """The optimizer's state before the first round."""
+        return self.optimizer.init(model)
+
+    def step(self, model: Any, state: Any, release: Release) -> tuple[Any, Any, jax.Array]:
+        """(next model, next state, whether it is finite)."""
+        return self._step(model, state, release)

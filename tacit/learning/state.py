@@ -1,0 +1,59 @@
+"""A training state as named arrays, for checkpoints, and back.
+
+What may be published (model and server optimizer) and what is as secret as the noise (the mechanism's state) go apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from tacit.errors import RunError
+from tacit.learning.loop import TrainingState
+
+Arrays = dict[str, np.ndarray]
+
+
+def to_arrays(state: TrainingState) -> tuple[Arrays, Arrays]:
+    """(public, private) arrays by name."""
+    return {**_named("model", state.model), **_named("server", state.server)}, _named("noise", state.noise)
+
+
+def from_arrays(
+    template: TrainingState, round: int, public: Mapping[str, Any], private: Mapping[str, Any]
+) -> TrainingState:
+    """The state these arrays came from; `template` is a fresh state of the same recipe."""
+    return replace(
+        template,
+        round=round,
+        model=_filled("model", template.model, public),
+        server=_filled("server", template.server, public),
+        noise=_filled("noise", template.noise, private),
+    )
+
+
+def load_model(template: Any, arrays: Mapping[str, Any]) -> Any:
+    """The model alone."""
+    return _filled("model", template, arrays)
+
+
+def _names(prefix: str, tree: Any) -> list[str]:
+    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return [prefix + jax.tree_util.keystr(path) for path, _ in paths]
+
+
+def _named(prefix: str, tree: Any) -> Arrays:
+    return dict(zip(_names(prefix, tree), map(np.asarray, jax.tree.leaves(tree)), strict=True))
+
+
+def _filled(prefix: str, template: Any, arrays: Mapping[str, Any]) -> Any:
+    leaves = []
+    for name, leaf in zip(_names(prefix, template), jax.tree.leaves(template), strict=True):
+        if name not in arrays or arrays[name].shape != leaf.shape:
+            raise RunError(f"The checkpoint does not fit the recipe's model: {name} is missing or has another shape.")
+        leaves.append(jax.numpy.asarray(arrays[name], leaf.dtype))
+    return jax.tree.unflatten(jax.tree.structure(template), leaves)

@@ -1,0 +1,37 @@
+"""Products of matrices at a stated precision; parameters, state and accumulation stay in float32.
+
+``float32`` multiplies in full float32 everywhere. ``tf32`` lets an accelerator round the operands to 10 bits of mantissa
+(NVIDIA's TF32; a CPU has no such unit and multiplies in float32). ``bf16`` rounds the operands to 7 bits everywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+Precision = Literal["float32", "tf32", "bf16"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+
+
+def round_operand(x: Array, precision: Precision) -> Array:
+    """x as `product` will multiply it: rounding once what several products share saves the repeated work."""
+    return x.astype(jnp.bfloat16) if precision == "bf16" else x
+
+
+def product(a: Array, b: Array, precision: Precision, *, contract: tuple[int, int] = (1, 0)) -> Array:
+    """The float32 product of two matrices, summed over axis ``contract[0]`` of a and ``contract[1]`` of b."""
+    return lax.dot_general(
+        round_operand(a, precision),
+        round_operand(b, precision),
+        (((contract[0],), (contract[1],)), ((), ())),
+        precision=lax.Precision.HIGHEST if precision == "float32" else lax.Precision.DEFAULT,
+        preferred_element_type=jnp.float32,
+    )
+
+
+def on_gpu() -> bool:
+    """Whether JAX computes on a GPU by default."""
+    return jax.default_backend() == "gpu"

@@ -1,0 +1,560 @@
+"""The ledger: what a run released about its users, one record a line, written before anything of it is used.
+
+    opened                                what the run is, on which data, under which plan
+    intent     round 0, attempt 0         durable before round 0 touches a user
+    intent     round 1, attempt 0
+    committed  rounds_done 2              the checkpoint that holds rounds 0 and 1 is durable
+    intent     round 2, attempt 0         ... and here the machine lost power
+    resumed    round 2, lost [[2, 0]]
+    intent     round 2, attempt 1         round 2 ran twice and is accounted twice
+    committed  rounds_done 3
+    closed     finished
+
+**Every intent counts as a release**, whether or not the round came to its end: nobody can know what left a machine
+that died. Each line is canonical JSON (sorted keys, no spaces, floats that round-trip, no infinity and no NaN) with its
+number `seq`, the digest of the line before it, `previous`, and the SHA-256 `digest` of the line without that field: a
+chain. A changed byte, a missing, repeated or moved line is reported with its line number and never skipped.
+
+**The torn tail.** One exception is no damage: the last line, cut short because the machine stopped inside `append`.
+Since `append` had not returned, nothing depended on that record. Such a tail is a line without its line end, or one
+with holes of zero bytes (a file made longer whose pages were never written). A tail that is a whole record and lacks
+only its line end is kept: counting a release that did not happen is safe, forgetting one is not. A last line that is
+complete and wrong is damage like any other.
+
+What the chain cannot show by itself is that whole lines were cut off its end; the participation record does
+(`participation_record.verify`), and so does a checkpoint that is further than the ledger.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections import Counter
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import UnionType
+from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
+
+from tacit.errors import LedgerError, PrivacyError, RunError
+
+FORMAT = 1
+FRESH_NOISE = "fresh noise, accounted again"
+SEEDED_REPLAY = "seeded replay"
+OUTCOMES = ("finished", "diverged", "stopped")
+
+_BEFORE_THE_FIRST = "0" * 64
+_PATIENCE = 0.5  # seconds a writer waits for the lock: `is_being_written` holds it for an instant
+
+
+@dataclass(frozen=True)
+class Record:
+    """A line of the ledger without its place in the chain; its fields have exactly the types of their annotations."""
+
+    kind: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        for name, hint in _HINTS[self.kind].items():
+            if not _fits(getattr(self, name), hint):
+                raise TypeError(f"Expected {self.kind}.{name} to be {hint}, got {type(getattr(self, name)).__name__}.")
+
+
+@dataclass(frozen=True)
+class Opened(Record):
+    """The run: its plan and mechanism, the data it reads (a description, never an id), its unit and adjacency.
+
+    `reasons_not_private` is empty exactly when the run may claim a finite epsilon.
+    """
+
+    kind: ClassVar[str] = "opened"
+    run_id: str
+    format: int
+    tacit_version: str
+    plan: dict[str, Any]
+    mechanism: str
+    population: int
+    seeded: bool
+    reasons_not_private: list[str]
+    data: dict[str, Any]
+    unit: str
+    adjacency: str
+
+
+@dataclass(frozen=True)
+class Intent(Record):
+    """A round that is about to touch users, and from here on counts as released.
+
+    `sampling` names the sampler and its public constants; each of `blocks` has the `bound` on one user's share (None:
+    not bounded) and its `noise_multiplier`; `participation` is the digest of the cohort's record; `restart` says that
+    correlated noise begins anew with this round.
+    """
+
+    kind: ClassVar[str] = "intent"
+    round: int
+    attempt: int
+    sampling: dict[str, Any]
+    blocks: dict[str, dict[str, float | None]]
+    denominator: float
+    participation: str
+    restart: bool = False
+
+
+@dataclass(frozen=True)
+class Committed(Record):
+    """The checkpoint with this digest is durable and holds the latest attempt of every round before `rounds_done`."""
+
+    kind: ClassVar[str] = "committed"
+    rounds_done: int
+    checkpoint: str
+
+
+@dataclass(frozen=True)
+class Resumed(Record):
+    """The run goes on with `round`; `lost` are the [round, attempt] whose results no checkpoint in use holds."""
+
+    kind: ClassVar[str] = "resumed"
+    round: int
+    lost: list[list[int]]
+    policy: str
+
+
+@dataclass(frozen=True)
+class Closed(Record):
+    """The run ended before `round`. Only a run that was "stopped" can be resumed."""
+
+    kind: ClassVar[str] = "closed"
+    round: int
+    outcome: str
+
+
+_KINDS: dict[str, type[Record]] = {record.kind: record for record in (Opened, Intent, Committed, Resumed, Closed)}
+
+
+_HINTS: dict[str, dict[str, Any]] = {
+    kind: {each.name: get_type_hints(record)[each.name] for each in fields(record)} for kind, record in _KINDS.items()
+}
+
+
+def _fits(value: object, hint: Any) -> bool:
+    if hint is Any:
+        return True
+    if hint in (int, float):
+        return type(value) is int or (hint is float and isinstance(value, float))
+    if isinstance(hint, UnionType):
+        return any(_fits(value, each) for each in get_args(hint))
+    if get_origin(hint) is list:
+        return isinstance(value, list) and all(_fits(each, get_args(hint)[0]) for each in value)
+    if get_origin(hint) is dict:
+        key, item = get_args(hint)
+        return isinstance(value, dict) and all(_fits(k, key) and _fits(v, item) for k, v in value.items())
+    return isinstance(value, hint)
+
+
+def canonical(value: dict[str, Any]) -> bytes:
+    """The one way to write this JSON object; ValueError for infinity or NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+@dataclass
+class _History:
+    """What the records so far amount to, and so which record may come next."""
+
+    length: int = 0
+    head: str = _BEFORE_THE_FIRST
+    attempts: Counter[int] = field(default_factory=Counter)
+    live: dict[int, int] = field(default_factory=dict)  # round -> the attempt whose result the run builds on
+    next_round: int = 0
+    rounds_committed: int = 0
+    closed: str | None = None
+
+    def lost_from(self, rounds_done: int) -> list[list[int]]:
+        return [[number, attempt] for number, attempt in sorted(self.live.items()) if number >= rounds_done]
+
+    def objection(self, record: Record) -> str | None:
+        """Why `record` cannot come next, or None."""
+        if isinstance(record, Opened) != (self.length == 0):
+            return "a ledger begins with its one opened record"
+        if self.closed is not None and not (self.closed == "stopped" and isinstance(record, Resumed)):
+            return f"the run was closed before it ({self.closed})"
+        match record:
+            case Intent():
+                # The round after the last, or the last one again (a cohort that was given up).
+                if record.round not in (self.next_round, self.next_round - 1) or record.round < 0:
+                    return f"expected an intent of round {self.next_round}, got round {record.round}"
+                if record.attempt != self.attempts[record.round]:
+                    return f"expected attempt {self.attempts[record.round]} of its round, got {record.attempt}"
+                if any(not {"bound", "noise_multiplier"} <= block.keys() for block in record.blocks.values()):
+                    return "expected a bound and a noise_multiplier in each block"
+            case Committed():
+                if not 0 <= record.rounds_done <= self.next_round:
+                    return f"expected rounds_done of at most {self.next_round}, got {record.rounds_done}"
+            case Resumed():
+                if not 0 <= record.round <= self.next_round:
+                    return f"expected to resume at round {self.next_round} or before, got {record.round}"
+                if record.lost != self.lost_from(record.round):
+                    return f"lost does not list the attempts from round {record.round} on"
+                if record.policy not in (FRESH_NOISE, SEEDED_REPLAY):
+                    return f"its policy {record.policy!r} is unknown"
+            case Closed():
+                if record.outcome not in OUTCOMES or record.round != self.next_round:
+                    return f"expected an outcome of {', '.join(OUTCOMES)} before round {self.next_round}"
+        return None
+
+    def take(self, record: Record, digest: str) -> None:
+        self.length, self.head = self.length + 1, digest
+        match record:
+            case Intent():
+                self.attempts[record.round] += 1
+                self.live[record.round] = record.attempt
+                self.next_round = record.round + 1
+            case Committed():
+                self.rounds_committed = record.rounds_done
+            case Resumed():
+                self.live = {number: attempt for number, attempt in self.live.items() if number < record.round}
+                self.next_round = record.round
+                self.rounds_committed = min(self.rounds_committed, record.round)
+                self.closed = None
+            case Closed():
+                self.closed = record.outcome
+
+    def write(self, record: Record) -> tuple[bytes, str]:
+        """The line (with its end) that puts `record` next in the chain, and its digest."""
+        content = {each.name: getattr(record, each.name) for each in fields(record)}
+        content |= {"kind": record.kind, "seq": self.length, "previous": self.head}
+        digest = hashlib.sha256(canonical(content)).hexdigest()
+        return canonical(content | {"digest": digest}) + b"\n", digest
+
+    def read(self, line: bytes) -> tuple[Record, str]:
+        """The record in `line` (without its end) and its digest; ValueError says why it does not belong here."""
+        try:
+            content = json.loads(line)
+            if not isinstance(content, dict) or canonical(content) != line:
+                raise ValueError
+        except (ValueError, RecursionError):
+            raise ValueError("it is not a record in canonical JSON, so it was changed or cut") from None
+        digest = content.pop("digest", None)
+        if digest != hashlib.sha256(canonical(content)).hexdigest():
+            raise ValueError("its digest does not fit, so it was changed")
+        seq, previous, kind = content.pop("seq", None), content.pop("previous", None), content.pop("kind", None)
+        if seq != self.length:
+            raise ValueError(f"expected seq {self.length}, got {seq}: a line is missing, repeated or moved")
+        if previous != self.head:
+            raise ValueError("it does not follow the line before it, which was exchanged")
+        if kind not in _KINDS:
+            raise ValueError(f"the record kind {kind!r} is unknown to this version of Tacit")
+        if content.keys() != _HINTS[kind].keys():
+            raise ValueError(f"the fields are not those of the record kind {kind!r}")
+        try:
+            record = _KINDS[kind](**content)
+        except TypeError as error:
+            raise ValueError(str(error).rstrip(".")) from None
+        if (objection := self.objection(record)) is not None:
+            raise ValueError(objection)
+        return record, digest
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """A ledger as read: its whole records, in order, with the chain verified. `torn` bytes after them are no record."""
+
+    path: Path
+    records: tuple[Record, ...]
+    torn: int
+    _history: _History
+
+    @property
+    def opened(self) -> Opened:
+        assert isinstance(self.records[0], Opened)
+        return self.records[0]
+
+    @property
+    def intents(self) -> tuple[Intent, ...]:
+        return tuple(record for record in self.records if isinstance(record, Intent))
+
+    @property
+    def committed(self) -> Committed | None:
+        """The last checkpoint the ledger knows of."""
+        return next((record for record in reversed(self.records) if isinstance(record, Committed)), None)
+
+    @property
+    def closed(self) -> Closed | None:
+        """How the run ended; None while it goes on, or if it was cut off."""
+        return self.records[-1] if isinstance(self.records[-1], Closed) else None
+
+    @property
+    def head(self) -> str:
+        """The digest of the last record, which stands for all of them."""
+        return self._history.head
+
+    @property
+    def next_round(self) -> int:
+        """The round an intent would be for now."""
+        return self._history.next_round
+
+    @property
+    def rounds_committed(self) -> int:
+        """How many rounds the checkpoint in use holds, as far as the ledger knows."""
+        return self._history.rounds_committed
+
+    def attempts(self, round: int) -> int:
+        """How many times a round was begun: the number of its next attempt."""
+        return self._history.attempts[round]
+
+    def releases(self) -> tuple[Intent, ...]:
+        """What has to be accounted for: every intent. A round that ran twice is there twice."""
+        return self.intents
+
+    def uncommitted(self) -> tuple[Intent, ...]:
+        """The intents no checkpoint in use holds: those after the last commit, and attempts that were lost."""
+        history = self._history
+        held = {(number, attempt) for number, attempt in history.live.items() if number < history.rounds_committed}
+        return tuple(intent for intent in self.intents if (intent.round, intent.attempt) not in held)
+
+    def lost_from(self, rounds_done: int) -> list[list[int]]:
+        """The [round, attempt] that resuming from a checkpoint of `rounds_done` rounds gives up: `Resumed.lost`."""
+        return self._history.lost_from(rounds_done)
+
+
+@dataclass
+class _Scan:
+    records: list[Record] = field(default_factory=list)
+    history: _History = field(default_factory=_History)
+    good: int = 0  # bytes of whole records, line ends included
+    tail: bytes = b""  # what follows them
+    tail_is_whole: bool = False  # ... which is one more record, lacking only its line end; it is among `records`
+
+
+def _scan(data: bytes, path: Path) -> _Scan:
+    scan = _Scan()
+    lines = data.split(b"\n")
+    tail = lines.pop()
+    if lines and not tail and b"\0" in lines[-1]:  # JSON has no zero bytes: pages that were never written
+        tail = lines.pop() + b"\n"
+    for number, line in enumerate(lines, start=1):
+        try:
+            record, digest = scan.history.read(line)
+        except ValueError as error:
+            raise LedgerError(f"The ledger {path} is damaged at line {number}: {error}.") from None
+        scan.records.append(record)
+        scan.history.take(record, digest)
+        scan.good += len(line) + 1
+    scan.tail = tail
+    with suppress(ValueError):
+        record, digest = scan.history.read(tail)
+        scan.records.append(record)
+        scan.history.take(record, digest)
+        scan.tail_is_whole = True
+    if not scan.records:
+        raise LedgerError(f"The ledger {path} holds no whole record: its run never began.")
+    return scan
+
+
+def read_ledger(path: Path) -> Ledger:
+    """The ledger in `path`, every line verified; LedgerError names the first bad line. A torn tail is left alone.
+
+    Safe while another process writes: a line it has not finished is a torn tail.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise LedgerError(f"Expected a ledger in {path}, found none.") from None
+    scan = _scan(data, path)
+    return Ledger(path, tuple(scan.records), 0 if scan.tail_is_whole else len(scan.tail), scan.history)
+
+
+def repair_torn_tail(path: Path) -> str | None:
+    """Cut a torn last line off the ledger; says what it did, None if there was nothing to do.
+
+    The bytes are kept beside it in ``ledger.jsonl.torn``. LedgerError, and nothing touched, for any other damage;
+    RunError if a process is writing to the ledger.
+    """
+    with LedgerWriter.open(path) as writer:
+        return writer.repaired
+
+
+class LedgerWriter:
+    """The one process that may add to a ledger: holds its lock from `create` or `open` until `close`."""
+
+    def __init__(self, path: Path, descriptor: int, scan: _Scan, repaired: str | None) -> None:
+        self.path = path
+        self.repaired = repaired
+        self._descriptor: int | None = descriptor
+        self._records = scan.records
+        self._history = scan.history
+        self._size = os.fstat(descriptor).st_size
+
+    @classmethod
+    def create(cls, path: Path, opened: Opened) -> LedgerWriter:
+        """A new ledger that begins with `opened`; RunError if there is one.
+
+        A file without a single whole line is a creation that was cut short, and is begun again.
+        """
+        descriptor = _open_locked(path, os.O_CREAT)
+        writer = cls(path, descriptor, _Scan(), None)
+        try:
+            if b"\n" in path.read_bytes():
+                raise RunError(
+                    f"The ledger {path} is that of a run that has begun: resume it, or choose another folder."
+                )
+            os.ftruncate(descriptor, 0)
+            writer._size = 0
+            sync_folder(path.parent)
+            writer.append(opened)
+        except BaseException:
+            writer.close()
+            raise
+        return writer
+
+    @classmethod
+    def open(cls, path: Path) -> LedgerWriter:
+        """Go on with a ledger, verified from its first line and with a torn tail repaired (`repaired` says so)."""
+        descriptor = _open_locked(path, 0)
+        try:
+            scan = _scan(path.read_bytes(), path)
+            return cls(path, descriptor, scan, _repair(descriptor, path, scan))
+        except OSError as error:
+            os.close(descriptor)
+            raise disk_error(error, path, "its records are intact") from error
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    @property
+    def ledger(self) -> Ledger:
+        """All records so far; later ones do not show in it."""
+        return Ledger(self.path, tuple(self._records), 0, deepcopy(self._history))
+
+    def append(self, record: Record) -> str:
+        """Add `record`; when this returns its digest, the line is on disk.
+
+        LedgerError if the record cannot come next, PrivacyError if it holds an infinite number, RunError if the disk
+        fails: then the ledger is as before, or ends in a torn line, and this writer takes no more.
+        """
+        if self._descriptor is None:
+            raise LedgerError(f"The ledger {self.path} is closed for writing.")
+        if (objection := self._history.objection(record)) is not None:
+            raise LedgerError(f"The ledger {self.path} cannot take a record of kind {record.kind}: {objection}.")
+        try:
+            line, digest = self._history.write(record)
+        except ValueError:
+            sentence = f"Expected finite numbers in the ledger's {record.kind} record, got inf or nan."
+            raise PrivacyError(sentence) from None
+        try:
+            append_synced(self._descriptor, line)
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, self._size)
+            self.close()
+            raise disk_error(error, self.path, "what it held is intact and the round was not begun") from error
+        self._size += len(line)
+        self._history.take(record, digest)
+        self._records.append(record)
+        return digest
+
+    def close(self) -> None:
+        """Release the lock. Closing twice is no mistake."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def is_being_written(path: Path) -> bool:
+    """Whether a process holds the ledger open for writing now."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _open_locked(path: Path, flags: int) -> int:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | flags, 0o644)
+    except FileNotFoundError:
+        raise LedgerError(f"Expected a ledger in {path}, found none.") from None
+    except OSError as error:
+        raise disk_error(error, path, "nothing was changed") from error
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                os.close(descriptor)
+                raise RunError(f"Another process is writing to {path}: wait for it, or stop it first.") from None
+            time.sleep(0.02)
+        except OSError as error:
+            os.close(descriptor)
+            raise RunError(f"Cannot lock {path} ({error.strerror}): expected a file system with locks.") from error
+
+
+def _repair(descriptor: int, path: Path, scan: _Scan) -> str | None:
+    if not scan.tail:
+        return None
+    if scan.tail_is_whole:
+        append_synced(descriptor, b"\n")
+        return f"The last record of {path} was whole but for its line end, which was added."
+    sidecar = keep_torn_bytes(path, scan.tail, mode=0o644)
+    os.ftruncate(descriptor, scan.good)
+    os.fsync(descriptor)
+    return (
+        f"The last {len(scan.tail)} bytes of {path} were a record cut short by a crash, on which nothing depended; "
+        f"they were moved to {sidecar.name}."
+    )
+
+
+# Bytes that are on disk when the call returns; the participation record and the run folder use these too.
+
+
+def append_synced(descriptor: int, data: bytes) -> None:
+    """Write all of `data` at the end of a file opened with O_APPEND, and wait until it is on disk."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.fsync(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names created, exchanged or removed in `folder` durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def keep_torn_bytes(path: Path, torn: bytes, *, mode: int) -> Path:
+    """Add `torn` to the sidecar file beside `path`, so that a repair destroys nothing; returns its path."""
+    sidecar = path.with_name(path.name + ".torn")
+    descriptor = os.open(sidecar, os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode)
+    try:
+        append_synced(descriptor, torn)
+    finally:
+        os.close(descriptor)
+    sync_folder(path.parent)
+    return sidecar
+
+
+def disk_error(error: OSError, path: Path, kept: str) -> RunError:
+    """The sentence for a write that failed; `kept` says what is still there."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return RunError(f"Disk full while writing {path}: {kept}.", hint="Free some space, then resume the run.")
+    return RunError(f"Cannot write {path} ({error.strerror or error}): {kept}.")

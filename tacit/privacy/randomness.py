@@ -1,0 +1,54 @@
+"""All secret randomness of a run, derived from one secret of 256 bits.
+
+Noise and sampling draw from the same root, which comes from the operating system (`os.urandom`), lives in a file of
+mode 0600 and is destroyed when the run ends. Each use derives its own key by keyed BLAKE2b over (purpose, round,
+attempt), so no two draws ever share a key: a round that runs again after a crash is another *attempt* and gets fresh
+noise. `jax.random.key(int)` would keep 32 bits of a seed; keys here carry all the bits their generator takes (64 for
+Threefry-2x32, 128 for Philox).
+
+A seed replaces the root for the sake of reproducible science. The noise can then be replayed by anybody who knows the
+seed, so a seeded run is never private and says so; attempts are ignored, so that a resumed run repeats itself exactly.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import jax
+
+SECRET_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Randomness:
+    """Derives every key of a run from `root`; `seeded` says that the root can be guessed."""
+
+    root: bytes
+    seeded: bool = False
+
+    @classmethod
+    def from_seed(cls, seed: int) -> Randomness:
+        """Replayable randomness, for science; never private."""
+        return cls(hashlib.blake2b(f"tacit seed {seed}".encode(), digest_size=SECRET_BYTES).digest(), seeded=True)
+
+    def derive(self, purpose: str, *, round: int, attempt: int, size: int) -> bytes:
+        """`size` ≤ 64 bytes for this purpose, round and attempt, and for nothing else."""
+        label = f"{purpose}/{round}/{0 if self.seeded else attempt}".encode()
+        return hashlib.blake2b(label, key=self.root, digest_size=size, person=b"tacit v1").digest()
+
+    def noise_key(self, *, round: int, attempt: int) -> jax.Array:
+        """The JAX key of this round's noise, all 64 bits of it."""
+        import jax
+
+        words = np.frombuffer(self.derive("noise", round=round, attempt=attempt, size=8), dtype="<u4")
+        return jax.random.wrap_key_data(jax.numpy.asarray(words), impl="threefry2x32")
+
+    def sampler(self, *, round: int, attempt: int) -> np.random.Generator:
+        """The generator that picks this round's cohort; as secret as the noise."""
+        key = int.from_bytes(self.derive("sample", round=round, attempt=attempt, size=16), "little")
+        return np.random.Generator(np.random.Philox(key=key))

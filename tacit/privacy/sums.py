@@ -1,0 +1,124 @@
+"""The gate: users' contributions go in, a `BoundedSum` comes out.
+
+A `BoundedSum` is a set of named blocks, each the sum of users' contributions with a proven bound on the L2 norm of one
+user's share. Nothing else about users crosses to the server. A mechanism gives block j noise of standard deviation
+z_j · bound_j; the blocks together then cost what one block with z⁻² = Σ z_j⁻² costs.
+
+Blocks so far: ``update`` (Σ w_k Δ_k, bound S) and, for the clipped-denominator estimator, ``weight`` (Σ w_k, bound 1).
+
+Rounding is part of the proof. Norms, clipping and accumulation run in float64. A user's clipped contribution is
+computed to a relative error below 2⁻⁴⁰ (d < 10¹⁰ coordinates), and the running sum of n contributions of norm ≤ S is off
+by at most n² · 2⁻⁵³ · S in any order of addition, which moves by at most twice that when one user is added. `HEADROOM`
+shrinks every contribution by more than both, so that the stated bound holds for what is computed, up to 10⁵ users a round.
+In TF32 or float32 neither would hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from tacit.privacy.clipping import ClipStyle, clip_scales, global_norm
+
+HEADROOM = 1 - 2.0**-18
+UPDATE, WEIGHT = "update", "weight"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A sum of users' contributions (a pytree of arrays) and the bound on one user's share in it."""
+
+    total: Any
+    bound: float
+
+
+@dataclass(frozen=True)
+class BoundedSum:
+    """All that leaves users in one round."""
+
+    blocks: Mapping[str, Block]
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """Several users' work, still on the users' side: updates [users, ...], weights in [0, 1], and who is really there."""
+
+    updates: Any
+    weights: jax.Array
+    present: jax.Array
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """What only a simulation may look at: each user's norm before clipping, whether it was clipped, who was present."""
+
+    norms: jax.Array
+    clipped: jax.Array
+    present: jax.Array
+
+
+class Gate:
+    """Adds contributions up, chunk by chunk, in memory that does not grow with the cohort."""
+
+    def __init__(self, template: Any, *, clip_norm: float, style: ClipStyle, weighted: bool) -> None:
+        self.clip_norm, self.style, self.weighted = clip_norm, style, weighted
+        with jax.enable_x64(True):
+            self._update = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.float64), template)
+            self._weight = jnp.zeros((), jnp.float64)
+
+    def admit(self, contributions: Contributions) -> Diagnostics:
+        """Clip each contribution, weigh it, add it. A contribution that is not finite counts as zero."""
+        with jax.enable_x64(True):
+            (self._update, self._weight), norms, clipped = _admit(
+                (self._update, self._weight),
+                contributions.updates,
+                contributions.weights,
+                contributions.present,
+                self.clip_norm,
+                style=self.style,
+            )
+        return Diagnostics(norms, clipped, contributions.present)
+
+    def close(self) -> BoundedSum:
+        """The sum of everything admitted, with its bounds."""
+        blocks = {UPDATE: Block(self._update, self.clip_norm)}
+        if self.weighted:
+            blocks[WEIGHT] = Block(self._weight, 1.0)
+        return BoundedSum(blocks)
+
+
+@partial(jax.jit, static_argnames="style", donate_argnums=0)
+def _admit(
+    totals: tuple[Any, jax.Array],
+    updates: Any,
+    weights: jax.Array,
+    present: jax.Array,
+    clip_norm: float,
+    *,
+    style: ClipStyle,
+) -> tuple[tuple[Any, jax.Array], jax.Array, jax.Array]:
+    update_total, weight_total = totals
+    bound = jnp.asarray(clip_norm, jnp.float64)
+
+    def factors(update: Any) -> tuple[Any, jax.Array, jax.Array]:
+        scales = clip_scales(update, bound, style, jnp.float64)
+        clipped = jnp.stack(jax.tree.leaves(scales)).min() < 1
+        return scales, global_norm(update, jnp.float64), clipped
+
+    scales, norms, clipped = jax.vmap(factors)(updates)
+    counted = present & jnp.isfinite(norms)
+    weight = jnp.where(counted, jnp.clip(weights.astype(jnp.float64), 0, 1), 0) * HEADROOM
+
+    def add(total: jax.Array, leaf: jax.Array, scale: jax.Array) -> jax.Array:
+        factor = (weight * jnp.where(counted, scale, 0)).reshape((-1,) + (1,) * (leaf.ndim - 1))
+        # 0 · inf is not 0: what does not count is replaced before it is scaled.
+        safe = jnp.where(counted.reshape(factor.shape), leaf, 0).astype(jnp.float64)
+        return total + jnp.sum(safe * factor, axis=0)
+
+    update_total = jax.tree.map(add, update_total, updates, scales)
+    return (update_total, weight_total + weight.sum()), norms.astype(jnp.float32), clipped & counted

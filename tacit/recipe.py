@@ -1,0 +1,235 @@
+"""A run as validated data: a TOML file whose every key is known and every value checked before anything starts.
+
+A mistake is refused in one sentence that names the field, the value and what would be right. `--set a.b=c` changes a value
+from the command line; the effective recipe is written into the run folder.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from tacit.errors import RecipeError
+from tacit.privacy.plan import PrivacyPlan
+
+RECIPES = Path(__file__).parent.parent / "recipes"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataSection(_Section):
+    """Users' data: a built-in world, or a store made by `tacit data import`."""
+
+    world: Literal["keyboard"] | None = None
+    store: str | None = None
+    users: int = Field(default=500_000, gt=0, description="users of the world")
+    vocabulary: int = Field(
+        default=2_000, gt=4, description="entries of the world's vocabulary, four reserved ones included"
+    )
+    world_seed: int = 1
+    held_out: int = Field(default=200, gt=0, description="users kept away from training, to measure accuracy on")
+    split_seed: int = 1
+    iid: bool = Field(
+        default=False, description="reshuffle all examples into synthetic users (Memorization, section 3)"
+    )
+    layout: Literal["windows", "sentences"] = "windows"
+    length: int = Field(default=10, gt=0, description="predictions a row")
+    tokens_per_user: int = Field(default=1_600, gt=0, description="cap on one user's predictions")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> DataSection:
+        if (self.world is None) == (self.store is None):
+            raise ValueError("expected either data.world or data.store, got " + ("both" if self.world else "neither"))
+        return self
+
+
+class ModelSection(_Section):
+    """A preset of `tacit.models.word_lm`, and what to change in it. The vocabulary's size comes from the data."""
+
+    preset: str = "tiny"
+    cell: Literal["lstm", "cifg"] | None = None
+    embedding: int | None = Field(default=None, gt=0)
+    units: int | None = Field(default=None, gt=0)
+    projection: int | None = Field(default=None, gt=0)
+    tied: bool | None = None
+    output_bias: bool | None = None
+    unit_norm: bool | None = None
+    init_seed: int = 1
+
+
+class WorkSection(_Section):
+    """What one user computes."""
+
+    kind: Literal["fedavg", "fedsgd"] = "fedavg"
+    epochs: int = Field(default=1, gt=0)
+    batch_size: int = Field(default=8, gt=0, description="rows a batch")
+    learning_rate: float = Field(default=0.5, gt=0, allow_inf_nan=False)
+    clip_every_step: bool = Field(default=False, description="clip after each local step, as DP-FedAvg does")
+
+
+class ServerSection(_Section):
+    """What the server does with a release."""
+
+    optimizer: Literal["sgd", "momentum", "nesterov", "adam"] = "sgd"
+    learning_rate: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+
+
+class RunSection(_Section):
+    """How long, and what is written down how often."""
+
+    rounds: int = Field(gt=0)
+    evaluate_every: int = Field(default=20, gt=0)
+    evaluate_words: int = Field(default=20_000, gt=0, description="about so many held-out predictions an evaluation")
+    checkpoint_every: int = Field(default=10, gt=0)
+    seed: int | None = Field(default=None, description="replayable noise, for science: the run is then not private")
+
+
+class EngineSection(_Section):
+    """How the simulation runs; nothing here changes what is computed but for rounding."""
+
+    chunk: int | None = Field(default=None, gt=0, description="users a compiled call; none: what suits the device")
+    precision: Literal["float32", "tf32", "bf16"] = "float32"
+
+
+class Recipe(_Section):
+    """Everything that makes a run."""
+
+    name: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    data: DataSection
+    model: ModelSection = ModelSection()
+    work: WorkSection = WorkSection()
+    privacy: PrivacyPlan
+    server: ServerSection = ServerSection()
+    run: RunSection
+    engine: EngineSection = EngineSection()
+    paper: dict[str, Any] = Field(default_factory=dict, description="notes: the paper's figures, how to scale up")
+
+    def to_toml(self) -> str:
+        """The effective recipe, every default written out."""
+        return _toml(self.model_dump(mode="json", exclude_none=True))
+
+    def reasons_not_private(self) -> list[str]:
+        """Why this recipe can claim no finite epsilon; empty if it can."""
+        reasons = []
+        if self.privacy.mechanism == "none":
+            reasons.append("no noise is added (privacy.mechanism = 'none')")
+        if self.run.seed is not None:
+            reasons.append("the noise can be replayed by anybody who knows the seed (run.seed)")
+        return reasons
+
+
+def find_recipe(name: str) -> Path:
+    """The file of this path, or the recipe of this name among the project's own."""
+    for path in (Path(name), Path("recipes") / f"{name}.toml", RECIPES / f"{name}.toml"):
+        if path.is_file():
+            return path
+    known = sorted(path.stem for path in RECIPES.glob("*.toml"))
+    hint = f"Recipes by name: {', '.join(known)}." if known else None
+    raise RecipeError(f"Expected a recipe file, got {name!r}, which does not exist.", hint=hint)
+
+
+def load_recipe(path: Path, changes: Iterable[str] = ()) -> Recipe:
+    """Read and validate a recipe, with changes of the form section.key=value."""
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"Expected TOML in {path}, but: {error}.") from None
+    except OSError as error:
+        raise RecipeError(f"Expected a readable recipe, but {path} gives: {error.strerror}.") from None
+    for change in changes:
+        _apply(tree, change)
+    return parse_recipe(tree)
+
+
+def parse_recipe(tree: dict[str, Any]) -> Recipe:
+    """Validate a recipe given as nested dictionaries."""
+    try:
+        return Recipe.model_validate(tree)
+    except ValidationError as error:
+        raise _sentence(error) from None
+
+
+def _toml(tree: dict[str, Any], prefix: str = "") -> str:
+    """Nested dictionaries as TOML; lists of tables are written inline."""
+    lines = [f"{_key(key)} = {_value(value)}" for key, value in tree.items() if not isinstance(value, dict)]
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            lines += ["", f"[{prefix}{_key(key)}]", _toml(value, f"{prefix}{_key(key)}.")]
+    return "\n".join(lines)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)  # JSON strings, numbers and booleans are TOML
+
+
+def _key(key: str) -> str:
+    return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else json.dumps(key)
+
+
+def _apply(tree: dict[str, Any], change: str) -> None:
+    name, equals, text = change.partition("=")
+    keys = name.strip().split(".")
+    if not equals or not all(keys):
+        raise RecipeError(f"Expected --set section.key=value, got {change!r}.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    for key in keys[:-1]:
+        tree = tree.setdefault(key, {})
+        if not isinstance(tree, dict):
+            raise RecipeError(f"Expected --set section.key=value, got {change!r}, where {key} is not a section.")
+    tree[keys[-1]] = value
+
+
+def _sentence(error: ValidationError) -> RecipeError:
+    """The first mistake, as one sentence."""
+    first = error.errors()[0]
+    field = ".".join(str(part) for part in first["loc"])
+    value, context = first.get("input"), first.get("ctx", {})
+    shown = json.dumps(value, default=str, ensure_ascii=False)
+    match first["type"]:
+        case "extra_forbidden":
+            section = Recipe.model_fields if "." not in field else _fields_of(first["loc"][:-1])
+            near = difflib.get_close_matches(str(first["loc"][-1]), section, n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"Known keys here: {', '.join(section)}."
+            return RecipeError(f"Unknown key {field} in the recipe.", hint=hint)
+        case "missing":
+            return RecipeError(f"Expected {field} in the recipe, which does not have it.")
+        case "value_error":
+            text = str(context["error"])
+            return RecipeError(text[0].upper() + text[1:] + ".")
+        case "greater_than":
+            return RecipeError(f"Expected {field} > {context['gt']:g}, got {shown}.")
+        case "greater_than_equal":
+            return RecipeError(f"Expected {field} ≥ {context['ge']:g}, got {shown}.")
+        case "less_than":
+            return RecipeError(f"Expected {field} < {context['lt']:g}, got {shown}.")
+        case "literal_error":
+            return RecipeError(f"Expected {field} to be {context['expected']}, got {shown}.")
+    wanted = first["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+    return RecipeError(f"Expected {field} to be {wanted}, got {shown}.")
+
+
+def _fields_of(location: tuple[Any, ...]) -> list[str]:
+    """The keys a section knows."""
+    model: Any = Recipe
+    for part in location:
+        if isinstance(part, str) and part in model.model_fields:
+            model = model.model_fields[part].annotation
+        if not hasattr(model, "model_fields"):
+            return []
+    return list(model.model_fields)

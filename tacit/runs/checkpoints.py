@@ -1,0 +1,144 @@
+"""Checkpoints: the state of a run after so many rounds, as safetensors files that are whole or not there.
+
+``round-000123.safetensors`` is the state after 123 rounds; resuming from it, round 123 (counted from 0) runs next. A
+checkpoint holds arrays by name, text by name, and a digest over all of them, which the ledger's `Committed` repeats:
+safetensors itself would not notice a changed number. It holds no noise key and no sampler state that is secret; those
+live in the run's private folder.
+
+**A damaged checkpoint is reported, not passed over.** Going back to an older one is possible, but it has a price: the
+rounds since then run again, on users who were already asked, and every repeated round is accounted for again (`Resumed`
+lists them as lost). Nobody should spend privacy without being asked, so `latest` does it only on request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_safetensors
+
+from tacit.errors import RunError
+from tacit.privacy.ledger import sync_folder
+from tacit.runs.files import write_atomic
+
+_NAME = re.compile(r"round-(\d{6,})\.safetensors")
+_RESERVED = ("rounds", "digest")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state after `round` rounds, as it was given to `save`, and the digest that `save` returned."""
+
+    round: int
+    arrays: dict[str, NDArray[np.generic]]
+    metadata: dict[str, str]
+    digest: str
+
+
+def path_of(folder: Path, round: int) -> Path:
+    """Where the checkpoint after `round` rounds lies."""
+    return folder / f"round-{round:06d}.safetensors"
+
+
+def rounds_kept(folder: Path) -> list[int]:
+    """The rounds there are checkpoints of, ascending."""
+    found = (_NAME.fullmatch(path.name) for path in folder.iterdir()) if folder.is_dir() else ()
+    return sorted(int(match[1]) for match in found if match)
+
+
+def save(
+    folder: Path,
+    round: int,
+    arrays: Mapping[str, NDArray[np.generic]],
+    metadata: Mapping[str, str],
+    *,
+    keep_last: int = 2,
+    keep: Collection[int] = (),
+) -> str:
+    """Write the state after `round` rounds and return its digest; when this returns, it is on disk.
+
+    Then older checkpoints are removed, except the last `keep_last` (this one among them) and those of the rounds in
+    `keep`; so are later ones, which a run that went back to an older checkpoint has left behind. RunError if the disk is
+    full: every older checkpoint is then intact. A round whose checkpoint the ledger names is not saved a second time:
+    its digest would be another.
+    """
+    if reserved := [name for name in _RESERVED if name in metadata]:
+        raise ValueError(f"Expected checkpoint metadata without the name {reserved[0]!r}.")
+    # C order without np.ascontiguousarray, which would turn a scalar into a vector of length one.
+    contiguous = {name: np.array(array, order="C", copy=None) for name, array in arrays.items()}
+    digest = _digest(round, contiguous, metadata)
+    older = rounds_kept(folder)
+    kept = f"the last checkpoint, {path_of(folder, older[-1]).name}, is intact" if older else "there was no older one"
+    content = to_safetensors(contiguous, {**metadata, "rounds": str(round), "digest": digest})
+    write_atomic(path_of(folder, round), content, kept=kept)
+
+    there = rounds_kept(folder)
+    past = [each for each in there if each <= round]
+    _remove(folder, [each for each in there if each > round or (each not in past[-keep_last:] and each not in keep)])
+    return digest
+
+
+def load(path: Path) -> Checkpoint:
+    """The checkpoint in `path`, its digest verified; RunError names the file if it is missing or damaged."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata: dict[str, str] = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        round, digest = int(metadata.pop("rounds")), metadata.pop("digest")
+    except FileNotFoundError:
+        raise RunError(f"Expected a checkpoint in {path}, found none.") from None
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise RunError(f"The checkpoint {path} is damaged ({type(error).__name__}).") from None
+    if digest != _digest(round, arrays, metadata):
+        raise RunError(f"The checkpoint {path} is damaged (its digest does not fit its content).")
+    if path.name != path_of(path.parent, round).name:
+        raise RunError(
+            f"The checkpoint {path} holds the state after {round} rounds: expected {path_of(path, round).name}."
+        )
+    return Checkpoint(round, arrays, metadata, digest)
+
+
+def latest(folder: Path, *, older_if_damaged: bool = False) -> Checkpoint | None:
+    """The newest checkpoint; None if there is none. RunError names the file if it is damaged.
+
+    With `older_if_damaged` the newest one that is whole is taken instead. The rounds since then will run again and cost
+    again, so a person has to ask for it.
+    """
+    rounds = rounds_kept(folder)
+    for position, round in enumerate(reversed(rounds), start=1):
+        try:
+            return load(path_of(folder, round))
+        except RunError as error:
+            if not older_if_damaged or position == len(rounds):
+                if position < len(rounds):
+                    error.hint = (
+                        f"The checkpoint after {rounds[-position - 1]} rounds can be used instead; the rounds since then "
+                        f"run again and are accounted for again."
+                    )
+                raise
+    return None
+
+
+def _digest(round: int, arrays: Mapping[str, NDArray[np.generic]], metadata: Mapping[str, str]) -> str:
+    shapes = {name: [arrays[name].dtype.str, list(arrays[name].shape)] for name in sorted(arrays)}
+    head = {"rounds": round, "metadata": dict(metadata), "arrays": shapes}
+    digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode() + b"\n")
+    for name in sorted(arrays):
+        digest.update(arrays[name].tobytes())
+    return digest.hexdigest()
+
+
+def _remove(folder: Path, rounds: Collection[int]) -> None:
+    if rounds:
+        with suppress(OSError):  # housekeeping: what stays is removed next time
+            for round in rounds:
+                path_of(folder, round).unlink(missing_ok=True)
+            sync_folder(folder)

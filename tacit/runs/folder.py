@@ -1,0 +1,358 @@
+"""A run on disk.
+
+run.json              the marker: this folder is a run, which one, and since when; written last, so a folder with it
+                      is complete
+recipe.toml           the recipe the run follows
+vocabulary.txt        its words, one a line, where it has some
+ledger.jsonl          what was released (tacit.privacy.ledger)
+metrics.jsonl         one record a round
+diagnostics.jsonl     what only a simulation may look at: outside the guarantee
+checkpoints/          round-000123.safetensors
+sections/             pieces of the report that other parts leave
+summary.json          the result, written when the run ends
+private/              mode 0700: participation.bin, the run's secret, the noise state
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import tomllib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import LedgerError, RunError
+from tacit.privacy.ledger import LedgerWriter, Opened, append_synced, disk_error, read_ledger, sync_folder
+from tacit.privacy.participation_record import refuse_if_others_can_read
+from tacit.runs import checkpoints
+from tacit.runs.files import remove_leftovers, write_atomic
+
+FORMAT = 1
+_MARKER = "run.json"
+_MARKER_KEY = "tacit run"
+_SECRET_SIZE = 32
+_DEPTH = 4  # how far below a root runs are looked for
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A folder that holds a run, complete and ours. Only `create` and `open` make one."""
+
+    path: Path
+    run_id: str
+    created: str
+
+    @classmethod
+    def create(cls, path: Path, recipe_text: str, *, vocabulary: Sequence[str] | None = None) -> RunFolder:
+        """Make the folder of a new run, in a directory that is empty or not there yet.
+
+        RunError, and nothing touched, if the path is taken; RunError, and nothing left behind, if the disk fails.
+        """
+        _refuse_if_taken(path)
+        existed = path.is_dir()
+        marker = {_MARKER_KEY: FORMAT, "run_id": secrets.token_hex(8), "created": _now()}
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            # Exclusive: of two processes that found the same empty directory, one goes on.
+            (path / "private").mkdir(mode=0o700)
+        except FileExistsError:
+            raise RunError(f"The folder {path} was taken by another process just now: choose another one.") from None
+        except OSError as error:
+            raise RunError(f"Cannot make the run folder {path} ({error.strerror}).") from error
+        try:
+            for name in ("checkpoints", "sections"):
+                (path / name).mkdir()
+            write_atomic(path / "recipe.toml", recipe_text)
+            if vocabulary is not None:
+                write_atomic(path / "vocabulary.txt", "".join(f"{word}\n" for word in vocabulary))
+            write_atomic(path / _MARKER, json.dumps(marker) + "\n")
+            sync_folder(path.parent)
+        except BaseException as error:
+            _remove_contents(path) if existed else shutil.rmtree(path, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise disk_error(error, path, "nothing was left behind") from error
+            raise
+        return cls(path, str(marker["run_id"]), str(marker["created"]))
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """The run in `path`; RunError if there is none, or one this version cannot read."""
+        try:
+            marker = json.loads((path / _MARKER).read_text())
+            if not isinstance(marker, dict):
+                raise ValueError
+            version, run_id, created = marker[_MARKER_KEY], marker["run_id"], marker["created"]
+        except (FileNotFoundError, NotADirectoryError):
+            what = "that is no run" if path.exists() else "that does not exist"
+            raise RunError(f"Expected the folder of a run, got {path}, {what}: it has no {_MARKER}.") from None
+        except (ValueError, KeyError):
+            raise RunError(
+                f"Expected the folder of a run, got {path}, whose {_MARKER} is not one of Tacit's."
+            ) from None
+        except OSError as error:
+            raise RunError(f"Cannot read the run {path} ({error.strerror}).") from error
+        if version != FORMAT:
+            raise RunError(f"The run {path} has format {version!r}: this version of Tacit reads format {FORMAT}.")
+        return cls(path, str(run_id), str(created))
+
+    # Where things are.
+
+    @property
+    def recipe_path(self) -> Path:
+        return self.path / "recipe.toml"
+
+    @property
+    def vocabulary_path(self) -> Path:
+        return self.path / "vocabulary.txt"
+
+    @property
+    def ledger_path(self) -> Path:
+        return self.path / "ledger.jsonl"
+
+    @property
+    def metrics_path(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def diagnostics_path(self) -> Path:
+        return self.path / "diagnostics.jsonl"
+
+    @property
+    def checkpoints_path(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def sections_path(self) -> Path:
+        return self.path / "sections"
+
+    @property
+    def summary_path(self) -> Path:
+        return self.path / "summary.json"
+
+    @property
+    def private_path(self) -> Path:
+        return self.path / "private"
+
+    @property
+    def participation_path(self) -> Path:
+        return self.private_path / "participation.bin"
+
+    @property
+    def secret_path(self) -> Path:
+        return self.private_path / "secret"
+
+    # The recipe, the words, the summary.
+
+    def recipe(self) -> dict[str, Any]:
+        """The recipe the run was begun with (TOML, or JSON if its text is a JSON object)."""
+        try:
+            text = self.recipe_path.read_text()
+            return json.loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
+        except (OSError, ValueError):
+            raise RunError(f"The run {self.path} is damaged: its recipe.toml cannot be read.") from None
+
+    def require_same_recipe(self, recipe: Mapping[str, Any]) -> None:
+        """RunError names the first field in which `recipe` is not the one the run was begun with."""
+        difference = first_difference(self.recipe(), recipe)
+        if difference is not None:
+            name, recorded, wanted = difference
+            raise RunError(
+                f"Expected the recipe the run {self.path} was begun with, where {name} is {recorded}, got {wanted}.",
+                hint="Resume it without changes, or begin a new run with the changed recipe.",
+            )
+
+    def vocabulary(self) -> list[str] | None:
+        """The words, None if the run has none."""
+        try:
+            return self.vocabulary_path.read_text().split("\n")[:-1]
+        except FileNotFoundError:
+            return None
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        write_atomic(self.summary_path, json.dumps(summary, indent=2, allow_nan=False) + "\n")
+
+    def summary(self) -> dict[str, Any] | None:
+        """What `write_summary` wrote, None before."""
+        try:
+            summary = json.loads(self.summary_path.read_text())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            summary = None
+        if not isinstance(summary, dict):
+            raise RunError(f"The run {self.path} is damaged: its summary.json cannot be read.")
+        return summary
+
+    # The ledger and what it is checked against.
+
+    @property
+    def begun(self) -> bool:
+        """Whether the run has a ledger with a record in it. A run killed before that has released nothing."""
+        try:
+            with self.ledger_path.open("rb") as file:
+                return b"\n" in file.readline()
+        except FileNotFoundError:
+            return False
+
+    def create_ledger(self, opened: Opened) -> LedgerWriter:
+        """Begin the run's ledger and hold its lock. RunError if it has one; LedgerError if it must have had one."""
+        if opened.run_id != self.run_id:
+            raise LedgerError(f"Expected the ledger of the run {self.run_id}, got one of {opened.run_id}.")
+        recorded = self.participation_path.exists() and self.participation_path.stat().st_size > 0
+        if (recorded or checkpoints.rounds_kept(self.checkpoints_path)) and not self.begun:
+            raise LedgerError(f"The run {self.path} has asked users before, but its ledger is gone: it cannot go on.")
+        return LedgerWriter.create(self.ledger_path, opened)
+
+    def open_ledger(self) -> LedgerWriter:
+        """Go on with the run's ledger and hold its lock; what a killed process left half-written is cleared away."""
+        writer = LedgerWriter.open(self.ledger_path)
+        if writer.ledger.opened.run_id != self.run_id:
+            writer.close()
+            raise LedgerError(f"The ledger {self.ledger_path} is that of another run.")
+        for folder in (self.path, self.checkpoints_path, self.sections_path, self.private_path):
+            remove_leftovers(folder)
+        return writer
+
+    def resume_point(self, *, older_if_damaged: bool = False) -> checkpoints.Checkpoint | None:
+        """The checkpoint to go on from, checked against the ledger; None: from the beginning.
+
+        RunError if the newest checkpoint, or the one the ledger names, is damaged or missing: with `older_if_damaged` an
+        older one is taken, and the rounds since then cost again. LedgerError if a checkpoint is further than the ledger,
+        which was then cut. A checkpoint the ledger does not know yet (killed in between) is good.
+        """
+        ledger = read_ledger(self.ledger_path)
+        checkpoint = checkpoints.latest(self.checkpoints_path, older_if_damaged=older_if_damaged)
+        done = 0 if checkpoint is None else checkpoint.round
+        if done > ledger.next_round:
+            raise LedgerError(
+                f"The run {self.path} has a checkpoint after {done} rounds, but its ledger knows of {ledger.next_round}."
+            )
+        if done < ledger.rounds_committed and not older_if_damaged:
+            raise RunError(
+                f"The checkpoint after {ledger.rounds_committed} rounds that the ledger of {self.path} names is missing.",
+                hint=f"The state after {done} rounds can be used; the rounds since then are accounted for again.",
+            )
+        known = ledger.committed
+        if known is None or checkpoint is None or not known.rounds_done == done == ledger.rounds_committed:
+            return checkpoint
+        if known.checkpoint != checkpoint.digest:
+            raise RunError(f"The checkpoint after {done} rounds in {self.path} is not the one the ledger names.")
+        return checkpoint
+
+    # The secret: what noise and sampling are drawn from. It is in no export, and gone when the run ends.
+
+    def create_secret(self) -> bytes:
+        """Draw the run's secret from the operating system and keep it; RunError if the run has one."""
+        secret = os.urandom(_SECRET_SIZE)
+        try:
+            descriptor = os.open(self.secret_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                append_synced(descriptor, secret)
+            finally:
+                os.close(descriptor)
+            sync_folder(self.private_path)
+        except FileExistsError:
+            raise RunError(f"The run {self.path} has a secret already: noise must not be drawn from two.") from None
+        except OSError as error:
+            with suppress(OSError):
+                self.secret_path.unlink()
+            raise disk_error(error, self.secret_path, "the run has not begun") from error
+        return secret
+
+    def read_secret(self) -> bytes:
+        """The run's secret; RunError if it is gone, incomplete, or open to others."""
+        try:
+            refuse_if_others_can_read(self.secret_path)
+            secret = self.secret_path.read_bytes()
+        except FileNotFoundError:
+            raise RunError(f"The run {self.path} has no secret: it has ended, or is a copy without one.") from None
+        except OSError as error:
+            raise RunError(f"The secret of the run {self.path} can be read by its owner alone.") from error
+        if len(secret) != _SECRET_SIZE:
+            raise RunError(f"The secret of the run {self.path} is incomplete: expected {_SECRET_SIZE} bytes.")
+        return secret
+
+    def destroy_secret(self) -> None:
+        """Overwrite the secret and remove it; nothing to do if it is gone. (A file system that copies may keep blocks.)"""
+        try:
+            with self.secret_path.open("rb+") as file:
+                file.write(b"\0" * _SECRET_SIZE)
+                file.flush()
+                os.fsync(file.fileno())
+            self.secret_path.unlink()
+            sync_folder(self.private_path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise disk_error(error, self.secret_path, "remove it by hand") from error
+
+
+def is_run(path: Path) -> bool:
+    """Whether the folder carries the marker of a run (which may still be damaged)."""
+    return (path / _MARKER).is_file()
+
+
+def find_runs(root: Path) -> list[Path]:
+    """The folders of runs in `root` and a few levels below it, by path; RunError if there is no such folder."""
+    if not root.is_dir():
+        raise RunError(f"Expected a folder of runs, got {root}, which is not there.")
+    found = []
+    for here, below, _ in os.walk(root):
+        if is_run(Path(here)):
+            found.append(Path(here))
+            below.clear()
+        elif len(Path(here).relative_to(root).parts) >= _DEPTH:
+            below.clear()
+        below[:] = [name for name in below if not name.startswith(".")]
+    return sorted(found)
+
+
+def first_difference(recorded: Any, wanted: Any, name: str = "") -> tuple[str, str, str] | None:
+    """The dotted name of the first field that differs and both values, as text; None if nothing does."""
+    if isinstance(recorded, Mapping) and isinstance(wanted, Mapping):
+        for key in sorted(recorded.keys() | wanted.keys()):
+            inner = f"{name}.{key}" if name else str(key)
+            difference = first_difference(recorded.get(key, _ABSENT), wanted.get(key, _ABSENT), inner)
+            if difference is not None:
+                return difference
+        return None
+    same = recorded == wanted and isinstance(recorded, bool) == isinstance(wanted, bool)
+    return None if same else (name, repr(recorded), repr(wanted))
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "absent"
+
+
+_ABSENT = _Absent()
+
+
+def _refuse_if_taken(path: Path) -> None:
+    if is_run(path):
+        raise RunError(
+            f"The folder {path} holds a run already.",
+            hint=f"Go on with it: tacit train --resume {path}, or choose another.",
+        )
+    if path.exists() and not path.is_dir():
+        raise RunError(f"Expected a folder for the run, got {path}, which is a file.")
+    if path.is_dir() and any(path.iterdir()):
+        raise RunError(f"The folder {path} is not empty and holds no run: choose a new or an empty one.")
+
+
+def _remove_contents(path: Path) -> None:
+    for name in ("private", "checkpoints", "sections"):
+        shutil.rmtree(path / name, ignore_errors=True)
+    for name in ("recipe.toml", "vocabulary.txt", _MARKER):
+        with suppress(OSError):
+            (path / name).unlink()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

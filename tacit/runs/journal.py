@@ -1,0 +1,173 @@
+"""What makes a round durable, and in which order.
+
+Before a round touches users: the cohort's record is on disk, then the intent in the ledger that is bound to it. After the
+round: numbers are fetched from the device two rounds late, so that nothing waits for it; every so many rounds the model
+is evaluated, and every so many a checkpoint is written and committed in the ledger. Nothing that depends on a round is
+written or shown before its intent is durable.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from tacit.errors import DivergedError
+from tacit.privacy.accounting.spent import Spent
+from tacit.privacy.ledger import Closed, Committed, Intent, LedgerWriter
+from tacit.privacy.participation_record import ParticipationWriter
+from tacit.privacy.plan import PrivacyPlan
+from tacit.runs import checkpoints
+from tacit.runs.folder import RunFolder
+from tacit.runs.metrics import MetricsWriter
+
+# How many rounds the device may be ahead of what has been looked at.
+LAG = 2
+NORM_QUANTILES = (0.1, 0.5, 0.9)
+
+
+class StopRequested(Exception):
+    """The person at the keyboard asked to stop; the run is at rest and can be resumed."""
+
+
+class Observer(Protocol):
+    """Who is told how it goes: a progress bar, or nobody."""
+
+    def round_done(self, round: int) -> None: ...
+
+    def evaluated(self, record: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """How often, in rounds."""
+
+    rounds: int
+    evaluate_every: int
+    checkpoint_every: int
+
+
+class RunJournal:
+    """Writes a run down as it happens. One process at a time holds it, through the ledger's lock."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        ledger: LedgerWriter,
+        plan: PrivacyPlan,
+        rhythm: Rhythm,
+        *,
+        to_arrays: Callable[[Any], tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]],
+        evaluate: Callable[[Any], Mapping[str, float]],
+        spent: Callable[[list[Intent]], Spent],
+        observer: Observer,
+    ) -> None:
+        self._folder, self._ledger, self._plan, self._rhythm = folder, ledger, plan, rhythm
+        self._to_arrays, self._evaluate, self._spent, self._observer = to_arrays, evaluate, spent, observer
+        self._sampling = plan.build_sampler().describe()
+        self._participation = ParticipationWriter(folder.participation_path)
+        self._metrics = MetricsWriter(folder.metrics_path)
+        self._diagnostics = MetricsWriter(folder.diagnostics_path)
+        self._pending: deque[tuple[Any, list[Any]]] = deque()
+        self._started = time.monotonic()
+        self.intents = list(ledger.ledger.intents)
+        self.stop_requested = False
+
+    def before(self, cohort: Any) -> None:
+        """Make the intent durable."""
+        digest = self._participation.append(cohort.round, cohort.attempt, cohort.users)
+        clip_norm = self._plan.clip_norm_at(cohort.round)
+        bounds = {"update": clip_norm if math.isfinite(clip_norm) else None, "weight": 1.0}
+        intent = Intent(
+            round=cohort.round,
+            attempt=cohort.attempt,
+            sampling=self._sampling,
+            blocks={
+                name: {"bound": bounds[name], "noise_multiplier": z} for name, z in self._plan.noise_multipliers.items()
+            },
+            denominator=self._plan.denominator,
+            participation=digest,
+        )
+        self._ledger.append(intent)
+        self.intents.append(intent)
+
+    def after(self, state: Any, diagnostics: list[Any]) -> None:
+        """Look at what the device has finished; evaluate and save where it is due."""
+        self._pending.append((state, diagnostics))
+        last = state.round == self._rhythm.rounds
+        evaluate = last or state.round % self._rhythm.evaluate_every == 0
+        save = last or state.round % self._rhythm.checkpoint_every == 0 or self.stop_requested
+        self._settle(0 if evaluate or save else LAG)
+        if evaluate:
+            record = {
+                "round": state.round,
+                **self._evaluate(state.model),
+                "epsilon": self._spent(self.intents).epsilon,
+                "seconds": time.monotonic() - self._started,
+            }
+            self._metrics.append(record)
+            self._observer.evaluated(record)
+        if save:
+            self._save(state)
+        if self.stop_requested and not last:
+            self.close("stopped")
+            raise StopRequested
+
+    def close(self, outcome: str) -> None:
+        """Write how the run ended and let go of it."""
+        self._ledger.append(Closed(self._ledger.ledger.next_round, outcome))
+        self.release()
+
+    def release(self) -> None:
+        """Let go of the files, whatever happened."""
+        for writer in (self._participation, self._metrics, self._diagnostics, self._ledger):
+            writer.close()
+
+    def _settle(self, leave: int) -> None:
+        while len(self._pending) > leave:
+            state, diagnostics = self._pending.popleft()
+            if not bool(state.finite):
+                kept = checkpoints.rounds_kept(self._folder.checkpoints_path)
+                where = f"the checkpoint after {kept[-1]} rounds is kept" if kept else "there is no checkpoint yet"
+                self.close("diverged")
+                raise DivergedError(
+                    f"Training diverged in round {state.round - 1}: the model is no longer finite; {where}.",
+                    hint="Lower server.learning_rate, server.momentum or work.learning_rate, or clip harder.",
+                )
+            self._diagnose(state.round, diagnostics)
+            self._observer.round_done(state.round)
+
+    def _diagnose(self, round: int, diagnostics: list[Any]) -> None:
+        """Norms and the clipped share: allowed in a simulation, outside the guarantee, and marked so."""
+        if not diagnostics:
+            return
+        present = np.concatenate([np.asarray(each.present) for each in diagnostics])
+        norms = np.concatenate([np.asarray(each.norms) for each in diagnostics])[present]
+        clipped = np.concatenate([np.asarray(each.clipped) for each in diagnostics])[present]
+        finite = norms[np.isfinite(norms)]
+        self._diagnostics.append(
+            {
+                "round": round,
+                "outside_the_guarantee": True,
+                "users": len(norms),
+                "clipped": float(clipped.mean()),
+                "not_finite": len(norms) - len(finite),
+                "norm_quantiles": dict(zip(map(str, NORM_QUANTILES), _quantiles(finite), strict=True)),
+            }
+        )
+
+    def _save(self, state: Any) -> None:
+        public, private = self._to_arrays(state)
+        if private:
+            checkpoints.save(self._folder.private_path, state.round, private, {})
+        digest = checkpoints.save(self._folder.checkpoints_path, state.round, public, {})
+        self._ledger.append(Committed(state.round, digest))
+
+
+def _quantiles(values: np.ndarray) -> list[float]:
+    return [float(q) for q in np.quantile(values, NORM_QUANTILES)] if len(values) else [math.nan] * len(NORM_QUANTILES)

@@ -1,0 +1,111 @@
+"""Metrics: one JSON object a line and a round, for curves and tables; nothing is proven from them.
+
+Each line goes to the operating system at once but is not synced: what a crash takes is written again, because a resumed
+run first drops the records of the rounds it will repeat (`truncate_after`), so that each round is there once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from tacit.errors import RunError
+from tacit.privacy.ledger import disk_error
+from tacit.runs.files import write_atomic
+
+
+def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
+    """The records in order; none if there is no file. A torn last line is left out, any other damage is a RunError."""
+    for line in _whole_lines(path):
+        yield json.loads(line)
+
+
+def last_metrics(path: Path) -> dict[str, Any] | None:
+    """The last record, None if there is none."""
+    lines = _whole_lines(path)
+    return json.loads(lines[-1]) if lines else None
+
+
+def truncate_after(path: Path, round: int) -> None:
+    """Drop the records whose "round" is greater than `round`, and a torn last line. Records keep their order."""
+    if not path.exists():
+        return
+    kept = [line for line in _whole_lines(path) if json.loads(line)["round"] <= round]
+    content = b"".join(line + b"\n" for line in kept)
+    if content != path.read_bytes():
+        write_atomic(path, content)
+
+
+class MetricsWriter:
+    """Adds records to a metrics file. Only one process, the one that holds the run, may have it open."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or begin the file; a torn last line is cut off first, so that the next record gets a line of its own."""
+        if path.exists():
+            content = b"".join(line + b"\n" for line in _whole_lines(path))
+            if content != path.read_bytes():
+                write_atomic(path, content)
+        self.path = path
+        try:
+            self._file = path.open("ab", buffering=0)
+        except OSError as error:
+            raise disk_error(error, path, "nothing was changed") from error
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add a record, which has a whole number "round". Numbers that are not finite are written as null."""
+        plain = {name: _plain(value) for name, value in record.items()}
+        if not isinstance(plain.get("round"), int):
+            raise ValueError("Expected a whole number 'round' in a metrics record.")
+        line = memoryview(json.dumps(plain, allow_nan=False).encode("ascii") + b"\n")
+        try:
+            while line:
+                line = line[self._file.write(line) :]
+        except OSError as error:
+            raise disk_error(error, self.path, "the rounds before are intact") from error
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    lines.pop()  # empty, or cut short
+    for number, line in enumerate(lines, start=1):
+        if not _is_record(line):
+            if number == len(lines):
+                return lines[:-1]
+            raise RunError(f"The metrics {path} are damaged at line {number}: expected a JSON object with its round.")
+    return lines
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(record, dict) and isinstance(record.get("round"), int)
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON has it: NumPy scalars and arrays as numbers and lists, what is not finite as None."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value

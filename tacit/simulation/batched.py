@@ -1,0 +1,105 @@
+"""Whole cohorts on one machine: users in chunks, each chunk one compiled call.
+
+A chunk holds a fixed number of users of similar size. Their local steps run in step (`vmap` over users, a loop over steps
+that ends with the chunk's largest user), their updates go straight into the gate, and the chunk's memory is used
+again. Short cohorts are padded with absent users, who weigh nothing. No call waits for the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.rows import Layout, pack, to_rows
+from tacit.data.users import Users
+from tacit.learning.work import Work
+from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.sums import BoundedSum, Contributions, Diagnostics, Gate
+
+# So many chunks are gathered together and sorted by size, so that users of similar size share a chunk.
+GATHERED_CHUNKS = 8
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a user's examples become batches: row layout and length, rows a batch, at most so many batches."""
+
+    layout: Layout
+    length: int
+    batch_size: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Users gathered and packed: tokens [users, steps, rows, length + 1], the largest number of batches any has."""
+
+    tokens: NDArray[np.int32]
+    steps: int
+    weights: NDArray[np.float32]
+    present: NDArray[np.bool_]
+
+
+class BatchedUsers:
+    """Simulated users behind the gate."""
+
+    def __init__(self, users: Users, work: Work, plan: PrivacyPlan, shape: Shape, *, chunk: int) -> None:
+        self.users, self.plan, self.shape, self.chunk = users, plan, shape, chunk
+        self._updates = jax.jit(partial(_updates, work))
+
+    def collect(self, broadcast: Any, cohort: Any) -> tuple[BoundedSum, list[Diagnostics]]:
+        """Every user's work on the broadcast model, clipped, weighed and summed."""
+        clip_norm = self.plan.clip_norm_at(cohort.round)
+        gate = Gate(broadcast, clip_norm=clip_norm, style=self.plan.clipping, weighted=self.plan.weighted)
+        diagnostics = []
+        for chunk in cohort.chunks:
+            updates = self._updates(broadcast, chunk.tokens, np.int32(chunk.steps), np.float32(clip_norm))
+            diagnostics.append(gate.admit(Contributions(updates, chunk.weights, chunk.present)))
+        return gate.close(), diagnostics
+
+    def prepare(self, cohort: NDArray[np.int64]) -> Iterator[Chunk]:
+        """Gather the cohort's users, a few chunks at a time."""
+        together = self.chunk * GATHERED_CHUNKS
+        for start in range(0, len(cohort), together):
+            rows = to_rows(
+                self.users.gather(cohort[start : start + together]),
+                layout=self.shape.layout,
+                length=self.shape.length,
+                max_rows=self.shape.steps * self.shape.batch_size,
+            )
+            sizes, predictions = rows.sizes(), rows.predictions()
+            order = np.argsort(-sizes, kind="stable")
+            for first in range(0, len(order), self.chunk):
+                chosen = order[first : first + self.chunk]
+                tokens = pack(rows, chosen, batch_size=self.shape.batch_size, steps=self.shape.steps)
+                yield self._chunk(tokens, int(sizes[chosen].max()), predictions[chosen])
+
+    def _chunk(self, tokens: NDArray[np.int32], rows: int, predictions: NDArray[np.int64]) -> Chunk:
+        """Pad to a full chunk."""
+        missing = self.chunk - len(tokens)
+        cap = self.plan.example_cap
+        weights = np.minimum(predictions / cap, 1) if cap is not None else predictions > 0
+        return Chunk(
+            np.pad(tokens, ((0, missing), (0, 0), (0, 0), (0, 0))),
+            -(-rows // self.shape.batch_size),
+            np.pad(weights.astype(np.float32), (0, missing)),
+            np.pad(np.ones(len(predictions), bool), (0, missing)),
+        )
+
+
+def suitable_chunk(parameters: int, cohort: int) -> int:
+    """Users a compiled call: what keeps the device busy without outgrowing its memory."""
+    if jax.default_backend() == "cpu":
+        return min(8, cohort)
+    return max(1, min(cohort, 128, 1_000_000_000 // parameters))
+
+
+def _updates(work: Work, model: Any, tokens: jax.Array, steps: jax.Array, clip_norm: jax.Array) -> Any:
+    return jax.vmap(lambda one: work(model, one, steps, clip_norm))(jnp.asarray(tokens))

@@ -1,0 +1,107 @@
+"""Cohorts, picked and gathered in the background while the round before them trains.
+
+One thread walks through the rounds: it draws a cohort from the run's secret randomness, gathers its users a few chunks at a
+time and leaves them in a short queue. Memory does not grow with the cohort, and the sampler never waits for the device.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.privacy.participation import Sampler
+from tacit.privacy.randomness import Randomness
+
+
+@dataclass(frozen=True)
+class SimulatedCohort:
+    """One attempt at one round: who takes part, their examples chunk by chunk, and the key of its noise."""
+
+    round: int
+    attempt: int
+    users: NDArray[np.int64]
+    noise_key: Any
+    chunks: Iterator[Any]
+
+
+class CohortStream:
+    """Iterates over the cohorts of rounds `start` to `stop`; close it when you stop early."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        randomness: Randomness,
+        population: int,
+        prepare: Callable[[NDArray[np.int64]], Iterator[Any]],
+        *,
+        start: int,
+        stop: int,
+        attempts: Mapping[int, int] | None = None,
+        ahead: int = 4,
+    ) -> None:
+        self._draw = sampler, randomness, population
+        self._prepare, self._start, self._stop = prepare, start, stop
+        self._attempts = dict(attempts or {})
+        self._queue: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=ahead)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._produce, name="tacit cohorts", daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[SimulatedCohort]:
+        randomness = self._draw[1]
+        while (item := self._take())[0] == "cohort":
+            round, attempt, users = item[1]
+            key = randomness.noise_key(round=round, attempt=attempt)
+            chunks = self._chunks()
+            yield SimulatedCohort(round, attempt, users, key, chunks)
+            for _ in chunks:  # a consumer that stopped in mid-cohort must not read the next one's users
+                pass
+
+    def close(self) -> None:
+        """Stop the background thread."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _chunks(self) -> Iterator[Any]:
+        while (item := self._take())[0] == "chunk":
+            yield item[1]
+
+    def _take(self) -> tuple[str, Any]:
+        kind, value = self._queue.get()
+        if kind == "error":
+            raise value
+        return kind, value
+
+    def _produce(self) -> None:
+        sampler, randomness, population = self._draw
+        try:
+            for round in range(self._start, self._stop):
+                attempt = self._attempts.get(round, 0)
+                users = sampler.sample(population, randomness.sampler(round=round, attempt=attempt))
+                self._put("cohort", (round, attempt, users))
+                for chunk in self._prepare(users):
+                    self._put("chunk", chunk)
+                self._put("end of cohort", None)
+            self._put("end", None)
+        except _Stopping:
+            return
+        except BaseException as error:
+            self._put("error", error)
+
+    def _put(self, kind: str, value: Any) -> None:
+        while not self._stopping.is_set():
+            try:
+                return self._queue.put((kind, value), timeout=0.1)
+            except queue.Full:
+                continue
+        raise _Stopping
+
+
+class _Stopping(Exception):
+    pass

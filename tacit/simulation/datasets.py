@@ -1,0 +1,91 @@
+"""The users a recipe names: who is trained on, who is held out, the words, and what is known about the best possible."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.rows import to_rows
+from tacit.data.store import open_store
+from tacit.data.users import Users
+from tacit.data.views import Reshuffled, split_users
+from tacit.data.worlds.keyboard import KeyboardWorld
+from tacit.errors import DataError, PrivacyError
+from tacit.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Training users behind the gate, held-out rows in the open."""
+
+    train: Users
+    held_out: NDArray[np.int32]
+    words: tuple[str, ...]
+    description: Mapping[str, Any]
+    reasons_not_private: tuple[str, ...] = ()
+    best_possible: Mapping[str, float] | None = None
+
+
+def open_dataset(recipe: Recipe) -> Dataset:
+    """Open what the recipe's [data] names, and check it against what the plan promises."""
+    dataset = _world(recipe) if recipe.data.world is not None else _store(recipe)
+    plan = recipe.privacy
+    if plan.sampling == "fixed" and len(dataset.train) < plan.population:
+        raise PrivacyError(
+            f"Expected at least privacy.population = {plan.population} users for fixed-size rounds, got {len(dataset.train)}: "
+            "a smaller population is amplified less than the plan claims."
+        )
+    return dataset
+
+
+def _world(recipe: Recipe) -> Dataset:
+    data = recipe.data
+    world = KeyboardWorld(data.world_seed, data.users + data.held_out, vocabulary_size=data.vocabulary)
+    held_out = np.arange(data.users, data.users + data.held_out)
+    return Dataset(
+        train=KeyboardWorld(data.world_seed, data.users, vocabulary_size=data.vocabulary),
+        held_out=_rows(world, held_out, recipe),
+        words=world.words,
+        description={"world": "keyboard", "seed": data.world_seed, "users": data.users},
+        best_possible=world.best_possible(held_out[:10]),
+    )
+
+
+def _store(recipe: Recipe) -> Dataset:
+    data = recipe.data
+    store = open_store(Path(str(data.store)))
+    if store.vocabulary is None:
+        raise DataError(f"Expected a store of text with a vocabulary, got {data.store}, which has none.")
+    train, held_out = split_users(store, held_out=data.held_out, seed=data.split_seed)
+    vocabulary = store.vocabulary
+    reasons = []
+    if not vocabulary.is_public:
+        reasons.append("the vocabulary was counted on the private users themselves")
+    if data.iid:
+        reasons.append("users are synthetic (data.iid): one person's examples lie with many of them")
+    return Dataset(
+        train=Reshuffled(train, seed=data.split_seed) if data.iid else train,
+        held_out=_rows(held_out, np.arange(len(held_out)), recipe),
+        words=tuple(vocabulary.words),
+        description={"store": store.store_id, "users": len(train), "vocabulary": vocabulary.provenance},
+        reasons_not_private=tuple(reasons),
+    )
+
+
+def _rows(users: Users, chosen: NDArray[np.int64], recipe: Recipe) -> NDArray[np.int32]:
+    """Held-out rows, laid out as in training, up to about run.evaluate_words predictions."""
+    data = recipe.data
+    rows = to_rows(
+        users.gather(chosen),
+        layout=data.layout,
+        length=data.length,
+        max_rows=-(-data.tokens_per_user // data.length),
+    )
+    wanted = -(-recipe.run.evaluate_words // data.length)
+    picked = np.linspace(0, len(rows.tokens) - 1, min(wanted, len(rows.tokens))).astype(np.int64)
+    return rows.tokens[np.unique(picked)]

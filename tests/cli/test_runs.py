@@ -1,0 +1,162 @@
+"""`tacit runs`: what a person reads about their runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tacit.cli.runs import app
+from tacit.errors import RunError
+from tacit.privacy.ledger import FRESH_NOISE, Closed, Record, Resumed
+from tacit.runs.folder import RunFolder
+from tacit.runs.metrics import MetricsWriter
+from tests.privacy.test_ledger import intent, opened
+
+PRIVATE = {
+    "rounds": 2,
+    "metrics": {"top1": 0.2461, "perplexity": 88.123},
+    "privacy": {"epsilon": 3.214, "delta": 1e-6, "unit": "user", "accountant": "pld", "reasons_not_private": []},
+    "baselines": {"unigram": 0.066},
+}
+SEEDED = {
+    "metrics": {"top1": 0.3},
+    "privacy": {"epsilon": None, "delta": None, "reasons_not_private": ["replayable noise"]},
+}
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def make(
+    name: str, recipe: str, records: list[Record], summary: dict[str, Any] | None = None, **facts: Any
+) -> RunFolder:
+    run = RunFolder.create(Path("runs") / name, recipe)
+    with run.create_ledger(opened(run_id=run.run_id, **facts)) as ledger:
+        for record in records:
+            ledger.append(record)
+    if summary is not None:
+        run.write_summary(summary)
+    return run
+
+
+@pytest.fixture
+def three() -> None:
+    make("good", "[privacy]\nclip = 0.8\n[model]\nsize = 3", [intent(0), intent(1), Closed(2, "finished")], PRIVATE)
+    make("seeded", "[privacy]\nclip = 0.5\n[model]\nsize = 3", [intent(0), Closed(1, "diverged")], SEEDED)
+    cut = make("cut", "", [intent(0), Resumed(0, [[0, 0]], FRESH_NOISE), intent(0, 1)])
+    with MetricsWriter(cut.metrics_path) as metrics:
+        metrics.append({"round": 0, "top1": 0.12, "epsilon": 1.5, "delta": 1e-5})
+
+
+def invoke(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def test_no_runs_yet() -> None:
+    assert "No runs in runs yet" in invoke()
+    assert json.loads(invoke("--json")) == {"root": "runs", "runs": []}
+    with pytest.raises(RunError, match="not there"):
+        invoke("list", "elsewhere")
+
+
+@pytest.mark.usefixtures("three")
+def test_runs_alone_lists_them() -> None:
+    lines = invoke().splitlines()
+    assert invoke("list").splitlines() == lines
+    assert [line.split()[:3] for line in lines[1:]] == [
+        ["runs/cut", "interrupted", "1"],
+        ["runs/good", "finished", "2"],
+        ["runs/seeded", "diverged", "1"],
+    ]
+    assert "24.6%" in lines[2]
+    assert "epsilon 3.21 at delta 1e-06 a user (pld)" in lines[2]
+    assert "epsilon is infinite: replayable noise" in lines[3]
+    assert [run["state"] for run in json.loads(invoke("list", "--json"))["runs"]] == [
+        "interrupted",
+        "finished",
+        "diverged",
+    ]
+
+
+@pytest.mark.usefixtures("three")
+def test_one_damaged_run_does_not_hide_the_others() -> None:
+    ledger = Path("runs/good/ledger.jsonl")
+    ledger.write_bytes(ledger.read_bytes().replace(b"poisson", b"Poisson", 1))
+    found = {run["run"]: run for run in json.loads(invoke("--json"))["runs"]}
+    assert found["runs/good"]["state"] == "damaged"
+    assert "line 2" in found["runs/good"]["problem"]
+    assert found["runs/cut"]["state"] == "interrupted"
+    assert "damaged at line 2" in invoke()
+    with pytest.raises(RunError, match="line 2"):
+        invoke("show", "good")
+
+
+@pytest.mark.usefixtures("three")
+def test_show_says_what_a_run_came_to() -> None:
+    text = invoke("show", "good")
+    for words in ("finished", "24.6%", "88.12", "0.066", "epsilon 3.21"):
+        assert words in text
+    assert invoke("show", "runs/good") == text
+    facts = json.loads(invoke("show", "good", "--json"))
+    assert (facts["rounds"], facts["releases"]) == (2, 2)
+    assert facts["privacy"]["epsilon"] == 3.214
+    assert facts["metrics"] == PRIVATE["metrics"]
+
+
+@pytest.mark.usefixtures("three")
+def test_show_without_a_summary_reads_metrics_and_ledger() -> None:
+    text = invoke("show", "cut")
+    assert "1, and 1 that ran again and count again" in text
+    assert "epsilon 1.5 at delta 1e-05 a user" in text
+    assert "12.0%" in text
+
+
+def test_show_of_a_run_that_runs_or_never_began() -> None:
+    run = RunFolder.create(Path("runs/new"), "")
+    facts = json.loads(invoke("show", "new", "--json"))
+    assert (facts["state"], facts["rounds"]) == ("not begun", 0)
+    assert "epsilon is not stated yet" in invoke("show", "new")
+    with run.create_ledger(opened(run_id=run.run_id, reasons_not_private=["no noise"])):
+        assert json.loads(invoke("show", "new", "--json"))["state"] == "running"
+        assert "epsilon is infinite: no noise" in invoke("show", "new")
+    assert json.loads(invoke("show", "new", "--json"))["state"] == "interrupted"
+
+
+def test_a_finite_epsilon_beside_a_reason_is_not_shown() -> None:
+    summary = {"privacy": {"epsilon": 1.0, "delta": 1e-6, "reasons_not_private": ["counted vocabulary"]}}
+    make("odd", "", [Closed(0, "finished")], summary)
+    assert "epsilon is infinite: counted vocabulary" in invoke("show", "odd")
+
+
+@pytest.mark.usefixtures("three")
+def test_compare_shows_what_differs() -> None:
+    answer = json.loads(invoke("compare", "good", "seeded", "--json"))
+    assert answer["recipe_differences"] == {"privacy.clip": [0.8, 0.5]}
+    assert [run["state"] for run in answer["runs"]] == ["finished", "diverged"]
+    text = invoke("compare", "good", "seeded", "cut")
+    assert "privacy.clip" in text
+    assert "model.size" in text  # the third run has none
+    assert "30.0%" in text
+    with pytest.raises(RunError, match="two or more"):
+        invoke("compare", "good")
+
+
+def test_what_is_no_run_is_refused() -> None:
+    with pytest.raises(RunError, match="does not exist"):
+        invoke("show", "nothing")
+
+
+def test_it_starts_without_jax() -> None:
+    code = "import sys, tacit.cli.runs; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,137 @@
+"""The batched engine computes what the papers' pseudocode says, for any users and any configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.learning.next_word import NextWord
+from tacit.learning.work import FedAvg, FedSGD
+from tacit.models.word_lm import WordLM, WordLMConfig, build
+from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.sums import HEADROOM
+from tacit.simulation import reference
+from tacit.simulation.batched import BatchedUsers, Shape
+from tests.helpers import ListUsers
+
+VOCABULARY = 9
+SHAPE = {"windows": Shape("windows", 3, 2, 3), "sentences": Shape("sentences", 3, 2, 3)}
+
+
+@dataclass(frozen=True)
+class Cohort:
+    round: int
+    chunks: Any
+
+
+@cache
+def tiny_model() -> WordLM:
+    config = WordLMConfig(vocabulary=VOCABULARY, embedding=3, units=4, projection=3, output_bias=True)
+    return build(config, key=jax.random.key(1))
+
+
+@cache
+def engine(work: Any, plan: PrivacyPlan, layout: str) -> BatchedUsers:
+    return BatchedUsers(ListUsers([]), work, plan, SHAPE[layout], chunk=3)
+
+
+def collect(users: ListUsers, work: Any, plan: PrivacyPlan, layout: str) -> Any:
+    """The engine's sum over all users; one engine a configuration, so that it compiles once."""
+    batched = engine(work, plan, layout)
+    batched.users = users
+    return batched.collect(tiny_model(), Cohort(0, batched.prepare(np.arange(len(users)))))
+
+
+def plan(**changes: Any) -> PrivacyPlan:
+    fields = {"mechanism": "none", "population": 100, "cohort": 10, "clip_norm": 0.05, **changes}
+    return PrivacyPlan(**fields)
+
+
+words = st.integers(3, VOCABULARY - 1)
+ragged_users = st.lists(st.lists(st.lists(words, max_size=5), max_size=4), max_size=7)
+
+
+def assert_same_sum(bounded: Any, expected: list[np.ndarray], weight: float) -> None:
+    scale = max(1e-6, max(float(np.abs(leaf).max()) for leaf in expected))
+    for ours, theirs in zip(jax.tree.leaves(bounded.blocks["update"].total), expected, strict=True):
+        np.testing.assert_allclose(np.asarray(ours), theirs * HEADROOM, atol=3e-5 * scale)
+    if "weight" in bounded.blocks:
+        np.testing.assert_allclose(float(bounded.blocks["weight"].total), weight * HEADROOM, rtol=1e-6)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    users=ragged_users,
+    layout=st.sampled_from(["windows", "sentences"]),
+    style=st.sampled_from(["flat", "per_layer"]),
+    every_step=st.booleans(),
+    weighted=st.booleans(),
+)
+def test_fedavg_equals_the_pseudocode(users, layout, style, every_step, weighted):
+    extra = {"estimator": "clipped", "example_cap": 6.0, "total_weight": 50.0} if weighted else {}
+    chosen = plan(clipping=style, **extra)
+    work = FedAvg(NextWord(), epochs=2, learning_rate=0.7, clip_style=style if every_step else None)
+    bounded, _ = collect(ListUsers(users), work, chosen, layout)
+
+    updates, weights = [], []
+    for user in range(len(users)):
+        batches = reference.user_batches(reference.user_sentences(ListUsers(users), user), SHAPE[layout])
+        updates.append(
+            reference.user_update_fedavg(
+                tiny_model(), batches, epochs=2, learning_rate=0.7, bound=0.05, style=style, clip_every_step=every_step
+            )
+        )
+        weights.append(reference.user_weight(chosen, sum(map(reference.predictions, batches))))
+    assert_same_sum(bounded, *reference.weighted_sum(updates, weights, jax.tree.leaves(tiny_model())))
+
+
+@settings(max_examples=8, deadline=None)
+@given(users=ragged_users, clip_norm=st.sampled_from([0.02, 5.0]))
+def test_fedsgd_equals_the_pseudocode(users, clip_norm):
+    chosen = plan(clip_norm=clip_norm)
+    bounded, _ = collect(ListUsers(users), FedSGD(NextWord(), learning_rate=1.5), chosen, "windows")
+    updates, weights = [], []
+    for user in range(len(users)):
+        batches = reference.user_batches(reference.user_sentences(ListUsers(users), user), SHAPE["windows"])
+        updates.append(
+            reference.user_update_fedsgd(tiny_model(), batches, learning_rate=1.5, bound=clip_norm, style="flat")
+        )
+        weights.append(reference.user_weight(chosen, sum(map(reference.predictions, batches))))
+    assert_same_sum(bounded, *reference.weighted_sum(updates, weights, jax.tree.leaves(tiny_model())))
+
+
+def test_nobody_leaves_nothing():
+    bounded, diagnostics = collect(ListUsers([]), FedSGD(NextWord(), learning_rate=1.5), plan(), "windows")
+    assert diagnostics == []
+    assert all(np.abs(leaf).max() == 0 for leaf in jax.tree.leaves(bounded.blocks["update"].total))
+
+
+@pytest.mark.parametrize("user", [[], [[]], [[5]]], ids=["no sentence", "an empty sentence", "one word"])
+def test_users_with_next_to_nothing(user):
+    bounded, diagnostics = collect(ListUsers([user]), FedSGD(NextWord(), learning_rate=1.5), plan(), "windows")
+    moved = any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(bounded.blocks["update"].total))
+    assert moved == (user != [])
+    assert diagnostics[0].present.sum() == 1
+
+
+def test_removing_any_user_moves_the_sum_by_at_most_the_bound():
+    users = [[[4, 5, 6]] * n for n in range(6)]
+    work = FedAvg(NextWord(), epochs=2, learning_rate=5.0)
+    whole, _ = collect(ListUsers(users), work, plan(), "windows")
+    for user in range(len(users)):
+        rest, _ = collect(ListUsers(users[:user] + users[user + 1 :]), work, plan(), "windows")
+        moved = jax.tree.map(lambda a, b: np.asarray(a) - np.asarray(b), *(_total(s) for s in (whole, rest)))
+        norm = np.sqrt(sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(moved)))
+        assert norm <= whole.blocks["update"].bound
+        assert norm > 0.99 * 0.05 or user == 0  # the clip bites: only the empty user moves nothing
+
+
+def _total(bounded: Any) -> Any:
+    return bounded.blocks["update"].total
