@@ -220,6 +220,8 @@ def _sentence(error: ValidationError) -> RecipeError:
             return RecipeError(f"Expected {field} < {context['lt']:g}, got {shown}.")
         case "literal_error":
             return RecipeError(f"Expected {field} to be {context['expected']}, got {shown}.")
+        case "string_pattern_mismatch":
+            return RecipeError(f"Expected {field} to be letters, digits, dots, dashes and underscores, got {shown}.")
     wanted = first["msg"].removeprefix("Input should be ").removeprefix("a valid ")
     return RecipeError(f"Expected {field} to be {wanted}, got {shown}.")
 

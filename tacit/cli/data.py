@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -83,8 +84,9 @@ def import_(
 ) -> None:
     """Make a store of users' texts or images.
 
-    Rows may come in any order and be more than fits into memory. Compressed files (.gz, .zst) are read as they are. User
-    ids are hashed with a key that is thrown away.
+    Rows may come in any order and be more than fits into memory.
+    Compressed files (.gz, .zst) are read as they are.
+    User ids are hashed with a key that is thrown away.
 
     Example: tacit data import chat.jsonl.gz --user user --text sentences --vocabulary english.vocab --out chat
     """
@@ -234,7 +236,7 @@ def _print(store: Store, as_json: bool) -> None:
         print(json.dumps(summary))
         return
     console = Console()
-    console.print(f"[bold]{store.path}[/]: {_headline(summary)}", highlight=False, soft_wrap=True)
+    console.print(f"[bold]{escape(str(store.path))}[/]: {_headline(summary)}", highlight=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     rows = {
@@ -262,7 +264,8 @@ def _remarks(summary: dict[str, Any]) -> Iterator[str]:
     vocabulary = summary.get("vocabulary")
     if vocabulary is not None:
         share = f"{100 * summary['out_of_vocabulary']:.1f}%"
-        yield f"vocabulary: {vocabulary['size']:,} entries, {vocabulary['provenance']}; {share} of the tokens are outside it"
+        source = escape(vocabulary["provenance"])
+        yield f"vocabulary: {vocabulary['size']:,} entries, {source}; {share} of the tokens are outside it"
         if not vocabulary["public"]:
             yield "[yellow]The words were counted on the users themselves: every epsilon stated on this store is infinite.[/]"
     for name, cap in summary["caps"].items():

@@ -95,7 +95,8 @@ class Grouping:
             return _Partition.empty()
         rows = np.fromfile(rows_path, _ROW)
         starts = offsets_of(rows["length"])[:-1]
-        order = np.lexsort((rows["number"], rows["low"], rows["high"]))
+        # This sort is stable, so a user's rows stay in the order in which they came.
+        order = np.lexsort((rows["low"], rows["high"]))
         rows, starts = rows[order], starts[order]
         lengths = rows["length"]
         is_first = np.ones(len(rows), bool)

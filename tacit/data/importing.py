@@ -67,7 +67,7 @@ def import_text(
         checked_size(vocabulary.size)
     with new_folder(Path(out)) as folder:
         grouping = Grouping(folder / "spill")
-        for source, place, user, text in _rows(sources, grouping, progress):
+        for source, place, user, text in _rows(sources, progress):
             if has_token(text):
                 grouping.add(_checked_user(source, place, user), _checked_text(source, place, text))
             else:
@@ -122,7 +122,7 @@ def import_images(
         raise DataError(f"A cap of {caps.tokens} tokens does not fit images; cap the examples instead.")
     with new_folder(Path(out)) as folder:
         grouping = Grouping(folder / "spill")
-        for source, place, user, images, labels in _rows(sources, grouping, progress):
+        for source, place, user, images, labels in _rows(sources, progress):
             _checked_user(source, place, user)
             for image, label in zip(images, labels.tolist(), strict=True):
                 grouping.add(user, image.tobytes(), label)
@@ -169,7 +169,7 @@ class _UserFiles:
         self._pseudonyms.append(block.pseudonyms)
 
 
-def _rows(sources: Sequence[Source], grouping: Grouping, progress: Progress) -> Iterator[tuple]:
+def _rows(sources: Sequence[Source], progress: Progress) -> Iterator[tuple]:
     """The rows of all sources, each behind its source."""
     count = 0
     for source in sources:

@@ -105,13 +105,18 @@ class Vocabulary:
         return [self.words[i - FIRST_WORD] if i >= FIRST_WORD else _RESERVED_NAMES[i] for i in ids]
 
     def save(self, path: Path) -> None:
-        """Write a text file: one header line, then one word a line."""
+        """Write a new text file: one header line, then one word a line. If that fails, there is no file."""
         header = json.dumps(
             {"version": 1, "tokenizer": TOKENIZER, "provenance": self.provenance, "fingerprint": self.fingerprint}
         )
         with open(path, "x", encoding="utf-8", newline="\n") as file:
-            file.write(f"{_HEADER}{header}\n")
-            file.writelines(word + "\n" for word in self.words)
+            try:
+                file.write(f"{_HEADER}{header}\n")
+                file.writelines(word + "\n" for word in self.words)
+                file.flush()
+            except BaseException:
+                path.unlink()
+                raise
 
 
 class _Index(dict[str, int]):

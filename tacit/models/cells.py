@@ -31,6 +31,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from tacit.models import recurrent_kernel
 from tacit.models.precision import Precision, product, round_operand
 
 Kind = Literal["lstm", "cifg"]
@@ -126,15 +127,21 @@ def initial_state(cell: Cell, shape: tuple[int, ...] = ()) -> State:
     )
 
 
-def run(cell: Cell, x: Array, state: State, precision: Precision) -> tuple[State, Array, Saved]:
+def run(cell: Cell, x: Array, state: State, precision: Precision, *, fused: bool = False) -> tuple[State, Array, Saved]:
     """The cell over x [L, B, inputs] from `state` [B, ...]: the last state, the outputs [L, B, outputs], and what
     `backward` needs."""
     length, batch, inputs = x.shape
     weights = _side_by_side(cell, inputs, precision)
-    zx = (product(x.reshape(-1, inputs), weights.x, precision) + weights.bias).reshape(length, batch, -1)
+    zx = product(x.reshape(-1, inputs), weights.x, precision).reshape(length, batch, -1)
+
+    if fused:
+        assert weights.projection is not None
+        r, c, h, gates = recurrent_kernel.forward(zx, weights.r, weights.bias, weights.projection, precision)
+        r_before, c_before = (jnp.concatenate([a[None].astype(b.dtype), b[:-1]]) for a, b in ((state.r, r), (state.c, c)))
+        return State(c[-1], r[-1].astype(jnp.float32)), r, Saved(x, r_before, c_before, c, h, gates)
 
     def step(state: State, zx_t: Array) -> tuple[State, tuple[Array, ...]]:
-        gates = _activate(cell.kind, zx_t + product(state.r, weights.r, precision))
+        gates = _activate(cell.kind, zx_t + product(state.r, weights.r, precision) + weights.bias)
         g, f, o, i = _split(cell.kind, gates)
         c = f * state.c + i * g
         h = o * jnp.tanh(c)
@@ -149,7 +156,9 @@ def run(cell: Cell, x: Array, state: State, precision: Precision) -> tuple[State
     return last, outputs, Saved(x, r_before, c_before, c, h, gates)
 
 
-def backward(cell: Cell, saved: Saved, d_outputs: Array, precision: Precision) -> tuple[Cell, Array]:
+def backward(
+    cell: Cell, saved: Saved, d_outputs: Array, precision: Precision, *, fused: bool = False
+) -> tuple[Cell, Array]:
     """The derivatives by the cell's parameters and by x, given those by the outputs [L, B, outputs]."""
     length, batch, inputs = saved.x.shape
     weights = _side_by_side(cell, inputs, precision)
@@ -180,12 +189,16 @@ def backward(cell: Cell, saved: Saved, d_outputs: Array, precision: Precision) -
 
     nothing = (jnp.zeros_like(saved.r_before[0]), jnp.zeros_like(saved.c[0]))
     along = (d_external, saved.c_before, saved.c, saved.gates)
-    _, (d_z, d_r) = lax.scan(step, nothing, along, reverse=True, unroll=min(length, UNROLL))
+    if fused:
+        d_z, d_r = recurrent_kernel.backward(d_outputs, saved.c, saved.gates, weights.r, weights.projection, precision)
+    else:
+        _, (d_z, d_r) = lax.scan(step, nothing, along, reverse=True, unroll=min(length, UNROLL))
 
     d_z = flat(d_z)
-    seen = jnp.concatenate([flat(saved.x), flat(saved.r_before)], axis=1)
-    d_kernels = jnp.split(product(seen, d_z, precision, contract=(0, 0)), len(cell.gates), axis=1)
-    d_biases = jnp.split(jnp.sum(d_z, axis=0), len(cell.gates))
+    seen = jnp.concatenate([round_operand(flat(a), precision) for a in (saved.x, saved.r_before)], axis=1)
+    # One product a gate, so that its sum with the gate's kernel can be part of the product.
+    d_kernels = [product(seen, d, precision, contract=(0, 0)) for d in jnp.split(d_z, len(cell.gates), axis=1)]
+    d_biases = jnp.split(jnp.sum(d_z.astype(jnp.float32), axis=0), len(cell.gates))
     d_projection = d_bias = None
     if cell.projection is not None:
         d_projected = flat(d_r if cell.fed_back else d_outputs)

@@ -35,3 +35,13 @@ def product(a: Array, b: Array, precision: Precision, *, contract: tuple[int, in
 def on_gpu() -> bool:
     """Whether JAX computes on a GPU by default."""
     return jax.default_backend() == "gpu"
+
+
+def pieces(n: int) -> list[tuple[int, int]]:
+    """Where each power of two in the sum that makes n begins, and its size, largest first."""
+    pieces, start = [], 0
+    while start < n:
+        size = 1 << ((n - start).bit_length() - 1)
+        pieces.append((start, size))
+        start += size
+    return pieces

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from tacit.models import output_kernel
+from tacit.models import output_kernel, recurrent_kernel
 from tacit.models.cells import backward, initial_state, run
 from tacit.models.cross_entropy import output_step
 from tacit.models.precision import Precision, on_gpu, product
@@ -34,8 +34,9 @@ def sgd_step(
     inputs, targets = tokens[:-1], tokens[1:].reshape(-1)
     weights = mask * (-jnp.float32(learning_rate) / jnp.maximum(jnp.sum(mask), 1.0))
 
+    fused = model.cell.fed_back and model.cell.projection is not None and on_gpu() and recurrent_kernel.supported(model.cell.units, model.cell.fed_back_width, precision)
     x = model.rows(inputs)
-    _, outputs, saved = run(model.cell, x, initial_state(model.cell, inputs.shape[1:]), precision)
+    _, outputs, saved = run(model.cell, x, initial_state(model.cell, inputs.shape[1:]), precision, fused=fused)
     flat = outputs.reshape(-1, outputs.shape[-1])
 
     table = model.embedding if model.output is None else model.output
@@ -51,7 +52,7 @@ def sgd_step(
         if new_bias is not None:
             new_bias = new_bias + jnp.sum(layer.d_logits.astype(jnp.float32), axis=1)
 
-    d_cell, d_x = backward(model.cell, saved, d_outputs.reshape(outputs.shape), precision)
+    d_cell, d_x = backward(model.cell, saved, d_outputs.reshape(outputs.shape), precision, fused=fused)
     if model.unit_norm:
         d_x = _through_unit(model.embedding[inputs], d_x)
     embedding = new_table if model.output is None else model.embedding

@@ -62,6 +62,7 @@ def save(
     *,
     keep_last: int = 2,
     keep: Collection[int] = (),
+    mode: int = 0o644,
 ) -> str:
     """Write the state after `round` rounds and return its digest; when this returns, it is on disk.
 
@@ -78,7 +79,7 @@ def save(
     older = rounds_kept(folder)
     kept = f"the last checkpoint, {path_of(folder, older[-1]).name}, is intact" if older else "there was no older one"
     content = to_safetensors(contiguous, {**metadata, "rounds": str(round), "digest": digest})
-    write_atomic(path_of(folder, round), content, kept=kept)
+    write_atomic(path_of(folder, round), content, mode=mode, kept=kept)
 
     there = rounds_kept(folder)
     past = [each for each in there if each <= round]

@@ -164,7 +164,7 @@ class RunJournal:
     def _save(self, state: Any) -> None:
         public, private = self._to_arrays(state)
         if private:
-            checkpoints.save(self._folder.private_path, state.round, private, {})
+            checkpoints.save(self._folder.private_path, state.round, private, {}, mode=0o600)
         digest = checkpoints.save(self._folder.checkpoints_path, state.round, public, {})
         self._ledger.append(Committed(state.round, digest))
 

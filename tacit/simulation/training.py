@@ -29,7 +29,7 @@ from tacit.learning.work import FedAvg, FedSGD, Work
 from tacit.models.word_lm import WordLMConfig, build, preset
 from tacit.privacy.accounting.sampled_gaussian import Accountant
 from tacit.privacy.accounting.spent import Spent, rounds_of, spent
-from tacit.privacy.ledger import FORMAT, FRESH_NOISE, SEEDED_REPLAY, Intent, LedgerWriter, Opened, Resumed
+from tacit.privacy.ledger import FORMAT, FRESH_NOISE, SEEDED_REPLAY, Committed, Intent, LedgerWriter, Opened, Resumed
 from tacit.privacy.noise import tail_probability
 from tacit.privacy.participation_record import repair_torn_tail
 from tacit.privacy.randomness import Randomness
@@ -256,7 +256,7 @@ def _summary(trainer: Trainer, intents: list[Intent], state: TrainingState) -> d
             examples[context] = [[words[word], probability] for word, probability in top]
     baselines: dict[str, Any] = {"unigram_top1": unigram_guess(held_out)}
     if trainer.dataset.best_possible is not None:
-        baselines["best_possible"] = dict(trainer.dataset.best_possible)
+        baselines["best_possible"] = dict(trainer.dataset.best_possible())
     return {
         "rounds": state.round,
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(state.model)),

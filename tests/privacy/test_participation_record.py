@@ -173,6 +173,23 @@ def test_a_cohort_without_its_intent_is_harmless_where_a_run_was_resumed(path: P
             verify(path, ledger.ledger)
 
 
+def test_a_crash_excuses_nothing_after_the_next_intent(path: Path) -> None:
+    with LedgerWriter.create(path.with_name("ledger.jsonl"), opened()) as ledger, ParticipationWriter(path) as record:
+        ledger.append(Resumed(0, [], FRESH_NOISE))
+        ledger.append(intent(0, participation=record.append(0, 0, [1])))
+        record.append(1, 0, [2])
+        ledger.append(intent(1, participation=record.append(1, 0, [3])))
+        with pytest.raises(LedgerError, match="another cohort"):
+            verify(path, ledger.ledger)
+
+
+def test_a_cohort_recorded_for_another_round_is_found(path: Path) -> None:
+    with LedgerWriter.create(path.with_name("ledger.jsonl"), opened()) as ledger, ParticipationWriter(path) as record:
+        ledger.append(intent(0, participation=record.append(5, 0, [1])))
+        with pytest.raises(LedgerError, match="recorded for round 5"):
+            verify(path, ledger.ledger)
+
+
 def test_a_torn_record_is_repaired_and_a_needed_one_is_not(path: Path) -> None:
     ledger = write_both(path)
     whole = path.read_bytes()

@@ -141,3 +141,8 @@ def test_a_full_disk_leaves_the_last_one_intact(tmp_path: Path, monkeypatch: pyt
 def test_reserved_names_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="digest"):
         checkpoints.save(tmp_path, 1, ARRAYS, {"digest": "x"})
+
+
+def test_a_private_state_is_the_owners(tmp_path: Path) -> None:
+    checkpoints.save(tmp_path, 1, ARRAYS, {}, mode=0o600)
+    assert checkpoints.path_of(tmp_path, 1).stat().st_mode & 0o777 == 0o600

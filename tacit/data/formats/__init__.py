@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tacit.data.formats.columns import REDDIT, Columns, csv_rows, json_lines, parquet
+from tacit.data.formats.columns import REDDIT, Columns, read_csv, read_json_lines, read_parquet
 from tacit.data.formats.files import bare_suffix, check_file
-from tacit.data.formats.leaf import leaf
-from tacit.data.formats.npz import Fields, npz
+from tacit.data.formats.leaf import read_leaf
+from tacit.data.formats.npz import Fields, read_npz
 from tacit.data.formats.pixels import Ink
-from tacit.data.formats.tff import hdf5, sqlite
+from tacit.data.formats.tff import read_hdf5, read_sqlite
 from tacit.data.sources import Source
 from tacit.errors import DataError
 
@@ -68,22 +68,22 @@ def read(path: Path, options: ReadOptions) -> Source:
         raise DataError(f"A split, here {options.split!r}, can be chosen of tff-sqlite files only; {path} is {name}.")
     match name:
         case "jsonl":
-            return json_lines(path, _columns(path, options))
+            return read_json_lines(path, _columns(path, options))
         case "reddit":
-            return json_lines(path, REDDIT, name="reddit")
+            return read_json_lines(path, REDDIT, name="reddit")
         case "csv":
             delimiter = "\t" if bare_suffix(path) == ".tsv" else ","
-            return csv_rows(path, _columns(path, options), delimiter=delimiter)
+            return read_csv(path, _columns(path, options), delimiter=delimiter)
         case "parquet":
-            return parquet(path, _columns(path, options))
+            return read_parquet(path, _columns(path, options))
         case "tff-hdf5":
-            return hdf5(path, text=options.text)
+            return read_hdf5(path, text=options.text)
         case "tff-sqlite":
-            return sqlite(path, text=options.text, split=options.split)
+            return read_sqlite(path, text=options.text, split=options.split)
         case "leaf":
-            return leaf(path, text=options.text)
+            return read_leaf(path, text=options.text)
         case "npz":
-            return npz(path, options.fields, ink=options.ink)
+            return read_npz(path, options.fields, ink=options.ink)
         case _:
             raise DataError(f"Expected a format among {', '.join(FORMATS)}, got {name!r}.")
 

@@ -33,20 +33,20 @@ class Columns:
 REDDIT = Columns("author", "body", frozenset({"[deleted]"}), frozenset({"[deleted]", "[removed]"}))
 
 
-def json_lines(path: Path, columns: Columns, *, name: str = "jsonl") -> TextSource:
+def read_json_lines(path: Path, columns: Columns, *, name: str = "jsonl") -> TextSource:
     """A JSON object a line."""
     skipped: dict[str, int] = {}
     return TextSource(path.name, name, "line", _rows(_json_records(path), columns, path, "line", skipped), skipped)
 
 
-def csv_rows(path: Path, columns: Columns, *, delimiter: str = ",") -> TextSource:
+def read_csv(path: Path, columns: Columns, *, delimiter: str = ",") -> TextSource:
     """Comma- or tab-separated values under a first line that names the columns."""
     skipped: dict[str, int] = {}
     records = _csv_records(path, delimiter)
     return TextSource(path.name, "csv", "line", _rows(records, columns, path, "line", skipped), skipped)
 
 
-def parquet(path: Path, columns: Columns) -> TextSource:
+def read_parquet(path: Path, columns: Columns) -> TextSource:
     """An Apache Parquet file, read a batch of rows at a time."""
     skipped: dict[str, int] = {}
     records = _parquet_records(path, columns)
@@ -112,7 +112,7 @@ def _rows(
         if user in columns.skip_users:
             skip(skipped, "deleted users")
             continue
-        for text in texts if isinstance(texts, list) else [texts]:
+        for text in (texts or [None]) if isinstance(texts, list) else [texts]:
             if text is None:
                 skip(skipped, "rows without a text")
             elif not isinstance(text, str):

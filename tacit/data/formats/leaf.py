@@ -24,16 +24,17 @@ from tacit.errors import DataError
 _MARKERS = frozenset({"<PAD>", "<BOS>", "<EOS>"})
 _CHUNK = 1 << 20
 _MOST_VALUE = 256 << 20
+_HINT = "A file with a JSON object a line is read with --format jsonl."
 
 
-def leaf(path: Path, *, text: str | None = None) -> Source:
+def read_leaf(path: Path, *, text: str | None = None) -> Source:
     """A LEAF file; `text` is the number of the text in each x, where an x is a list of several strings."""
     if text is not None and not text.isdecimal():
         raise DataError(f"Expected the number of the text within x for a LEAF file, got {text!r}.")
     users = _users(path)
     first = next(users, None)
     if first is None:
-        raise DataError(f"The file {path} has no users in 'user_data'.")
+        raise DataError(f"The file {path} has no users in 'user_data'.", hint=_HINT)
     x = _list(first[2], "x", path, 1)
     everything = chain([first], users)
     if x and isinstance(x[0], list) and x[0] and isinstance(x[0][0], (int, float)):
@@ -177,4 +178,4 @@ class _Reader:
         return True
 
     def _damaged(self) -> DataError:
-        return DataError(f"The file {self._path} is not valid JSON in LEAF's layout.")
+        return DataError(f"The file {self._path} is not valid JSON in LEAF's layout.", hint=_HINT)

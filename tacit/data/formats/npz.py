@@ -28,7 +28,7 @@ class Fields:
     writers: str = "writers"
 
 
-def npz(path: Path, fields: Fields, *, ink: Ink = "bright") -> ImageSource:
+def read_npz(path: Path, fields: Fields, *, ink: Ink = "bright") -> ImageSource:
     """The images of the archive, whose arrays are read into memory."""
     return ImageSource(path.name, "npz", "image", _rows(path, fields, ink))
 
@@ -53,9 +53,10 @@ def _arrays(path: Path, fields: Fields) -> tuple[NDArray, NDArray, NDArray]:
     check_file(path)
     with read_errors(path):
         try:
-            with np.load(path, allow_pickle=False) as archive:
-                if not isinstance(archive, np.lib.npyio.NpzFile):
-                    raise DataError(f"The file {path} is not an npz archive.")
+            # Asked first whether it is an archive at all, since `np.load` takes other files too.
+            with open(path, "rb") as file, zipfile.ZipFile(file):
+                file.seek(0)
+                archive = np.load(file, allow_pickle=False)
                 for name in (fields.images, fields.labels, fields.writers):
                     if name not in archive:
                         there = ", ".join(repr(name) for name in archive.files)

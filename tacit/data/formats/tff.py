@@ -31,12 +31,12 @@ _PIXELS, _LABEL = "pixels", "label"
 _Record = tuple[int, str, dict[str, Any]]
 
 
-def hdf5(path: Path, *, text: str | None = None) -> Source:
+def read_hdf5(path: Path, *, text: str | None = None) -> Source:
     """An HDF5 file; `text` names the feature that holds text, if it is not ``tokens``."""
     return _source(path, "tff-hdf5", "client", _hdf5_records(path, text), text)
 
 
-def sqlite(path: Path, *, text: str | None = None, split: str | None = None) -> Source:
+def read_sqlite(path: Path, *, text: str | None = None, split: str | None = None) -> Source:
     """An SQLite file; `split` takes only the examples of this split ("train", "heldout", "test")."""
     return _source(path, "tff-sqlite", "row", _sqlite_records(path, split), text)
 
@@ -94,8 +94,10 @@ def _hdf5_records(path: Path, text: str | None) -> Iterator[_Record]:
             if "examples" not in file:
                 raise DataError(f"The file {path} has no group 'examples'; expected TensorFlow Federated's layout.")
             for place, (client, group) in enumerate(file["examples"].items(), 1):
+                if not isinstance(group, h5py.Group):
+                    raise DataError(f"{path}, client {place} is no group of features.")
                 yield place, client, {name: group[name][()] if name in wanted else None for name in group}
-    except OSError:
+    except (OSError, RuntimeError, KeyError):
         raise DataError(f"The file {path} is not a valid HDF5 file.") from None
 
 

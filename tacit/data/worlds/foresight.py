@@ -12,14 +12,15 @@ stays possible, so the result is the best that any model with that vocabulary co
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.users import EOS, FIRST_WORD, OOV, Examples
 from tacit.data.worlds import randomness
-from tacit.data.worlds.grammar import CORE, END, OPENER, STYLE_SHARES, STYLES, Grammar
+from tacit.data.worlds.definition import CORE, END, OPENER, STYLE_SHARES, STYLES
+from tacit.data.worlds.grammar import Grammar
 
 # Sentences that advance together; enough to keep array operations busy, few enough for [sentences, words] to stay small.
 _BATCH = 256
@@ -146,7 +147,8 @@ class Foresight:
         self._filler_key, self._filler_follow = np.divmod(unique, len(self._lexeme) + 1)
         self._filler_follow -= 1
         self._emission = np.zeros((self._slots + END + 1, len(STYLES), self._size))
-        np.add.at(self._emission, (slot[filler], slice(None), identity), chance)
+        for style in range(len(STYLES)):
+            np.add.at(self._emission[:, style], (slot[filler], identity), chance[:, style])
 
     def _index_lines(self, grammar: Grammar) -> None:
         """By (stage, id): the lines that can begin with the id. Also what each stage writes first, as emissions."""
@@ -173,11 +175,16 @@ class Foresight:
         self._begin_key, self._begin_line = np.concatenate(keys)[order], np.concatenate(lines)[order]
         for line in np.flatnonzero(empty & (grammar.line_stage > CORE)):
             self._emission[stage_row[line], :, EOS] += self._line_shares[line]
+        # Most sources write alike in every style; their weights can be added up before the product with the emissions.
+        self._styleless = np.flatnonzero((self._emission == self._emission[:, :1]).all(axis=(1, 2)))
 
     def distributions(self, sentence: NDArray[np.integer]) -> NDArray[np.float64]:
-        """[words + 1, vocabulary]: row i is the distribution of what follows the first i words, sentence end included."""
+        """[words + 1, vocabulary]: row i is the distribution of what follows the first i words, sentence end included.
+
+        After words that nobody in this world could have written, rows are zero.
+        """
         steps = self._steps(np.asarray(sentence, np.int64)[None, :], np.array([len(sentence)]))
-        return np.concatenate([rows for _, rows in steps])
+        return np.concatenate(list(steps))
 
     def tally(self, examples: Examples, *, count_end: bool = False, most_sentences: int | None = None) -> Tally:
         """The predictor's expected results along these sentences (the first `most_sentences` of them)."""
@@ -191,7 +198,7 @@ class Foresight:
             row, place = randomness.spread(lengths[batch])
             padded[row, place] = examples.items[examples.example_offsets[batch[row]] + place]
             total = total + Tally(sentences=len(batch), words=int(lengths[batch].sum()) + count_end * len(batch))
-            for _, rows in self._steps(padded, lengths[batch]):
+            for rows in self._steps(padded, lengths[batch]):
                 total = total + self._expect(rows, count_end)
         return total
 
@@ -213,10 +220,8 @@ class Foresight:
             oov=float(rows[:, OOV].sum()),
         )
 
-    def _steps(
-        self, words: NDArray[np.int64], lengths: NDArray[np.int64]
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-        """For each position: the sentences that reach it, and their [sentences, vocabulary] distributions there."""
+    def _steps(self, words: NDArray[np.int64], lengths: NDArray[np.int64]) -> Iterator[NDArray[np.float64]]:
+        """For each position, the [sentences, vocabulary] distributions of the sentences that reach it."""
         every = np.arange(len(words))
         beliefs = _Beliefs(
             np.concatenate([every, every]),
@@ -225,12 +230,12 @@ class Foresight:
             np.repeat([self._styles, self._styles * self._no_opener], len(words), axis=0),
         )
         for position in range(words.shape[1] + 1):
-            active = np.flatnonzero(lengths >= position)
-            if len(active) == 0:
-                return
+            reached = lengths >= position
             if position > 0:
-                beliefs = self._read(beliefs, words[:, position - 1], len(words), lengths >= position)
-            yield active, self._foretell(beliefs, len(words))[active]
+                beliefs = self._read(beliefs, words[:, position - 1], len(words), reached)
+            # Sentences that have ended leave no hypotheses and take no room.
+            renumbered = np.cumsum(reached) - 1
+            yield self._foretell(replace(beliefs, sentence=renumbered[beliefs.sentence]), int(reached.sum()))
 
     def _sources(self, beliefs: _Beliefs) -> NDArray[np.int64]:
         """Each hypothesis's source (−1 for a word). Before the first word, nodes −1 − stage stand for whole stages."""
@@ -243,6 +248,9 @@ class Foresight:
         rows = len(self._emission)
         cell = some.sentence * rows + source[from_source]
         mixture = np.stack([np.bincount(cell, weight, sentences * rows) for weight in some.weight.T], axis=1)
+        mixture = mixture.reshape(sentences, rows, -1)
+        mixture[:, self._styleless, 0] = mixture[:, self._styleless].sum(axis=2)
+        mixture[:, self._styleless, 1:] = 0.0
         mixture = mixture.reshape(sentences, -1)
         used = np.flatnonzero(mixture.any(axis=0))
         result = mixture[:, used] @ self._emission.reshape(rows * len(STYLES), -1)[used]
@@ -254,9 +262,7 @@ class Foresight:
         result += np.bincount(cell, chance[written], sentences * self._size).reshape(sentences, -1)
         return result / np.maximum(result.sum(axis=1, keepdims=True), 1e-300)
 
-    def _read(
-        self, beliefs: _Beliefs, words: NDArray[np.int64], sentences: int, active: NDArray[np.bool_]
-    ) -> _Beliefs:
+    def _read(self, beliefs: _Beliefs, words: NDArray[np.int64], sentences: int, active: NDArray[np.bool_]) -> _Beliefs:
         """The hypotheses after each active sentence's next word."""
         beliefs = self._enter_lines(beliefs.only(active[beliefs.sentence]), words)
         source = self._source[beliefs.node]
@@ -277,7 +283,7 @@ class Foresight:
             slot.weight[row] * self._filler_chance[entry],
         )
         moved = _both(after_word, after_slot)
-        moved = moved.only(moved.weight.any(axis=1))
+        moved = moved.only(np.flatnonzero(moved.weight.any(axis=1)))
         # Weights are kept near 1 however long the sentence.
         total = np.bincount(moved.sentence, moved.weight.sum(axis=1), sentences)
         return _Beliefs(moved.sentence, moved.node, moved.back, moved.weight / total[moved.sentence][:, None])

@@ -1,4 +1,4 @@
-"""The keyboard world's public definition: three text files, read into flat arrays.
+"""The keyboard world's public definition: the text files of definition.py, compiled into flat arrays.
 
     a sentence   =  opener  +  core line  +  closer               opener and closer may be empty
     a line       =  words and slots                               "see you at {place} {clock}"
@@ -14,25 +14,17 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.worlds import randomness
+from tacit.data.worlds import definition, randomness
+from tacit.data.worlds.definition import CLOSER, CORE, END, OPENER, STYLE_SHARES, STYLES, Lines, Slot
 
-STYLES = ("tidy", "relaxed", "texter", "chatty")
-STYLE_SHARES = np.array([0.35, 0.35, 0.15, 0.15])
-KINDS = (".", "?", "!")
-
-# A line belongs to a stage of the sentence: 0 the opener, 1 the core, 2 + k the closer of kind k. After END comes nothing.
-OPENER, CORE, CLOSER = 0, 1, 2
-END = CLOSER + len(KINDS)
-
-Weighted = list[tuple[str, float]]
+# "an umbrella", but "a unicorn" and "a ukulele".
+_VOWEL = re.compile(r"(?!uni|uk)[aeiou]")
 
 
 @dataclass(frozen=True)
@@ -69,143 +61,25 @@ class Grammar:
 @cache
 def english() -> Grammar:
     """The grammar that ships with Tacit, the same in every world whatever its seed."""
-    return _compile(_read_slots(_text("words.txt")), _read_lines(_text("sentences.txt")), _text("spellings.txt"))
+    return _compile(
+        definition.read_slots(definition.text("words.txt")),
+        definition.read_lines(definition.text("sentences.txt")),
+        definition.read_spellings(definition.text("spellings.txt")),
+    )
 
 
-def _text(file: str) -> str:
-    return resources.files("tacit.data.worlds").joinpath(file).read_text(encoding="utf-8")
-
-
-@dataclass
-class _Slot:
-    fillers: Weighted
-    personal: float
-
-
-@dataclass
-class _Lines:
-    """Lines as text, with the chance of each: by style for openers and closers, within the topic for cores."""
-
-    text: list[str] = field(default_factory=list)
-    stage: list[int] = field(default_factory=list)
-    follow: list[int] = field(default_factory=list)
-    topic: list[int] = field(default_factory=list)
-    weights: list[list[float]] = field(default_factory=list)
-    topics: dict[str, float] = field(default_factory=dict)
-
-
-def _sections(text: str) -> list[tuple[str, list[str]]]:
-    """[(heading without brackets, its lines)], comments left out."""
-    sections: list[tuple[str, list[str]]] = []
-    for line in text.splitlines():
-        if line.startswith("["):
-            sections.append((line.strip("[]"), []))
-        elif line.strip() and not line.startswith("#"):
-            sections[-1][1].append(line.strip())
-    return sections
-
-
-def _zipf(count: int, exponent: float, shift: float) -> list[float]:
-    weights = (np.arange(count) + shift) ** -exponent
-    return list(weights / weights.sum())
-
-
-def _read_slots(text: str) -> dict[str, _Slot]:
-    slots: dict[str, _Slot] = {}
-
-    def parts(listing: str, exponent: float) -> Weighted:
-        """Entries of one comma-separated list; "=slot*3" stands for that slot's entries with three times the weight."""
-        entries = [entry.strip() for entry in listing.split(",") if entry.strip()]
-        merged: dict[str, float] = defaultdict(float)
-        for entry, weight in zip(entries, _zipf(len(entries), exponent, 2.0), strict=True):
-            reference = re.search(r"=(\w+)(?:\*(\d+))?", entry)
-            if reference is None:
-                merged[entry] += weight
-                continue
-            for filler, share in slots[reference[1]].fillers:
-                merged[entry.replace(reference[0], filler)] += weight * share * float(reference[2] or 1)
-        total = sum(merged.values())
-        return [(entry, weight / total) for entry, weight in merged.items()]
-
-    for heading, lines in _sections(text):
-        slot, *settings = heading.split()
-        options = dict(setting.split("=") for setting in settings)
-        exponent = float(options.get("zipf", 0.8))
-        if "same" in options:
-            fillers = slots[options["same"]].fillers
-        elif "join" in options or "phrase" in options:
-            glue, count = ("", options["join"]) if "join" in options else (" ", options["phrase"])
-            # A product's part may be long: it runs on until a line that does not end in a comma.
-            rows = [row for row in re.split(r"(?<!,)\n", "\n".join(lines)) if row]
-            columns = [parts(row, 0.0) for row in rows]
-            entries = _combinations(columns, glue, int(count))
-            fillers = list(zip(entries, _zipf(len(entries), exponent, 3.0), strict=True))
-        else:
-            fillers = parts(" ".join(lines), exponent)
-        slots[slot] = _Slot(fillers, float(options.get("personal", 0.0)))
-    return slots
-
-
-def _combinations(columns: list[Weighted], glue: str, count: int) -> list[str]:
-    """The first `count` different entries of a fixed sequence of draws, one part from each column."""
-    choices = randomness.Choices([np.array([weight for _, weight in column]) for column in columns])
-    draws = np.arange(40 * count)
-    picked = [choices.draw(np.full(len(draws), c), randomness.uniform(7, c, draws)) for c in range(len(columns))]
-    entries: dict[str, None] = {}
-    for picks in zip(*(p - choices.starts[c] for c, p in enumerate(picked)), strict=True):
-        chosen = [column[pick][0] for column, pick in zip(columns, picks, strict=True)]
-        if len(set(chosen)) == len(chosen):
-            entries[glue.join(chosen)] = None
-        if len(entries) == count:
-            break
-    return list(entries)
-
-
-def _read_lines(text: str) -> _Lines:
-    lines = _Lines()
-    for heading, rows in _sections(text):
-        first, *rest = heading.split()
-        if first in ("opener", "closer"):
-            for row in rows:
-                shares, _, words = row.partition("|")
-                lines.text.append(words.strip())
-                lines.stage.append(OPENER if first == "opener" else CLOSER + KINDS.index(rest[0]))
-                lines.follow.append(CORE if first == "opener" else END)
-                lines.topic.append(-1)
-                lines.weights.append([float(share) for share in shares.split()])
-            continue
-        topic = len(lines.topics)
-        lines.topics[first] = float(rest[0])
-        for row, weight in zip(rows, _zipf(len(rows), 0.5, 4.0), strict=True):
-            variants = _alternatives(row)
-            for variant in variants:
-                lines.text.append(variant[:-1].strip())
-                lines.stage.append(CORE)
-                lines.follow.append(CLOSER + KINDS.index(variant[-1]))
-                lines.topic.append(topic)
-                lines.weights.append([weight / len(variants)] * len(STYLES))
-    return lines
-
-
-def _alternatives(row: str) -> list[str]:
-    """ "a (b|c|) d" written out: "a b d", "a c d", "a d"."""
-    pieces = re.split(r"\(([^)]*)\)", row)
-    options = [piece.split("|") if index % 2 else [piece] for index, piece in enumerate(pieces)]
-    return [" ".join("".join(choice).split()) for choice in itertools.product(*options)]
-
-
-def _derived(slot: str, slots: dict[str, _Slot]) -> tuple[str, list[str]]:
+def _derived(slot: str, slots: dict[str, Slot]) -> tuple[str, list[str]]:
     """The base of a slot as written in a line, and its fillers: "a x" puts an article first, "x's" a possessive last."""
     base = slot.removeprefix("a ").removesuffix("'s")
     fillers = [filler for filler, _ in slots[base].fillers]
     if slot.startswith("a "):
-        fillers = [f"{'an' if filler[0] in 'aeiou' else 'a'} {filler}" for filler in fillers]
+        fillers = [f"{'an' if _VOWEL.match(filler) else 'a'} {filler}" for filler in fillers]
     if slot.endswith("'s"):
         fillers = [f"{filler}'s" for filler in fillers]
     return base, fillers
 
 
-def _compile(slots: dict[str, _Slot], lines: _Lines, spellings_text: str) -> Grammar:
+def _compile(slots: dict[str, Slot], lines: Lines, spellings: dict[str, list[tuple[str, list[float]]]]) -> Grammar:
     lexemes: dict[str, int] = {}
     slot_names = list(slots)
 
@@ -229,7 +103,7 @@ def _compile(slots: dict[str, _Slot], lines: _Lines, spellings_text: str) -> Gra
     shares = np.where(topic[:, None] >= 0, weights * topic_shares[topic][:, None], weights)
     for each in range(END):
         shares[stage == each] /= shares[stage == each].sum(axis=0)
-    spelling_at, written, spelling_shares = _spellings(lexemes, spellings_text)
+    spelling_at, written, spelling_shares = _spellings(lexemes, spellings)
     drafted = Grammar(
         words=(),
         word_shares=np.zeros(0),
@@ -272,15 +146,10 @@ def _offsets(rows: list[list[int]] | tuple[list[str], ...]) -> NDArray[np.int64]
     return np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
 
 
-def _spellings(lexemes: dict[str, int], text: str) -> tuple[NDArray[np.int64], list[str], NDArray[np.float64]]:
+def _spellings(
+    lexemes: dict[str, int], listed: dict[str, list[tuple[str, list[float]]]]
+) -> tuple[NDArray[np.int64], list[str], NDArray[np.float64]]:
     """Offsets by lexeme, the spellings, and their shares by style; a word not listed is written as it is."""
-    listed: dict[str, list[tuple[str, list[float]]]] = {}
-    for row in text.splitlines():
-        if row.strip() and not row.startswith("#"):
-            word, *cells = row.split()
-            width = 1 + len(STYLES)
-            variants = [cells[start : start + width] for start in range(0, len(cells), width)]
-            listed[word] = [(variant[0], [float(share) for share in variant[1:]]) for variant in variants]
     rows = [listed.get(word, [(word, [1.0] * len(STYLES))]) for word in lexemes]
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
     shares = np.array([share for row in rows for _, share in row])
@@ -308,4 +177,4 @@ def _expected_counts(grammar: Grammar, written: NDArray[np.int64], words: int) -
     np.add.at(lexeme_counts, grammar.filler_lexemes, per_filler[filler_of_lexeme])
     lexeme_of_spelling, _ = randomness.spread(np.diff(grammar.spelling_at))
     per_spelling = (lexeme_counts[lexeme_of_spelling] * grammar.spelling_shares).sum(axis=1)
-    return np.bincount(written, per_spelling, minlength=words)
+    return np.bincount(written, per_spelling, minlength=words).astype(np.float64)

@@ -11,14 +11,18 @@ sees the current sentence alone can be computed: see `KeyboardWorld.best_possibl
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.users import FIRST_WORD, OOV, Examples
-from tacit.data.worlds import foresight, randomness
-from tacit.data.worlds.grammar import CLOSER, CORE, END, OPENER, STYLE_SHARES, STYLES, Grammar, english
+from tacit.data.worlds import randomness
+from tacit.data.worlds.definition import CLOSER, CORE, END, OPENER, STYLE_SHARES, STYLES
+from tacit.data.worlds.foresight import Foresight, Tally
+from tacit.data.worlds.grammar import english
 from tacit.errors import RecipeError
 
 RESERVED = ("<pad>", "<bos>", "<eos>", "<oov>")
@@ -31,7 +35,9 @@ _OWN_TOPICS = np.array([0.5, 0.3, 0.2])
 _TOPIC_LOYALTY = 0.7
 
 # What a draw is for: the first number in its name, under the key of the user, the sentence or the place in a sentence.
-_STYLE, _SIZE, _SENTENCE, _PLACE, _OWN, _LOYAL, _TOPIC, _LINE, _OPENER, _CLOSER, _FAVOURITE, _FILLER, _SPELLING = range(13)
+_STYLE, _SIZE, _SENTENCE, _PLACE, _OWN, _LOYAL, _TOPIC, _LINE, _OPENER, _CLOSER, _FAVOURITE, _FILLER, _SPELLING = range(
+    13
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,10 @@ class _Tables:
     favourite: randomness.Choices  # one
 
 
-def _tables(grammar: Grammar) -> _Tables:
+@cache
+def _tables() -> _Tables:
+    grammar = english()
+
     def of_stage(stage: int) -> NDArray[np.float64]:
         return grammar.line_shares[grammar.line_stage == stage]
 
@@ -102,7 +111,7 @@ class KeyboardWorld:
         self.words: tuple[str, ...] = (RESERVED + grammar.words)[: vocabulary_size or full]
         self._users = users
         self._grammar = grammar
-        self._tables = _tables(grammar)
+        self._tables = _tables()
         self._key = randomness.name(0, seed % 2**64)
         self._mean_sentences = tokens_per_user / float(grammar.word_shares.sum())
         self._most_sentences = most_sentences
@@ -122,10 +131,7 @@ class KeyboardWorld:
         """What this user wrote, to read; every word is spelled out whatever the vocabulary."""
         words, offsets, _ = self._write(np.array([user]))
         written = self._grammar.words
-        lines = [
-            " ".join(written[word] for word in words[start:stop])
-            for start, stop in zip(offsets[:-1], offsets[1:], strict=True)
-        ]
+        lines = [" ".join(written[word] for word in words[start:stop]) for start, stop in itertools.pairwise(offsets)]
         for mark in ".,!?":
             lines = [line.replace(f" {mark}", mark) for line in lines]
         return lines
@@ -149,22 +155,20 @@ class KeyboardWorld:
         """
         users = np.asarray(users, dtype=np.int64)
         if knowing_user:
-            parts = [(np.array([user]), self._foresight_of(int(user))) for user in users]
+            parts = [(np.array([user]), self.foresight(int(user))) for user in users]
         else:
             parts = [(users, self.foresight())]
-        total = foresight.Tally()
+        total = Tally()
         for some, oracle in parts:
             examples = self.gather(some)
             allowed = None if most_sentences is None else most_sentences - total.sentences
             total = total + oracle.tally(examples, count_end=count_end, most_sentences=allowed)
         return total.summary()
 
-    def foresight(self) -> foresight.Foresight:
-        """The true next-word distribution for a sentence of a user drawn at random."""
-        return foresight.Foresight(self._grammar, self._ids, len(self.words))
-
-    def _foresight_of(self, user: int) -> foresight.Foresight:
-        """The true next-word distribution for a sentence of this very user."""
+    def foresight(self, user: int | None = None) -> Foresight:
+        """The true next-word distribution for a sentence of this user or, without one, of a user drawn at random."""
+        if user is None:
+            return Foresight(self._grammar, self._ids, len(self.words))
         grammar, tables = self._grammar, self._tables
         key = randomness.name(self._key, user)
         topics = (1 - _TOPIC_LOYALTY) * grammar.topic_shares
@@ -181,7 +185,7 @@ class KeyboardWorld:
             np.add.at(fillers, own, share * grammar.slot_personal)
         style = np.zeros(len(STYLES))
         style[tables.style.draw(np.zeros(1, np.int64), randomness.uniform(key, [_STYLE]))] = 1.0
-        return foresight.Foresight(
+        return Foresight(
             grammar, self._ids, len(self.words), styles=style, line_shares=line_shares, filler_shares=fillers
         )
 
@@ -221,9 +225,7 @@ class KeyboardWorld:
         own_place = tables.own_topic.draw(zeros, randomness.uniform(keys, _OWN))
         loyal = randomness.uniform(keys, _LOYAL) < _TOPIC_LOYALTY
         # A topic of one's own is named by the user and its place, so all their sentences draw the same one.
-        topic_draw = np.where(
-            loyal, randomness.uniform(user_keys, _OWN, own_place), randomness.uniform(keys, _TOPIC)
-        )
+        topic_draw = np.where(loyal, randomness.uniform(user_keys, _OWN, own_place), randomness.uniform(keys, _TOPIC))
         topic = tables.topic.draw(zeros, topic_draw)
         core = self._stage_lines[CORE][tables.line.draw(topic, randomness.uniform(keys, _LINE))]
         opener = self._stage_lines[OPENER][

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from tacit.data.ragged import offsets_of
+from tacit.data.users import Examples, Users
+from tacit.data.views import Capped, Reshuffled, Subset, example_counts, split_users
+from tacit.errors import DataError
+
+Population = list[list[list[int]]]  # users, their sentences, their words
+POPULATIONS = st.lists(st.lists(st.lists(st.integers(4, 99), max_size=4), max_size=4), min_size=1, max_size=6)
+
+
+class Listed:
+    """Users from nested lists: the slow way to do everything, and able only to gather."""
+
+    def __init__(self, population: Population, *, images: bool = False) -> None:
+        self.population = population
+        self.images = images
+
+    def __len__(self) -> int:
+        return len(self.population)
+
+    def gather(self, users: NDArray[np.int64]) -> Examples:
+        chosen = [self.population[u] for u in users]
+        sentences = [sentence for user in chosen for sentence in user]
+        user_offsets = offsets_of(np.array([len(user) for user in chosen], np.int64))
+        if self.images:
+            labels = np.array([sum(sentence) for sentence in sentences], np.int32)
+            pictures = np.zeros((len(sentences), 28, 28), np.uint8) + labels.astype(np.uint8)[:, None, None]
+            return Examples(pictures, np.arange(len(sentences) + 1, dtype=np.int64), user_offsets, labels)
+        items = np.array([word for sentence in sentences for word in sentence], np.uint16)
+        return Examples(items, offsets_of(np.array([len(s) for s in sentences], np.int64)), user_offsets)
+
+
+def listed(users: Users, numbers: list[int] | None = None) -> Population:
+    """The users' examples as nested lists."""
+    wanted = np.array(range(len(users)) if numbers is None else numbers, np.int64)
+    examples = users.gather(wanted)
+    assert len(examples.user_offsets) == len(wanted) + 1
+    assert examples.example_offsets[-1] == len(examples.items)
+    return [
+        [
+            examples.items[examples.example_offsets[e] : examples.example_offsets[e + 1]].tolist()
+            for e in range(examples.user_offsets[u], examples.user_offsets[u + 1])
+        ]
+        for u in range(len(wanted))
+    ]
+
+
+def test_a_split_is_disjoint_complete_and_decided_by_the_seed() -> None:
+    users = Listed([[[i]] for i in range(50)])
+    train, held_out = split_users(users, 10, seed=3)
+    assert (len(train), len(held_out)) == (40, 10)
+    assert sorted([*train.members, *held_out.members]) == list(range(50))
+    again = split_users(users, 10, seed=3)[1]
+    other = split_users(users, 10, seed=4)[1]
+    assert held_out.members.tolist() == again.members.tolist() != other.members.tolist()
+    assert listed(held_out) == [[[int(i)]] for i in held_out.members]
+
+
+@pytest.mark.parametrize("held_out", [-1, 50, 51])
+def test_somebody_must_be_left_to_train_on(held_out: int) -> None:
+    with pytest.raises(DataError, match=f"fewer than the 50 users there are, got {held_out}"):
+        split_users(Listed([[[i]] for i in range(50)]), held_out, seed=0)
+
+
+@settings(deadline=None)
+@given(POPULATIONS, st.none() | st.integers(1, 5), st.none() | st.integers(1, 3), st.data())
+def test_caps_keep_the_first_words_and_sentences(
+    population: Population, tokens: int | None, examples: int | None, data: st.DataObject
+) -> None:
+    numbers = data.draw(st.lists(st.integers(0, len(population) - 1), max_size=5))
+    expected = []
+    for number in numbers:
+        left, kept = tokens, []
+        for sentence in population[number][:examples]:
+            if left is not None and left <= 0:
+                break
+            kept.append(sentence[:left])
+            left = None if left is None else left - len(sentence)
+        expected.append(kept)
+    assert listed(Capped(Listed(population), tokens=tokens, examples=examples), numbers) == expected
+
+
+def test_caps_on_images() -> None:
+    users = Listed([[[1], [2], [3]], [], [[4]]], images=True)
+    capped = Capped(users, examples=2).gather(np.array([0, 1, 2]))
+    assert capped.labels is not None
+    assert capped.labels.tolist() == [1, 2, 4]
+    assert capped.items[:, 0, 0].tolist() == [1, 2, 4]
+    assert capped.user_offsets.tolist() == [0, 2, 2, 3]
+    with pytest.raises(DataError, match="does not fit images"):
+        Capped(users, tokens=2).gather(np.array([0]))
+    with pytest.raises(DataError, match="at least 1 on a user's tokens, got 0"):
+        Capped(users, tokens=0)
+
+
+@settings(deadline=None)
+@given(POPULATIONS, st.integers(0, 3), st.booleans())
+def test_a_reshuffle_deals_the_same_examples_to_users_of_the_same_sizes(
+    population: Population, seed: int, images: bool
+) -> None:
+    users = Listed(population, images=images)
+    reshuffled = Reshuffled(users, seed=seed)
+    before, after = listed(users), listed(reshuffled)
+    assert [len(user) for user in after] == [len(user) for user in before]
+    if images:
+        labels = reshuffled.gather(np.arange(len(users))).labels
+        assert labels is not None
+        assert Counter(labels.tolist()) == Counter(sum(s) for user in population for s in user)
+        assert [picture[0][0][0] for user in after for picture in user] == (labels % 256).tolist()
+    else:
+        assert Counter(tuple(s) for user in after for s in user) == Counter(tuple(s) for user in before for s in user)
+    assert listed(reshuffled, [len(users) - 1]) == after[-1:]
+
+
+def test_a_reshuffle_mixes_users() -> None:
+    users = Listed([[[u]] * 30 for u in range(30)])
+    after = listed(Reshuffled(users, seed=1))
+    assert np.mean([len({sentence[0] for sentence in user}) for user in after]) > 15
+    assert after != listed(Reshuffled(users, seed=2))
+
+
+def test_views_of_views() -> None:
+    population = [[[u, 1], [u, 2]] for u in range(10)]
+    part = Subset(Capped(Listed(population), examples=1), np.array([7, 2]))
+    assert listed(part, [1, 0, 1]) == [[[2, 1]], [[7, 1]], [[2, 1]]]
+    assert example_counts(part).tolist() == [1, 1]
+    assert sorted(listed(Reshuffled(part, seed=0))) == [[[2, 1]], [[7, 1]]]
+    with pytest.raises(DataError, match="no texts"):
+        part.texts(np.array([0]))

@@ -1,0 +1,107 @@
+"""Epsilon: published values, limits, and the library's trap."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tacit.privacy.accounting.sampled_gaussian import Rounds, _event, combined_noise_multiplier, epsilon
+from tacit.privacy.accounting.spent import rounds_of, spent
+from tacit.privacy.ledger import Intent
+
+
+def poisson(q: float = 0.01, z: float = 1.0, count: int = 100) -> list[Rounds]:
+    return [Rounds({"kind": "poisson", "probability": q}, z, count)]
+
+
+def test_dp_fedavg_table_2_costs_3_90_by_privacy_loss_distributions():
+    """The paper prints 4.634 by the moments accountant; the tighter bound on the same mechanism is 3.90."""
+    assert epsilon(poisson(5000 / 763430, 1.0, 5000), 1e-9, "pld") == pytest.approx(3.90, abs=0.01)
+
+
+def test_fixed_size_rounds_use_replace_one_and_twice_the_sensitivity():
+    rounds = [Rounds({"kind": "fixed", "size": 20_000, "population": 4_000_000}, 0.8, 2_000)]
+    assert epsilon(rounds, 1 / 4e6**1.1, "rdp") == pytest.approx(66.5, abs=0.1)
+    with pytest.raises(ValueError, match="no privacy loss distribution"):
+        epsilon(rounds, 1e-9, "pld")
+
+
+@pytest.mark.parametrize("accountant", ["rdp", "pld"])
+def test_monotone_in_everything(accountant):
+    base = epsilon(poisson(), 1e-6, accountant)
+    assert epsilon(poisson(z=1.1), 1e-6, accountant) < base
+    assert epsilon(poisson(count=200), 1e-6, accountant) > base
+    assert epsilon(poisson(q=0.02), 1e-6, accountant) > base
+    assert epsilon(poisson(), 1e-5, accountant) < base
+    assert epsilon([], 1e-6, accountant) == 0
+    assert epsilon(poisson(z=0.0), 1e-6, accountant) == math.inf
+    assert epsilon(poisson() + poisson(z=0.9), 1e-6, accountant) > base
+
+
+def test_a_coarser_discretisation_is_still_an_upper_bound():
+    fine, coarse = (epsilon(poisson(), 1e-6, "pld", discretization=h) for h in (1e-4, 1e-3))
+    assert fine <= coarse <= fine * 1.01
+    assert fine <= epsilon(poisson(), 1e-6, "rdp")
+
+
+@pytest.mark.parametrize("z", [1, np.float32(1), np.float64(1)])
+def test_numbers_that_are_not_python_floats_reach_the_library_as_such(z):
+    """dp-accounting silently fails to compose a sampled event whose noise multiplier is an int or a NumPy scalar."""
+    event = _event(poisson(q=np.float32(0.5), z=z)[0])
+    assert type(event.event.event.noise_multiplier) is float
+    assert type(event.event.sampling_probability) is float
+
+
+def test_different_adjacencies_do_not_compose():
+    fixed = [Rounds({"kind": "fixed", "size": 10, "population": 1000}, 1.0, 1)]
+    with pytest.raises(ValueError, match="adjacencies"):
+        epsilon(poisson() + fixed, 1e-6, "rdp")
+
+
+def test_blocks_combine():
+    assert combined_noise_multiplier([3.0, 4.0]) == pytest.approx((1 / 9 + 1 / 16) ** -0.5)
+    assert combined_noise_multiplier([3.0, 0.0]) == 0
+    assert combined_noise_multiplier([]) == 0
+
+
+def intent(round: int, *, z: float = 1.0, bound: float | None = 0.8, attempt: int = 0) -> Intent:
+    return Intent(
+        round,
+        attempt,
+        {"kind": "poisson", "probability": 0.01},
+        {"update": {"bound": bound, "noise_multiplier": z}},
+        50.0,
+        "00",
+    )
+
+
+def cost(intents: list[Intent], *, tail: float = 0.0, reasons: tuple[str, ...] = ()):
+    return spent(
+        rounds_of(intents),
+        delta=1e-6,
+        sampling="poisson",
+        tail_probability=tail,
+        reasons=list(reasons),
+        accountant="rdp",
+    )
+
+
+def test_cost_is_read_off_the_ledger():
+    once, twice = [intent(t) for t in range(50)], [intent(t) for t in range(50)] + [intent(49, attempt=1)]
+    assert cost(twice).epsilon > cost(once).epsilon  # a round that ran twice is accounted twice
+    assert cost(twice).releases == 51
+    assert cost([*once, intent(50, z=0.2)]).epsilon > cost([*once, intent(50)]).epsilon
+    assert cost([*once, intent(50, bound=None)]).epsilon == math.inf
+
+
+def test_an_infinite_epsilon_says_why():
+    assert cost([intent(0)], reasons=("the seed is known",)).as_dict()["epsilon"] is None
+    assert cost([intent(0)], reasons=("the seed is known",)).reasons_not_private == ["the seed is known"]
+    assert cost([intent(0, z=0.0)]).reasons_not_private == ["no noise was added"]
+
+
+def test_the_missing_tail_is_charged_to_delta():
+    assert math.isfinite(cost([intent(0)], tail=1e-12).epsilon)
+    assert cost([intent(0)], tail=1e-9).epsilon == math.inf  # (1 + e^ε) τ exceeds what was set aside

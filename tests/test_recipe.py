@@ -1,0 +1,85 @@
+"""Recipes: every mistake is one sentence that names field, value and remedy."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tacit.errors import RecipeError
+from tacit.recipe import RECIPES, find_recipe, load_recipe, parse_recipe
+
+DEMO = RECIPES / "demo.toml"
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_projects_recipes_are_valid_and_survive_a_round_trip(path):
+    recipe = load_recipe(path)
+    assert parse_recipe(tomllib.loads(recipe.to_toml())) == recipe
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("privacy.clip_norm=-1.0", "Expected privacy.clip_norm > 0, got -1.0."),
+        ("privacy.cohort=600000", "Expected privacy.cohort ≤ privacy.population = 500000, got 600000."),
+        ("privacy.clipnorm=1", "Unknown key privacy.clipnorm in the recipe."),
+        ("colour=1", "Unknown key colour in the recipe."),
+        (
+            "server.optimizer=adagrad",
+            "Expected server.optimizer to be 'sgd', 'momentum', 'nesterov' or 'adam', got \"adagrad\".",
+        ),
+        ("run.rounds=0", "Expected run.rounds > 0, got 0."),
+        ("run.rounds=many", 'Expected run.rounds to be integer, unable to parse string as an integer, got "many".'),
+        ("data.vocabulary=0", "Expected data.vocabulary > 4, got 0."),
+        ("data.store=somewhere", "Expected either data.world or data.store, got both."),
+        (
+            'privacy.sampling="replacement"',
+            "Expected privacy.sampling to be 'poisson' or 'fixed', got \"replacement\".",
+        ),
+        ("server.momentum=1.0", "Expected server.momentum < 1, got 1.0."),
+        ('name="../up"', "Expected name to be letters, digits, dots, dashes and underscores, got"),
+        ("nonsense", "Expected --set section.key=value, got 'nonsense'."),
+        ("name.x=1", "Expected --set section.key=value, got 'name.x=1', where name is not a section."),
+    ],
+)
+def test_one_sentence_a_mistake(change, sentence):
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(DEMO, [change])
+    assert caught.value.sentence.startswith(sentence)
+    assert "\n" not in caught.value.sentence
+
+
+def test_a_near_miss_is_suggested():
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(DEMO, ["privacy.clipnorm=1"])
+    assert caught.value.hint == "Did you mean clip_norm?"
+
+
+def test_a_missing_section_is_named():
+    with pytest.raises(RecipeError, match="Expected privacy in the recipe"):
+        parse_recipe({"data": {"world": "keyboard"}, "run": {"rounds": 1}})
+
+
+def test_values_are_toml_or_plain_text():
+    recipe = load_recipe(DEMO, ["work.learning_rate=0.25", "model.preset=benchmark", "data.iid=true"])
+    assert (recipe.work.learning_rate, recipe.model.preset, recipe.data.iid) == (0.25, "benchmark", True)
+
+
+def test_recipes_are_found_by_name_or_path(tmp_path: Path):
+    assert find_recipe("demo").name == "demo.toml"
+    assert find_recipe(str(DEMO)) == DEMO
+    with pytest.raises(RecipeError, match="got 'no-such', which does not exist") as caught:
+        find_recipe("no-such")
+    assert "demo" in str(caught.value.hint)
+    broken = tmp_path / "broken.toml"
+    broken.write_text("a = = 1")
+    with pytest.raises(RecipeError, match="Expected TOML"):
+        load_recipe(broken)
+
+
+def test_what_is_not_private_says_why():
+    assert load_recipe(DEMO).reasons_not_private() == []
+    (reason,) = load_recipe(DEMO, ["run.seed=1"]).reasons_not_private()
+    assert "replayed" in reason
