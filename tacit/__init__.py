@@ -1,0 +1,49 @@
+"""Tacit trains language models on text that nobody may look at, and proves how much they can have learned about anybody.
+
+errors        every mistake a person can make, as one tree
+privacy       what is released about users, and what it costs them: gate, mechanisms, ledger, accounting, plan
+data          users and their examples: stores, import, vocabulary, views, built-in worlds
+models        one model a file
+learning      the loop; work on one user; the server's step; evaluation
+runs          a run on disk: folder, journal, checkpoints, metrics
+recipe        a run as validated data
+simulation    users on this machine: the batched engine, the slow reference, training
+cli           the commands
+
+Imports only go up this list; `import tacit` itself loads nothing heavy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+# Every public name and where it lives; loaded when first asked for.
+_PUBLIC = {
+    "Block": "tacit.privacy.sums",
+    "BoundedSum": "tacit.privacy.sums",
+    "Examples": "tacit.data.users",
+    "Gaussian": "tacit.privacy.mechanisms",
+    "KeyboardWorld": "tacit.data.worlds",
+    "HandwritingWorld": "tacit.data.worlds",
+    "Mechanism": "tacit.privacy.mechanisms",
+    "PrivacyPlan": "tacit.privacy.plan",
+    "Recipe": "tacit.recipe",
+    "RunFolder": "tacit.runs.folder",
+    "TacitError": "tacit.errors",
+    "Users": "tacit.data.users",
+    "Vocabulary": "tacit.data.vocabulary",
+    "load_recipe": "tacit.recipe",
+    "open_store": "tacit.data.store",
+    "read_ledger": "tacit.privacy.ledger",
+    "resume_run": "tacit.simulation.training",
+    "start_run": "tacit.simulation.training",
+}
+
+__all__ = sorted(_PUBLIC)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'tacit' has no attribute {name!r}")
+    return getattr(import_module(_PUBLIC[name]), name)

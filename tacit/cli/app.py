@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import sys
+from collections.abc import Sequence
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from tacit.cli import data, predict, runs, train
 from tacit.errors import TacitError
@@ -14,6 +17,7 @@ app = typer.Typer(
     name="tacit",
     help="Train language models on text nobody may look at, and prove how much they can have learned about anybody.",
     no_args_is_help=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -23,13 +27,24 @@ app.add_typer(data.app, name="data")
 app.add_typer(runs.app, name="runs")
 
 
-def main() -> None:
-    """The `tacit` command."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The `tacit` command: ends in SystemExit, with what went wrong on stderr and never on stdout."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal without ε is no reason to stop
     try:
-        app()
+        app(args=arguments, prog_name="tacit")
     except TacitError as error:
-        console = Console(stderr=True, highlight=False, soft_wrap=True)
-        console.print(f"[bold red]error:[/] {error.sentence}", markup=True)
-        if error.hint is not None:
-            console.print(f"[dim]hint:[/] {error.hint}")
+        _explain(error)
         sys.exit(error.exit_code)
+
+
+def _explain(error: TacitError) -> None:
+    """One line for the sentence, one for the hint. Both quote what a person typed, so neither is read as markup."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(Text.assemble(("error:", "bold red"), " ", _one_line(error.sentence)))
+    if error.hint is not None:
+        console.print(Text.assemble(("hint:", "dim"), " ", _one_line(error.hint)))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())

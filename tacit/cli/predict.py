@@ -1,4 +1,4 @@
-"""tacit predict: the next word, from a trained run."""
+"""`tacit predict`: the next word, from a trained run."""
 
 from __future__ import annotations
 
@@ -7,33 +7,34 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from tacit.data.text import tokenize
-from tacit.data.users import OOV
+from tacit.data.users import FIRST_WORD, OOV
 
 
 def predict(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     text: Annotated[str, typer.Argument(help='What has been typed so far, for example "see you".')] = "",
     count: Annotated[int, typer.Option(min=1, max=50, help="How many words to show.")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
 ) -> None:
-    """The most likely next words, with their probabilities."""
+    """Show the most likely next words, with their probabilities.
+
+    Example: tacit predict runs/demo-1 "see you"
+    """
     from tacit.learning.next_word import suggest
     from tacit.simulation.training import load_trained
 
     model, words, _ = load_trained(run)
     number = {word: index for index, word in enumerate(words)}
     typed = tokenize(text)
-    unknown = [word for word in typed if word not in number]
-    top = suggest(model, [number.get(word, OOV) for word in typed], count)
+    unknown = [word for word in dict.fromkeys(typed) if word not in number]
+    top = suggest(model, [number.get(word, OOV) for word in typed], min(count, len(words) - FIRST_WORD))
     if as_json:
         suggestions = [{"word": words[word], "probability": probability} for word, probability in top]
         print(json.dumps({"text": text, "suggestions": suggestions, "unknown": unknown}))
         return
-    console = Console()
     for word, probability in top:
-        console.print(f"{words[word]:<20} {probability:6.1%}")
+        print(f"{words[word]:<20} {probability:6.1%}")
     if unknown:
-        console.print(f"[dim](not in the vocabulary: {', '.join(unknown)})[/]")
+        print(f"(not in the vocabulary, read as an unknown word: {', '.join(unknown)})")

@@ -2,49 +2,52 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
+
+from tacit.cli.progress import epsilon_text
 
 
 def print_summary(console: Console, folder: Path, summary: Mapping[str, Any]) -> None:
     """Accuracy, privacy, examples, and where the run lies."""
-    metrics, baselines, privacy = summary["metrics"], summary["baselines"], summary["privacy"]
+    metrics, baselines = summary["metrics"], summary["baselines"]
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     guess = baselines["unigram_top1"]
     table.add_row("Next word guessed right", f"[bold]{metrics['top1']:.1%}[/] of {metrics['words']:,} held-out words")
-    table.add_row(
-        "  always the same word", f"{guess:.1%}  (ours is {metrics['top1'] / max(guess, 1e-9):.1f} times that)"
-    )
+    times = f"  (ours is {metrics['top1'] / guess:.1f} times that)" if guess > 0 else ""
+    table.add_row("  always the same word", f"{guess:.1%}{times}")
     if best := baselines.get("best_possible"):
         table.add_row("  best possible", f"{best['top1']:.1%}  (knowing how the world makes its sentences)")
     table.add_row("In the top three", f"{metrics['top3']:.1%}")
     console.print()
     console.print(table)
     console.print()
-    console.print(privacy_sentence(privacy))
+    console.print(privacy_sentence(summary["privacy"]))
     if summary["examples"]:
         console.print("\nWhat it would suggest:")
         for context, words in list(summary["examples"].items())[:3]:
-            shown = ", ".join(f"[bold]{word}[/] {probability:.0%}" for word, probability in words)
-            console.print(f"  {context} … {shown}")
-    console.print(f'\nThe run is in [bold]{folder}[/]. Try: [bold]tacit predict {folder} "see you"[/]')
+            shown = ", ".join(f"[bold]{escape(word)}[/] {probability:.0%}" for word, probability in words)
+            console.print(f"  {escape(context)} … {shown}")
+    command = f'tacit predict {shlex.quote(str(folder))} "see you"'
+    where = Text.assemble("\nThe run is in ", (str(folder), "bold"), ". Try: ", (command, "bold"))
+    console.print(where, soft_wrap=True)  # a command is copied, so it stays on one line
 
 
 def privacy_sentence(privacy: Mapping[str, Any]) -> str:
-    """The guarantee in two sentences; an infinite epsilon in words, with the reason."""
+    """The guarantee in two sentences of markup; an infinite epsilon in words, with the reason."""
     if privacy["epsilon"] is None:
-        return (
-            "Privacy: [bold red]none can be claimed[/] (ε is infinite), because "
-            + "; ".join(privacy["reasons_not_private"])
-            + "."
-        )
+        reasons = escape("; ".join(privacy["reasons_not_private"]))
+        return f"Privacy: [bold red]none can be claimed[/] (ε is infinite), because {reasons}."
     return (
-        f"Privacy: [bold green]ε = {privacy['epsilon']:.2f} at δ = {privacy['delta']:.0e}[/], for all the data of any one "
-        f"{privacy['unit']} ({privacy['adjacency']}; {privacy['accountant'].upper()} accounting over "
+        f"Privacy: [bold green]ε = {epsilon_text(privacy['epsilon'])} at δ = {privacy['delta']:g}[/], for all the data of "
+        f"any one {privacy['unit']} ({privacy['adjacency']}; {privacy['accountant'].upper()} accounting over "
         f"{privacy['releases']} releases).\n"
         "The accuracy above was measured on held-out users, who are not covered by this guarantee."
     )

@@ -1,29 +1,30 @@
-"""tacit train: a recipe becomes a run."""
+"""`tacit train`: a recipe becomes a run."""
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
+from tacit.cli.progress import watching
 from tacit.cli.summary import print_summary
-from tacit.errors import RecipeError, RunError
-from tacit.recipe import Recipe, find_recipe, load_recipe
+from tacit.errors import RecipeError
+from tacit.recipe import find_recipe, load_recipe, parse_recipe
+from tacit.runs.folder import RunFolder, is_run, refuse_if_taken
 
 
 def train(
     recipe: Annotated[
-        str | None, typer.Argument(help="A recipe file, or the name of one of the project's own.")
+        str | None, typer.Argument(help="A recipe file, or the name of one that comes with Tacit.", show_default="demo")
     ] = None,
     changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the recipe.")
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the recipe; may be repeated."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The run folder to make.", show_default="runs/NAME-1, -2, ...")
@@ -31,39 +32,62 @@ def train(
     resume: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped or killed.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
 ) -> None:
     """Train a model. Without a recipe: the demo, a private next-word model on a built-in world.
 
-    Ctrl-C stops after the round under way; go on with --resume.
+    Ctrl-C stops after the round under way; --resume goes on from there.
+
+    Example: tacit train demo --set run.rounds=40 --out runs/short
     """
-    if resume is not None and (out is not None or (changes and recipe is None)):
-        raise RecipeError("Expected --resume RUN alone, or with the run's own recipe; --out and --set start a new run.")
-    loaded = None
-    if resume is None or recipe is not None:
-        loaded = load_recipe(find_recipe(recipe or "demo"), changes or [])
-    folder = resume if resume is not None else out or _next_folder(str(loaded and loaded.name))
-    if resume is None and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunError(f"Expected a new folder for the run, got {folder}, which has something in it already.")
+    if resume is not None and out is not None:
+        raise RecipeError(f"Expected --resume or --out, got both: {resume} goes on where it is.")
+    if resume is not None and changes and recipe is None:
+        raise RecipeError(
+            f"Expected --resume without --set, got --set {changes[0]}: a run keeps the recipe it was begun with.",
+            hint="To train with another recipe, begin a new run.",
+        )
+    wanted = (
+        None if resume is not None and recipe is None else load_recipe(find_recipe(recipe or "demo"), changes or ())
+    )
+    if resume is not None:
+        folder = resume
+        followed = parse_recipe(RunFolder.open(folder).recipe())
+    else:
+        assert wanted is not None
+        followed, folder = wanted, out or _next_folder(wanted.name)
+        refuse_if_taken(folder)  # before the seconds that building takes
 
-    from tacit.runs.journal import StopRequested
-    from tacit.simulation.training import resume_run, start_run
-
-    console = Console(stderr=as_json)
+    console = Console(stderr=True)
     try:
-        with _progress(console, folder, loaded) as observer:
-            if resume is not None:
-                summary = resume_run(resume, observer, loaded)
-            else:
-                assert loaded is not None
-                summary = start_run(loaded, folder, observer)
-    except StopRequested:
-        console.print(f"Stopped at a checkpoint. Go on with: [bold]tacit train --resume {folder}[/]")
+        # Imported here: JAX takes a second, and every mistake above should be told at once.
+        from tacit.runs.journal import StopRequested
+        from tacit.simulation.training import resume_run, start_run
+
+        try:
+            with watching(followed, console) as observer:
+                if resume is not None:
+                    summary = resume_run(folder, observer, wanted)
+                else:
+                    summary = start_run(followed, folder, observer)
+        except StopRequested:
+            _say_how_to_go_on(console, folder, "Stopped after the round under way, which is saved.")
+            raise typer.Exit(130) from None
+    except KeyboardInterrupt:  # a second Ctrl-C, or one before the first round
+        if is_run(folder):
+            _say_how_to_go_on(console, folder, "Stopped at once; a round that was under way counts as released.")
+        else:
+            console.print("Stopped before the run began; nothing was written.", highlight=False)
         raise typer.Exit(130) from None
     if as_json:
         print(json.dumps({"run": str(folder), **summary}, allow_nan=False))
     else:
-        print_summary(console, folder, summary)
+        print_summary(Console(), folder, summary)
+
+
+def _say_how_to_go_on(console: Console, folder: Path, sentence: str) -> None:
+    command = f"tacit train --resume {shlex.quote(str(folder))}"
+    console.print(Text.assemble(sentence, " Go on with: ", (command, "bold")), highlight=False, soft_wrap=True)
 
 
 def _next_folder(name: str) -> Path:
@@ -72,46 +96,3 @@ def _next_folder(name: str) -> Path:
     while (path := Path("runs") / f"{name}-{number}").exists():
         number += 1
     return path
-
-
-class _Bar:
-    """Shows how it goes: round, accuracy, epsilon so far, users a second, time left."""
-
-    def __init__(self, progress: Progress, rounds: int, cohort: float) -> None:
-        self._progress, self._cohort = progress, cohort
-        self._task = progress.add_task("", total=rounds, top1="  –  ", epsilon="–", speed="–")
-        self._first: tuple[int, float] | None = None
-
-    def round_done(self, round: int) -> None:
-        now = time.monotonic()
-        if self._first is None:
-            self._first = (round, now)
-        done, seconds = round - self._first[0], now - self._first[1]
-        # Expected users, not realised ones: how many took part is the owner's secret.
-        speed = f"{done * self._cohort / seconds:,.0f}" if seconds > 0 and done else "–"
-        self._progress.update(self._task, completed=round, speed=speed)
-
-    def evaluated(self, record: Mapping[str, Any]) -> None:
-        epsilon = record["epsilon"]
-        shown = "∞" if epsilon == float("inf") else f"{epsilon:.2f}"
-        self._progress.update(self._task, top1=f"{record['top1']:.1%}", epsilon=shown)
-
-
-@contextmanager
-def _progress(console: Console, folder: Path, recipe: Recipe | None) -> Iterator[_Bar]:
-    if recipe is None:
-        from tacit.recipe import parse_recipe
-        from tacit.runs.folder import RunFolder
-
-        recipe = parse_recipe(RunFolder.open(folder).recipe())
-    columns = (
-        SpinnerColumn(),
-        TextColumn("round {task.completed}/{task.total}"),
-        BarColumn(bar_width=24),
-        TextColumn("top-1 [bold]{task.fields[top1]}[/]"),
-        TextColumn("ε so far [bold]{task.fields[epsilon]}[/]"),
-        TextColumn("{task.fields[speed]} users/s"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=False) as progress:
-        yield _Bar(progress, recipe.run.rounds, recipe.privacy.cohort)

@@ -22,14 +22,12 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from tacit.models.precision import Precision, pieces, round_operand
+from tacit.models.precision import Precision, product, round_operand
+from tacit.models.tiles import beside, launch, pieces
 
-# Programs that share one user's table.
-SPLITS = 4
-# Rows of the table a tile holds, and warps a program has, for each kernel.
-EXPECTED_TILE, EXPECTED_WARPS = 64, 4
-UPDATE_TILE, UPDATE_WARPS = 64, 4
-STAGES1, STAGES2, RELOAD, PADN = 2, 2, False, False
+# Programs that share one user's table, rows of it a tile holds; warps and pipeline stages of a program. Measured on an H200:
+# other tiles (32, 128), 8 splits, 8 warps and 1 or 3 stages were no faster.
+SPLITS, TILE, WARPS, STAGES = 4, 64, 4, 2
 # Stands for minus infinity where a tile reaches past the table, without making NaN of differences.
 _LOWEST = -1e30
 
@@ -51,7 +49,7 @@ def output_update(
 ) -> tuple[Array, Array | None, Array]:
     """Table and bias with the derivatives of Σ_n weights_n · cross-entropy_n added, and the derivatives by outputs [N, P]."""
     tokens, width = outputs.shape
-    padding = (pl.next_power_of_2(tokens) - tokens) if PADN else -tokens % 16
+    padding = -tokens % 16
     padded = tokens + padding
     rounded = round_operand(jnp.pad(outputs, ((0, padding), (0, 0))), precision)
     shape = _Shape(table.shape[0], padded, width, precision)
@@ -59,7 +57,7 @@ def output_update(
 
     partials = [jax.ShapeDtypeStruct((SPLITS, padded, n), jnp.float32) for n in (1, 1, width)]
     highest, sums, means = pl.pallas_call(
-        partial(_expected, shape), out_shape=partials, name="expected", **_options(EXPECTED_WARPS, interpret, STAGES1)
+        partial(_expected, shape), out_shape=partials, name="expected", **launch(SPLITS, WARPS, STAGES, interpret)
     )(rounded, table, *biases)
     top = jnp.max(highest, axis=0)
     share = jnp.exp(highest - top)
@@ -72,7 +70,7 @@ def output_update(
         out_shape=[jax.ShapeDtypeStruct(a.shape, jnp.float32) for a in (table, *biases)],
         input_output_aliases={4 + i: i for i in range(1 + len(biases))},
         name="update",
-        **_options(UPDATE_WARPS, interpret, STAGES2),
+        **launch(SPLITS, WARPS, STAGES, interpret),
     )(
         rounded,
         jnp.pad(targets, (0, padding)),
@@ -85,66 +83,71 @@ def output_update(
 
 
 class _Shape:
-    """What both kernels know at compile time."""
+    """What both kernels know at compile time: how tokens and width are cut, and how many tiles a program walks over."""
 
     def __init__(self, vocabulary: int, tokens: int, width: int, precision: Precision) -> None:
         self.vocabulary, self.precision = vocabulary, precision
         self.tokens, self.width = pieces(tokens), pieces(width)
+        self.tiles = pl.cdiv(pl.cdiv(vocabulary, TILE), SPLITS)
 
-    def tiles(self, tile: int) -> int:
-        """How many tiles a program walks over."""
-        return pl.cdiv(pl.cdiv(self.vocabulary, tile), SPLITS)
+    def place(self, split: Array, step: Array) -> tuple[Any, Array, Array]:
+        """Where a program's tile lies in the table, its rows' numbers, and which of them exist."""
+        first = (split * self.tiles + step) * TILE
+        rows = first + jnp.arange(TILE, dtype=jnp.int32)
+        return pl.ds(first, TILE), rows, rows < self.vocabulary
 
-    def product(self, a: Array, b: Array, contract: tuple[int, int]) -> Array:
-        dimensions = (((contract[0],), (contract[1],)), ((), ()))
-        a, b = round_operand(a, self.precision), round_operand(b, self.precision)
-        return lax.dot_general(a, b, dimensions, preferred_element_type=jnp.float32)
-
-    def scores(self, a: list[Array], b: list[Array]) -> Array:
-        """The product of a and the transpose of b, both in pieces by width."""
-        total = self.product(a[0], b[0], (1, 1))
-        for x, y in zip(a[1:], b[1:], strict=True):
-            total = total + self.product(x, y, (1, 1))
-        return total
+    def tile(self, table: Any, at: Any, exists: Array) -> list[Array]:
+        """The rows of a tile, in pieces by width; zeros past the table."""
+        return [
+            triton.load(table.at[at, pl.ds(p, span)], mask=beside(exists, span), other=0.0) for p, span in self.width
+        ]
 
     def outputs(self, ref: Any) -> list[list[Array]]:
         """The outputs in pieces [tokens][width]."""
         return [[ref[pl.ds(n, size), pl.ds(p, span)] for p, span in self.width] for n, size in self.tokens]
 
-    def tile(self, ref: Any, first: Array, exists: Array) -> list[Array]:
-        """The rows of a tile, in pieces by width; rows past the table are zeros."""
-        rows = pl.ds(first, exists.shape[0])
+    def scores(self, a: list[Array], b: list[Array]) -> Array:
+        """The product of a and the transpose of b, both in pieces by width."""
+        total = product(a[0], b[0], self.precision, contract=(1, 1))
+        for x, y in zip(a[1:], b[1:], strict=True):
+            total = total + product(x, y, self.precision, contract=(1, 1))
+        return total
+
+    def nothing(self) -> list[tuple[Array, Array, list[Array]]]:
+        """Maximum, normaliser and mean row of each piece of the tokens before the first tile."""
         return [
-            triton.load(ref.at[rows, pl.ds(p, span)], mask=_columns(exists, span), other=0.0) for p, span in self.width
+            (
+                jnp.full((size,), _LOWEST, jnp.float32),
+                jnp.zeros((size,), jnp.float32),
+                [jnp.zeros((size, span), jnp.float32) for _, span in self.width],
+            )
+            for _, size in self.tokens
         ]
 
 
 def _expected(shape: _Shape, outputs_ref: Any, table_ref: Any, *refs: Any) -> None:
     *bias_ref, highest_ref, sums_ref, means_ref = refs
-    split, tiles = pl.program_id(0), shape.tiles(EXPECTED_TILE)
+    split = pl.program_id(0)
     outputs = shape.outputs(outputs_ref)
 
     def step(t: Array, carry: list[Any]) -> list[Any]:
-        rows = (split * tiles + t) * EXPECTED_TILE + jnp.arange(EXPECTED_TILE, dtype=jnp.int32)
-        first, exists = (split * tiles + t) * EXPECTED_TILE, rows < shape.vocabulary
-        tile = [round_operand(piece, shape.precision) for piece in shape.tile(table_ref, first, exists)]
+        at, _, exists = shape.place(split, t)
+        tile = [round_operand(piece, shape.precision) for piece in shape.tile(table_ref, at, exists)]
         offset = jnp.where(exists, 0.0, _LOWEST)
         if bias_ref:
-            offset = offset + triton.load(bias_ref[0].at[pl.ds(first, EXPECTED_TILE)], mask=exists, other=0.0)
+            offset = offset + triton.load(bias_ref[0].at[at], mask=exists, other=0.0)
         after = []
         for (highest, total, means), o in zip(carry, outputs, strict=True):
             logits = shape.scores(o, tile) + offset[None, :]
             higher = jnp.maximum(highest, jnp.max(logits, axis=1))
             fading, e = jnp.exp(highest - higher), jnp.exp(logits - higher[:, None])
-            means = [m * fading[:, None] + shape.product(e, piece, (1, 0)) for m, piece in zip(means, tile, strict=True)]
+            means = [
+                m * fading[:, None] + product(e, rows, shape.precision) for m, rows in zip(means, tile, strict=True)
+            ]
             after.append((higher, total * fading + jnp.sum(e, axis=1), means))
         return after
 
-    nothing = [
-        (jnp.full((n,), _LOWEST, jnp.float32), jnp.zeros((n,), jnp.float32), [jnp.zeros((n, s), jnp.float32) for _, s in shape.width])
-        for _, n in shape.tokens
-    ]
-    found = lax.fori_loop(0, tiles, step, nothing)
+    found = lax.fori_loop(0, shape.tiles, step, shape.nothing())
     for (n, size), (highest, total, means) in zip(shape.tokens, found, strict=True):
         highest_ref[split, pl.ds(n, size), 0] = highest
         sums_ref[split, pl.ds(n, size), 0] = total
@@ -156,19 +159,16 @@ def _update(
     shape: _Shape, outputs_ref: Any, targets_ref: Any, weights_ref: Any, normalizer_ref: Any, table_ref: Any, *refs: Any
 ) -> None:
     bias_ref, new_table_ref, new_bias_ref = refs if len(refs) == 3 else (None, refs[0], None)
-    split, tiles = pl.program_id(0), shape.tiles(UPDATE_TILE)
+    split = pl.program_id(0)
     outputs = shape.outputs(outputs_ref)
     per_token = [
         tuple(ref[pl.ds(n, size)] for ref in (targets_ref, weights_ref, normalizer_ref)) for n, size in shape.tokens
     ]
 
     def step(t: Array, done: Array) -> Array:
-        rows = (split * tiles + t) * UPDATE_TILE + jnp.arange(UPDATE_TILE, dtype=jnp.int32)
-        first, exists = (split * tiles + t) * UPDATE_TILE, rows < shape.vocabulary
-        tile = shape.tile(table_ref, first, exists)
-        bias = None
-        if bias_ref is not None:
-            bias = triton.load(bias_ref.at[pl.ds(first, UPDATE_TILE)], mask=exists, other=0.0)
+        at, rows, exists = shape.place(split, t)
+        tile = shape.tile(table_ref, at, exists)
+        bias = None if bias_ref is None else triton.load(bias_ref.at[at], mask=exists, other=0.0)
         d_logits = []
         for o, (y, w, normalizer) in zip(outputs, per_token, strict=True):
             logits = shape.scores(tile, o) - normalizer[None, :]
@@ -176,24 +176,15 @@ def _update(
                 logits = logits + bias[:, None]
             hit = (rows[:, None] == y[None, :]).astype(jnp.float32)
             d_logits.append((jnp.exp(logits) - hit) * w[None, :])
-        old = shape.tile(table_ref, first, exists) if RELOAD else tile
         for j, (p, span) in enumerate(shape.width):
-            new = sum((shape.product(d, o[j], (1, 0)) for d, o in zip(d_logits, outputs, strict=True)), old[j])
-            triton.store(new_table_ref.at[pl.ds(first, UPDATE_TILE), pl.ds(p, span)], new, mask=_columns(exists, span))
+            new = tile[j]
+            for d, o in zip(d_logits, outputs, strict=True):
+                new = new + product(d, o[j], shape.precision)
+            triton.store(new_table_ref.at[at, pl.ds(p, span)], new, mask=beside(exists, span))
         if bias is not None:
-            new = sum((jnp.sum(d, axis=1) for d in d_logits), bias)
-            triton.store(new_bias_ref.at[pl.ds(first, UPDATE_TILE)], new, mask=exists)
+            for d in d_logits:
+                bias = bias + jnp.sum(d, axis=1)
+            triton.store(new_bias_ref.at[at], bias, mask=exists)
         return done
 
-    lax.fori_loop(0, tiles, step, jnp.int32(0))
-
-
-def _columns(mask: Array, width: int) -> Array:
-    return jnp.broadcast_to(mask[:, None], (mask.shape[0], width))
-
-
-def _options(warps: int, interpret: bool, stages: int = 2) -> dict[str, Any]:
-    options: dict[str, Any] = {"grid": (SPLITS,), "interpret": interpret}
-    if not interpret:
-        options["compiler_params"] = triton.CompilerParams(num_warps=warps, num_stages=stages)
-    return options
+    lax.fori_loop(0, shape.tiles, step, jnp.int32(0))

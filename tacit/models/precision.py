@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -30,18 +29,3 @@ def product(a: Array, b: Array, precision: Precision, *, contract: tuple[int, in
         precision=lax.Precision.HIGHEST if precision == "float32" else lax.Precision.DEFAULT,
         preferred_element_type=jnp.float32,
     )
-
-
-def on_gpu() -> bool:
-    """Whether JAX computes on a GPU by default."""
-    return jax.default_backend() == "gpu"
-
-
-def pieces(n: int) -> list[tuple[int, int]]:
-    """Where each power of two in the sum that makes n begins, and its size, largest first."""
-    pieces, start = [], 0
-    while start < n:
-        size = 1 << ((n - start).bit_length() - 1)
-        pieces.append((start, size))
-        start += size
-    return pieces

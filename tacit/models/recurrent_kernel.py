@@ -16,14 +16,17 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from tacit.models.precision import Precision, pieces, round_operand
+from tacit.models.precision import Precision, product, round_operand
+from tacit.models.tiles import beside, launch, pieces
 
 # Units handled together, and warps a program has.
 BLOCK, WARPS, STAGES = 64, 4, 1
 
 
-def supported(units: int, fed_back: int, precision: Precision) -> bool:
-    """Whether the kernels serve a cell of this shape at this precision."""
+def supported(units: int, fed_back: int | None, precision: Precision) -> bool:
+    """Whether the kernels serve a cell of this shape (`fed_back`: the width of its recurrent projection, if any)."""
+    if fed_back is None:
+        return False
     return units % BLOCK == 0 and fed_back % 16 == 0 and fed_back <= 128 and precision == "bf16"
 
 
@@ -43,7 +46,7 @@ def forward(
         for n, dtype in ((fed_back, operand), (units, jnp.float32), (units, operand), (width, jnp.float32))
     ]
     kernel = partial(_forward, _Shape(length, batch, units, fed_back, width // units, precision))
-    found = pl.pallas_call(kernel, out_shape=shapes, name="recurrent_forward", **_options(interpret))(
+    found = pl.pallas_call(kernel, out_shape=shapes, name="recurrent_forward", **launch(1, WARPS, STAGES, interpret))(
         zx.reshape(rows, width), weights, bias, projection
     )
     r, c, h, gates = (a.reshape(length, batch, -1) for a in found)
@@ -51,7 +54,14 @@ def forward(
 
 
 def backward(
-    d_outputs: Array, c: Array, gates: Array, weights: Array, projection: Array, precision: Precision, *, interpret: bool = False
+    d_outputs: Array,
+    c: Array,
+    gates: Array,
+    weights: Array,
+    projection: Array,
+    precision: Precision,
+    *,
+    interpret: bool = False,
 ) -> tuple[Array, Array]:
     """The derivatives by the gates before their nonlinearities and by r, [L, B, ...], rounded as operands."""
     length, batch, width = gates.shape
@@ -60,9 +70,9 @@ def backward(
     operand = round_operand(d_outputs, precision).dtype
     shapes = [jax.ShapeDtypeStruct((rows, n), operand) for n in (width, fed_back)]
     kernel = partial(_backward, _Shape(length, batch, units, fed_back, width // units, precision))
-    d_z, d_r = pl.pallas_call(kernel, out_shape=shapes, name="recurrent_backward", **_options(interpret))(
-        d_outputs.reshape(rows, fed_back), c.reshape(rows, units), gates.reshape(rows, width), weights, projection
-    )
+    d_z, d_r = pl.pallas_call(
+        kernel, out_shape=shapes, name="recurrent_backward", **launch(1, WARPS, STAGES, interpret)
+    )(d_outputs.reshape(rows, fed_back), c.reshape(rows, units), gates.reshape(rows, width), weights, projection)
     return d_z.reshape(length, batch, width), d_r.reshape(length, batch, fed_back)
 
 
@@ -75,14 +85,9 @@ class _Shape:
         self.fed_back = pieces(fed_back)
         self.blocks = [(u, BLOCK) for u in range(0, units, BLOCK)]
 
-    def product(self, a: Array, b: Array, contract: tuple[int, int]) -> Array:
-        dimensions = (((contract[0],), (contract[1],)), ((), ()))
-        a, b = round_operand(a, self.precision), round_operand(b, self.precision)
-        return lax.dot_general(a, b, dimensions, preferred_element_type=jnp.float32)
-
     def exists(self, width: int) -> Array:
-        row = jnp.arange(self.padded, dtype=jnp.int32) < self.batch
-        return jnp.broadcast_to(row[:, None], (self.padded, width))
+        """Which of the padded rows are the batch's."""
+        return beside(jnp.arange(self.padded, dtype=jnp.int32) < self.batch, width)
 
     def load(self, ref: Any, t: Array, column: int, width: int) -> Array:
         """The batch's rows at step t."""
@@ -99,7 +104,15 @@ class _Shape:
 
 
 def _forward(
-    shape: _Shape, zx_ref: Any, weights_ref: Any, bias_ref: Any, projection_ref: Any, r_ref: Any, c_ref: Any, h_ref: Any, gates_ref: Any
+    shape: _Shape,
+    zx_ref: Any,
+    weights_ref: Any,
+    bias_ref: Any,
+    projection_ref: Any,
+    r_ref: Any,
+    c_ref: Any,
+    h_ref: Any,
+    gates_ref: Any,
 ) -> None:
     def step(t: Array, state: tuple[list[Array], list[Array]]) -> tuple[list[Array], list[Array]]:
         r, c = state
@@ -111,7 +124,9 @@ def _forward(
                 column = gate * shape.units + u
                 z = shape.load(zx_ref, t, column, span) + bias_ref[pl.ds(column, span)][None, :]
                 for (p, rows), operand in zip(shape.fed_back, operands, strict=True):
-                    z = z + shape.product(operand, weights_ref[pl.ds(p, rows), pl.ds(column, span)], (1, 0))
+                    z = z + product(
+                        operand, weights_ref[pl.ds(p, rows), pl.ds(column, span)], shape.precision, contract=(1, 0)
+                    )
                 gates.append(_tanh(z) if gate == 0 else _sigmoid(z))
                 shape.store(gates_ref, t, column, gates[-1])
             g, f, o, *i = gates
@@ -122,7 +137,9 @@ def _forward(
             next_c.append(c_now)
             h = round_operand(h, shape.precision)
             for j, (p, columns) in enumerate(shape.fed_back):
-                next_r[j] = next_r[j] + shape.product(h, projection_ref[pl.ds(u, span), pl.ds(p, columns)], (1, 0))
+                next_r[j] = next_r[j] + product(
+                    h, projection_ref[pl.ds(u, span), pl.ds(p, columns)], shape.precision, contract=(1, 0)
+                )
         for (p, _), value in zip(shape.fed_back, next_r, strict=True):
             shape.store(r_ref, t, p, value)
         return next_r, next_c
@@ -150,7 +167,9 @@ def _backward(
         for (u, span), d_c in zip(shape.blocks, state[1], strict=True):
             d_h = jnp.zeros((shape.padded, span), jnp.float32)
             for (p, columns), operand in zip(shape.fed_back, operands, strict=True):
-                d_h = d_h + shape.product(operand, projection_ref[pl.ds(u, span), pl.ds(p, columns)], (1, 1))
+                d_h = d_h + product(
+                    operand, projection_ref[pl.ds(u, span), pl.ds(p, columns)], shape.precision, contract=(1, 1)
+                )
             g, f, o, *i = (shape.load(gates_ref, t, gate * shape.units + u, span) for gate in range(shape.gates))
             tanh_c = _tanh(shape.load(c_ref, t, u, span))
             # At the first step there is no state before: its row is read at step 0 and counts nothing.
@@ -167,18 +186,11 @@ def _backward(
                 d = round_operand(d, shape.precision)
                 for j, (p, rows) in enumerate(shape.fed_back):
                     weights = weights_ref[pl.ds(p, rows), pl.ds(column, span)]
-                    before_d_r[j] = before_d_r[j] + shape.product(d, weights, (1, 1))
+                    before_d_r[j] = before_d_r[j] + product(d, weights, shape.precision, contract=(1, 1))
             before_d_c.append(d_c * f)
         return before_d_r, before_d_c
 
     lax.fori_loop(0, shape.length, step, (shape.zeros(shape.fed_back), shape.zeros(shape.blocks)))
-
-
-def _options(interpret: bool) -> dict[str, Any]:
-    options: dict[str, Any] = {"grid": (1,), "interpret": interpret}
-    if not interpret:
-        options["compiler_params"] = triton.CompilerParams(num_warps=WARPS, num_stages=STAGES)
-    return options
 
 
 def _sigmoid(z: Array) -> Array:

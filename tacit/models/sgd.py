@@ -15,51 +15,56 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from tacit.models import output_kernel, recurrent_kernel
+from tacit.models import output_kernel, recurrent_kernel, tiles
 from tacit.models.cells import backward, initial_state, run
-from tacit.models.cross_entropy import output_step
-from tacit.models.precision import Precision, on_gpu, product
+from tacit.models.cross_entropy import output_derivatives
+from tacit.models.precision import Precision
 from tacit.models.word_lm import Batch, WordLM, inverse_norm
 
 
 def sgd_step(
-    model: WordLM, batch: Batch, learning_rate: Array | float, *, precision: Precision = "float32"
+    model: WordLM,
+    batch: Batch,
+    learning_rate: Array | float,
+    *,
+    precision: Precision = "float32",
+    kernels: bool | None = None,
 ) -> WordLM:
     """The model after one step of size `learning_rate` on the mean loss over the batch's predictions.
 
-    Equal, up to rounding, to ``model - learning_rate * grad(sum / max(count, 1))`` of `word_lm.loss_sum`; a batch without predictions returns
-    the model unchanged.
+    Equal, up to rounding, to ``model - learning_rate * grad(sum / max(count, 1))`` of `word_lm.loss_sum`; a batch without
+    predictions returns the model unchanged. `kernels` says whether to use the GPU kernels where they serve the model's
+    shape (bf16 only); None asks the device.
     """
+    kernels = tiles.available() if kernels is None else kernels
     tokens, mask = batch["tokens"].T, batch["mask"].T.reshape(-1)  # time first
     inputs, targets = tokens[:-1], tokens[1:].reshape(-1)
     weights = mask * (-jnp.float32(learning_rate) / jnp.maximum(jnp.sum(mask), 1.0))
 
-    fused = model.cell.fed_back and model.cell.projection is not None and on_gpu() and recurrent_kernel.supported(model.cell.units, model.cell.fed_back_width, precision)
-    x = model.rows(inputs)
-    _, outputs, saved = run(model.cell, x, initial_state(model.cell, inputs.shape[1:]), precision, fused=fused)
+    cell = model.cell
+    in_kernel = kernels and recurrent_kernel.supported(cell.units, cell.recurrent_projection, precision)
+    start = initial_state(cell, inputs.shape[1:])
+    _, outputs, saved = run(cell, model.rows(inputs), start, precision, kernel=in_kernel)
+
     flat = outputs.reshape(-1, outputs.shape[-1])
-
     table = model.embedding if model.output is None else model.output
-    if on_gpu() and not model.unit_norm and output_kernel.supported(table.shape[1], precision):
-        new_table, new_bias, d_outputs = output_kernel.output_update(
-            table, model.output_bias, flat, targets, weights, precision
-        )
+    if kernels and not model.unit_norm and output_kernel.supported(table.shape[1], precision):
+        step = output_kernel.output_update(table, model.output_bias, flat, targets, weights, precision)
+        new_table, new_bias, d_outputs = step
     else:
-        layer = output_step(model.output_table(), model.output_bias, flat, targets, weights, precision)
-        d_table = product(layer.d_logits, flat, precision)
+        d_table, d_bias, d_outputs = output_derivatives(
+            model.output_table(), model.output_bias, flat, targets, weights, precision
+        )
         new_table = table + (_through_unit(table, d_table) if model.unit_norm else d_table)
-        new_bias, d_outputs = model.output_bias, layer.d_outputs
-        if new_bias is not None:
-            new_bias = new_bias + jnp.sum(layer.d_logits.astype(jnp.float32), axis=1)
+        new_bias = None if model.output_bias is None else model.output_bias + d_bias
 
-    d_cell, d_x = backward(model.cell, saved, d_outputs.reshape(outputs.shape), precision, fused=fused)
+    d_cell, d_x = backward(cell, saved, d_outputs.reshape(outputs.shape), precision, kernel=in_kernel)
     if model.unit_norm:
         d_x = _through_unit(model.embedding[inputs], d_x)
     embedding = new_table if model.output is None else model.embedding
-    embedding = embedding.at[inputs.reshape(-1)].add(d_x.reshape(-1, d_x.shape[-1]))
     return WordLM(
-        embedding=embedding,
-        cell=jax.tree.map(jnp.add, model.cell, d_cell),
+        embedding=embedding.at[inputs.reshape(-1)].add(d_x.reshape(-1, d_x.shape[-1])),
+        cell=jax.tree.map(jnp.add, cell, d_cell),
         output=None if model.output is None else new_table,
         output_bias=new_bias,
         unit_norm=model.unit_norm,

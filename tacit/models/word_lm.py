@@ -103,9 +103,7 @@ def build(config: WordLMConfig, *, key: Array) -> WordLM:
 
     return WordLM(
         embedding=table(embedding_key, config.embedding),
-        cell=build_cell(
-            config.cell, config.embedding, config.units, config.projection, config.fed_back, key=cell_key
-        ),
+        cell=build_cell(config.cell, config.embedding, config.units, config.projection, config.fed_back, key=cell_key),
         output=None if config.tied else table(output_key, width),
         output_bias=jnp.zeros((config.vocabulary,), jnp.float32) if config.output_bias else None,
         unit_norm=config.unit_norm,

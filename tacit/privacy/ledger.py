@@ -27,7 +27,6 @@ What the chain cannot show by itself is that whole lines were cut off its end; t
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import json
@@ -36,128 +35,28 @@ import time
 from collections import Counter
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import UnionType
-from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
+from typing import Self
 
 from tacit.errors import LedgerError, PrivacyError, RunError
-
-FORMAT = 1
-FRESH_NOISE = "fresh noise, accounted again"
-SEEDED_REPLAY = "seeded replay"
-OUTCOMES = ("finished", "diverged", "stopped")
+from tacit.privacy.durable import append_synced, disk_error, keep_torn_bytes, sync_folder
+from tacit.privacy.records import (
+    OUTCOMES,
+    POLICIES,
+    Closed,
+    Committed,
+    Intent,
+    Opened,
+    Record,
+    Resumed,
+    canonical,
+    from_json,
+    to_json,
+)
 
 _BEFORE_THE_FIRST = "0" * 64
 _PATIENCE = 0.5  # seconds a writer waits for the lock: `is_being_written` holds it for an instant
-
-
-@dataclass(frozen=True)
-class Record:
-    """A line of the ledger without its place in the chain; its fields have exactly the types of their annotations."""
-
-    kind: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        for name, hint in _HINTS[self.kind].items():
-            if not _fits(getattr(self, name), hint):
-                raise TypeError(f"Expected {self.kind}.{name} to be {hint}, got {type(getattr(self, name)).__name__}.")
-
-
-@dataclass(frozen=True)
-class Opened(Record):
-    """The run: its plan and mechanism, the data it reads (a description, never an id), its unit and adjacency.
-
-    `reasons_not_private` is empty exactly when the run may claim a finite epsilon.
-    """
-
-    kind: ClassVar[str] = "opened"
-    run_id: str
-    format: int
-    tacit_version: str
-    plan: dict[str, Any]
-    mechanism: str
-    population: int
-    seeded: bool
-    reasons_not_private: list[str]
-    data: dict[str, Any]
-    unit: str
-    adjacency: str
-
-
-@dataclass(frozen=True)
-class Intent(Record):
-    """A round that is about to touch users, and from here on counts as released.
-
-    `sampling` names the sampler and its public constants; each of `blocks` has the `bound` on one user's share (None:
-    not bounded) and its `noise_multiplier`; `participation` is the digest of the cohort's record; `restart` says that
-    correlated noise begins anew with this round.
-    """
-
-    kind: ClassVar[str] = "intent"
-    round: int
-    attempt: int
-    sampling: dict[str, Any]
-    blocks: dict[str, dict[str, float | None]]
-    denominator: float
-    participation: str
-    restart: bool = False
-
-
-@dataclass(frozen=True)
-class Committed(Record):
-    """The checkpoint with this digest is durable and holds the latest attempt of every round before `rounds_done`."""
-
-    kind: ClassVar[str] = "committed"
-    rounds_done: int
-    checkpoint: str
-
-
-@dataclass(frozen=True)
-class Resumed(Record):
-    """The run goes on with `round`; `lost` are the [round, attempt] whose results no checkpoint in use holds."""
-
-    kind: ClassVar[str] = "resumed"
-    round: int
-    lost: list[list[int]]
-    policy: str
-
-
-@dataclass(frozen=True)
-class Closed(Record):
-    """The run ended before `round`. Only a run that was "stopped" can be resumed."""
-
-    kind: ClassVar[str] = "closed"
-    round: int
-    outcome: str
-
-
-_KINDS: dict[str, type[Record]] = {record.kind: record for record in (Opened, Intent, Committed, Resumed, Closed)}
-
-
-_HINTS: dict[str, dict[str, Any]] = {
-    kind: {each.name: get_type_hints(record)[each.name] for each in fields(record)} for kind, record in _KINDS.items()
-}
-
-
-def _fits(value: object, hint: Any) -> bool:
-    if hint is Any:
-        return True
-    if hint in (int, float):
-        return type(value) is int or (hint is float and isinstance(value, float))
-    if isinstance(hint, UnionType):
-        return any(_fits(value, each) for each in get_args(hint))
-    if get_origin(hint) is list:
-        return isinstance(value, list) and all(_fits(each, get_args(hint)[0]) for each in value)
-    if get_origin(hint) is dict:
-        key, item = get_args(hint)
-        return isinstance(value, dict) and all(_fits(k, key) and _fits(v, item) for k, v in value.items())
-    return isinstance(value, hint)
-
-
-def canonical(value: dict[str, Any]) -> bytes:
-    """The one way to write this JSON object; ValueError for infinity or NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 @dataclass
@@ -198,7 +97,7 @@ class _History:
                     return f"expected to resume at round {self.next_round} or before, got {record.round}"
                 if record.lost != self.lost_from(record.round):
                     return f"lost does not list the attempts from round {record.round} on"
-                if record.policy not in (FRESH_NOISE, SEEDED_REPLAY):
+                if record.policy not in POLICIES:
                     return f"its policy {record.policy!r} is unknown"
             case Closed():
                 if record.outcome not in OUTCOMES or record.round != self.next_round:
@@ -224,8 +123,7 @@ class _History:
 
     def write(self, record: Record) -> tuple[bytes, str]:
         """The line (with its end) that puts `record` next in the chain, and its digest."""
-        content = {each.name: getattr(record, each.name) for each in fields(record)}
-        content |= {"kind": record.kind, "seq": self.length, "previous": self.head}
+        content = to_json(record) | {"seq": self.length, "previous": self.head}
         digest = hashlib.sha256(canonical(content)).hexdigest()
         return canonical(content | {"digest": digest}) + b"\n", digest
 
@@ -240,19 +138,12 @@ class _History:
         digest = content.pop("digest", None)
         if digest != hashlib.sha256(canonical(content)).hexdigest():
             raise ValueError("its digest does not fit, so it was changed")
-        seq, previous, kind = content.pop("seq", None), content.pop("previous", None), content.pop("kind", None)
+        seq, previous = content.pop("seq", None), content.pop("previous", None)
         if seq != self.length:
             raise ValueError(f"expected seq {self.length}, got {seq}: a line is missing, repeated or moved")
         if previous != self.head:
             raise ValueError("it does not follow the line before it, which was exchanged")
-        if kind not in _KINDS:
-            raise ValueError(f"the record kind {kind!r} is unknown to this version of Tacit")
-        if content.keys() != _HINTS[kind].keys():
-            raise ValueError(f"the fields are not those of the record kind {kind!r}")
-        try:
-            record = _KINDS[kind](**content)
-        except TypeError as error:
-            raise ValueError(str(error).rstrip(".")) from None
+        record = from_json(content)
         if (objection := self.objection(record)) is not None:
             raise ValueError(objection)
         return record, digest
@@ -519,42 +410,3 @@ def _repair(descriptor: int, path: Path, scan: _Scan) -> str | None:
         f"The last {len(scan.tail)} bytes of {path} were a record cut short by a crash, on which nothing depended; "
         f"they were moved to {sidecar.name}."
     )
-
-
-# Bytes that are on disk when the call returns; the participation record and the run folder use these too.
-
-
-def append_synced(descriptor: int, data: bytes) -> None:
-    """Write all of `data` at the end of a file opened with O_APPEND, and wait until it is on disk."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
-    os.fsync(descriptor)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make names created, exchanged or removed in `folder` durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def keep_torn_bytes(path: Path, torn: bytes, *, mode: int) -> Path:
-    """Add `torn` to the sidecar file beside `path`, so that a repair destroys nothing; returns its path."""
-    sidecar = path.with_name(path.name + ".torn")
-    descriptor = os.open(sidecar, os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode)
-    try:
-        append_synced(descriptor, torn)
-    finally:
-        os.close(descriptor)
-    sync_folder(path.parent)
-    return sidecar
-
-
-def disk_error(error: OSError, path: Path, kept: str) -> RunError:
-    """The sentence for a write that failed; `kept` says what is still there."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return RunError(f"Disk full while writing {path}: {kept}.", hint="Free some space, then resume the run.")
-    return RunError(f"Cannot write {path} ({error.strerror or error}): {kept}.")

@@ -37,7 +37,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import LedgerError, PrivacyError, RunError
-from tacit.privacy.ledger import Intent, Ledger, Resumed, append_synced, disk_error, keep_torn_bytes, sync_folder
+from tacit.privacy.durable import append_synced, disk_error, keep_torn_bytes, sync_folder
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.records import Intent, Resumed
 
 _MAGIC = b"TPR1"
 _HEADER = struct.Struct("<4sII16sIBI")  # magic, round, attempt, salt, users, bytes a difference, size of what follows

@@ -26,7 +26,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
 
 from tacit.errors import RunError
-from tacit.privacy.ledger import sync_folder
+from tacit.privacy.durable import sync_folder
 from tacit.runs.files import write_atomic
 
 _NAME = re.compile(r"round-(\d{6,})\.safetensors")

@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from tacit.privacy.ledger import append_synced, disk_error, sync_folder
+from tacit.privacy.durable import append_synced, disk_error, sync_folder
 
 _LEFTOVER = ".tmp"
 

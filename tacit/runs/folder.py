@@ -28,8 +28,10 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import LedgerError, RunError
-from tacit.privacy.ledger import LedgerWriter, Opened, append_synced, disk_error, read_ledger, sync_folder
+from tacit.privacy.durable import append_synced, disk_error, sync_folder
+from tacit.privacy.ledger import LedgerWriter, read_ledger
 from tacit.privacy.participation_record import refuse_if_others_can_read
+from tacit.privacy.records import Opened
 from tacit.runs import checkpoints
 from tacit.runs.files import remove_leftovers, write_atomic
 
@@ -54,7 +56,7 @@ class RunFolder:
 
         RunError, and nothing touched, if the path is taken; RunError, and nothing left behind, if the disk fails.
         """
-        _refuse_if_taken(path)
+        refuse_if_taken(path)
         existed = path.is_dir()
         marker = {_MARKER_KEY: FORMAT, "run_id": secrets.token_hex(8), "created": _now()}
         try:
@@ -298,6 +300,19 @@ def is_run(path: Path) -> bool:
     return (path / _MARKER).is_file()
 
 
+def refuse_if_taken(path: Path) -> None:
+    """RunError unless `path` is an empty directory or free for a new one."""
+    if is_run(path):
+        raise RunError(
+            f"The folder {path} holds a run already.",
+            hint=f"Go on with it: tacit train --resume {path}, or choose another.",
+        )
+    if path.exists() and not path.is_dir():
+        raise RunError(f"Expected a folder for the run, got {path}, which is a file.")
+    if path.is_dir() and any(path.iterdir()):
+        raise RunError(f"The folder {path} is not empty and holds no run: choose a new or an empty one.")
+
+
 def find_runs(root: Path) -> list[Path]:
     """The folders of runs in `root` and a few levels below it, by path; RunError if there is no such folder."""
     if not root.is_dir():
@@ -332,18 +347,6 @@ class _Absent:
 
 
 _ABSENT = _Absent()
-
-
-def _refuse_if_taken(path: Path) -> None:
-    if is_run(path):
-        raise RunError(
-            f"The folder {path} holds a run already.",
-            hint=f"Go on with it: tacit train --resume {path}, or choose another.",
-        )
-    if path.exists() and not path.is_dir():
-        raise RunError(f"Expected a folder for the run, got {path}, which is a file.")
-    if path.is_dir() and any(path.iterdir()):
-        raise RunError(f"The folder {path} is not empty and holds no run: choose a new or an empty one.")
 
 
 def _remove_contents(path: Path) -> None:

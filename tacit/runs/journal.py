@@ -19,9 +19,10 @@ import numpy as np
 
 from tacit.errors import DivergedError
 from tacit.privacy.accounting.spent import Spent
-from tacit.privacy.ledger import Closed, Committed, Intent, LedgerWriter
+from tacit.privacy.ledger import LedgerWriter
 from tacit.privacy.participation_record import ParticipationWriter
 from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.records import Closed, Committed, Intent
 from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import MetricsWriter

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tacit.errors import RunError
-from tacit.privacy.ledger import disk_error
+from tacit.privacy.durable import disk_error
 from tacit.runs.files import write_atomic
 
 

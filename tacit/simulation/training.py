@@ -29,10 +29,11 @@ from tacit.learning.work import FedAvg, FedSGD, Work
 from tacit.models.word_lm import WordLMConfig, build, preset
 from tacit.privacy.accounting.sampled_gaussian import Accountant
 from tacit.privacy.accounting.spent import Spent, rounds_of, spent
-from tacit.privacy.ledger import FORMAT, FRESH_NOISE, SEEDED_REPLAY, Committed, Intent, LedgerWriter, Opened, Resumed
+from tacit.privacy.ledger import LedgerWriter
 from tacit.privacy.noise import tail_probability
 from tacit.privacy.participation_record import repair_torn_tail
 from tacit.privacy.randomness import Randomness
+from tacit.privacy.records import FORMAT, FRESH_NOISE, SEEDED_REPLAY, Intent, Opened, Resumed
 from tacit.recipe import Recipe, parse_recipe
 from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tacit.cli.runs import app
 from tacit.errors import RunError
-from tacit.privacy.ledger import FRESH_NOISE, Closed, Record, Resumed
+from tacit.privacy.records import FRESH_NOISE, Closed, Record, Resumed
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import MetricsWriter
 from tests.privacy.test_ledger import intent, opened

@@ -9,7 +9,7 @@ import pytest
 
 from tacit.privacy.accounting.sampled_gaussian import Rounds, _event, combined_noise_multiplier, epsilon
 from tacit.privacy.accounting.spent import rounds_of, spent
-from tacit.privacy.ledger import Intent
+from tacit.privacy.records import Intent
 
 
 def poisson(q: float = 0.01, z: float = 1.0, count: int = 100) -> list[Rounds]:

@@ -19,19 +19,8 @@ from hypothesis import strategies as st
 
 from tacit.errors import LedgerError, PrivacyError, RunError
 from tacit.privacy import ledger as module
-from tacit.privacy.ledger import (
-    FRESH_NOISE,
-    Closed,
-    Committed,
-    Intent,
-    LedgerWriter,
-    Opened,
-    Record,
-    Resumed,
-    is_being_written,
-    read_ledger,
-    repair_torn_tail,
-)
+from tacit.privacy.ledger import LedgerWriter, is_being_written, read_ledger, repair_torn_tail
+from tacit.privacy.records import FRESH_NOISE, Closed, Committed, Intent, Opened, Record, Resumed
 
 
 def opened(**changes: Any) -> Opened:
@@ -302,7 +291,9 @@ def test_two_processes_cannot_write_the_same_ledger(path: Path, monkeypatch: pyt
     monkeypatch.setattr(module, "_PATIENCE", 0.1)
     with LedgerWriter.create(path, opened()):
         assert is_being_written(path)
-        code = "import sys; from tacit.privacy.ledger import *; LedgerWriter.open(Path(sys.argv[1]))"
+        code = (
+            "import pathlib, sys, tacit.privacy.ledger as ledger; ledger.LedgerWriter.open(pathlib.Path(sys.argv[1]))"
+        )
         other = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
         assert "RunError: Another process is writing" in other.stderr
         with pytest.raises(RunError, match="Another process"):
@@ -353,7 +344,8 @@ VICTIM = """
 import sys
 from pathlib import Path
 from tests.privacy.test_ledger import intent
-from tacit.privacy.ledger import *
+from tacit.privacy.ledger import LedgerWriter
+from tacit.privacy.records import FRESH_NOISE, Resumed
 
 writer = LedgerWriter.open(Path(sys.argv[1]))
 ledger = writer.ledger

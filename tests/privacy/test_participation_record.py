@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import LedgerError, PrivacyError, RunError
-from tacit.privacy.ledger import FRESH_NOISE, Ledger, LedgerWriter, Resumed, read_ledger
+from tacit.privacy.ledger import Ledger, LedgerWriter, read_ledger
 from tacit.privacy.participation_record import (
     ParticipationWriter,
     _next_record,
@@ -25,6 +25,7 @@ from tacit.privacy.participation_record import (
     verified,
     verify,
 )
+from tacit.privacy.records import FRESH_NOISE, Resumed
 from tests.privacy.test_ledger import intent, opened
 
 COHORTS = [[3, 1, 2], [], [0, 700_000], [5]]

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from tacit.errors import LedgerError, RunError
-from tacit.privacy.ledger import FRESH_NOISE, Committed, Resumed
 from tacit.privacy.participation_record import ParticipationWriter
+from tacit.privacy.records import FRESH_NOISE, Committed, Resumed
 from tacit.runs import checkpoints
 from tacit.runs import folder as module
 from tacit.runs.folder import RunFolder, find_runs, first_difference
@@ -240,7 +240,7 @@ def test_runs_are_found_below_a_root(tmp_path: Path, run: RunFolder) -> None:
 def test_of_two_processes_one_gets_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = RunFolder.create(tmp_path / "run", RECIPE)
     before = snapshot(run.path)
-    monkeypatch.setattr(module, "_refuse_if_taken", lambda path: None)  # both looked before either wrote
+    monkeypatch.setattr(module, "refuse_if_taken", lambda path: None)  # both looked before either wrote
     with pytest.raises(RunError, match="taken by another process"):
         RunFolder.create(tmp_path / "run", "")
     assert snapshot(run.path) == before

@@ -15,7 +15,8 @@ import pytest
 
 from tacit.errors import DivergedError, PrivacyError, RunError
 from tacit.privacy import participation_record
-from tacit.privacy.ledger import Closed, Intent, Resumed, read_ledger
+from tacit.privacy.ledger import read_ledger
+from tacit.privacy.records import Closed, Intent, Resumed
 from tacit.recipe import Recipe, parse_recipe
 from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder

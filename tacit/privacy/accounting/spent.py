@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, Accountant, Rounds, combined_noise_multiplier, epsilon
-from tacit.privacy.ledger import Intent
+from tacit.privacy.records import Intent
 
 # Share of δ set aside for the tail of the noise.
 TAIL_SHARE = 1e-3

@@ -1,0 +1,45 @@
+# Everything starts here: `make demo` and `make test` set up what they need on a machine with python3 (3.11+) and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
+
+.PHONY: demo test check lint bench experiments clean help
+
+help:
+	@echo "make demo   train a private next-word model on a built-in world (a minute or two)"
+	@echo "make test   run the tests"
+	@echo "make check  what CI runs: ruff, mypy, import-linter and the tests"
+	@echo "make bench  speed of the engine, one JSON line a case"
+
+demo: $(VENV)/.ready
+	@$(BIN)/tacit train demo
+
+test: $(VENV)/.ready-dev
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
+
+check: lint test
+
+lint: $(VENV)/.ready-dev
+	@$(BIN)/ruff check tacit tests benchmarks
+	@$(BIN)/ruff format --check tacit tests benchmarks
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(VENV)/.ready
+	@$(BIN)/python benchmarks/rounds.py
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tacit needs Python 3.11 or newer."; exit 1; }
+	@echo "Setting up $(VENV) (once)..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .cache build dist *.egg-info

@@ -1,0 +1,83 @@
+"""How training goes, while it goes: a bar on a terminal, a line for each evaluation elsewhere. Always on stderr."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+from tacit.recipe import Recipe
+
+if TYPE_CHECKING:
+    from tacit.runs.journal import Observer
+
+
+@contextmanager
+def watching(recipe: Recipe, console: Console) -> Iterator[Observer]:
+    """Whom the run may tell how it goes."""
+    if not console.is_terminal:
+        yield _Lines(console, recipe.run.rounds)
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("round {task.completed}/{task.total}"),
+        BarColumn(bar_width=24),
+        TextColumn("top-1 [bold]{task.fields[top1]}[/]"),
+        TextColumn("ε so far [bold]{task.fields[epsilon]}[/]"),
+        TextColumn("{task.fields[speed]} users/s"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        yield _Bar(progress, recipe.run.rounds, recipe.privacy.cohort)
+
+
+def epsilon_text(epsilon: float | None) -> str:
+    """Two decimals, rounded up: a bound stays one. Infinity (None in JSON) as its sign."""
+    return "∞" if epsilon is None or math.isinf(epsilon) else f"{math.ceil(epsilon * 100) / 100:.2f}"
+
+
+class _Bar:
+    """Round, accuracy, epsilon so far, users a second, time left."""
+
+    def __init__(self, progress: Progress, rounds: int, cohort: float) -> None:
+        self._progress, self._cohort = progress, cohort
+        self._task = progress.add_task("", total=rounds, top1="–", epsilon="–", speed="–")
+        self._first: tuple[int, float] | None = None
+
+    def round_done(self, round: int) -> None:
+        now = time.monotonic()
+        if self._first is None:
+            # Compilation, and the rounds of a run that is resumed, say nothing about the time that is left.
+            self._first = (round, now)
+            self._progress.reset(self._task, completed=round)
+            return
+        done, seconds = round - self._first[0], now - self._first[1]
+        # Expected users, not realised ones: how many took part is the owner's secret.
+        speed = f"{done * self._cohort / seconds:,.0f}" if seconds > 0 else "–"
+        self._progress.update(self._task, completed=round, speed=speed)
+
+    def evaluated(self, record: Mapping[str, Any]) -> None:
+        self._progress.update(self._task, top1=f"{record['top1']:.1%}", epsilon=epsilon_text(record["epsilon"]))
+
+
+class _Lines:
+    """For a log file: nothing is drawn over."""
+
+    def __init__(self, console: Console, rounds: int) -> None:
+        self._console, self._rounds = console, rounds
+
+    def round_done(self, round: int) -> None:
+        pass
+
+    def evaluated(self, record: Mapping[str, Any]) -> None:
+        self._console.print(
+            f"round {record['round']}/{self._rounds}: top-1 {record['top1']:.1%}, "
+            f"ε so far {epsilon_text(record['epsilon'])}",
+            highlight=False,
+            soft_wrap=True,
+        )
