@@ -18,7 +18,7 @@ from tacit.runs.metrics import last_metrics
 
 _ROOT = Path("runs")
 
-app = typer.Typer(help="List, show and compare runs.")
+app = typer.Typer(help="List, show, compare and plot runs.")
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
@@ -102,6 +102,18 @@ def compare(
         table.add_row(name, *(_figure(facts["metrics"].get(name), percent=percent) for facts in found))
     table.add_row("privacy", *(_privacy_words(facts) for facts in found))
     _print_table(table)
+
+
+@app.command()
+def plot(
+    run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")],
+    out: Annotated[Path, typer.Option(help="The picture to write; .png or .svg.")] = Path("training.png"),
+) -> None:
+    """Draw accuracy and the privacy budget over the rounds of a run."""
+    from tacit.runs.plots import plot_training
+
+    plot_training(_find(run), out)
+    typer.echo(f"Wrote {out}.")
 
 
 def _find(run: Path) -> RunFolder:

@@ -66,10 +66,9 @@ def train(
 
         try:
             with watching(followed, console) as observer:
-                if resume is not None:
-                    summary = resume_run(folder, observer, wanted)
-                else:
-                    summary = start_run(followed, folder, observer)
+                summary = (
+                    start_run(followed, folder, observer) if resume is None else resume_run(folder, observer, wanted)
+                )
         except StopRequested:
             _say_how_to_go_on(console, folder, "Stopped after the round under way, which is saved.")
             raise typer.Exit(130) from None

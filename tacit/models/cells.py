@@ -130,8 +130,8 @@ def initial_state(cell: Cell, shape: tuple[int, ...] = ()) -> State:
 def run(
     cell: Cell, x: Array, state: State, precision: Precision, *, kernel: bool = False
 ) -> tuple[State, Array, Saved]:
-    """The cell over x [L, B, inputs] from `state` [B, ...]: the last state, the outputs [L, B, outputs], and what
-    `backward` needs."""
+    """The cell over x [L, B, inputs] from `state` [B, ...]: the last state, the outputs [L, B, outputs], and what `backward`
+    needs. With `kernel`, time runs inside a GPU kernel that begins at zeros; the state must be the initial one."""
     length, batch, inputs = x.shape
     weights = _side_by_side(cell, inputs, precision)
     zx = product(x.reshape(-1, inputs), weights.x, precision).reshape(length, batch, -1)
@@ -144,7 +144,7 @@ def run(
         )
         return State(c[-1], r[-1].astype(jnp.float32)), r, Saved(x, r_before, c_before, c, h, gates)
 
-    def step(state: State, zx_t: Array) -> tuple[State, tuple[Array, ...]]:
+    def step(state: State, zx_t: Array) -> tuple[State, tuple[Array, Array, Array, Array, Array, Array]]:
         gates = _activate(cell.kind, zx_t + product(state.r, weights.r, precision) + weights.bias)
         g, f, o, i = _split(cell.kind, gates)
         c = f * state.c + i * g
@@ -156,7 +156,7 @@ def run(
     outputs = r
     if weights.projection is not None and not cell.fed_back:
         outputs = product(h.reshape(length * batch, -1), weights.projection, precision).reshape(length, batch, -1)
-        outputs = outputs + cell.projection_bias
+        outputs = outputs if cell.projection_bias is None else outputs + cell.projection_bias
     return last, outputs, Saved(x, r_before, c_before, c, h, gates)
 
 
@@ -191,11 +191,12 @@ def backward(
         d_z = jnp.concatenate(parts, axis=-1)
         return (product(d_z, weights.r, precision, contract=(1, 1)), d_c * f), (d_z, d_r)
 
-    nothing = (jnp.zeros_like(saved.r_before[0]), jnp.zeros_like(saved.c[0]))
-    along = (d_external, saved.c_before, saved.c, saved.gates)
     if kernel:
+        assert weights.projection is not None
         d_z, d_r = recurrent_kernel.backward(d_outputs, saved.c, saved.gates, weights.r, weights.projection, precision)
     else:
+        nothing = (jnp.zeros_like(saved.r_before[0]), jnp.zeros_like(saved.c[0]))
+        along = (d_external, saved.c_before, saved.c, saved.gates)
         _, (d_z, d_r) = lax.scan(step, nothing, along, reverse=True, unroll=min(length, UNROLL))
 
     d_z = flat(d_z)

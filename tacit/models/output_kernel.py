@@ -7,8 +7,8 @@ kernels read a tile of the table T, form its logits on the chip, and use them at
                keys and values are the table. Then D o = w (Σ_v p_v T_v - T_y).
     update     the tile's logits again, their derivatives G = w (p - one-hot), and T + G' O in place
 
-so a step reads the table twice and writes it once. Tensor cores want sizes that are powers of two: 80 tokens are a piece of 64 and
-one of 16, a width of 96 is 64 and 32.
+so a step reads the table twice and writes it once. Tensor cores want sizes that are powers of two: 80 tokens are a piece
+of 64 and one of 16, a width of 96 is 64 and 32.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _expected(shape: _Shape, outputs_ref: Any, table_ref: Any, *refs: Any) -> No
 def _update(
     shape: _Shape, outputs_ref: Any, targets_ref: Any, weights_ref: Any, normalizer_ref: Any, table_ref: Any, *refs: Any
 ) -> None:
-    bias_ref, new_table_ref, new_bias_ref = refs if len(refs) == 3 else (None, refs[0], None)
+    bias_ref, new_table_ref, new_bias_ref = refs if len(refs) == 3 else (None, refs[0], refs[0])
     split = pl.program_id(0)
     outputs = shape.outputs(outputs_ref)
     per_token = [

@@ -1,7 +1,7 @@
 """The loop over time of a cell whose projection is fed back, as one GPU kernel a direction.
 
-Each step of `cells.run` multiplies 8 rows by weights that are a user's own: launched one by one, the products read the weights from
-memory twenty times a batch and every gate passes through memory between them. Here one program runs all steps of one
+Each step of `cells.run` multiplies a few rows by weights that are a user's own: launched one by one, the products read the
+weights from memory at every step and every gate passes through memory between them. Here one program runs all steps of one
 user; state stays in registers and the weights, read again at each step, come from the cache.
 """
 

@@ -56,7 +56,7 @@ def sgd_step(
             model.output_table(), model.output_bias, flat, targets, weights, precision
         )
         new_table = table + (_through_unit(table, d_table) if model.unit_norm else d_table)
-        new_bias = None if model.output_bias is None else model.output_bias + d_bias
+        new_bias = None if model.output_bias is None or d_bias is None else model.output_bias + d_bias
 
     d_cell, d_x = backward(cell, saved, d_outputs.reshape(outputs.shape), precision, kernel=in_kernel)
     if model.unit_norm:

@@ -1,0 +1,56 @@
+"""Pictures of a run: how accuracy grew, and what of the privacy budget it took."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tacit.errors import RunError
+from tacit.runs.folder import RunFolder
+from tacit.runs.metrics import read_metrics
+
+INK, ACCENT, FAINT = "#1f2933", "#0b7285", "#9aa5b1"
+
+
+def plot_training(folder: RunFolder, out: Path) -> None:
+    """Accuracy over rounds with what it can be compared to, and epsilon beside it, as a PNG or SVG."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    records = list(read_metrics(folder.metrics_path))
+    if not records:
+        raise RunError(f"Expected a run with at least one evaluation, got {folder.path}, which has none yet.")
+    summary = folder.summary() or {}
+    rounds = [record["round"] for record in records]
+    figure, (accuracy, budget) = pyplot.subplots(
+        1, 2, figsize=(9, 3.4), width_ratios=[3, 2], layout="constrained", facecolor="white"
+    )
+    accuracy.plot(rounds, [100 * record["top1"] for record in records], color=ACCENT, lw=2, marker="o", ms=3)
+    accuracy.set(xlabel="round", ylabel="next word guessed right, %", xlim=(0, None), ylim=(0, None), title="Accuracy")
+    baselines = summary.get("baselines", {})
+    if "unigram_top1" in baselines:
+        _level(accuracy, 100 * baselines["unigram_top1"], "always the same word")
+    if "best_possible" in baselines:
+        _level(accuracy, 100 * baselines["best_possible"]["top1"], "best possible")
+    privacy = summary.get("privacy", {})
+    spent = [record["epsilon"] for record in records]
+    if None in spent:
+        reason = "; ".join(privacy.get("reasons_not_private", [])) or "epsilon is infinite"
+        budget.text(0.5, 0.5, f"no privacy is claimed:\n{reason}", ha="center", va="center", wrap=True, color=INK)
+        budget.set(xticks=[], yticks=[])
+    else:
+        budget.plot(rounds, spent, color=ACCENT, lw=2, marker="o", ms=3)
+        delta = f" at δ = {privacy['delta']:.0e}" if "delta" in privacy else ""
+        budget.set(xlabel="round", ylabel="ε spent", xlim=(0, None), ylim=(0, None), title=f"Privacy spent{delta}")
+    for axes in (accuracy, budget):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(out, dpi=160)
+    pyplot.close(figure)
+
+
+def _level(axes: object, height: float, label: str) -> None:
+    axes.axhline(height, color=FAINT, lw=1, ls="--")  # type: ignore[attr-defined]
+    axes.annotate(  # type: ignore[attr-defined]
+        label, (0.99, height), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=FAINT, fontsize=9
+    )

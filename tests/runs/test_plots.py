@@ -1,0 +1,39 @@
+"""The picture is drawn for private and for other runs, and refused where there is nothing to draw."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tacit.errors import RunError
+from tacit.runs.folder import RunFolder
+from tacit.runs.metrics import MetricsWriter
+from tacit.runs.plots import plot_training
+
+
+def folder_with(tmp_path: Path, epsilons: list[float]) -> RunFolder:
+    folder = RunFolder.create(tmp_path / "run", "name = 'x'\n")
+    with MetricsWriter(folder.metrics_path) as metrics:
+        for number, epsilon in enumerate(epsilons):
+            metrics.append({"round": number, "top1": 0.1, "epsilon": epsilon})
+    reasons = ["the seed is known"] if float("inf") in epsilons else []
+    folder.summary_path.write_text(
+        json.dumps({"baselines": {"unigram_top1": 0.05}, "privacy": {"delta": 1e-6, "reasons_not_private": reasons}})
+    )
+    return folder
+
+
+@pytest.mark.parametrize("epsilons", [[1.0, 2.0], [float("inf")] * 2], ids=["private", "not private"])
+def test_draws(tmp_path, epsilons):
+    out = tmp_path / "picture.svg"
+    plot_training(folder_with(tmp_path, epsilons), out)
+    text = out.read_text()
+    assert text.startswith("<?xml")
+    assert len(text) > 5_000
+
+
+def test_nothing_to_draw(tmp_path):
+    with pytest.raises(RunError, match="at least one evaluation"):
+        plot_training(folder_with(tmp_path, []), tmp_path / "x.png")
