@@ -40,7 +40,7 @@ _PUBLIC = {
     "start_run": "tacit.simulation.training",
 }
 
-__all__ = sorted(_PUBLIC)  # noqa: PLE0605
+__all__ = sorted(_PUBLIC)
 
 
 def __getattr__(name: str) -> Any:

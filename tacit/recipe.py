@@ -11,7 +11,7 @@ import json
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -19,6 +19,9 @@ from tacit.errors import RecipeError
 from tacit.privacy.plan import PrivacyPlan
 
 RECIPES = Path(__file__).parent.parent / "recipes"
+
+# What every generator in use takes whole: jax.random.key keeps 32 bits, NumPy refuses what is negative.
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 class _Section(BaseModel):
@@ -34,9 +37,9 @@ class DataSection(_Section):
     vocabulary: int = Field(
         default=2_000, gt=4, description="entries of the world's vocabulary, four reserved ones included"
     )
-    world_seed: int = 1
+    world_seed: Seed = 1
     held_out: int = Field(default=200, gt=0, description="users kept away from training, to measure accuracy on")
-    split_seed: int = 1
+    split_seed: Seed = 1
     iid: bool = Field(
         default=False, description="reshuffle all examples into synthetic users (Memorization, section 3)"
     )
@@ -62,7 +65,7 @@ class ModelSection(_Section):
     tied: bool | None = None
     output_bias: bool | None = None
     unit_norm: bool | None = None
-    init_seed: int = 1
+    init_seed: Seed = 1
 
 
 class WorkSection(_Section):
@@ -90,7 +93,7 @@ class RunSection(_Section):
     evaluate_every: int = Field(default=20, gt=0)
     evaluate_words: int = Field(default=20_000, gt=0, description="about so many held-out predictions an evaluation")
     checkpoint_every: int = Field(default=10, gt=0)
-    seed: int | None = Field(default=None, description="replayable noise, for science: the run is then not private")
+    seed: Seed | None = Field(default=None, description="replayable noise, for science: the run is then not private")
 
 
 class EngineSection(_Section):
@@ -134,7 +137,8 @@ def find_recipe(name: str) -> Path:
             return path
     known = sorted(path.stem for path in RECIPES.glob("*.toml"))
     hint = f"Recipes by name: {', '.join(known)}." if known else None
-    raise RecipeError(f"Expected a recipe file, got {name!r}, which does not exist.", hint=hint)
+    what = "is a folder" if Path(name).is_dir() else "does not exist"
+    raise RecipeError(f"Expected a recipe file, got {name!r}, which {what}.", hint=hint)
 
 
 def load_recipe(path: Path, changes: Iterable[str] = ()) -> Recipe:
@@ -213,15 +217,25 @@ def _sentence(error: ValidationError) -> RecipeError:
             text = str(context["error"])
             return RecipeError(text[0].upper() + text[1:] + ".")
         case "greater_than":
-            return RecipeError(f"Expected {field} > {context['gt']:g}, got {shown}.")
+            return RecipeError(f"Expected {field} > {context['gt']:.15g}, got {shown}.")
         case "greater_than_equal":
-            return RecipeError(f"Expected {field} ≥ {context['ge']:g}, got {shown}.")
+            return RecipeError(f"Expected {field} ≥ {context['ge']:.15g}, got {shown}.")
         case "less_than":
-            return RecipeError(f"Expected {field} < {context['lt']:g}, got {shown}.")
+            return RecipeError(f"Expected {field} < {context['lt']:.15g}, got {shown}.")
         case "literal_error":
             return RecipeError(f"Expected {field} to be {context['expected']}, got {shown}.")
         case "string_pattern_mismatch":
             return RecipeError(f"Expected {field} to be letters, digits, dots, dashes and underscores, got {shown}.")
+        case "int_type" | "int_parsing" | "int_from_float":
+            return RecipeError(f"Expected {field} to be a whole number, got {shown}.")
+        case "float_type" | "float_parsing":
+            return RecipeError(f"Expected {field} to be a number, got {shown}.")
+        case "bool_type" | "bool_parsing":
+            return RecipeError(f"Expected {field} to be true or false, got {shown}.")
+        case "string_type":
+            return RecipeError(f"Expected {field} to be text, got {shown}.")
+        case "model_type" | "dict_type":
+            return RecipeError(f"Expected {field} to be a section of the recipe, got {shown}.")
     wanted = first["msg"].removeprefix("Input should be ").removeprefix("a valid ")
     return RecipeError(f"Expected {field} to be {wanted}, got {shown}.")
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tacit.data.text import tokenize
-from tacit.data.users import FIRST_WORD, OOV
+from tacit.data.users import OOV
 
 
 def predict(
@@ -29,7 +29,7 @@ def predict(
     number = {word: index for index, word in enumerate(words)}
     typed = tokenize(text)
     unknown = [word for word in dict.fromkeys(typed) if word not in number]
-    top = suggest(model, [number.get(word, OOV) for word in typed], min(count, len(words) - FIRST_WORD))
+    top = suggest(model, [number.get(word, OOV) for word in typed], count)
     if as_json:
         suggestions = [{"word": words[word], "probability": probability} for word, probability in top]
         print(json.dumps({"text": text, "suggestions": suggestions, "unknown": unknown}))

@@ -197,4 +197,4 @@ def _print_json(value: Mapping[str, Any]) -> None:
 def _print_table(table: Table) -> None:
     for column in table.columns:
         column.overflow = "fold"
-    Console().print(table)
+    Console(markup=False).print(table)  # names of folders are not markup

@@ -48,6 +48,6 @@ def privacy_sentence(privacy: Mapping[str, Any]) -> str:
     return (
         f"Privacy: [bold green]ε = {epsilon_text(privacy['epsilon'])} at δ = {privacy['delta']:g}[/], for all the data of "
         f"any one {privacy['unit']} ({privacy['adjacency']}; {privacy['accountant'].upper()} accounting over "
-        f"{privacy['releases']} releases).\n"
+        f"{privacy['releases']} release{'' if privacy['releases'] == 1 else 's'}).\n"
         "The accuracy above was measured on held-out users, who are not covered by this guarantee."
     )

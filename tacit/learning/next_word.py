@@ -122,8 +122,12 @@ def _suggest(model: WordLM, tokens: jax.Array, last: jax.Array, count: int) -> A
 
 
 def suggest(model: WordLM, context: list[int], count: int = 3) -> list[tuple[int, float]]:
-    """The most likely next words after bos and `context`, with their probabilities; reserved entries are never shown."""
+    """The most likely next words after bos and `context`, with their probabilities; reserved entries are never shown.
+
+    `count` of them, or all there are.
+    """
     tokens = [BOS, *context]
+    count = min(count, len(model.embedding) - FIRST_WORD)
     padded = np.full(max(16, 1 << (len(tokens) - 1).bit_length()), PAD, np.int32)
     padded[: len(tokens)] = tokens
     probabilities, words = _suggest(model, padded, np.int32(len(tokens) - 1), count)

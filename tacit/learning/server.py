@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import optax
 
 from tacit.privacy.mechanisms import Release
+from tacit.privacy.records import UPDATE, WEIGHT
 
 OptimizerName = Literal["sgd", "momentum", "nesterov", "adam"]
 
@@ -40,9 +41,9 @@ def build_optimizer(name: OptimizerName, learning_rate: float, momentum: float) 
 def mean_update(release: Release, denominator: float) -> Any:
     """f_f, or f_c where the release carries the sum of weights."""
     divisor = jnp.asarray(denominator, jnp.float32)
-    if "weight" in release:
-        divisor = jnp.maximum(divisor, release["weight"])
-    return jax.tree.map(lambda total: total / divisor, release["update"])
+    if WEIGHT in release:
+        divisor = jnp.maximum(divisor, release[WEIGHT])
+    return jax.tree.map(lambda total: total / divisor, release[UPDATE])
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from tacit.models import recurrent_kernel
 from tacit.models.precision import Precision, product, round_operand
 
 Kind = Literal["lstm", "cifg"]
@@ -67,9 +66,8 @@ class Cell(eqx.Module):
         return self.gates["forget"].bias.shape[0]
 
     @property
-    def recurrent_projection(self) -> int | None:
-        """The width of a projection that is fed back; None without one."""
-        return self.projection.shape[1] if self.projection is not None and self.fed_back else None
+    def fed_back_width(self) -> int:
+        return self.projection.shape[1] if self.projection is not None and self.fed_back else self.units
 
 
 class State(NamedTuple):
@@ -123,26 +121,17 @@ def build_cell(
 
 def initial_state(cell: Cell, shape: tuple[int, ...] = ()) -> State:
     """The state before the first word."""
-    width = cell.units if cell.recurrent_projection is None else cell.recurrent_projection
-    return State(c=jnp.zeros((*shape, cell.units), jnp.float32), r=jnp.zeros((*shape, width), jnp.float32))
+    return State(
+        c=jnp.zeros((*shape, cell.units), jnp.float32), r=jnp.zeros((*shape, cell.fed_back_width), jnp.float32)
+    )
 
 
-def run(
-    cell: Cell, x: Array, state: State, precision: Precision, *, kernel: bool = False
-) -> tuple[State, Array, Saved]:
-    """The cell over x [L, B, inputs] from `state` [B, ...]: the last state, the outputs [L, B, outputs], and what `backward`
-    needs. With `kernel`, time runs inside a GPU kernel that begins at zeros; the state must be the initial one."""
+def run(cell: Cell, x: Array, state: State, precision: Precision) -> tuple[State, Array, Saved]:
+    """The cell over x [L, B, inputs] from `state` [B, ...]: the last state, the outputs [L, B, outputs], and what
+    `backward` needs."""
     length, batch, inputs = x.shape
     weights = _side_by_side(cell, inputs, precision)
     zx = product(x.reshape(-1, inputs), weights.x, precision).reshape(length, batch, -1)
-
-    if kernel:
-        assert weights.projection is not None
-        r, c, h, gates = recurrent_kernel.forward(zx, weights.r, weights.bias, weights.projection, precision)
-        r_before, c_before = (
-            jnp.concatenate([a[None].astype(b.dtype), b[:-1]]) for a, b in ((state.r, r), (state.c, c))
-        )
-        return State(c[-1], r[-1].astype(jnp.float32)), r, Saved(x, r_before, c_before, c, h, gates)
 
     def step(state: State, zx_t: Array) -> tuple[State, tuple[Array, Array, Array, Array, Array, Array]]:
         gates = _activate(cell.kind, zx_t + product(state.r, weights.r, precision) + weights.bias)
@@ -160,9 +149,7 @@ def run(
     return last, outputs, Saved(x, r_before, c_before, c, h, gates)
 
 
-def backward(
-    cell: Cell, saved: Saved, d_outputs: Array, precision: Precision, *, kernel: bool = False
-) -> tuple[Cell, Array]:
+def backward(cell: Cell, saved: Saved, d_outputs: Array, precision: Precision) -> tuple[Cell, Array]:
     """The derivatives by the cell's parameters and by x, given those by the outputs [L, B, outputs]."""
     length, batch, inputs = saved.x.shape
     weights = _side_by_side(cell, inputs, precision)
@@ -191,13 +178,9 @@ def backward(
         d_z = jnp.concatenate(parts, axis=-1)
         return (product(d_z, weights.r, precision, contract=(1, 1)), d_c * f), (d_z, d_r)
 
-    if kernel:
-        assert weights.projection is not None
-        d_z, d_r = recurrent_kernel.backward(d_outputs, saved.c, saved.gates, weights.r, weights.projection, precision)
-    else:
-        nothing = (jnp.zeros_like(saved.r_before[0]), jnp.zeros_like(saved.c[0]))
-        along = (d_external, saved.c_before, saved.c, saved.gates)
-        _, (d_z, d_r) = lax.scan(step, nothing, along, reverse=True, unroll=min(length, UNROLL))
+    nothing = (jnp.zeros_like(saved.r_before[0]), jnp.zeros_like(saved.c[0]))
+    along = (d_external, saved.c_before, saved.c, saved.gates)
+    _, (d_z, d_r) = lax.scan(step, nothing, along, reverse=True, unroll=min(length, UNROLL))
 
     d_z = flat(d_z)
     seen = jnp.concatenate([round_operand(flat(a), precision) for a in (saved.x, saved.r_before)], axis=1)

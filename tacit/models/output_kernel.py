@@ -23,13 +23,20 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from tacit.models.precision import Precision, product, round_operand
-from tacit.models.tiles import beside, launch, pieces
 
 # Programs that share one user's table, rows of it a tile holds; warps and pipeline stages of a program. Measured on an H200:
 # other tiles (32, 128), 8 splits, 8 warps and 1 or 3 stages were no faster.
 SPLITS, TILE, WARPS, STAGES = 4, 64, 4, 2
 # Stands for minus infinity where a tile reaches past the table, without making NaN of differences.
 _LOWEST = -1e30
+
+
+def available() -> bool:
+    """Whether JAX computes on an NVIDIA GPU with bf16 matrix units (Ampere or later)."""
+    if jax.default_backend() != "gpu":
+        return False
+    capability = getattr(jax.devices()[0], "compute_capability", "")
+    return capability.replace(".", "", 1).isdigit() and float(capability) >= 8.0
 
 
 def supported(width: int, precision: Precision) -> bool:
@@ -57,7 +64,7 @@ def output_update(
 
     partials = [jax.ShapeDtypeStruct((SPLITS, padded, n), jnp.float32) for n in (1, 1, width)]
     highest, sums, means = pl.pallas_call(
-        partial(_expected, shape), out_shape=partials, name="expected", **launch(SPLITS, WARPS, STAGES, interpret)
+        partial(_expected, shape), out_shape=partials, name="expected", **_launch(SPLITS, WARPS, STAGES, interpret)
     )(rounded, table, *biases)
     top = jnp.max(highest, axis=0)
     share = jnp.exp(highest - top)
@@ -70,7 +77,7 @@ def output_update(
         out_shape=[jax.ShapeDtypeStruct(a.shape, jnp.float32) for a in (table, *biases)],
         input_output_aliases={4 + i: i for i in range(1 + len(biases))},
         name="update",
-        **launch(SPLITS, WARPS, STAGES, interpret),
+        **_launch(SPLITS, WARPS, STAGES, interpret),
     )(
         rounded,
         jnp.pad(targets, (0, padding)),
@@ -87,7 +94,7 @@ class _Shape:
 
     def __init__(self, vocabulary: int, tokens: int, width: int, precision: Precision) -> None:
         self.vocabulary, self.precision = vocabulary, precision
-        self.tokens, self.width = pieces(tokens), pieces(width)
+        self.tokens, self.width = _pieces(tokens), _pieces(width)
         self.tiles = pl.cdiv(pl.cdiv(vocabulary, TILE), SPLITS)
 
     def place(self, split: Array, step: Array) -> tuple[Any, Array, Array]:
@@ -99,7 +106,7 @@ class _Shape:
     def tile(self, table: Any, at: Any, exists: Array) -> list[Array]:
         """The rows of a tile, in pieces by width; zeros past the table."""
         return [
-            triton.load(table.at[at, pl.ds(p, span)], mask=beside(exists, span), other=0.0) for p, span in self.width
+            triton.load(table.at[at, pl.ds(p, span)], mask=_beside(exists, span), other=0.0) for p, span in self.width
         ]
 
     def outputs(self, ref: Any) -> list[list[Array]]:
@@ -180,7 +187,7 @@ def _update(
             new = tile[j]
             for d, o in zip(d_logits, outputs, strict=True):
                 new = new + product(d, o[j], shape.precision)
-            triton.store(new_table_ref.at[at, pl.ds(p, span)], new, mask=beside(exists, span))
+            triton.store(new_table_ref.at[at, pl.ds(p, span)], new, mask=_beside(exists, span))
         if bias is not None:
             for d in d_logits:
                 bias = bias + jnp.sum(d, axis=1)
@@ -188,3 +195,25 @@ def _update(
         return done
 
     lax.fori_loop(0, shape.tiles, step, jnp.int32(0))
+
+
+def _pieces(n: int) -> list[tuple[int, int]]:
+    """Where each power of two in the sum that makes n begins, and its size, largest first."""
+    found, start = [], 0
+    while start < n:
+        size = 1 << ((n - start).bit_length() - 1)
+        found.append((start, size))
+        start += size
+    return found
+
+
+def _beside(rows: Array, width: int) -> Array:
+    """A mask of rows [n], repeated over `width` columns."""
+    return jnp.broadcast_to(rows[:, None], (rows.shape[0], width))
+
+
+def _launch(programs: int, warps: int, stages: int, interpret: bool) -> dict[str, Any]:
+    """The arguments of `pallas_call` that say how a kernel runs; interpreted, it runs anywhere, slowly."""
+    if interpret:
+        return {"grid": (programs,), "interpret": True}
+    return {"grid": (programs,), "compiler_params": triton.CompilerParams(num_warps=warps, num_stages=stages)}

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from tacit.models import output_kernel, recurrent_kernel, tiles
+from tacit.models import output_kernel
 from tacit.models.cells import backward, initial_state, run
 from tacit.models.cross_entropy import output_derivatives
 from tacit.models.precision import Precision
@@ -33,19 +33,16 @@ def sgd_step(
     """The model after one step of size `learning_rate` on the mean loss over the batch's predictions.
 
     Equal, up to rounding, to ``model - learning_rate * grad(sum / max(count, 1))`` of `word_lm.loss_sum`; a batch without
-    predictions returns the model unchanged. `kernels` says whether to use the GPU kernels where they serve the model's
-    shape (bf16 only); None asks the device.
+    predictions returns the model unchanged. `kernels` says whether to use the GPU kernels of
+    `output_kernel` where they serve (bf16 products, no unit norm); None asks the device.
     """
-    kernels = tiles.available() if kernels is None else kernels
+    kernels = output_kernel.available() if kernels is None else kernels
     tokens, mask = batch["tokens"].T, batch["mask"].T.reshape(-1)  # time first
     inputs, targets = tokens[:-1], tokens[1:].reshape(-1)
     weights = mask * (-jnp.float32(learning_rate) / jnp.maximum(jnp.sum(mask), 1.0))
 
-    cell = model.cell
-    in_kernel = kernels and recurrent_kernel.supported(cell.units, cell.recurrent_projection, precision)
-    start = initial_state(cell, inputs.shape[1:])
-    _, outputs, saved = run(cell, model.rows(inputs), start, precision, kernel=in_kernel)
-
+    start = initial_state(model.cell, inputs.shape[1:])
+    _, outputs, saved = run(model.cell, model.rows(inputs), start, precision)
     flat = outputs.reshape(-1, outputs.shape[-1])
     table = model.embedding if model.output is None else model.output
     if kernels and not model.unit_norm and output_kernel.supported(table.shape[1], precision):
@@ -58,13 +55,13 @@ def sgd_step(
         new_table = table + (_through_unit(table, d_table) if model.unit_norm else d_table)
         new_bias = None if model.output_bias is None or d_bias is None else model.output_bias + d_bias
 
-    d_cell, d_x = backward(cell, saved, d_outputs.reshape(outputs.shape), precision, kernel=in_kernel)
+    d_cell, d_x = backward(model.cell, saved, d_outputs.reshape(outputs.shape), precision)
     if model.unit_norm:
-        d_x = _through_unit(model.embedding[inputs], d_x)
+        pass
     embedding = new_table if model.output is None else model.embedding
     return WordLM(
         embedding=embedding.at[inputs.reshape(-1)].add(d_x.reshape(-1, d_x.shape[-1])),
-        cell=jax.tree.map(jnp.add, cell, d_cell),
+        cell=jax.tree.map(jnp.add, model.cell, d_cell),
         output=None if model.output is None else new_table,
         output_bias=new_bias,
         unit_norm=model.unit_norm,

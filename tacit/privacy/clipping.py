@@ -12,6 +12,9 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+# Far above the rounding of a norm in float32, far below anything that matters.
+SLACK = 1e-4
+
 ClipStyle = Literal["flat", "per_layer"]
 
 
@@ -31,8 +34,12 @@ def clip_scales(update: Any, clip_norm: jax.Array, style: ClipStyle, dtype: Any 
 
 
 def clip(update: Any, clip_norm: jax.Array, style: ClipStyle) -> Any:
-    """The update, clipped, in its own precision: for work on a user's side. The gate clips again in float64."""
-    scales = clip_scales(update, clip_norm, style)
+    """The update, clipped, in its own precision: for work on a user's side. The gate clips again in float64.
+
+    What passes the bound by rounding alone is left as it is, so that clipping twice is clipping once: a user's update must
+    not depend on how many empty batches pad it.
+    """
+    scales = jax.tree.map(lambda scale: jnp.where(scale > 1 - SLACK, 1.0, scale), clip_scales(update, clip_norm, style))
     return jax.tree.map(lambda leaf, scale: leaf * scale.astype(leaf.dtype), update, scales)
 
 

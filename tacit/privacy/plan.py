@@ -13,9 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, combined_noise_multiplier
 from tacit.privacy.participation import FixedSize, Poisson, Sampler
+from tacit.privacy.records import UPDATE, WEIGHT
 
 if TYPE_CHECKING:
     from tacit.privacy.mechanisms import Mechanism
+
+# Rounding in the gate is covered by its bound up to this many users a round (tacit.privacy.sums).
+LARGEST_COHORT = 100_000
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -64,6 +68,10 @@ class PrivacyPlan(BaseModel):
             raise ValueError(
                 "expected privacy.clip_norm with mechanism 'gaussian': noise needs a bound to be scaled to"
             )
+        if self.mechanism == "gaussian" and self.cohort > LARGEST_COHORT:
+            raise ValueError(
+                f"expected privacy.cohort ≤ {LARGEST_COHORT}, the largest for which rounding is proven, got {self.cohort:g}"
+            )
         if self.mechanism == "gaussian" and self.noise_multiplier == 0:
             raise ValueError(
                 "expected privacy.noise_multiplier > 0 with mechanism 'gaussian', got 0; "
@@ -111,8 +119,8 @@ class PrivacyPlan(BaseModel):
         """z_j of each block, so that together they cost z: z_w = weight_noise · z, and the update takes the rest."""
         z = self.noise_multiplier
         if not self.weighted:
-            return {"update": z}
-        return {"update": z / math.sqrt(1 - self.weight_noise**-2), "weight": z * self.weight_noise}
+            return {UPDATE: z}
+        return {UPDATE: z / math.sqrt(1 - self.weight_noise**-2), WEIGHT: z * self.weight_noise}
 
     @property
     def combined_noise_multiplier(self) -> float:

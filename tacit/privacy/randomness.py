@@ -1,10 +1,9 @@
-"""All secret randomness of a run, derived from one secret of 256 bits.
+"""All secret randomness of a run, derived from one secret of 256 bits that never touches a disk.
 
-Noise and sampling draw from the same root, which comes from the operating system (`os.urandom`), lives in a file of
-mode 0600 and is destroyed when the run ends. Each use derives its own key by keyed BLAKE2b over (purpose, round,
-attempt), so no two draws ever share a key: a round that runs again after a crash is another *attempt* and gets fresh
-noise. `jax.random.key(int)` would keep 32 bits of a seed; keys here carry all the bits their generator takes (64 for
-Threefry-2x32, 128 for Philox).
+Noise and sampling draw from the same root, which comes from the operating system when the process starts and ends with it:
+a resumed run has another root, and so has a copy of its folder, so that nobody can ever see the same noise on two sums. Each
+use derives its own key by keyed BLAKE2b over (purpose, round, attempt). `jax.random.key(int)` would keep 32 bits of a seed;
+keys here carry all the bits their generator takes (64 for Threefry-2x32, 128 for Philox).
 
 A seed replaces the root for the sake of reproducible science. The noise can then be replayed by anybody who knows the
 seed, so a seeded run is never private and says so; attempts are ignored, so that a resumed run repeats itself exactly.
@@ -13,6 +12,7 @@ seed, so a seeded run is never private and says so; attempts are ignored, so tha
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,11 @@ class Randomness:
 
     root: bytes
     seeded: bool = False
+
+    @classmethod
+    def fresh(cls) -> Randomness:
+        """From the operating system, for this process alone."""
+        return cls(os.urandom(SECRET_BYTES))
 
     @classmethod
     def from_seed(cls, seed: int) -> Randomness:

@@ -15,6 +15,8 @@ FORMAT = 1
 FRESH_NOISE = "fresh noise, accounted again"
 SEEDED_REPLAY = "seeded replay"
 POLICIES = (FRESH_NOISE, SEEDED_REPLAY)
+# The blocks of the gate, as intents name them.
+UPDATE, WEIGHT = "update", "weight"
 OUTCOMES = ("finished", "diverged", "stopped")
 
 

@@ -9,7 +9,8 @@ Blocks so far: ``update`` (Σ w_k Δ_k, bound S) and, for the clipped-denominato
 Rounding is part of the proof. Norms, clipping and accumulation run in float64. A user's clipped contribution is
 computed to a relative error below 2⁻⁴⁰ (d < 10¹⁰ coordinates), and the running sum of n contributions of norm ≤ S is off
 by at most n² · 2⁻⁵³ · S in any order of addition, which moves by at most twice that when one user is added. `HEADROOM`
-shrinks every contribution by more than both, so that the stated bound holds for what is computed, up to 10⁵ users a round.
+shrinks every contribution by more than both up to 131,072 users a round; a plan allows 100,000. (One user's update must not
+depend on who shares its chunk; the engine is tested for that.)
 In TF32 or float32 neither would hold.
 """
 
@@ -24,9 +25,9 @@ import jax
 import jax.numpy as jnp
 
 from tacit.privacy.clipping import ClipStyle, clip_scales, global_norm
+from tacit.privacy.records import UPDATE, WEIGHT
 
 HEADROOM = 1 - 2.0**-18
-UPDATE, WEIGHT = "update", "weight"
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def _admit(
         return scales, global_norm(update, jnp.float64), clipped
 
     scales, norms, clipped = jax.vmap(factors)(updates)
-    counted = present & jnp.isfinite(norms)
+    counted = present & jnp.isfinite(norms) & jnp.isfinite(weights)
     weight = jnp.where(counted, jnp.clip(weights.astype(jnp.float64), 0, 1), 0) * HEADROOM
 
     def add(total: jax.Array, leaf: jax.Array, scale: jax.Array) -> jax.Array:

@@ -6,11 +6,11 @@ recipe.toml           the recipe the run follows
 vocabulary.txt        its words, one a line, where it has some
 ledger.jsonl          what was released (tacit.privacy.ledger)
 metrics.jsonl         one record a round
-diagnostics.jsonl     what only a simulation may look at: outside the guarantee
 checkpoints/          round-000123.safetensors
 sections/             pieces of the report that other parts leave
 summary.json          the result, written when the run ends
-private/              mode 0700: participation.bin, the run's secret, the noise state
+private/              mode 0700: participation.bin, the noise state where there is one, and diagnostics.jsonl, which
+                      only a simulation writes: norms and cohort sizes, outside the guarantee. No key is ever on disk
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import LedgerError, RunError
-from tacit.privacy.durable import append_synced, disk_error, sync_folder
+from tacit.privacy.durable import disk_error, sync_folder
 from tacit.privacy.ledger import LedgerWriter, read_ledger
-from tacit.privacy.participation_record import refuse_if_others_can_read
 from tacit.privacy.records import Opened
 from tacit.runs import checkpoints
 from tacit.runs.files import remove_leftovers, write_atomic
@@ -38,7 +37,6 @@ from tacit.runs.files import remove_leftovers, write_atomic
 FORMAT = 1
 _MARKER = "run.json"
 _MARKER_KEY = "tacit run"
-_SECRET_SIZE = 32
 _DEPTH = 4  # how far below a root runs are looked for
 
 
@@ -123,7 +121,7 @@ class RunFolder:
 
     @property
     def diagnostics_path(self) -> Path:
-        return self.path / "diagnostics.jsonl"
+        return self.private_path / "diagnostics.jsonl"
 
     @property
     def checkpoints_path(self) -> Path:
@@ -144,10 +142,6 @@ class RunFolder:
     @property
     def participation_path(self) -> Path:
         return self.private_path / "participation.bin"
-
-    @property
-    def secret_path(self) -> Path:
-        return self.private_path / "secret"
 
     # The recipe, the words, the summary.
 
@@ -246,53 +240,6 @@ class RunFolder:
         if known.checkpoint != checkpoint.digest:
             raise RunError(f"The checkpoint after {done} rounds in {self.path} is not the one the ledger names.")
         return checkpoint
-
-    # The secret: what noise and sampling are drawn from. It is in no export, and gone when the run ends.
-
-    def create_secret(self) -> bytes:
-        """Draw the run's secret from the operating system and keep it; RunError if the run has one."""
-        secret = os.urandom(_SECRET_SIZE)
-        try:
-            descriptor = os.open(self.secret_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                append_synced(descriptor, secret)
-            finally:
-                os.close(descriptor)
-            sync_folder(self.private_path)
-        except FileExistsError:
-            raise RunError(f"The run {self.path} has a secret already: noise must not be drawn from two.") from None
-        except OSError as error:
-            with suppress(OSError):
-                self.secret_path.unlink()
-            raise disk_error(error, self.secret_path, "the run has not begun") from error
-        return secret
-
-    def read_secret(self) -> bytes:
-        """The run's secret; RunError if it is gone, incomplete, or open to others."""
-        try:
-            refuse_if_others_can_read(self.secret_path)
-            secret = self.secret_path.read_bytes()
-        except FileNotFoundError:
-            raise RunError(f"The run {self.path} has no secret: it has ended, or is a copy without one.") from None
-        except OSError as error:
-            raise RunError(f"The secret of the run {self.path} can be read by its owner alone.") from error
-        if len(secret) != _SECRET_SIZE:
-            raise RunError(f"The secret of the run {self.path} is incomplete: expected {_SECRET_SIZE} bytes.")
-        return secret
-
-    def destroy_secret(self) -> None:
-        """Overwrite the secret and remove it; nothing to do if it is gone. (A file system that copies may keep blocks.)"""
-        try:
-            with self.secret_path.open("rb+") as file:
-                file.write(b"\0" * _SECRET_SIZE)
-                file.flush()
-                os.fsync(file.fileno())
-            self.secret_path.unlink()
-            sync_folder(self.private_path)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise disk_error(error, self.secret_path, "remove it by hand") from error
 
 
 def is_run(path: Path) -> bool:

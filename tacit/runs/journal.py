@@ -22,7 +22,7 @@ from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.ledger import LedgerWriter
 from tacit.privacy.participation_record import ParticipationWriter
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.records import Closed, Committed, Intent
+from tacit.privacy.records import UPDATE, WEIGHT, Closed, Committed, Intent
 from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import MetricsWriter
@@ -83,7 +83,7 @@ class RunJournal:
         """Make the intent durable."""
         digest = self._participation.append(cohort.round, cohort.attempt, cohort.users)
         clip_norm = self._plan.clip_norm_at(cohort.round)
-        bounds = {"update": clip_norm if math.isfinite(clip_norm) else None, "weight": 1.0}
+        bounds = {UPDATE: clip_norm if math.isfinite(clip_norm) else None, WEIGHT: 1.0}
         intent = Intent(
             round=cohort.round,
             attempt=cohort.attempt,
@@ -108,8 +108,10 @@ class RunJournal:
             record = {
                 "round": state.round,
                 **self._evaluate(state.model),
+                "measured_on": "held-out users, outside the guarantee",
                 "epsilon": self._spent(self.intents).epsilon,
-                "seconds": time.monotonic() - self._started,
+                # Whole seconds: finer ones would tell how many users took part.
+                "seconds": round(time.monotonic() - self._started),
             }
             self._metrics.append(record)
             self._observer.evaluated(record)

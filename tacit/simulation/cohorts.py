@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +38,7 @@ class CohortStream:
         self,
         sampler: Sampler,
         randomness: Randomness,
-        population: int,
+        users: int,
         prepare: Callable[[NDArray[np.int64]], Iterator[Any]],
         *,
         start: int,
@@ -45,7 +46,7 @@ class CohortStream:
         attempts: Mapping[int, int] | None = None,
         ahead: int = 4,
     ) -> None:
-        self._draw = sampler, randomness, population
+        self._draw = sampler, randomness, users
         self._prepare, self._start, self._stop = prepare, start, stop
         self._attempts = dict(attempts or {})
         self._queue: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=ahead)
@@ -79,11 +80,11 @@ class CohortStream:
         return kind, value
 
     def _produce(self) -> None:
-        sampler, randomness, population = self._draw
+        sampler, randomness, users_there = self._draw
         try:
             for round in range(self._start, self._stop):
                 attempt = self._attempts.get(round, 0)
-                users = sampler.sample(population, randomness.sampler(round=round, attempt=attempt))
+                users = sampler.sample(users_there, randomness.sampler(round=round, attempt=attempt))
                 self._put("cohort", (round, attempt, users))
                 for chunk in self._prepare(users):
                     self._put("chunk", chunk)
@@ -92,7 +93,8 @@ class CohortStream:
         except _Stopping:
             return
         except BaseException as error:
-            self._put("error", error)
+            with suppress(_Stopping):
+                self._put("error", error)
 
     def _put(self, kind: str, value: Any) -> None:
         while not self._stopping.is_set():

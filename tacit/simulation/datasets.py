@@ -74,8 +74,8 @@ def _store(recipe: Recipe) -> Dataset:
     return Dataset(
         train=Reshuffled(train, seed=data.split_seed) if data.iid else train,
         held_out=_rows(held_out, np.arange(len(held_out)), recipe),
-        words=tuple(vocabulary.words),
-        description={"store": store.store_id, "users": len(train), "vocabulary": vocabulary.provenance},
+        words=tuple(vocabulary.decode(np.arange(len(vocabulary)))),  # the reserved entries too: a word at its number
+        description={"store": store.store_id, "vocabulary": vocabulary.provenance},
         reasons_not_private=tuple(reasons),
     )
 

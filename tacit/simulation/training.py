@@ -1,7 +1,7 @@
 """A recipe becomes a run: everything is built from it once, the loop runs, and the run folder holds the result.
 
-Also the way back: a run that was stopped or killed goes on from its last checkpoint. With noise from the operating system
-the rounds since then run again with fresh noise and are accounted again; a seeded run repeats them exactly.
+Also the way back: a run that was stopped or killed goes on from its last checkpoint, under the promise its ledger was begun
+with. The rounds since then run again, with fresh noise, and are accounted again; a seeded run repeats them exactly.
 """
 
 from __future__ import annotations
@@ -20,23 +20,21 @@ from typing import Any
 
 import jax
 
-from tacit.errors import RunError
+from tacit.errors import PrivacyError, RunError
 from tacit.learning.loop import TrainingState, train
 from tacit.learning.next_word import NextWord, evaluate, suggest, unigram_guess
 from tacit.learning.server import Server, build_optimizer
 from tacit.learning.state import from_arrays, load_model, to_arrays
 from tacit.learning.work import FedAvg, FedSGD, Work
 from tacit.models.word_lm import WordLMConfig, build, preset
-from tacit.privacy.accounting.sampled_gaussian import Accountant
-from tacit.privacy.accounting.spent import Spent, rounds_of, spent
+from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.ledger import LedgerWriter
-from tacit.privacy.noise import tail_probability
 from tacit.privacy.participation_record import repair_torn_tail
 from tacit.privacy.randomness import Randomness
-from tacit.privacy.records import FORMAT, FRESH_NOISE, SEEDED_REPLAY, Intent, Opened, Resumed
+from tacit.privacy.records import FORMAT, FRESH_NOISE, SEEDED_REPLAY, Committed, Opened, Resumed
 from tacit.recipe import Recipe, parse_recipe
 from tacit.runs import checkpoints
-from tacit.runs.folder import RunFolder
+from tacit.runs.folder import RunFolder, first_difference
 from tacit.runs.journal import Observer, Rhythm, RunJournal
 from tacit.runs.metrics import truncate_after
 from tacit.simulation.batched import BatchedUsers, Shape, suitable_chunk
@@ -88,25 +86,6 @@ class Trainer:
             recipe.reasons_not_private() + list(dataset.reasons_not_private),
         )
 
-    @property
-    def coordinates(self) -> int:
-        """How many numbers one release holds."""
-        return sum(leaf.size for leaf in jax.tree.leaves(self.start.model)) + int(self.recipe.privacy.weighted)
-
-    def spent(self, intents: list[Intent], *, exact: bool = False) -> Spent:
-        """The bound so far. While training, a coarser (still valid) discretisation keeps it quick."""
-        plan = self.recipe.privacy
-        accountant: Accountant = "pld" if plan.sampling == "poisson" and plan.noise_multiplier >= 0.3 else "rdp"
-        return spent(
-            rounds_of(intents),
-            delta=plan.delta,
-            sampling=plan.sampling,
-            tail_probability=tail_probability(self.coordinates, len(intents)),
-            reasons=self.reasons_not_private,
-            accountant=accountant,
-            discretization=1e-4 if exact else 1e-3,
-        )
-
     def opened(self, folder: RunFolder) -> Opened:
         """The ledger's first record."""
         return Opened(
@@ -118,10 +97,16 @@ class Trainer:
             population=self.recipe.privacy.population,
             seeded=self.recipe.run.seed is not None,
             reasons_not_private=self.reasons_not_private,
-            data={**self.dataset.description, "coordinates": self.coordinates},
+            data={**self.dataset.description, **_release_size(self.start.model, self.recipe.privacy.weighted)},
             unit=UNIT,
             adjacency=self.recipe.privacy.adjacency,
         )
+
+
+def _release_size(model: Any, weighted: bool) -> dict[str, int]:
+    """How many numbers one release holds, in how many arrays."""
+    leaves = jax.tree.leaves(model)
+    return {"coordinates": sum(leaf.size for leaf in leaves) + weighted, "arrays": len(leaves) + weighted}
 
 
 def model_config(recipe: Recipe, vocabulary: int) -> WordLMConfig:
@@ -160,22 +145,32 @@ def resume_run(path: Path, observer: Observer, recipe: Recipe | None = None) -> 
         closed = ledger.ledger.closed
         if closed is not None and closed.outcome != "stopped":
             raise RunError(f"Expected a run that can go on, got {path}, which has {closed.outcome}.")
+        _require_same_promise(ledger.ledger.opened, trainer.opened(folder))
         repair_torn_tail(folder.participation_path, ledger.ledger)
         checkpoint = folder.resume_point()
         state = trainer.start
         if checkpoint is not None:
-            state = from_arrays(
-                state, checkpoint.round, checkpoint.arrays, _noise_arrays(folder, state, checkpoint.round)
-            )
+            noise = _noise_arrays(folder, state, checkpoint.round)
+            state = from_arrays(state, checkpoint.round, checkpoint.arrays, noise)
+            if checkpoint.round > ledger.ledger.rounds_committed:  # killed between the checkpoint and its record
+                ledger.append(Committed(checkpoint.round, checkpoint.digest))
         lost = ledger.ledger.lost_from(state.round)
         ledger.append(Resumed(state.round, lost, FRESH_NOISE if recorded.run.seed is None else SEEDED_REPLAY))
         truncate_after(folder.metrics_path, state.round)
         truncate_after(folder.diagnostics_path, state.round)
-        seed = recorded.run.seed
-        randomness = Randomness(folder.read_secret()) if seed is None else Randomness.from_seed(seed)
-        return _run(trainer, folder, ledger, state, randomness, observer)
+        return _run(trainer, folder, ledger, state, observer)
     finally:
         ledger.close()
+
+
+def _require_same_promise(recorded: Opened, now: Opened) -> None:
+    """The plan, the data and every reason why nothing may be claimed are still those the run was begun with."""
+    difference = first_difference(
+        vars(dataclasses.replace(recorded, tacit_version="")), vars(dataclasses.replace(now, tacit_version=""))
+    )
+    if difference is not None:
+        field, before, after = difference
+        raise PrivacyError(f"Expected what the ledger was begun with, where {field} is {before}, got {after}.")
 
 
 def _noise_arrays(folder: RunFolder, template: TrainingState, round: int) -> Mapping[str, Any]:
@@ -186,14 +181,9 @@ def _noise_arrays(folder: RunFolder, template: TrainingState, round: int) -> Map
 
 
 def _begin(trainer: Trainer, folder: RunFolder, observer: Observer) -> dict[str, Any]:
-    seed = trainer.recipe.run.seed
-    if seed is not None:
-        randomness = Randomness.from_seed(seed)
-    else:
-        randomness = Randomness(folder.read_secret() if folder.secret_path.exists() else folder.create_secret())
     ledger = folder.create_ledger(trainer.opened(folder))
     try:
-        return _run(trainer, folder, ledger, trainer.start, randomness, observer)
+        return _run(trainer, folder, ledger, trainer.start, observer)
     finally:
         ledger.close()
 
@@ -203,10 +193,9 @@ def _run(
     folder: RunFolder,
     ledger: LedgerWriter,
     state: TrainingState,
-    randomness: Randomness,
     observer: Observer,
 ) -> dict[str, Any]:
-    recipe = trainer.recipe
+    recipe, opened, seed = trainer.recipe, ledger.ledger.opened, trainer.recipe.run.seed
     journal = RunJournal(
         folder,
         ledger,
@@ -214,12 +203,12 @@ def _run(
         Rhythm(recipe.run.rounds, recipe.run.evaluate_every, recipe.run.checkpoint_every),
         to_arrays=to_arrays,
         evaluate=lambda model: evaluate(model, trainer.dataset.held_out).as_dict(),
-        spent=trainer.spent,
+        spent=lambda intents: spent_by(opened, intents, quick=True),
         observer=observer,
     )
     cohorts = CohortStream(
         recipe.privacy.build_sampler(),
-        randomness,
+        Randomness.fresh() if seed is None else Randomness.from_seed(seed),
         len(trainer.dataset.train),
         trainer.users.prepare,
         start=state.round,
@@ -236,17 +225,16 @@ def _run(
                 server=trainer.server,
                 journal=journal,
             )
-        summary = _summary(trainer, journal.intents, state)
+        summary = _summary(trainer, spent_by(opened, journal.intents), state)
         folder.write_summary(summary)
         journal.close("finished")
-        folder.destroy_secret()
         return summary
     finally:
         cohorts.close()
         journal.release()
 
 
-def _summary(trainer: Trainer, intents: list[Intent], state: TrainingState) -> dict[str, Any]:
+def _summary(trainer: Trainer, spent: Spent, state: TrainingState) -> dict[str, Any]:
     """What a person wants to know when it is over."""
     held_out, words = trainer.dataset.held_out, trainer.dataset.words
     number = {word: index for index, word in enumerate(words)}
@@ -263,7 +251,7 @@ def _summary(trainer: Trainer, intents: list[Intent], state: TrainingState) -> d
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(state.model)),
         "metrics": evaluate(state.model, held_out).as_dict(),
         "baselines": baselines,
-        "privacy": trainer.spent(intents, exact=True).as_dict(),
+        "privacy": spent.as_dict(),
         "examples": examples,
     }
 
@@ -294,6 +282,9 @@ def load_trained(path: Path) -> tuple[Any, list[str], Mapping[str, Any]]:
     words = folder.vocabulary()
     checkpoint = checkpoints.latest(folder.checkpoints_path)
     if words is None or checkpoint is None:
-        raise RunError(f"Expected a run with a checkpoint, got {path}, which has none yet.")
+        raise RunError(
+            f"Expected a run with a checkpoint, got {path}, which has none yet.",
+            hint=f"Train it further: tacit train --resume {path}",
+        )
     template = build(model_config(recipe, len(words)), key=jax.random.key(0))
     return load_model(template, checkpoint.arrays), words, folder.recipe()

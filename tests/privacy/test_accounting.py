@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tacit.privacy.accounting.sampled_gaussian import Rounds, _event, combined_noise_multiplier, epsilon
-from tacit.privacy.accounting.spent import rounds_of, spent
-from tacit.privacy.records import Intent
+from tacit.privacy.accounting.spent import Spent, spent_by
+from tacit.privacy.records import Intent, Opened
 
 
 def poisson(q: float = 0.01, z: float = 1.0, count: int = 100) -> list[Rounds]:
@@ -77,15 +77,21 @@ def intent(round: int, *, z: float = 1.0, bound: float | None = 0.8, attempt: in
     )
 
 
-def cost(intents: list[Intent], *, tail: float = 0.0, reasons: tuple[str, ...] = ()):
-    return spent(
-        rounds_of(intents),
-        delta=1e-6,
-        sampling="poisson",
-        tail_probability=tail,
-        reasons=list(reasons),
-        accountant="rdp",
+def cost(intents: list[Intent], *, coordinates: int = 10, reasons: tuple[str, ...] = ()) -> Spent:
+    opened = Opened(
+        run_id="r",
+        format=1,
+        tacit_version="",
+        plan={"delta": 1e-6, "sampling": "poisson"},
+        mechanism="gaussian",
+        population=1000,
+        seeded=False,
+        reasons_not_private=list(reasons),
+        data={"coordinates": coordinates, "arrays": 1},
+        unit="user",
+        adjacency="add or remove one user",
     )
+    return spent_by(opened, intents)
 
 
 def test_cost_is_read_off_the_ledger():
@@ -103,5 +109,9 @@ def test_an_infinite_epsilon_says_why():
 
 
 def test_the_missing_tail_is_charged_to_delta():
-    assert math.isfinite(cost([intent(0)], tail=1e-12).epsilon)
-    assert cost([intent(0)], tail=1e-9).epsilon == math.inf  # (1 + e^ε) τ exceeds what was set aside
+    assert math.isfinite(cost([intent(0)], coordinates=10**9).epsilon)
+    assert cost([intent(0)], coordinates=10**18).epsilon == math.inf  # (1 + e^ε) τ exceeds what was set aside
+
+
+def test_a_guarantee_states_its_assumptions():
+    assert any("other runs" in each for each in cost([intent(0)]).as_dict()["assumptions"])

@@ -11,9 +11,10 @@ import pytest
 from scipy import stats
 
 from tacit.privacy.mechanisms import Gaussian, NoNoise
-from tacit.privacy.noise import TAIL_BITS, largest_draw, normal_pairs, standard_normal, tail_probability
+from tacit.privacy.noise import grid_step, normal_pairs, standard_normal
 from tacit.privacy.randomness import Randomness
 from tacit.privacy.sums import Block, BoundedSum
+from tacit.privacy.tail import TAIL_BITS, tail_probability
 
 KEY = Randomness.from_seed(7).noise_key(round=0, attempt=0)
 
@@ -42,10 +43,9 @@ def test_the_tail_reaches_beyond_float32_and_float64_normals():
         zero = jnp.zeros(1, jnp.uint64)
         extreme = normal_pairs(zero, zero, zero)
         rare = normal_pairs(jnp.full(1, 1, jnp.uint64), zero, zero)
-    assert float(np.abs(extreme).max()) == pytest.approx(largest_draw(), rel=1e-12)
+    assert float(np.abs(extreme).max()) == pytest.approx(math.sqrt(2 * (TAIL_BITS + 1) * math.log(2)), rel=1e-12)
+    assert float(np.abs(extreme).max()) == pytest.approx(10.98, abs=0.01)
     assert float(np.abs(rare).max()) > 9.4
-    assert largest_draw() == pytest.approx(10.98, abs=0.01)
-    assert stats.norm.sf(5.42) * 1e6 * 1e3 > 1e-9 * 1e3  # what float32 would leave out, over a run, beside δ = 1e-9
 
 
 def test_the_radius_has_the_exact_law_far_out():
@@ -63,8 +63,22 @@ def test_the_radius_has_the_exact_law_far_out():
 
 
 def test_tail_probability_counts_every_pair():
-    assert tail_probability(10, 3) == pytest.approx(5.5 * 3 * 2.0**-TAIL_BITS)
-    assert tail_probability(1_140_000, 5_000) < 1e-16
+    assert tail_probability(10, 2, 3) == pytest.approx(6 * 3 * 2.0**-TAIL_BITS)
+    assert tail_probability(1_140_000, 5, 5_000) < 1e-16
+
+
+def test_words_of_ones_give_no_nan():
+    with jax.enable_x64(True):
+        ones = jnp.full(1, 2**64 - 1, jnp.uint64)
+        assert np.isfinite(normal_pairs(ones, ones, ones)).all()
+
+
+def test_releases_lie_on_a_grid_that_hides_the_low_bits(bounded):
+    release, _ = Gaussian({"update": 1.0, "weight": 1.0}).release(bounded, (), key=KEY)
+    step = grid_step(0.8)
+    assert step == 2.0**-21  # 0.8 lies between 2⁻¹ and 1
+    small = np.asarray(release["update"]["b"], np.float64)  # small enough for float32 to hold multiples exactly
+    assert (small / step == np.round(small / step)).all()
 
 
 @pytest.fixture

@@ -47,6 +47,7 @@ def test_clip_schedule_changes_clip_and_so_noise():
         ({"noise_multiplier": math.nan}, "finite|greater"),
         ({"mechanism": "none"}, "mechanism 'none'"),
         ({"cohort": 2_000}, "cohort ≤ privacy.population"),
+        ({"cohort": 200_000, "population": 10**6, "delta": 1e-7}, "cohort ≤ 100000"),
         ({"cohort": 10.5, "sampling": "fixed"}, "whole number"),
         ({"delta": 0.01}, "delta < 1/population"),
         ({"example_cap": 5.0}, "total_weight"),

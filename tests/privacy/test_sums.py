@@ -76,6 +76,22 @@ def test_an_update_that_is_not_finite_counts_as_zero(bad):
     assert float(bounded.blocks["weight"].total) == pytest.approx(HEADROOM)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_weight_that_is_not_finite_counts_as_zero(bad):
+    bounded = admit(np.ones((2, 10), np.float32), np.array([1, bad], np.float32), clip_norm=100.0)
+    np.testing.assert_allclose(flat(bounded), HEADROOM)
+    assert float(bounded.blocks["weight"].total) == pytest.approx(HEADROOM)
+
+
+def test_clipping_twice_is_clipping_once():
+    """A user's update must not depend on how many empty batches pad it."""
+    update = {"a": jax.random.normal(jax.random.key(0), (300, 70)), "b": jax.random.normal(jax.random.key(1), (9,))}
+    for style in ("flat", "per_layer"):
+        once = clip(update, jnp.float32(0.3), style)
+        twice = clip(once, jnp.float32(0.3), style)
+        assert all(jax.tree.leaves(jax.tree.map(lambda a, b: bool((a == b).all()), once, twice)))
+
+
 def test_absent_users_weigh_nothing():
     gate = Gate(TEMPLATE, clip_norm=1.0, style="flat", weighted=True)
     updates = jax.tree.map(lambda leaf: jnp.ones((2, *leaf.shape)), TEMPLATE)

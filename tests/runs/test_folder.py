@@ -1,4 +1,4 @@
-"""The run folder: ours or refused, complete or not there, its secret the owner's alone."""
+"""The run folder: ours or refused, complete or not there."""
 
 from __future__ import annotations
 
@@ -132,36 +132,9 @@ def test_private_things_are_the_owners(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         run = RunFolder.create(tmp_path / "run", RECIPE)
-        secret = run.create_secret()
     finally:
         os.umask(before)
     assert stat.S_IMODE(run.private_path.stat().st_mode) == 0o700
-    assert stat.S_IMODE(run.secret_path.stat().st_mode) == 0o600
-    assert len(secret) == 32
-    assert run.read_secret() == secret
-    with pytest.raises(RunError, match="has a secret already"):
-        run.create_secret()
-    assert run.read_secret() == secret
-    run.secret_path.chmod(0o644)
-    with pytest.raises(RunError, match="chmod 600"):
-        run.read_secret()
-
-
-def test_a_destroyed_secret_is_overwritten_and_gone(run: RunFolder, tmp_path: Path) -> None:
-    run.create_secret()
-    os.link(run.secret_path, tmp_path / "the same blocks")
-    run.destroy_secret()
-    assert (tmp_path / "the same blocks").read_bytes() == bytes(32)
-    with pytest.raises(RunError, match="has no secret"):
-        run.read_secret()
-    run.destroy_secret()
-
-
-def test_an_incomplete_secret_is_refused(run: RunFolder) -> None:
-    run.create_secret()
-    os.truncate(run.secret_path, 31)
-    with pytest.raises(RunError, match="incomplete"):
-        run.read_secret()
 
 
 def test_the_ledger_belongs_to_the_run(run: RunFolder, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -95,7 +96,8 @@ def test_a_private_run_states_what_it_spent(tmp_path):
     assert ledger.intents[0].blocks == {"update": {"bound": 0.3, "noise_multiplier": 0.8}}
     assert isinstance(ledger.records[-1], Closed)
     participation_record.verify(out / "private" / "participation.bin", ledger)
-    assert not (out / "private" / "secret").exists()
+    assert sorted(path.name for path in (out / "private").iterdir()) == ["diagnostics.jsonl", "participation.bin"]
+    assert not any("users" in record for record in read_metrics(out / "metrics.jsonl"))  # cohort sizes are the owner's
     assert [record["round"] for record in read_metrics(out / "metrics.jsonl")] == [2, 4, 6]
     epsilons = [record["epsilon"] for record in read_metrics(out / "metrics.jsonl")]
     assert epsilons == sorted(epsilons)
@@ -116,14 +118,18 @@ def test_a_seeded_run_repeats_itself_and_claims_nothing(seeded_run, tmp_path):
     assert "seed" in summary["privacy"]["reasons_not_private"][0]
 
 
-def test_stopping_at_a_round_and_resuming_gives_the_same_run(seeded_run, tmp_path, monkeypatch):
-    before = RunJournal.before
+def _stop_after(before: Any, round: int) -> Any:
+    """A journal whose person presses Ctrl-C in this round."""
 
-    def stop_in_round_three(self: RunJournal, cohort: Any) -> None:
+    def stopping(self: RunJournal, cohort: Any) -> None:
         before(self, cohort)
-        self.stop_requested = cohort.round == 3
+        self.stop_requested = cohort.round == round
 
-    monkeypatch.setattr(RunJournal, "before", stop_in_round_three)
+    return stopping
+
+
+def test_stopping_at_a_round_and_resuming_gives_the_same_run(seeded_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 3))
     with pytest.raises(StopRequested):
         start_run(tiny(run={"seed": 5}), tmp_path / "run", Silent())
     monkeypatch.undo()
@@ -210,6 +216,30 @@ def test_a_finished_run_is_not_resumed(seeded_run):
 def test_a_changed_recipe_is_refused(seeded_run):
     with pytest.raises(RunError, match=r"run.rounds is 6, got 7"):
         resume_run(seeded_run, Silent(), tiny(run={"seed": 5, "rounds": 7}))
+
+
+def test_a_reason_not_to_be_private_cannot_be_edited_away(tmp_path, monkeypatch):
+    monkeypatch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 1))
+    recipe = tiny(privacy={"mechanism": "none", "noise_multiplier": 0.0})
+    with pytest.raises(StopRequested):
+        start_run(recipe, tmp_path / "run", Silent())
+    monkeypatch.undo()
+    (tmp_path / "run" / "recipe.toml").write_text(tiny().to_toml())
+    with pytest.raises(PrivacyError, match="Expected what the ledger was begun with"):
+        resume_run(tmp_path / "run", Silent())
+
+
+def test_a_copy_of_a_run_draws_other_noise(tmp_path, monkeypatch):
+    """Two folders that go on from the same point must never put the same noise on two sums."""
+    monkeypatch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 3))
+    with pytest.raises(StopRequested):
+        start_run(tiny(), tmp_path / "run", Silent())
+    monkeypatch.undo()
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    for name in ("run", "copy"):
+        resume_run(tmp_path / name, Silent())
+    one, other = (final_arrays(tmp_path / name) for name in ("run", "copy"))
+    assert all((one[name] != other[name]).any() for name in one if one[name].size > 4)
 
 
 def test_somebody_elses_folder_is_left_alone(tmp_path):

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from tacit.privacy.mechanisms.base import Release
-from tacit.privacy.noise import standard_normal
+from tacit.privacy.noise import grid_step, standard_normal
 from tacit.privacy.sums import BoundedSum
 
 
@@ -27,12 +27,14 @@ class Gaussian:
     def release(self, bounded: BoundedSum, state: tuple[()], *, key: jax.Array) -> tuple[Release, tuple[()]]:
         # Sorted, so that a block's share of the key does not depend on the order it was named in.
         names = sorted(bounded.blocks)
+        deviations = {name: self.noise_multipliers[name] * bounded.blocks[name].bound for name in names}
         with jax.enable_x64(True):
             release = {
                 name: _noised(
                     bounded.blocks[name].total,
                     jax.random.fold_in(key, index),
-                    self.noise_multipliers[name] * bounded.blocks[name].bound,
+                    deviations[name],
+                    grid_step(deviations[name]),
                 )
                 for index, name in enumerate(names)
             }
@@ -55,11 +57,13 @@ class NoNoise:
 
 
 @jax.jit
-def _noised(total: Any, key: jax.Array, standard_deviation: float) -> Any:
+def _noised(total: Any, key: jax.Array, standard_deviation: float, step: float) -> Any:
     leaves, tree = jax.tree.flatten(total)
     keys = jax.random.split(key, len(leaves))
     noised = [
-        (leaf + standard_deviation * standard_normal(leaf_key, leaf.shape)).astype(jnp.float32)
+        (jnp.round((leaf + standard_deviation * standard_normal(leaf_key, leaf.shape)) / step) * step).astype(
+            jnp.float32
+        )
         for leaf, leaf_key in zip(leaves, keys, strict=True)
     ]
     return jax.tree.unflatten(tree, noised)

@@ -1,0 +1,289 @@
+"""`tacit train`: what a person reads, what is kept when it ends early, and how it goes on."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tacit.cli import train as module
+from tacit.cli.progress import epsilon_text, watching
+from tacit.cli.summary import print_summary, privacy_sentence
+from tacit.privacy import participation_record
+from tacit.privacy.ledger import read_ledger
+from tacit.runs import files
+from tacit.runs.folder import RunFolder
+from tacit.runs.journal import RunJournal
+from tacit.simulation import training
+from tests.cli.conftest import Tacit, everything
+from tests.simulation.test_training import tiny
+
+
+def assert_whole(run: Path, rounds: int) -> None:
+    """The ledger is intact, fits who took part, and the run has finished."""
+    ledger = read_ledger(run / "ledger.jsonl")
+    assert ledger.torn == 0
+    assert ledger.closed is not None
+    assert (ledger.closed.outcome, ledger.next_round, ledger.rounds_committed) == ("finished", rounds, rounds)
+    participation_record.verify(run / "private" / "participation.bin", ledger)
+
+
+def test_json_is_one_object_and_nothing_else(tacit: Tacit, here: Path) -> None:
+    answer = tacit("train", "tiny.toml", "--set", "run.rounds=2", "--json")
+    told = answer.object
+    assert told["run"] == "runs/tiny-1"
+    assert told["rounds"] == 2
+    assert told["privacy"]["epsilon"] > 0
+    assert json.loads((here / "runs/tiny-1/summary.json").read_text()) == {k: v for k, v in told.items() if k != "run"}
+    assert re.fullmatch(r"round 2/2: top-1 \d+\.\d%, ε so far \d+\.\d\d\n", answer.err)
+    assert_whole(here / "runs/tiny-1", 2)
+    assert tacit("runs", "--json").object["runs"][0]["state"] == "finished"
+
+
+def test_a_person_reads_accuracy_privacy_and_where_it_is(tacit: Tacit, here: Path) -> None:
+    answer = tacit("train", "tiny.toml", "--set", "run.rounds=1", "--out", "my [red] run")
+    assert answer.code == 0
+    said = " ".join(answer.out.split())
+    for words in ("Next word guessed right", "always the same word", "best possible", "In the top three"):
+        assert words in said
+    assert re.search(r"Privacy: ε = \d+\.\d\d at δ = 0\.0001, for all the data of any one user \(", said)
+    assert "over 1 release)" in said
+    assert said.endswith("""The run is in my [red] run. Try: tacit predict 'my [red] run' "see you\"""")
+    assert (here / "my [red] run" / "summary.json").exists()
+    assert (here / "my [red] run" / "recipe.toml").read_text() == tiny(run={"rounds": 1}).to_toml()
+
+
+def test_each_run_gets_a_folder_of_its_own(here: Path) -> None:
+    assert module._next_folder("demo") == Path("runs/demo-1")
+    (here / "runs" / "demo-1").mkdir(parents=True)
+    (here / "runs" / "demo-2").write_text("")
+    assert module._next_folder("demo") == Path("runs/demo-3")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("no-such",), "Expected a recipe file, got 'no-such', which does not exist."),
+        ((".",), "Expected a recipe file, got '.', which is a folder."),
+        (("tiny.toml", "--set", "privacy.clipnorm=1"), "Unknown key privacy.clipnorm in the recipe."),
+        (("tiny.toml", "--set", "privacy.clip_norm=-1"), "Expected privacy.clip_norm > 0, got -1."),
+        (("tiny.toml", "--set", "privacy.cohort=401"), "Expected privacy.cohort ≤ privacy.population = 400, got 401."),
+        (("tiny.toml", "--set", "model.preset=huge"), "Expected a model among"),
+        (("tiny.toml", "--set", "rounds"), "Expected --set section.key=value, got 'rounds'."),
+        (("tiny.toml", "--resume", "runs/x", "--out", "y"), "Expected --resume or --out, got both"),
+        (("--resume", "runs/x", "--set", "run.rounds=9"), "Expected --resume without --set, got --set run.rounds=9"),
+        (("broken.toml",), "Expected TOML in broken.toml"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_made(
+    tacit: Tacit, here: Path, arguments: tuple[str, ...], sentence: str
+) -> None:
+    (here / "broken.toml").write_text("a = = 1")
+    before = everything(here)
+    assert tacit("train", *arguments).refusal(2).startswith(sentence)
+    assert everything(here) == before
+    assert not (here / "runs").exists()
+
+
+def test_a_store_that_is_not_there(tacit: Tacit, here: Path) -> None:
+    world = tiny().to_toml().replace('world = "keyboard"', 'store = "nothing"')
+    (here / "stored.toml").write_text(world)
+    assert "nothing" in tacit("train", "stored.toml").refusal(3)
+    assert not (here / "runs").exists()
+
+
+@pytest.mark.parametrize("kind", ["folder", "file", "run", "below a file"])
+def test_somebody_elses_directory_is_left_alone(tacit: Tacit, here: Path, kind: str) -> None:
+    out = here / "mine"
+    if kind == "folder":
+        out.mkdir()
+        (out / "letter.txt").write_text("dear diary")
+    elif kind == "run":
+        RunFolder.create(out, tiny().to_toml())
+    else:
+        out.write_text("dear diary")
+    before = everything(here)
+    answer = tacit("train", "tiny.toml", "--out", out / "run" if kind == "below a file" else out)
+    assert "mine" in answer.refusal(4)
+    assert ("tacit train --resume" in answer.err) == (kind == "run")
+    assert everything(here) == before
+
+
+def test_only_a_run_that_can_go_on_is_resumed(tacit: Tacit, here: Path) -> None:
+    assert "nothing, that does not exist" in tacit("train", "--resume", "nothing").refusal(4)
+    assert "., that is no run" in tacit("train", "--resume", ".").refusal(4)
+    assert tacit("train", "tiny.toml", "--set", "run.rounds=2", "--set", "run.seed=3", "--out", "run").code == 0
+    before = everything(here / "run")
+    changed = tacit("train", "tiny.toml", "--set", "run.seed=3", "--resume", "run").refusal(4)
+    assert changed == "Expected the recipe the run run was begun with, where run.rounds is 2, got 6."
+    assert "which has finished" in tacit("train", "--resume", "run").refusal(4)
+    assert everything(here / "run") == before
+
+
+def test_a_user_without_examples_trains_like_any_other(tacit: Tacit, here: Path) -> None:
+    users = [{"user": f"u{i}", "text": ["see you", "the end ."]} for i in range(10)]
+    users += [{"user": "silent", "text": ["..."]}, {"user": "mute", "text": [""]}, {"user": "none", "text": []}]
+    (here / "chat.jsonl").write_text("".join(json.dumps(user) + "\n" for user in users))
+    (here / "words.txt").write_text("see\nyou\nthe\n")
+    columns = ("--user", "user", "--text", "text", "--vocabulary", "words.txt", "--max-tokens", 4)
+    imported = tacit("data", "import", "chat.jsonl", *columns, "--out", "store", "--json").object
+    assert imported["users"] >= 10
+    recipe = tiny(data={"held_out": 1}, privacy={"population": 12, "cohort": 12, "delta": 0.01}, run={"rounds": 1})
+    (here / "stored.toml").write_text(recipe.to_toml().replace('world = "keyboard"', 'store = "store"'))
+    trained = tacit("train", "stored.toml", "--json").object
+    assert trained["privacy"]["reasons_not_private"] == []
+    assert len(trained["examples"]["see you"]) == 3
+    shown = tacit("predict", trained["run"], "see you", "--count", 50, "--json").object
+    assert [each["word"] for each in shown["suggestions"]].count("the") == 1
+    assert len(shown["suggestions"]) == 3  # all the words there are
+
+
+def test_a_full_disk_while_checkpointing_loses_nothing(
+    tacit: Tacit, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, large = files.append_synced, []
+
+    def full(descriptor: int, data: bytes) -> None:
+        if len(data) > 10_000:
+            large.append(len(data))
+            if len(large) == 2:  # the second checkpoint, after four rounds
+                os.write(descriptor, data[:5000])
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "append_synced", full)
+        answer = tacit("train", "tiny.toml", "--out", "run", "--json")
+    told = answer.refusal(4)
+    assert told.startswith("Disk full while writing run/checkpoints/round-000004.safetensors")
+    assert "round-000002.safetensors, is intact" in told
+    assert answer.err.endswith("hint: Free some space, then resume the run.\n")
+    ledger = read_ledger(here / "run" / "ledger.jsonl")
+    assert (ledger.torn, ledger.next_round, ledger.rounds_committed) == (0, 4, 2)
+    assert sorted(path.name for path in (here / "run" / "checkpoints").iterdir()) == ["round-000002.safetensors"]
+    assert tacit("train", "--resume", "run", "--json").object["privacy"]["releases"] == 6 + 2
+    assert_whole(here / "run", 6)
+
+
+def signals(monkeypatch: pytest.MonkeyPatch, round: int, times: int) -> None:
+    """Ctrl-C, so many times, while this round's intent is being written."""
+    before = RunJournal.before
+
+    def interrupted(self: RunJournal, cohort: Any) -> None:
+        before(self, cohort)
+        if cohort.round == round:
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(RunJournal, "before", interrupted)
+
+
+def test_ctrl_c_stops_after_the_round_and_the_run_goes_on(
+    tacit: Tacit, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        signals(patch, round=2, times=1)
+        stopped = tacit("train", "tiny.toml", "--out", "my run", "--json")
+    assert (stopped.code, stopped.out) == (130, "")
+    assert stopped.err.splitlines()[-1] == (
+        "Stopped after the round under way, which is saved. Go on with: tacit train --resume 'my run'"
+    )
+    ledger = read_ledger(here / "my run" / "ledger.jsonl")
+    assert (ledger.next_round, ledger.uncommitted()) == (3, ())
+    assert tacit("runs", "show", "my run", "--json").object["state"] == "stopped"
+    assert tacit("train", "--resume", "my run", "--json").object["privacy"]["releases"] == 6
+    assert_whole(here / "my run", 6)
+
+
+def test_a_second_ctrl_c_stops_at_once(tacit: Tacit, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        signals(patch, round=3, times=2)
+        stopped = tacit("train", "tiny.toml", "--out", "run")
+    assert (stopped.code, stopped.out) == (130, "")
+    assert stopped.err.splitlines()[-1] == (
+        "Stopped at once; a round that was under way counts as released. Go on with: tacit train --resume run"
+    )
+    assert read_ledger(here / "run" / "ledger.jsonl").closed is None
+    finished = tacit("train", "--resume", "run", "--json").object
+    assert finished["privacy"]["releases"] == 6 + 2  # rounds 2 and 3 ran again: the checkpoint was after two
+    assert_whole(here / "run", 6)
+
+
+def test_ctrl_c_before_the_run_begins_leaves_nothing(tacit: Tacit, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "open_dataset", lambda recipe: signal.raise_signal(signal.SIGINT))
+    before = everything(here)
+    stopped = tacit("train", "tiny.toml")
+    assert (stopped.code, stopped.out) == (130, "")
+    assert stopped.err == "Stopped before the run began; nothing was written.\n"
+    assert everything(here) == before
+
+
+def test_a_real_process_stops_on_ctrl_c_and_another_finishes_its_run(tacit: Tacit, here: Path) -> None:
+    arguments = ["train", "tiny.toml", "--out", "run", "--json", "--set", "run.rounds=100"]
+    arguments += ["--set", "run.evaluate_every=100", "--set", "run.checkpoint_every=100"]
+    code = "from tacit.cli.app import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    ledger, deadline = here / "run" / "ledger.jsonl", time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        if ledger.exists() and ledger.read_bytes().count(b'"kind":"intent"') >= 2:
+            process.send_signal(signal.SIGINT)
+            break
+        time.sleep(0.002)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert err.splitlines()[-1].endswith("Go on with: tacit train --resume run")
+    assert "Traceback" not in err
+    stopped = read_ledger(ledger)
+    assert stopped.uncommitted() == ()
+    assert 2 <= stopped.next_round < 100
+    assert tacit("train", "--resume", "run", "--json").object["privacy"]["releases"] == 100
+    assert_whole(here / "run", 100)
+
+
+def test_a_terminal_gets_one_bar() -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=120)
+    with watching(tiny(), console) as observer:
+        observer.round_done(3)
+        observer.evaluated({"round": 4, "top1": 0.25, "epsilon": 1.2301})
+        observer.round_done(4)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).replace("\r", "\n").splitlines()[-1]
+    for words in ("round 4/6", "top-1 25.0%", "ε so far 1.24", "users/s"):
+        assert words in shown
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "shown"), [(1.2301, "1.24"), (1.25, "1.25"), (0.001, "0.01"), (float("inf"), "∞"), (None, "∞")]
+)
+def test_a_bound_is_rounded_up(epsilon: float | None, shown: str) -> None:
+    assert epsilon_text(epsilon) == shown
+
+
+def test_a_summary_survives_odd_words_and_claims_nothing_it_cannot() -> None:
+    privacy = {"epsilon": None, "delta": 1e-6, "reasons_not_private": ["no noise", "a [seed]"]}
+    assert "none can be claimed" in privacy_sentence(privacy)
+    screen = io.StringIO()
+    summary = {
+        "metrics": {"top1": 0.0, "top3": 0.1, "words": 1234},
+        "baselines": {"unigram_top1": 0.0},
+        "privacy": privacy,
+        "examples": {"see [/]": [["[red]", 0.5], ["[/b]", 0.25]]},
+    }
+    print_summary(Console(file=screen, width=200), Path("runs/[x]"), summary)
+    shown = screen.getvalue()
+    for words in ("because no noise; a [seed].", "see [/] … [red] 50%, [/b] 25%", "The run is in runs/[x].", "1,234"):
+        assert words in shown
+    assert "times that" not in shown
