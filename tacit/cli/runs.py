@@ -11,7 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tacit.cli.progress import epsilon_text
 from tacit.errors import RunError
+from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.ledger import Ledger, is_being_written, read_ledger
 from tacit.runs.folder import RunFolder, find_runs
 from tacit.runs.metrics import last_metrics
@@ -71,6 +73,8 @@ def show(
     for name, value in facts["baselines"].items():
         table.add_row(f"baseline {name}", _figure(value))
     table.add_row("privacy", _privacy_words(facts))
+    for assumption in facts["privacy"].get("assumptions", []):
+        table.add_row("  assuming", assumption)
     _print_table(table)
 
 
@@ -129,16 +133,13 @@ def _facts_or_problem(path: Path) -> dict[str, Any]:
 
 
 def _facts(folder: RunFolder) -> dict[str, Any]:
-    """What the folder says, the summary first; while there is none, the last metrics and the ledger."""
+    """What the folder says: the summary first; while there is none, the last metrics, and the cost of the whole ledger."""
     summary = folder.summary() or {}
     last = last_metrics(folder.metrics_path) or {}
     ledger = read_ledger(folder.ledger_path) if folder.begun else None
-    privacy = summary.get("privacy") or {
-        "epsilon": last.get("epsilon"),
-        "delta": last.get("delta"),
-        "unit": ledger.opened.unit if ledger else None,
-        "reasons_not_private": ledger.opened.reasons_not_private if ledger else [],
-    }
+    privacy = summary.get("privacy") or (
+        spent_by(ledger.opened, ledger.intents, quick=True).as_dict() if ledger else {}
+    )
     metrics = summary.get("metrics") or {name: last[name] for name in ("top1", "top3", "perplexity") if name in last}
     return {
         "run": str(folder.path),
@@ -171,7 +172,7 @@ def _privacy_words(facts: Mapping[str, Any]) -> str:
     if isinstance(privacy.get("epsilon"), int | float):
         unit = f" a {privacy['unit']}" if privacy.get("unit") else ""
         accountant = f" ({privacy['accountant']})" if privacy.get("accountant") else ""
-        return f"epsilon {privacy['epsilon']:.3g} at delta {_figure(privacy.get('delta'))}{unit}{accountant}"
+        return f"epsilon {epsilon_text(privacy['epsilon'])} at delta {_figure(privacy.get('delta'))}{unit}{accountant}"
     return "epsilon is not stated" + (" yet" if facts["state"] in ("running", "interrupted", "not begun") else "")
 
 

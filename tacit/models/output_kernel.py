@@ -39,9 +39,9 @@ def available() -> bool:
     return capability.replace(".", "", 1).isdigit() and float(capability) >= 8.0
 
 
-def supported(width: int, precision: Precision) -> bool:
-    """Whether the kernels serve a table of this width at this precision."""
-    return width % 16 == 0 and width <= 128 and precision == "bf16"
+def supported(tokens: int, width: int, precision: Precision) -> bool:
+    """Whether the kernels serve so many tokens at once (a program holds them all in registers) and a table of this width."""
+    return tokens <= 128 and width <= 128 and width % 16 == 0 and precision == "bf16"
 
 
 def output_update(

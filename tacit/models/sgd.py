@@ -45,7 +45,7 @@ def sgd_step(
     _, outputs, saved = run(model.cell, model.rows(inputs), start, precision)
     flat = outputs.reshape(-1, outputs.shape[-1])
     table = model.embedding if model.output is None else model.output
-    if kernels and not model.unit_norm and output_kernel.supported(table.shape[1], precision):
+    if kernels and not model.unit_norm and output_kernel.supported(*flat.shape, precision):
         step = output_kernel.output_update(table, model.output_bias, flat, targets, weights, precision)
         new_table, new_bias, d_outputs = step
     else:
@@ -57,7 +57,7 @@ def sgd_step(
 
     d_cell, d_x = backward(model.cell, saved, d_outputs.reshape(outputs.shape), precision)
     if model.unit_norm:
-        pass
+        d_x = _through_unit(model.embedding[inputs], d_x)
     embedding = new_table if model.output is None else model.embedding
     return WordLM(
         embedding=embedding.at[inputs.reshape(-1)].add(d_x.reshape(-1, d_x.shape[-1])),

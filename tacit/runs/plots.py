@@ -41,7 +41,7 @@ def plot_training(folder: RunFolder, out: Path) -> None:
         budget.set(xticks=[], yticks=[])
     else:
         budget.plot(rounds, spent, color=ACCENT, lw=2, marker="o", ms=3)
-        delta = f" at δ = {privacy['delta']:.0e}" if "delta" in privacy else ""
+        delta = f" at δ = {privacy['delta']:g}" if "delta" in privacy else ""
         budget.set(xlabel="round", ylabel="ε spent", xlim=(0, None), ylim=(0, None), title=f"Privacy spent{delta}")
     for axes in (accuracy, budget):
         axes.spines[["top", "right"]].set_visible(False)

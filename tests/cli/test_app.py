@@ -65,7 +65,7 @@ def test_the_installed_command_answers(tmp_path: Path) -> None:
     if not command.exists():
         pytest.skip("the package is not installed beside this Python")
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    arguments = [command, "train", "--set", "privacy.cohort=9e9", "--json"]
+    arguments = [str(command), "train", "--set", "privacy.cohort=9e9", "--json"]
     ended = subprocess.run(arguments, cwd=tmp_path, env=environment, capture_output=True, check=False)
     assert (ended.returncode, ended.stdout) == (2, b"")
     assert ended.stderr.startswith(b"error: Expected privacy.cohort")

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tacit.cli.progress import epsilon_text
 from tacit.cli.runs import app
 from tacit.errors import RunError
+from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.records import FRESH_NOISE, Closed, Record, Resumed
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import MetricsWriter
@@ -80,7 +82,7 @@ def test_runs_alone_lists_them() -> None:
         ["runs/seeded", "diverged", "1"],
     ]
     assert "24.6%" in lines[2]
-    assert "epsilon 3.21 at delta 1e-06 a user (pld)" in lines[2]
+    assert "epsilon 3.22 at delta 1e-06 a user (pld)" in lines[2]
     assert "epsilon is infinite: replayable noise" in lines[3]
     assert [run["state"] for run in json.loads(invoke("list", "--json"))["runs"]] == [
         "interrupted",
@@ -92,7 +94,7 @@ def test_runs_alone_lists_them() -> None:
 @pytest.mark.usefixtures("three")
 def test_one_damaged_run_does_not_hide_the_others() -> None:
     ledger = Path("runs/good/ledger.jsonl")
-    ledger.write_bytes(ledger.read_bytes().replace(b"poisson", b"Poisson", 1))
+    ledger.write_bytes(ledger.read_bytes().replace(b'"kind":"poisson"', b'"kind":"Poisson"', 1))
     found = {run["run"]: run for run in json.loads(invoke("--json"))["runs"]}
     assert found["runs/good"]["state"] == "damaged"
     assert "line 2" in found["runs/good"]["problem"]
@@ -105,7 +107,7 @@ def test_one_damaged_run_does_not_hide_the_others() -> None:
 @pytest.mark.usefixtures("three")
 def test_show_says_what_a_run_came_to() -> None:
     text = invoke("show", "good")
-    for words in ("finished", "24.6%", "88.12", "0.066", "epsilon 3.21"):
+    for words in ("finished", "24.6%", "88.12", "0.066", "epsilon 3.22"):
         assert words in text
     assert invoke("show", "runs/good") == text
     facts = json.loads(invoke("show", "good", "--json"))
@@ -118,7 +120,9 @@ def test_show_says_what_a_run_came_to() -> None:
 def test_show_without_a_summary_reads_metrics_and_ledger() -> None:
     text = invoke("show", "cut")
     assert "1, and 1 that ran again and count again" in text
-    assert "epsilon 1.5 at delta 1e-05 a user" in text
+    truth = spent_by(opened(), [intent(0), intent(0, 1)], quick=True).epsilon  # the ledger's, not the last evaluation's
+    assert f"epsilon {epsilon_text(truth)} at delta 1e-06 a user" in text
+    assert "assuming" in text
     assert "12.0%" in text
 
 

@@ -14,12 +14,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from rich.console import Console
 
 from tacit.cli import train as module
 from tacit.cli.progress import epsilon_text, watching
 from tacit.cli.summary import print_summary, privacy_sentence
+from tacit.data.store import Store
+from tacit.data.users import Examples
 from tacit.privacy import participation_record
 from tacit.privacy.ledger import read_ledger
 from tacit.runs import files
@@ -131,14 +135,32 @@ def test_only_a_run_that_can_go_on_is_resumed(tacit: Tacit, here: Path) -> None:
     assert everything(here / "run") == before
 
 
-def test_a_user_without_examples_trains_like_any_other(tacit: Tacit, here: Path) -> None:
+def test_a_user_without_examples_trains_like_any_other(
+    tacit: Tacit, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     users = [{"user": f"u{i}", "text": ["see you", "the end ."]} for i in range(10)]
-    users += [{"user": "silent", "text": ["..."]}, {"user": "mute", "text": [""]}, {"user": "none", "text": []}]
+    users += [{"user": "silent", "text": ["@@"]}, {"user": "mute", "text": [""]}, {"user": "none", "text": []}]
     (here / "chat.jsonl").write_text("".join(json.dumps(user) + "\n" for user in users))
     (here / "words.txt").write_text("see\nyou\nthe\n")
-    columns = ("--user", "user", "--text", "text", "--vocabulary", "words.txt", "--max-tokens", 4)
+    columns = ("--user", "user", "--text", "text", "--vocabulary", "words.txt")
     imported = tacit("data", "import", "chat.jsonl", *columns, "--out", "store", "--json").object
-    assert imported["users"] >= 10
+    assert imported["users"] == 10
+    assert imported["skipped"] == {"rows without a text": 1, "texts without a word": 2}
+    gather = Store.gather
+
+    def one_has_nothing(self: Store, chosen: NDArray[np.int64]) -> Examples:
+        """As a store would answer in which the examples of users 3 and 4 are gone."""
+        found = gather(self, chosen)
+        counts = np.where(np.isin(chosen, (3, 4)), 0, np.diff(found.user_offsets))
+        kept = np.repeat(~np.isin(chosen, (3, 4)), np.diff(found.user_offsets))
+        lengths = np.diff(found.example_offsets)
+        return Examples(
+            found.tokens[np.repeat(kept, lengths)],
+            np.concatenate([[0], np.cumsum(lengths[kept])]),
+            np.concatenate([[0], np.cumsum(counts)]),
+        )
+
+    monkeypatch.setattr(Store, "gather", one_has_nothing)
     recipe = tiny(data={"held_out": 1}, privacy={"population": 12, "cohort": 12, "delta": 0.01}, run={"rounds": 1})
     (here / "stored.toml").write_text(recipe.to_toml().replace('world = "keyboard"', 'store = "store"'))
     trained = tacit("train", "stored.toml", "--json").object

@@ -61,6 +61,7 @@ def test_the_step_with_kernels_translates_for_a_gpu() -> None:
 
 def test_kernels_stay_off_where_they_do_not_serve() -> None:
     assert not output_kernel.available()  # the tests run on a CPU
-    assert not output_kernel.supported(96, "float32")
-    assert not output_kernel.supported(90, "bf16")
-    assert output_kernel.supported(96, "bf16")
+    assert not output_kernel.supported(80, 96, "float32")
+    assert not output_kernel.supported(80, 90, "bf16")
+    assert not output_kernel.supported(320, 96, "bf16")
+    assert output_kernel.supported(80, 96, "bf16")

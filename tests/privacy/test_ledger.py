@@ -28,12 +28,12 @@ def opened(**changes: Any) -> Opened:
         "run_id": "r",
         "format": 1,
         "tacit_version": "0",
-        "plan": {"clip": 0.8},
+        "plan": {"clip": 0.8, "delta": 1e-6, "sampling": "poisson"},
         "mechanism": "gaussian",
         "population": 1000,
         "seeded": False,
         "reasons_not_private": [],
-        "data": {"world": "keyboard"},
+        "data": {"world": "keyboard", "coordinates": 10, "arrays": 1},
         "unit": "user",
         "adjacency": "add or remove one user",
     }
@@ -42,7 +42,7 @@ def opened(**changes: Any) -> Opened:
 
 def intent(round: int, attempt: int = 0, **changes: Any) -> Intent:
     fields: dict[str, Any] = {
-        "sampling": {"kind": "poisson", "q": 0.01},
+        "sampling": {"kind": "poisson", "probability": 0.01},
         "blocks": {"update": {"bound": 0.8, "noise_multiplier": 1.1}},
         "denominator": 10.0,
         "participation": "ab" * 32,
