@@ -31,8 +31,9 @@ from tacit.learning.work import FedAvg
 from tacit.models.word_lm import build, preset
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.randomness import Randomness
-from tacit.simulation.batched import BatchedUsers, Shape, suitable_chunk
+from tacit.simulation.batched import BatchedUsers, Shape
 from tacit.simulation.cohorts import CohortStream
+from tacit.simulation.devices import suitable_spread, use_every_core
 
 TOKENS, LENGTH, BATCH = 1_600, 10, 8
 SHAPE = Shape("windows", LENGTH, BATCH, TOKENS // (LENGTH * BATCH))
@@ -89,13 +90,13 @@ def case(
     parameters = sum(leaf.size for leaf in jax.tree.leaves(model))
     server = Server.build(build_optimizer("momentum", 1.0, 0.9), plan.denominator)
     mechanism, state, noise = plan.build_mechanism(), server.init(model), ()
-    chosen = chunk or suitable_chunk(parameters, cohort)
+    spread = suitable_spread(parameters, cohort, chunk)
     engine = BatchedUsers(
         ZipfUsers(users),
         FedAvg(NextWord(precision), 1, 0.5),
         plan,
         SHAPE,
-        chunk=chosen,  # type: ignore[arg-type]
+        spread,
     )
     stream = CohortStream(
         plan.build_sampler(), Randomness.from_seed(0), users, engine.prepare, start=0, stop=rounds + 1
@@ -115,7 +116,8 @@ def case(
         "precision": precision,
         "cohort": cohort,
         "population": users,
-        "chunk": chosen,
+        "chunk": spread.chunk,
+        "lanes": spread.lanes,
         "users_per_second": round(cohort / round_seconds, 2),
         "tokens_per_second": round(cohort * TOKENS / round_seconds),
         "seconds_per_round": round(round_seconds, 4),
@@ -170,6 +172,7 @@ def main() -> None:
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--rounds", type=int, default=4)
     arguments = parser.parse_args()
+    use_every_core()
     bandwidth = copy_bandwidth()
     if arguments.cohort:
         options = {"cohort": arguments.cohort, "chunk": arguments.chunk, "precision": arguments.precision}

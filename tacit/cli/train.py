@@ -14,7 +14,7 @@ from rich.text import Text
 from tacit.cli.progress import watching
 from tacit.cli.summary import print_summary
 from tacit.errors import RecipeError
-from tacit.recipe import find_recipe, load_recipe, parse_recipe
+from tacit.recipe import Recipe, find_recipe, load_recipe, parse_recipe
 from tacit.runs.folder import RunFolder, is_run, refuse_if_taken
 
 
@@ -47,16 +47,15 @@ def train(
             f"Expected --resume without --set, got --set {changes[0]}: a run keeps the recipe it was begun with.",
             hint="To train with another recipe, begin a new run.",
         )
-    wanted = (
-        None if resume is not None and recipe is None else load_recipe(find_recipe(recipe or "demo"), changes or ())
-    )
-    if resume is not None:
-        folder = resume
-        followed = parse_recipe(RunFolder.open(folder).recipe())
-    else:
-        assert wanted is not None
-        followed, folder = wanted, out or _next_folder(wanted.name)
+    wanted: Recipe | None = None  # beside --resume: the recipe the run must have been begun with
+    if resume is None:
+        followed = load_recipe(find_recipe(recipe or "demo"), changes or ())
+        folder = out or _next_folder(followed.name)
         refuse_if_taken(folder)  # before the seconds that building takes
+    else:
+        if recipe is not None:
+            wanted = load_recipe(find_recipe(recipe), changes or ())
+        folder, followed = resume, parse_recipe(RunFolder.open(resume).recipe())
 
     console = Console(stderr=True)
     try:

@@ -45,7 +45,7 @@ def sgd_step(
     _, outputs, saved = run(model.cell, model.rows(inputs), start, precision)
     flat = outputs.reshape(-1, outputs.shape[-1])
     table = model.embedding if model.output is None else model.output
-    if kernels and not model.unit_norm and output_kernel.supported(*flat.shape, precision):
+    if kernels and not model.unit_norm and output_kernel.supported(flat.shape[0], flat.shape[1], precision):
         step = output_kernel.output_update(table, model.output_bias, flat, targets, weights, precision)
         new_table, new_bias, d_outputs = step
     else:

@@ -64,13 +64,13 @@ class Diagnostics:
 
 
 class Gate:
-    """Adds contributions up, chunk by chunk, in memory that does not grow with the cohort."""
+    """Adds contributions up, chunk by chunk, on the device of `template`, in memory that does not grow with the cohort."""
 
     def __init__(self, template: Any, *, clip_norm: float, style: ClipStyle, weighted: bool) -> None:
         self.clip_norm, self.style, self.weighted = clip_norm, style, weighted
         with jax.enable_x64(True):
-            self._update = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.float64), template)
-            self._weight = jnp.zeros((), jnp.float64)
+            self._update = jax.tree.map(lambda leaf: jnp.zeros_like(leaf, jnp.float64), template)
+            self._weight = jnp.zeros((), jnp.float64, device=jax.tree.leaves(template)[0].device)
 
     def admit(self, contributions: Contributions) -> Diagnostics:
         """Clip each contribution, weigh it, add it. A contribution that is not finite counts as zero."""
@@ -85,12 +85,23 @@ class Gate:
             )
         return Diagnostics(norms, clipped, contributions.present)
 
+    def merge(self, other: Gate) -> None:
+        """Take over what another gate with the same bounds has admitted, from whatever device it is on."""
+        with jax.enable_x64(True):
+            here = jax.device_put((other._update, other._weight), self._weight.device)
+            self._update, self._weight = _add((self._update, self._weight), here)
+
     def close(self) -> BoundedSum:
         """The sum of everything admitted, with its bounds."""
         blocks = {UPDATE: Block(self._update, self.clip_norm)}
         if self.weighted:
             blocks[WEIGHT] = Block(self._weight, 1.0)
         return BoundedSum(blocks)
+
+
+@jax.jit
+def _add(a: Any, b: Any) -> Any:
+    return jax.tree.map(jnp.add, a, b)
 
 
 @partial(jax.jit, static_argnames="style", donate_argnums=0)

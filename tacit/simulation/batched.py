@@ -1,8 +1,9 @@
 """Whole cohorts on one machine: users in chunks, each chunk one compiled call.
 
-A chunk holds a fixed number of users of similar size. Their local steps run in step (`vmap` over users, a loop over steps
-that ends with the chunk's largest user), their updates go straight into the gate, and the chunk's memory is used
-again. Short cohorts are padded with absent users, who weigh nothing. No call waits for the device.
+A chunk holds a fixed number of users of similar size; the machine's devices take chunks in turn. Local steps run in step for
+as many users as suits the device (`devices.py`), in a loop that ends with the chunk's largest user; updates go straight into
+the device's gate, and the chunk's memory is used again. Short cohorts are padded with absent users, who weigh
+nothing. No call waits for the device.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,6 +22,7 @@ from tacit.data.users import Users
 from tacit.learning.work import Work
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.sums import BoundedSum, Contributions, Diagnostics, Gate
+from tacit.simulation.devices import Spread
 
 # So many chunks are gathered together and sorted by size, so that users of similar size share a chunk.
 GATHERED_CHUNKS = 8
@@ -50,19 +51,27 @@ class Chunk:
 class BatchedUsers:
     """Simulated users behind the gate."""
 
-    def __init__(self, users: Users, work: Work, plan: PrivacyPlan, shape: Shape, *, chunk: int) -> None:
-        self.users, self.plan, self.shape, self.chunk = users, plan, shape, chunk
-        self._updates = jax.jit(partial(_updates, work))
+    def __init__(self, users: Users, work: Work, plan: PrivacyPlan, shape: Shape, spread: Spread) -> None:
+        self.users, self.plan, self.shape, self.chunk = users, plan, shape, spread.chunk
+        self._devices = spread.devices
+        self._updates = jax.jit(partial(_updates, work, spread.lanes))
 
     def collect(self, broadcast: Any, cohort: Any) -> tuple[BoundedSum, list[Diagnostics]]:
         """Every user's work on the broadcast model, clipped, weighed and summed."""
         clip_norm = self.plan.clip_norm_at(cohort.round)
-        gate = Gate(broadcast, clip_norm=clip_norm, style=self.plan.clipping, weighted=self.plan.weighted)
+        models = [jax.device_put(broadcast, device) for device in self._devices]
+        gates = [
+            Gate(model, clip_norm=clip_norm, style=self.plan.clipping, weighted=self.plan.weighted) for model in models
+        ]
         diagnostics = []
-        for chunk in cohort.chunks:
-            updates = self._updates(broadcast, chunk.tokens, np.int32(chunk.steps), np.float32(clip_norm))
-            diagnostics.append(gate.admit(Contributions(updates, chunk.weights, chunk.present)))
-        return gate.close(), diagnostics
+        for number, chunk in enumerate(cohort.chunks):
+            turn = number % len(self._devices)
+            tokens = jax.device_put(chunk.tokens, self._devices[turn])
+            updates = self._updates(models[turn], tokens, np.int32(chunk.steps), np.float32(clip_norm))
+            diagnostics.append(gates[turn].admit(Contributions(updates, chunk.weights, chunk.present)))
+        for gate in gates[1:]:
+            gates[0].merge(gate)
+        return gates[0].close(), diagnostics
 
     def prepare(self, cohort: NDArray[np.int64]) -> Iterator[Chunk]:
         """Gather the cohort's users, a few chunks at a time."""
@@ -94,12 +103,5 @@ class BatchedUsers:
         )
 
 
-def suitable_chunk(parameters: int, cohort: int) -> int:
-    """Users a compiled call: what keeps the device busy without outgrowing its memory."""
-    if jax.default_backend() == "cpu":
-        return min(8, cohort)
-    return max(1, min(cohort, 128, 1_000_000_000 // parameters))
-
-
-def _updates(work: Work, model: Any, tokens: jax.Array, steps: jax.Array, clip_norm: jax.Array) -> Any:
-    return jax.vmap(lambda one: work(model, one, steps, clip_norm))(jnp.asarray(tokens))
+def _updates(work: Work, lanes: int, model: Any, tokens: jax.Array, steps: jax.Array, clip_norm: jax.Array) -> Any:
+    return jax.lax.map(lambda one: work(model, one, steps, clip_norm), tokens, batch_size=lanes)

@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import jax
 
+from tacit import __version__
 from tacit.errors import PrivacyError, RunError
 from tacit.learning.loop import TrainingState, train
 from tacit.learning.next_word import NextWord, evaluate, suggest, unigram_guess
@@ -37,9 +37,10 @@ from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder, first_difference
 from tacit.runs.journal import Observer, Rhythm, RunJournal
 from tacit.runs.metrics import truncate_after
-from tacit.simulation.batched import BatchedUsers, Shape, suitable_chunk
+from tacit.simulation.batched import BatchedUsers, Shape
 from tacit.simulation.cohorts import CohortStream
 from tacit.simulation.datasets import Dataset, open_dataset
+from tacit.simulation.devices import suitable_spread, use_every_core
 
 UNIT = "user"
 EXAMPLE_CONTEXTS = ("see you", "i am on my", "do you want to", "thank you so", "what time")
@@ -60,6 +61,7 @@ class Trainer:
     @classmethod
     def build(cls, recipe: Recipe) -> Trainer:
         """Open the data and build model, work and server."""
+        use_every_core()
         dataset = open_dataset(recipe)
         config = model_config(recipe, len(dataset.words))
         model = build(config, key=jax.random.key(recipe.model.init_seed))
@@ -75,14 +77,14 @@ class Trainer:
             -(-recipe.data.tokens_per_user // (recipe.data.length * recipe.work.batch_size)),
         )
         parameters = sum(leaf.size for leaf in jax.tree.leaves(model))
-        chunk = recipe.engine.chunk or suitable_chunk(parameters, math.ceil(recipe.privacy.cohort))
+        spread = suitable_spread(parameters, math.ceil(recipe.privacy.cohort), recipe.engine.chunk)
         return cls(
             recipe,
             dataset,
             config,
             TrainingState(0, model, server.init(model), mechanism.init({"update": model})),
             server,
-            BatchedUsers(dataset.train, build_work(recipe), recipe.privacy, shape, chunk=chunk),
+            BatchedUsers(dataset.train, build_work(recipe), recipe.privacy, shape, spread),
             recipe.reasons_not_private() + list(dataset.reasons_not_private),
         )
 
@@ -91,7 +93,7 @@ class Trainer:
         return Opened(
             run_id=folder.run_id,
             format=FORMAT,
-            tacit_version=version("tacit"),
+            tacit_version=__version__,
             plan=self.recipe.privacy.model_dump(mode="json"),
             mechanism=self.recipe.privacy.mechanism,
             population=self.recipe.privacy.population,

@@ -155,7 +155,7 @@ def test_a_user_without_examples_trains_like_any_other(
         kept = np.repeat(~np.isin(chosen, (3, 4)), np.diff(found.user_offsets))
         lengths = np.diff(found.example_offsets)
         return Examples(
-            found.tokens[np.repeat(kept, lengths)],
+            found.items[np.repeat(kept, lengths)],
             np.concatenate([[0], np.cumsum(lengths[kept])]),
             np.concatenate([[0], np.cumsum(counts)]),
         )

@@ -19,6 +19,7 @@ from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.sums import HEADROOM
 from tacit.simulation import reference
 from tacit.simulation.batched import BatchedUsers, Shape
+from tacit.simulation.devices import Spread, suitable_spread
 from tests.helpers import ListUsers
 
 VOCABULARY = 9
@@ -39,7 +40,9 @@ def tiny_model() -> WordLM:
 
 @cache
 def engine(work: Any, plan: PrivacyPlan, layout: str) -> BatchedUsers:
-    return BatchedUsers(ListUsers([]), work, plan, SHAPE[layout], chunk=3)
+    return BatchedUsers(
+        ListUsers([]), work, plan, SHAPE[layout], Spread(suitable_spread(1, 1).devices, chunk=4, lanes=2)
+    )
 
 
 def collect(users: ListUsers, work: Any, plan: PrivacyPlan, layout: str) -> Any:
