@@ -19,7 +19,7 @@ from typing import Any
 
 from tacit.errors import DivergedError
 from tacit.recipe import load_recipe
-from tacit.runs.folder import is_run
+from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.metrics import read_metrics
 
 HERE = Path(__file__).parent
@@ -47,6 +47,10 @@ VARIANTS: dict[str, list[str]] = {
     "clip 0.8, noise 3.2e-4": noisy(3.2e-4),
     "clip 0.8, noise 1e-3": noisy(1e-3),
     "clip 0.8, noise 3.2e-3": noisy(3.2e-3),
+    "unclipped, server rate 1": ["server.learning_rate=1.0"],
+    "clip 0.8, server rate 2": [*clipped(0.8), "server.learning_rate=2.0"],
+    "clip 0.8, noise 3.2e-4, server rate 2": [*noisy(3.2e-4), "server.learning_rate=2.0"],
+    "clip 0.8, noise 3.2e-4, server rate 1.5": [*noisy(3.2e-4), "server.learning_rate=1.5"],
     "clip 0.2": clipped(0.2),
     "clip 0.4": clipped(0.4),
     "clip 1.6": clipped(1.6),
@@ -84,7 +88,7 @@ class Say:
         print(f"{self._name}: round {record['round']}, top-1 {record['top1']:.2%}, {seconds:.0f} s", flush=True)
 
 
-def step(names: list[str], folder: Path, minutes: float, changes: list[str]) -> bool:
+def step(names: list[str], folder: Path, results_path: Path, minutes: float, changes: list[str]) -> bool:
     """Run variants until the time is nearly up; says whether all are done."""
     from tacit.learning.next_word import head_word_histogram
     from tacit.simulation.datasets import open_dataset
@@ -93,7 +97,7 @@ def step(names: list[str], folder: Path, minutes: float, changes: list[str]) -> 
     deadline = time.monotonic() + 60 * minutes
     longest = 0.0
     for name in names:
-        results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        results = json.loads(results_path.read_text()) if results_path.exists() else {}
         if name in results:
             continue
         if time.monotonic() + longest > deadline:
@@ -111,13 +115,14 @@ def step(names: list[str], folder: Path, minutes: float, changes: list[str]) -> 
             record["diverged"] = error.sentence
         record["curve"] = [[m["round"], m["top1"], m["perplexity"]] for m in read_metrics(out / "metrics.jsonl")]
         clip = [
-            [d["round"], d["clipped"], *d["norm_quantiles"].values()] for d in read_metrics(out / "diagnostics.jsonl")
+            [d["round"], d["clipped"], *d["norm_quantiles"].values()]
+            for d in read_metrics(RunFolder.open(out).diagnostics_path)
         ]
         record["diagnostics"] = clip[:: max(1, len(clip) // 50)]
         record["seconds"] = time.monotonic() - began
         longest = max(longest, record["seconds"])
-        RESULTS.parent.mkdir(parents=True, exist_ok=True)
-        RESULTS.write_text(json.dumps({**results, name: record}))
+        results_path.parent.mkdir(parents=True, exist_ok=True)
+        results_path.write_text(json.dumps({**results, name: record}))
     return True
 
 
@@ -126,6 +131,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=8.0, help="stop starting variants when this is nearly up")
     parser.add_argument("--only", nargs="*", help="these variants, by name")
     parser.add_argument("--runs", type=Path, default=Path("runs/dp_fedavg"))
+    parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--set", dest="changes", action="append", default=[], help="change a value in every variant")
     parser.add_argument("--report", action="store_true")
     arguments = parser.parse_args()
@@ -133,7 +139,9 @@ def main() -> None:
         from figures import dp_fedavg_report
 
         dp_fedavg_report(json.loads(RESULTS.read_text()), RESULTS.parent)
-    elif step(arguments.only or list(VARIANTS), arguments.runs, arguments.minutes, arguments.changes):
+    elif step(
+        arguments.only or list(VARIANTS), arguments.runs, arguments.results, arguments.minutes, arguments.changes
+    ):
         print("all done")
     else:
         print("time is up; run again to go on")
