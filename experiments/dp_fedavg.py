@@ -47,6 +47,7 @@ VARIANTS: dict[str, list[str]] = {
     "clip 0.8, noise 3.2e-4": noisy(3.2e-4),
     "clip 0.8, noise 1e-3": noisy(1e-3),
     "clip 0.8, noise 3.2e-3": noisy(3.2e-3),
+    "unclipped, server rate 0.7": ["server.learning_rate=0.7"],
     "unclipped, server rate 1": ["server.learning_rate=1.0"],
     "clip 0.8, server rate 2": [*clipped(0.8), "server.learning_rate=2.0"],
     "clip 0.8, noise 3.2e-4, server rate 2": [*noisy(3.2e-4), "server.learning_rate=2.0"],

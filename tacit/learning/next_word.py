@@ -73,7 +73,7 @@ def evaluate(model: WordLM, rows: NDArray[np.int32], *, chunk: int | None = None
         top1=float(top1 / max(words, 1)),
         top3=float(top3 / max(words, 1)),
         in_vocabulary_top1=float(known_top1 / max(known, 1)),
-        perplexity=float(np.exp(min(loss / max(predictions, 1), 700.0))),
+        perplexity=float(np.exp(min(loss / max(predictions, 1), 50.0))),
         out_of_vocabulary=float(1 - known / max(words, 1)),
     )
 

@@ -134,16 +134,24 @@ class RunJournal:
     def _settle(self, leave: int) -> None:
         while len(self._pending) > leave:
             state, diagnostics = self._pending.popleft()
-            if not bool(state.finite):
+            if not bool(state.finite) or self._nobody_is_finite(diagnostics):
                 kept = checkpoints.rounds_kept(self._folder.checkpoints_path)
                 where = f"the checkpoint after {kept[-1]} rounds is kept" if kept else "there is no checkpoint yet"
                 self.close("diverged")
                 raise DivergedError(
-                    f"Training diverged in round {state.round - 1}: the model is no longer finite; {where}.",
+                    f"Training diverged in round {state.round - 1}: the model, or every update to it, is not finite; {where}.",
                     hint="Lower server.learning_rate, server.momentum or work.learning_rate, or clip harder.",
                 )
             self._diagnose(state.round, diagnostics)
             self._observer.round_done(state.round)
+
+    def _nobody_is_finite(self, diagnostics: list[Any]) -> bool:
+        """Every update overflowed, so the model stands still. Looked at only where no privacy is claimed."""
+        if self._plan.mechanism != "none" or not diagnostics:
+            return False
+        present = np.concatenate([np.asarray(each.present) for each in diagnostics])
+        norms = np.concatenate([np.asarray(each.norms) for each in diagnostics])[present]
+        return len(norms) > 0 and not np.isfinite(norms).any()
 
     def _diagnose(self, round: int, diagnostics: list[Any]) -> None:
         """Norms and the clipped share: allowed in a simulation, outside the guarantee, and marked so."""
