@@ -69,9 +69,9 @@ def show(
         "rounds", f"{facts['rounds']}" + (f", and {again} that ran again and count again" if again > 0 else "")
     )
     for name, value in facts["metrics"].items():
-        table.add_row(name, _figure(value, percent=name.startswith("top")))
-    for name, value in facts["baselines"].items():
-        table.add_row(f"baseline {name}", _figure(value))
+        table.add_row(name, _figure(value, percent="top" in name))
+    for name, value in _flat(facts["baselines"]):
+        table.add_row(f"baseline {name}", _figure(value, percent="top" in name))
     table.add_row("privacy", _privacy_words(facts))
     for assumption in facts["privacy"].get("assumptions", []):
         table.add_row("  assuming", assumption)
@@ -188,6 +188,8 @@ def _flat(value: Mapping[str, Any], name: str = "") -> Iterable[tuple[str, Any]]
 def _figure(value: Any, *, percent: bool = False) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "-" if value is None else str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
     return f"{100 * value:.1f}%" if percent else f"{value:.4g}"
 
 

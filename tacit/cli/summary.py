@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,7 +38,7 @@ def print_summary(console: Console, folder: Path, summary: Mapping[str, Any]) ->
         for context, words in list(summary["examples"].items())[:3]:
             shown = ", ".join(f"[bold]{escape(word)}[/] {probability:.0%}" for word, probability in words)
             console.print(f"  {escape(context)} … {shown}")
-    command = f'tacit predict {shlex.quote(str(folder))} "see you"'
+    command = f'{_tacit()} predict {shlex.quote(str(folder))} "see you"'
     where = Text.assemble("\nThe run is in ", (str(folder), "bold"), ". Try: ", (command, "bold"))
     console.print(where, soft_wrap=True)  # a command is copied, so it stays on one line
 
@@ -49,5 +52,12 @@ def privacy_sentence(privacy: Mapping[str, Any]) -> str:
         f"Privacy: [bold green]ε = {epsilon_text(privacy['epsilon'])} at δ = {privacy['delta']:g}[/], for all the data of "
         f"any one {privacy['unit']} ({privacy['adjacency']}; {privacy['accountant'].upper()} accounting over "
         f"{privacy['releases']} release{'' if privacy['releases'] == 1 else 's'}).\n"
-        "The accuracy above was measured on held-out users, who are not covered by this guarantee."
+        f"It holds under {len(privacy['assumptions'])} assumptions (tacit runs show lists them). The accuracy was measured on "
+        "held-out users, whom it does not cover."
     )
+
+
+def _tacit() -> str:
+    """The command as this person can type it: by name, or where it lies if it is not on the path."""
+    lies_here = Path(sys.argv[0]).name == "tacit" and shutil.which("tacit") is None
+    return os.path.relpath(sys.argv[0]) if lies_here else "tacit"

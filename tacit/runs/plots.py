@@ -26,13 +26,18 @@ def plot_training(folder: RunFolder, out: Path) -> None:
     figure, (accuracy, budget) = pyplot.subplots(
         1, 2, figsize=(9, 3.4), width_ratios=[3, 2], layout="constrained", facecolor="white"
     )
-    accuracy.plot(rounds, [100 * record["top1"] for record in records], color=ACCENT, lw=2, marker="o", ms=3)
-    accuracy.set(xlabel="round", ylabel="next word guessed right, %", xlim=(0, None), ylim=(0, None), title="Accuracy")
+    reached = [100 * record["top1"] for record in records]
+    accuracy.plot(rounds, reached, color=ACCENT, lw=2, marker="o", ms=3)
     baselines = summary.get("baselines", {})
+    levels = {}
     if "unigram_top1" in baselines:
-        _level(accuracy, 100 * baselines["unigram_top1"], "always the same word")
+        levels["always the same word"] = 100 * baselines["unigram_top1"]
     if "best_possible" in baselines:
-        _level(accuracy, 100 * baselines["best_possible"]["top1"], "best possible")
+        levels["best possible"] = 100 * baselines["best_possible"]["top1"]
+    for label, height in levels.items():
+        _level(accuracy, height, label)
+    accuracy.set(xlabel="round", ylabel="next word guessed right, %", title="Accuracy on held-out people")
+    accuracy.set(xlim=(0, None), ylim=(0, 1.12 * max([*reached, *levels.values()])))
     privacy = summary.get("privacy", {})
     spent = [record["epsilon"] for record in records]
     if None in spent:
