@@ -60,7 +60,7 @@ VARIANTS: dict[str, list[str]] = {
     "fedsgd, clip 0.8": FEDSGD + clipped(0.8) + ["work.learning_rate=6.0"],
     "fedsgd, clip 0.8, noise 1e-3": FEDSGD + noisy(1e-3) + ["work.learning_rate=6.0"],
     "clip 0.8, float32": [*clipped(0.8), "engine.precision=float32"],
-    "clip 0.8, bf16": [*clipped(0.8), "engine.precision=bf16"],
+    "clip 0.8, tf32": [*clipped(0.8), "engine.precision=tf32"],
     "clip 0.8, poisson": [*clipped(0.8), "privacy.sampling=poisson"],
     "clip 0.8, poisson, clipped denominator": [
         *clipped(0.8),

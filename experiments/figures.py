@@ -1,0 +1,57 @@
+"""Tables and figures of docs/experiments, from recorded results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+INK = ["#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e", "#c2255c", "#495057", "#1971c2", "#f08c00"]
+
+
+def dp_fedavg_report(results: dict[str, Any], folder: Path) -> None:
+    """Print a table of every variant and draw clipping, noise, and the share of people clipped."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    print("| variant | top-1 | top-3 | perplexity |\n|---|---|---|---|")
+    for name, record in results.items():
+        metrics = record["metrics"]
+        print(f"| {name} | {metrics['top1']:.2%} | {metrics['top3']:.2%} | {metrics['perplexity']:.3g} |")
+    print("\n| variant | top-10 words in the 10 most frequent: none, 1, 2, … 10 |\n|---|---|")
+    for name, record in results.items():
+        if "head_words" in record:
+            counts = record["head_words"]["10"]
+            print(f"| {name} | {' '.join(f'{count / sum(counts):.0%}' for count in counts)} |")
+
+    figure, (clip, noise, share) = pyplot.subplots(1, 3, figsize=(12, 3.6), layout="constrained", facecolor="white")
+    levels = {"0.2": "clip 0.2", "0.4": "clip 0.4", "0.8": "clip 0.8", "none": "unclipped"}
+    _curves(clip, results, levels, "Clipping at S")
+    noises = {"0": "clip 0.8", "3.2e-4": "clip 0.8, noise 3.2e-4", "1e-3": "clip 0.8, noise 1e-3"}
+    _curves(noise, results, {**noises, "3.2e-3": "clip 0.8, noise 3.2e-3"}, "Noise σ on the mean, S = 0.8")
+    shown = {
+        "S = 0.8, server rate 2": "clip 0.8, server rate 2",
+        "not clipped": "unclipped, server rate 0.7",
+        "FedSGD, S = 0.8": "fedsgd, clip 0.8",
+    }
+    for ink, (label, name) in zip(INK, shown.items(), strict=False):
+        rows = [row for row in results[name].get("diagnostics", []) if row[3] is not None]
+        share.plot([row[0] for row in rows], [row[3] for row in rows], color=ink, lw=2, label=label)
+    share.axhline(0.8, color="#9aa5b1", lw=1, ls="--")
+    share.set(xlabel="round", ylabel="median norm of an update", ylim=(0, None), title="Norms before clipping")
+    share.legend(frameon=False, fontsize=8)
+    for axes in (clip, noise, share):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(folder / "curves.png", dpi=150)
+    print(f"\nwrote {folder / 'curves.png'}")
+
+
+def _curves(axes: Any, results: dict[str, Any], variants: dict[str, str], title: str) -> None:
+    for ink, (label, name) in zip(INK, variants.items(), strict=False):
+        curve = results[name]["curve"]
+        axes.plot(
+            [row[0] for row in curve], [100 * row[1] for row in curve], color=ink, lw=2, marker="o", ms=3, label=label
+        )
+    axes.set(xlabel="round", ylabel="top-1, %", title=title)
+    axes.legend(frameon=False, fontsize=8)
