@@ -32,6 +32,14 @@ def train(
     resume: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped or killed.")
     ] = None,
+    older_checkpoint: Annotated[
+        bool,
+        typer.Option(
+            "--older-checkpoint",
+            help="With --resume: if the newest checkpoint is damaged, go back to the one before; the rounds since then "
+            "cost again.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
 ) -> None:
     """Train a model. Without a recipe: the demo, a private next-word model on a built-in world.
@@ -65,9 +73,10 @@ def train(
 
         try:
             with watching(followed, console) as observer:
-                summary = (
-                    start_run(followed, folder, observer) if resume is None else resume_run(folder, observer, wanted)
-                )
+                if resume is None:
+                    summary = start_run(followed, folder, observer)
+                else:
+                    summary = resume_run(folder, observer, wanted, older_if_damaged=older_checkpoint)
         except StopRequested:
             _say_how_to_go_on(console, folder, "Stopped after the round under way, which is saved.")
             raise typer.Exit(130) from None

@@ -121,8 +121,8 @@ def latest(folder: Path, *, older_if_damaged: bool = False) -> Checkpoint | None
             if not older_if_damaged or position == len(rounds):
                 if position < len(rounds):
                     error.hint = (
-                        f"The checkpoint after {rounds[-position - 1]} rounds can be used instead; the rounds since then "
-                        f"run again and are accounted for again."
+                        f"--older-checkpoint goes on after {rounds[-position - 1]} rounds; the rounds since then run again "
+                        f"and cost again."
                     )
                 raise
     return None

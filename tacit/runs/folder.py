@@ -232,7 +232,7 @@ class RunFolder:
         if done < ledger.rounds_committed and not older_if_damaged:
             raise RunError(
                 f"The checkpoint after {ledger.rounds_committed} rounds that the ledger of {self.path} names is missing.",
-                hint=f"The state after {done} rounds can be used; the rounds since then are accounted for again.",
+                hint=f"--older-checkpoint goes on after {done} rounds; the rounds since then run again and cost again.",
             )
         known = ledger.committed
         if known is None or checkpoint is None or not known.rounds_done == done == ledger.rounds_committed:

@@ -133,7 +133,9 @@ def start_run(recipe: Recipe, out: Path, observer: Observer) -> dict[str, Any]:
     return _begin(trainer, folder, observer)
 
 
-def resume_run(path: Path, observer: Observer, recipe: Recipe | None = None) -> dict[str, Any]:
+def resume_run(
+    path: Path, observer: Observer, recipe: Recipe | None = None, *, older_if_damaged: bool = False
+) -> dict[str, Any]:
     """Go on with a run; a recipe that differs from the run's own is refused."""
     folder = RunFolder.open(path)
     recorded = parse_recipe(folder.recipe())
@@ -149,7 +151,7 @@ def resume_run(path: Path, observer: Observer, recipe: Recipe | None = None) -> 
             raise RunError(f"Expected a run that can go on, got {path}, which has {closed.outcome}.")
         _require_same_promise(ledger.ledger.opened, trainer.opened(folder))
         repair_torn_tail(folder.participation_path, ledger.ledger)
-        checkpoint = folder.resume_point()
+        checkpoint = folder.resume_point(older_if_damaged=older_if_damaged)
         state = trainer.start
         if checkpoint is not None:
             noise = _noise_arrays(folder, state, checkpoint.round)

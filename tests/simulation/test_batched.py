@@ -138,3 +138,22 @@ def test_removing_any_user_moves_the_sum_by_at_most_the_bound():
 
 def _total(bounded: Any) -> Any:
     return bounded.blocks["update"].total
+
+
+def test_a_users_update_does_not_depend_on_who_shares_the_chunk():
+    """The gate's proof needs it: what one user adds must not change what the others add, to the last bit."""
+    user, others, more = [[4, 5, 6, 7]], [[[5, 4]], [[8, 8, 8]], [[6]]], [[[7]] * 4, [[4] * 7] * 4, []]
+    for work in (
+        FedAvg(NextWord(), epochs=2, learning_rate=3.0),
+        FedAvg(NextWord(), epochs=2, learning_rate=3.0, clip_style="flat"),
+        FedSGD(NextWord(), learning_rate=3.0),
+    ):
+        batched = engine(work, plan(clip_norm=1e-3), "windows")
+        updates = []
+        for company in (others, more):
+            batched.users = ListUsers([user, *company])
+            (chunk,) = batched.prepare(np.arange(4))
+            place = int(np.flatnonzero((chunk.tokens[:, 0, 0] == [1, 4, 5, 6]).all(axis=1))[0])
+            all_updates = batched._updates(tiny_model(), chunk.tokens, np.int32(chunk.steps), np.float32(1e-3))
+            updates.append([np.asarray(leaf[place]) for leaf in jax.tree.leaves(all_updates)])
+        assert all((one == other).all() for one, other in zip(*updates, strict=True))

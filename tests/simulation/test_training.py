@@ -191,6 +191,19 @@ def test_a_private_run_that_was_killed_pays_for_its_lost_rounds(tmp_path):
         assert again.participation != intent.participation
 
 
+def test_a_damaged_checkpoint_is_reported_and_an_older_one_costs_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 4))
+    with pytest.raises(StopRequested):
+        start_run(tiny(), tmp_path / "run", Silent())
+    monkeypatch.undo()
+    newest = checkpoints.path_of(tmp_path / "run" / "checkpoints", 5)
+    newest.write_bytes(newest.read_bytes()[:-8])
+    with pytest.raises(RunError, match="damaged"):
+        resume_run(tmp_path / "run", Silent())
+    summary = resume_run(tmp_path / "run", Silent(), older_if_damaged=True)
+    assert summary["privacy"]["releases"] == 6 + 1  # round 4 ran twice
+
+
 def test_a_run_that_diverges_keeps_its_last_finite_checkpoint(tmp_path):
     recipe = tiny(
         server={"optimizer": "sgd", "learning_rate": 3e38},
@@ -206,6 +219,16 @@ def test_a_run_that_diverges_keeps_its_last_finite_checkpoint(tmp_path):
     assert kept is None or all(np.isfinite(array).all() for array in kept.arrays.values())
     with pytest.raises(RunError, match="which has diverged"):
         resume_run(tmp_path / "run", Silent())
+
+
+def test_a_run_whose_every_update_overflows_is_stopped(tmp_path):
+    recipe = tiny(
+        work={"learning_rate": 1e37},
+        privacy={"mechanism": "none", "noise_multiplier": 0.0, "clip_norm": None},
+        run={"checkpoint_every": 1},
+    )
+    with pytest.raises(DivergedError, match="every update to it"):
+        start_run(recipe, tmp_path / "run", Silent())
 
 
 def test_a_finished_run_is_not_resumed(seeded_run):
