@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
-.PHONY: demo test check lint bench experiments clean help
+.PHONY: demo test check lint bench clean help
 
 help:
 	@echo "make demo   train a private next-word model on a built-in world (a minute or two)"
@@ -21,8 +21,8 @@ test: $(VENV)/.ready-dev
 check: lint test
 
 lint: $(VENV)/.ready-dev
-	@$(BIN)/ruff check tacit tests benchmarks
-	@$(BIN)/ruff format --check tacit tests benchmarks
+	@$(BIN)/ruff check tacit tests benchmarks experiments
+	@$(BIN)/ruff format --check tacit tests benchmarks experiments
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 

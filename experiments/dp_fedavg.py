@@ -106,7 +106,11 @@ def step(names: list[str], folder: Path, results_path: Path, minutes: float, cha
         began = time.monotonic()
         out = folder / name.replace(" ", "_").replace(",", "")
         recipe = load_recipe(HERE / "dp_fedavg.toml", VARIANTS[name] + changes)
-        record: dict[str, Any] = {"changes": VARIANTS[name], "rounds": recipe.run.rounds}
+        record: dict[str, Any] = {
+            "changes": VARIANTS[name],
+            "rounds": recipe.run.rounds,
+            "precision": recipe.engine.precision,
+        }
         try:
             record |= resume_run(out, Say(name)) if is_run(out) else start_run(recipe, out, Say(name))
             model, _, _ = load_trained(out)

@@ -17,6 +17,9 @@ def dp_fedavg_report(results: dict[str, Any], folder: Path) -> None:
 
     print("| variant | top-1 | top-3 | perplexity |\n|---|---|---|---|")
     for name, record in results.items():
+        if "diverged" in record:
+            print(f"| {name} | diverged | | |")
+            continue
         metrics = record["metrics"]
         print(f"| {name} | {metrics['top1']:.2%} | {metrics['top3']:.2%} | {metrics['perplexity']:.3g} |")
     print("\n| variant | top-10 words in the 10 most frequent: none, 1, 2, … 10 |\n|---|---|")

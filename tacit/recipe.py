@@ -18,7 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from tacit.errors import RecipeError
 from tacit.privacy.plan import PrivacyPlan
 
-RECIPES = Path(__file__).parent.parent / "recipes"
+# Inside an installed package, else beside it in a checkout.
+_INSTALLED = Path(__file__).parent / "recipes"
+RECIPES = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).parent.parent / "recipes"
 
 # What every generator in use takes whole: jax.random.key keeps 32 bits, NumPy refuses what is negative.
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -45,12 +47,16 @@ class DataSection(_Section):
     )
     layout: Literal["windows", "sentences"] = "windows"
     length: int = Field(default=10, gt=0, description="predictions a row")
-    tokens_per_user: int = Field(default=1_600, gt=0, description="cap on one user's predictions")
+    tokens_per_user: int = Field(
+        default=1_600, gt=0, description="cap on one user's predictions, rounded up to whole batches"
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> DataSection:
         if (self.world is None) == (self.store is None):
             raise ValueError("expected either data.world or data.store, got " + ("both" if self.world else "neither"))
+        if self.iid and self.store is None:
+            raise ValueError("expected data.iid with a store only: a world's users are made one by one")
         return self
 
 

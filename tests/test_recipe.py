@@ -69,8 +69,8 @@ def test_a_missing_section_is_named():
 
 
 def test_values_are_toml_or_plain_text():
-    recipe = load_recipe(DEMO, ["work.learning_rate=0.25", "model.preset=benchmark", "data.iid=true"])
-    assert (recipe.work.learning_rate, recipe.model.preset, recipe.data.iid) == (0.25, "benchmark", True)
+    recipe = load_recipe(DEMO, ["work.learning_rate=0.25", "model.preset=benchmark", "run.seed=3"])
+    assert (recipe.work.learning_rate, recipe.model.preset, recipe.run.seed) == (0.25, "benchmark", 3)
 
 
 def test_recipes_are_found_by_name_or_path(tmp_path: Path):

@@ -68,7 +68,9 @@ def import_(
     held_out: Annotated[
         int, typer.Option("--held-out", help="With --vocabulary-private: so many users are not counted.")
     ] = 0,
-    seed: Annotated[int, typer.Option("--seed", help="With --held-out: which users; the split's seed.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", help="With --held-out: which users; the recipe's data.split_seed.")
+    ] = 1,
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Keep a user's first so many tokens.")] = None,
     max_examples: Annotated[
         int | None, typer.Option("--max-examples", help="Keep a user's first so many examples.")

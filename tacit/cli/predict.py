@@ -10,10 +10,11 @@ import typer
 
 from tacit.data.text import tokenize
 from tacit.data.users import OOV
+from tacit.runs.folder import by_name
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")],
     text: Annotated[str, typer.Argument(help='What has been typed so far, for example "see you".')] = "",
     count: Annotated[int, typer.Option(min=1, max=50, help="How many words to show.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
@@ -25,7 +26,7 @@ def predict(
     from tacit.learning.next_word import suggest
     from tacit.simulation.training import load_trained
 
-    model, words, _ = load_trained(run)
+    model, words, _ = load_trained(by_name(run))
     number = {word: index for index, word in enumerate(words)}
     typed = tokenize(text)
     unknown = [word for word in dict.fromkeys(typed) if word not in number]

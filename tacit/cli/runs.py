@@ -15,10 +15,8 @@ from tacit.cli.progress import epsilon_text
 from tacit.errors import RunError
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.ledger import Ledger, is_being_written, read_ledger
-from tacit.runs.folder import RunFolder, find_runs
+from tacit.runs.folder import RUNS, RunFolder, by_name, find_runs
 from tacit.runs.metrics import last_metrics
-
-_ROOT = Path("runs")
 
 app = typer.Typer(help="List, show, compare and plot runs.")
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -28,15 +26,15 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and no
 def runs(context: typer.Context, as_json: Json = False) -> None:
     """List, show and compare runs; without a command, list those in runs/."""
     if context.invoked_subcommand is None:
-        list_runs(_ROOT, as_json)
+        list_runs(RUNS, as_json)
 
 
 @app.command("list")
 def list_runs(
-    root: Annotated[Path, typer.Argument(help="The folder that holds runs.")] = _ROOT, as_json: Json = False
+    root: Annotated[Path, typer.Argument(help="The folder that holds runs.")] = RUNS, as_json: Json = False
 ) -> None:
     """The runs below a folder, one a line."""
-    nothing_yet = root == _ROOT and not root.exists()
+    nothing_yet = root == RUNS and not root.exists()
     found = [_facts_or_problem(path) for path in ([] if nothing_yet else find_runs(root))]
     if as_json:
         _print_json({"root": str(root), "runs": found})
@@ -56,7 +54,7 @@ def show(
     run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")], as_json: Json = False
 ) -> None:
     """What a run came to: rounds, accuracy, epsilon and delta, or why epsilon is infinite."""
-    facts = _facts(_find(run))
+    facts = _facts(RunFolder.open(by_name(run)))
     if as_json:
         _print_json(facts)
         return
@@ -86,7 +84,7 @@ def compare(
     """What several runs were told and what they came to, where they differ."""
     if len(runs) < 2:
         raise RunError(f"Expected two or more runs to compare, got {len(runs)}.")
-    folders = [_find(run) for run in runs]
+    folders = [RunFolder.open(by_name(run)) for run in runs]
     found = [_facts(folder) for folder in folders]
     recipes = [dict(_flat(folder.recipe())) for folder in folders]
     names = sorted({name for recipe in recipes for name in recipe})
@@ -116,12 +114,8 @@ def plot(
     """Draw accuracy and the privacy budget over the rounds of a run."""
     from tacit.runs.plots import plot_training
 
-    plot_training(_find(run), out)
+    plot_training(RunFolder.open(by_name(run)), out)
     typer.echo(f"Wrote {out}.")
-
-
-def _find(run: Path) -> RunFolder:
-    return RunFolder.open(_ROOT / run if not run.exists() and (_ROOT / run).exists() else run)
 
 
 def _facts_or_problem(path: Path) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def print_summary(console: Console, folder: Path, summary: Mapping[str, Any]) ->
         for context, words in list(summary["examples"].items())[:3]:
             shown = ", ".join(f"[bold]{escape(word)}[/] {probability:.0%}" for word, probability in words)
             console.print(f"  {escape(context)} … {shown}")
-    command = f'{_tacit()} predict {shlex.quote(str(folder))} "see you"'
+    command = f'{tacit_command()} predict {shlex.quote(str(folder))} "see you"'
     where = Text.assemble("\nThe run is in ", (str(folder), "bold"), ". Try: ", (command, "bold"))
     console.print(where, soft_wrap=True)  # a command is copied, so it stays on one line
 
@@ -57,7 +57,7 @@ def privacy_sentence(privacy: Mapping[str, Any]) -> str:
     )
 
 
-def _tacit() -> str:
+def tacit_command() -> str:
     """The command as this person can type it: by name, or where it lies if it is not on the path."""
     lies_here = Path(sys.argv[0]).name == "tacit" and shutil.which("tacit") is None
     return os.path.relpath(sys.argv[0]) if lies_here else "tacit"

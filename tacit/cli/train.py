@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.text import Text
 
 from tacit.cli.progress import watching
-from tacit.cli.summary import print_summary
+from tacit.cli.summary import print_summary, tacit_command
 from tacit.errors import RecipeError
 from tacit.recipe import Recipe, find_recipe, load_recipe, parse_recipe
-from tacit.runs.folder import RunFolder, is_run, refuse_if_taken
+from tacit.runs.folder import RUNS, RunFolder, by_name, is_run, refuse_if_taken
 
 
 def train(
@@ -63,7 +63,8 @@ def train(
     else:
         if recipe is not None:
             wanted = load_recipe(find_recipe(recipe), changes or ())
-        folder, followed = resume, parse_recipe(RunFolder.open(resume).recipe())
+        folder = by_name(resume)
+        followed = parse_recipe(RunFolder.open(folder).recipe())
 
     console = Console(stderr=True)
     try:
@@ -93,13 +94,13 @@ def train(
 
 
 def _say_how_to_go_on(console: Console, folder: Path, sentence: str) -> None:
-    command = f"tacit train --resume {shlex.quote(str(folder))}"
+    command = f"{tacit_command()} train --resume {shlex.quote(str(folder))}"
     console.print(Text.assemble(sentence, " Go on with: ", (command, "bold")), highlight=False, soft_wrap=True)
 
 
 def _next_folder(name: str) -> Path:
     """runs/NAME-1, or the first number that is free."""
     number = 1
-    while (path := Path("runs") / f"{name}-{number}").exists():
+    while (path := RUNS / f"{name}-{number}").exists():
         number += 1
     return path

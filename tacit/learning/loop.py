@@ -1,6 +1,6 @@
 """The whole of the algorithm.
 
-DP-FedAvg, DP-FedSGD, DP-FTRL and FedAvg are choices of work × mechanism × server step × participation; simulation and
+DP-FedAvg, DP-FedSGD and FedAvg are choices of work × mechanism × server step × participation; simulation and
 real devices are choices of `users`. The journal makes each round durable around it (see `tacit.runs.journal`).
 """
 

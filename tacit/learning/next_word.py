@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.users import BOS, EOS, FIRST_WORD, OOV, PAD
+from tacit.data.users import BOS, FIRST_WORD, OOV, PAD
 from tacit.models.precision import Precision
 from tacit.models.sgd import sgd_step
 from tacit.models.word_lm import WordLM, loss_sum
@@ -86,9 +86,11 @@ def _score(model: WordLM, tokens: jax.Array) -> jax.Array:
     # The target's rank, ties going to the smaller word number as argmax would have it.
     earlier = jnp.arange(logits.shape[-1]) < targets[..., None]
     rank = jnp.sum((logits > own) | ((logits == own) & earlier), axis=-1)
+    # Where logits overflow, every comparison is false: that is a mistake, not a triumph.
+    rank = jnp.where(jnp.isfinite(logits).all(axis=-1), rank, logits.shape[-1])
     loss = jax.nn.logsumexp(logits, axis=-1) - own[..., 0]
     mask = prediction_mask(tokens)
-    word = (targets >= OOV) & (targets != EOS)
+    word = targets >= OOV
     known = targets >= FIRST_WORD
     counts = [word, known & (rank == 0), known & (rank < 3), known, known & (rank == 0)]
     sums = [jnp.sum(count, dtype=jnp.float32) for count in counts]
@@ -98,7 +100,8 @@ def _score(model: WordLM, tokens: jax.Array) -> jax.Array:
 def head_word_histogram(model: WordLM, rows: NDArray[np.int32], *, chunk: int = 128) -> dict[int, list[int]]:
     """DP-FedAvg Table 3: for n in 10, 50, 100, how often k of the model's top ten words are among the n most frequent.
 
-    Words are numbered by falling frequency, so the n most frequent are the first n of the vocabulary.
+    Words of a counted vocabulary are numbered by falling frequency: the n most frequent are its first n. (In a word list
+    they are its first n words.)
     """
     total = np.zeros((len(HEAD_SIZES), 11), np.int64)
     for tokens in _chunks(rows, chunk):
@@ -134,11 +137,12 @@ def suggest(model: WordLM, context: list[int], count: int = 3) -> list[tuple[int
     return [(int(word) + FIRST_WORD, float(p)) for word, p in zip(words, probabilities, strict=True)]
 
 
-def unigram_guess(rows: NDArray[np.int32], guess: int = FIRST_WORD) -> float:
-    """The accuracy of always saying the most frequent word."""
+def unigram_guess(rows: NDArray[np.int32]) -> float:
+    """The accuracy of always saying the word that is most frequent in these very rows: no single word does better."""
     targets = rows[:, 1:]
-    words = (targets >= OOV).sum()
-    return float((targets == guess).sum() / max(words, 1))
+    words = targets[targets >= OOV]
+    known = words[words >= FIRST_WORD]
+    return float(np.bincount(known).max(initial=0) / max(len(words), 1))
 
 
 def _chunks(rows: NDArray[np.int32], chunk: int) -> Iterator[NDArray[np.int32]]:

@@ -125,7 +125,7 @@ PRESETS: dict[str, WordLMConfig] = {
 def preset(name: str) -> WordLMConfig:
     """The named shape; `dataclasses.replace` changes its vocabulary."""
     if name not in PRESETS:
-        raise RecipeError(f"Expected a model among {', '.join(PRESETS)}, got {name!r}.")
+        raise RecipeError(f"Expected model.preset among {', '.join(PRESETS)}, got {name!r}.")
     return PRESETS[name]
 
 

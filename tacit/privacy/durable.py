@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
-from tacit.errors import RunError
+from tacit.errors import LedgerError, RunError
 
 
 def append_synced(descriptor: int, data: bytes) -> None:
@@ -28,6 +30,42 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+class GrowingFile:
+    """A file to which whole records are added, each on disk before the next. Closing twice is no mistake."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor: int | None = descriptor
+        self._size = os.fstat(descriptor).st_size
+
+    def _grow(self, record: bytes) -> None:
+        """Add a record; when this returns it is on disk.
+
+        RunError if the disk fails: then the file is as before, or ends in a torn record, and takes no more.
+        """
+        if self._descriptor is None:
+            raise LedgerError(f"The file {self.path} is closed for writing.")
+        try:
+            append_synced(self._descriptor, record)
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, self._size)
+            self.close()
+            raise disk_error(error, self.path, "what it held is intact and the round was not begun") from error
+        self._size += len(record)
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 def keep_torn_bytes(path: Path, torn: bytes, *, mode: int) -> Path:

@@ -37,10 +37,9 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 from tacit.errors import LedgerError, PrivacyError, RunError
-from tacit.privacy.durable import append_synced, disk_error, keep_torn_bytes, sync_folder
+from tacit.privacy.durable import GrowingFile, append_synced, disk_error, keep_torn_bytes, sync_folder
 from tacit.privacy.records import (
     OUTCOMES,
     POLICIES,
@@ -268,16 +267,14 @@ def repair_torn_tail(path: Path) -> str | None:
         return writer.repaired
 
 
-class LedgerWriter:
+class LedgerWriter(GrowingFile):
     """The one process that may add to a ledger: holds its lock from `create` or `open` until `close`."""
 
     def __init__(self, path: Path, descriptor: int, scan: _Scan, repaired: str | None) -> None:
-        self.path = path
+        super().__init__(path, descriptor)
         self.repaired = repaired
-        self._descriptor: int | None = descriptor
         self._records = scan.records
         self._history = scan.history
-        self._size = os.fstat(descriptor).st_size
 
     @classmethod
     def create(cls, path: Path, opened: Opened) -> LedgerWriter:
@@ -326,8 +323,6 @@ class LedgerWriter:
         LedgerError if the record cannot come next, PrivacyError if it holds an infinite number, RunError if the disk
         fails: then the ledger is as before, or ends in a torn line, and this writer takes no more.
         """
-        if self._descriptor is None:
-            raise LedgerError(f"The ledger {self.path} is closed for writing.")
         if (objection := self._history.objection(record)) is not None:
             raise LedgerError(f"The ledger {self.path} cannot take a record of kind {record.kind}: {objection}.")
         try:
@@ -335,29 +330,10 @@ class LedgerWriter:
         except ValueError:
             sentence = f"Expected finite numbers in the ledger's {record.kind} record, got inf or nan."
             raise PrivacyError(sentence) from None
-        try:
-            append_synced(self._descriptor, line)
-        except OSError as error:
-            with suppress(OSError):
-                os.ftruncate(self._descriptor, self._size)
-            self.close()
-            raise disk_error(error, self.path, "what it held is intact and the round was not begun") from error
-        self._size += len(line)
+        self._grow(line)
         self._history.take(record, digest)
         self._records.append(record)
         return digest
-
-    def close(self) -> None:
-        """Release the lock. Closing twice is no mistake."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def is_being_written(path: Path) -> bool:

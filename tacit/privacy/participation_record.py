@@ -31,13 +31,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.errors import LedgerError, PrivacyError, RunError
-from tacit.privacy.durable import append_synced, disk_error, keep_torn_bytes, sync_folder
+from tacit.privacy.durable import GrowingFile, disk_error, keep_torn_bytes, sync_folder
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.records import Intent, Resumed
 
@@ -92,15 +92,14 @@ def refuse_if_others_can_read(path: Path) -> None:
         raise RunError(f"Expected {path} to be readable by its owner alone, but others may open it: chmod 600 it.")
 
 
-class ParticipationWriter:
+class ParticipationWriter(GrowingFile):
     """Adds cohorts to a run's participation record."""
 
     def __init__(self, path: Path) -> None:
         """Open the record of a run, or begin it. A torn tail must have been repaired before."""
-        self.path = path
         new = not path.exists()
         try:
-            self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            super().__init__(path, os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
             if new:
                 sync_folder(path.parent)
         except OSError as error:
@@ -110,7 +109,6 @@ class ParticipationWriter:
         except RunError:
             self.close()
             raise
-        self._size = os.fstat(self._descriptor).st_size
 
     def append(self, round: int, attempt: int, users: ArrayLike) -> str:
         """Write down who takes part in an attempt; when this returns the digest for its intent, it is on disk.
@@ -118,33 +116,12 @@ class ParticipationWriter:
         PrivacyError if somebody is named twice: no sampler of Tacit draws with replacement. RunError if the disk fails;
         then the record is as before, or ends in a torn one, and this writer takes no more.
         """
-        if self._descriptor is None:
-            raise LedgerError(f"The participation record {self.path} is closed for writing.")
         numbers = np.sort(np.asarray(users, dtype=np.int64))
         if (np.diff(numbers) == 0).any() or (numbers < 0).any():
             raise PrivacyError(f"Expected distinct users in the cohort of round {round}, got one twice or below zero.")
         record = _pack(round, attempt, numbers, os.urandom(16))
-        try:
-            append_synced(self._descriptor, record)
-        except OSError as error:
-            with suppress(OSError):
-                os.ftruncate(self._descriptor, self._size)
-            self.close()
-            raise disk_error(error, self.path, "what it held is intact and the round was not begun") from error
-        self._size += len(record)
+        self._grow(record)
         return record[-_DIGEST_SIZE:].hex()
-
-    def close(self) -> None:
-        """Closing twice is no mistake."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def read(path: Path) -> Iterator[Cohort]:

@@ -56,7 +56,9 @@ class PrivacyPlan(BaseModel):
         default=None,
         description="public estimate of the sum of all users' weights [W, or W_min for the clipped estimator]",
     )
-    weight_noise: float = Field(default=10.0, gt=1, description="noise multiplier of the weight block, in units of z")
+    weight_noise: float = Field(
+        default=10.0, gt=1, allow_inf_nan=False, description="noise multiplier of the weight block, in units of z"
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> PrivacyPlan:

@@ -2,8 +2,7 @@
 
 ``round-000123.safetensors`` is the state after 123 rounds; resuming from it, round 123 (counted from 0) runs next. A
 checkpoint holds arrays by name, text by name, and a digest over all of them, which the ledger's `Committed` repeats:
-safetensors itself would not notice a changed number. It holds no noise key and no sampler state that is secret; those
-live in the run's private folder.
+safetensors itself would not notice a changed number. It holds no key: none is ever on disk.
 
 **A damaged checkpoint is reported, not passed over.** Going back to an older one is possible, but it has a price: the
 rounds since then run again, on users who were already asked, and every repeated round is accounted for again (`Resumed`

@@ -35,6 +35,7 @@ from tacit.runs import checkpoints
 from tacit.runs.files import remove_leftovers, write_atomic
 
 FORMAT = 1
+RUNS = Path("runs")  # where runs are made, and looked for by name
 _MARKER = "run.json"
 _MARKER_KEY = "tacit run"
 _DEPTH = 4  # how far below a root runs are looked for
@@ -89,8 +90,8 @@ class RunFolder:
                 raise ValueError
             version, run_id, created = marker[_MARKER_KEY], marker["run_id"], marker["created"]
         except (FileNotFoundError, NotADirectoryError):
-            what = "that is no run" if path.exists() else "that does not exist"
-            raise RunError(f"Expected the folder of a run, got {path}, {what}: it has no {_MARKER}.") from None
+            what = "which is no run" if path.exists() else "which does not exist"
+            raise RunError(f"Expected the folder of a run, got {path}, {what} (no {_MARKER} there).") from None
         except (ValueError, KeyError):
             raise RunError(
                 f"Expected the folder of a run, got {path}, whose {_MARKER} is not one of Tacit's."
@@ -258,6 +259,11 @@ def refuse_if_taken(path: Path) -> None:
         raise RunError(f"Expected a folder for the run, got {path}, which is a file.")
     if path.is_dir() and any(path.iterdir()):
         raise RunError(f"The folder {path} is not empty and holds no run: choose a new or an empty one.")
+
+
+def by_name(run: Path) -> Path:
+    """The folder of this path, or of this name in runs/."""
+    return RUNS / run if not run.exists() and (RUNS / run).exists() else run
 
 
 def find_runs(root: Path) -> list[Path]:

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -114,6 +114,8 @@ class RunJournal:
                 "seconds": round(time.monotonic() - self._started),
             }
             self._metrics.append(record)
+            if not math.isfinite(float(record.get("perplexity", 0.0))):
+                self._diverged(state.round)
             self._observer.evaluated(record)
         if save:
             self._save(state)
@@ -135,15 +137,18 @@ class RunJournal:
         while len(self._pending) > leave:
             state, diagnostics = self._pending.popleft()
             if not bool(state.finite) or self._nobody_is_finite(diagnostics):
-                kept = checkpoints.rounds_kept(self._folder.checkpoints_path)
-                where = f"the checkpoint after {kept[-1]} rounds is kept" if kept else "there is no checkpoint yet"
-                self.close("diverged")
-                raise DivergedError(
-                    f"Training diverged in round {state.round - 1}: the model, or every update to it, is not finite; {where}.",
-                    hint="Lower server.learning_rate, server.momentum or work.learning_rate, or clip harder.",
-                )
+                self._diverged(state.round)
             self._diagnose(state.round, diagnostics)
             self._observer.round_done(state.round)
+
+    def _diverged(self, round: int) -> NoReturn:
+        kept = checkpoints.rounds_kept(self._folder.checkpoints_path)
+        where = f"the checkpoint after {kept[-1]} rounds is kept" if kept else "there is no checkpoint yet"
+        self.close("diverged")
+        raise DivergedError(
+            f"Training diverged by round {round}: the model, or what it computes, is not finite; {where}.",
+            hint="Lower server.learning_rate, server.momentum or work.learning_rate, or clip harder.",
+        )
 
     def _nobody_is_finite(self, diagnostics: list[Any]) -> bool:
         """Every update overflowed, so the model stands still. Looked at only where no privacy is claimed."""

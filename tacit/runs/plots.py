@@ -18,6 +18,8 @@ def plot_training(folder: RunFolder, out: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    if out.suffix not in (".png", ".svg"):
+        raise RunError(f"Expected a picture that ends in .png or .svg, got {out}.")
     records = list(read_metrics(folder.metrics_path))
     if not records:
         raise RunError(f"Expected a run with at least one evaluation, got {folder.path}, which has none yet.")
@@ -50,8 +52,12 @@ def plot_training(folder: RunFolder, out: Path) -> None:
         budget.set(xlabel="round", ylabel="ε spent", xlim=(0, None), ylim=(0, None), title=f"Privacy spent{delta}")
     for axes in (accuracy, budget):
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(out, dpi=160)
-    pyplot.close(figure)
+    try:
+        figure.savefig(out, dpi=160)
+    except OSError as error:
+        raise RunError(f"Cannot write {out} ({error.strerror}).") from None
+    finally:
+        pyplot.close(figure)
 
 
 def _level(axes: object, height: float, label: str) -> None:

@@ -66,6 +66,16 @@ def _store(recipe: Recipe) -> Dataset:
         raise DataError(f"Expected a store of text with a vocabulary, got {data.store}, which has none.")
     train, held_out = split_users(store, held_out=data.held_out, seed=data.split_seed)
     vocabulary = store.vocabulary
+    counted = store.info.vocabulary
+    if (
+        counted is not None
+        and counted.held_out
+        and (counted.held_out, counted.seed) != (data.held_out, data.split_seed)
+    ):
+        raise DataError(
+            f"Expected data.held_out = {counted.held_out} and data.split_seed = {counted.seed}, with which the words of "
+            f"{data.store} were counted, got {data.held_out} and {data.split_seed}: held-out people would have been counted."
+        )
     reasons = []
     if not vocabulary.is_public:
         reasons.append("the vocabulary was counted on the private users themselves")

@@ -7,6 +7,7 @@ with. The rounds since then run again, with fresh noise, and are accounted again
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 import signal
 import threading
@@ -99,7 +100,11 @@ class Trainer:
             population=self.recipe.privacy.population,
             seeded=self.recipe.run.seed is not None,
             reasons_not_private=self.reasons_not_private,
-            data={**self.dataset.description, **_release_size(self.start.model, self.recipe.privacy.weighted)},
+            data={
+                **self.dataset.description,
+                **_release_size(self.start.model, self.recipe.privacy.weighted),
+                "recipe": hashlib.sha256(self.recipe.to_toml().encode()).hexdigest(),
+            },
             unit=UNIT,
             adjacency=self.recipe.privacy.adjacency,
         )

@@ -83,7 +83,7 @@ def test_each_run_gets_a_folder_of_its_own(here: Path) -> None:
         (("tiny.toml", "--set", "privacy.clipnorm=1"), "Unknown key privacy.clipnorm in the recipe."),
         (("tiny.toml", "--set", "privacy.clip_norm=-1"), "Expected privacy.clip_norm > 0, got -1."),
         (("tiny.toml", "--set", "privacy.cohort=401"), "Expected privacy.cohort ≤ privacy.population = 400, got 401."),
-        (("tiny.toml", "--set", "model.preset=huge"), "Expected a model among"),
+        (("tiny.toml", "--set", "model.preset=huge"), "Expected model.preset among"),
         (("tiny.toml", "--set", "rounds"), "Expected --set section.key=value, got 'rounds'."),
         (("tiny.toml", "--resume", "runs/x", "--out", "y"), "Expected --resume or --out, got both"),
         (("--resume", "runs/x", "--set", "run.rounds=9"), "Expected --resume without --set, got --set run.rounds=9"),
@@ -125,8 +125,8 @@ def test_somebody_elses_directory_is_left_alone(tacit: Tacit, here: Path, kind: 
 
 
 def test_only_a_run_that_can_go_on_is_resumed(tacit: Tacit, here: Path) -> None:
-    assert "nothing, that does not exist" in tacit("train", "--resume", "nothing").refusal(4)
-    assert "., that is no run" in tacit("train", "--resume", ".").refusal(4)
+    assert "nothing, which does not exist" in tacit("train", "--resume", "nothing").refusal(4)
+    assert "., which is no run" in tacit("train", "--resume", ".").refusal(4)
     assert tacit("train", "tiny.toml", "--set", "run.rounds=2", "--set", "run.seed=3", "--out", "run").code == 0
     before = everything(here / "run")
     changed = tacit("train", "tiny.toml", "--set", "run.seed=3", "--resume", "run").refusal(4)

@@ -62,7 +62,14 @@ def test_chunks_do_not_change_the_scores(model):
     assert whole.as_dict() == pytest.approx(parts.as_dict())
 
 
+def test_logits_that_overflow_are_mistakes(model):
+    scores = evaluate(jax.tree.map(lambda leaf: leaf * 1e25, model), ROWS, chunk=2)
+    assert scores.top1 == scores.top3 == 0
+    assert not np.isfinite(scores.perplexity)
+
+
 def test_unigram_guess():
+    assert unigram_guess(np.array([[BOS, OOV, OOV, OOV, B, B, A]], np.int32)) == pytest.approx(2 / 6)
     assert unigram_guess(ROWS) == pytest.approx(2 / 5)
 
 

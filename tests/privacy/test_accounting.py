@@ -77,7 +77,7 @@ def intent(round: int, *, z: float = 1.0, bound: float | None = 0.8, attempt: in
     )
 
 
-def cost(intents: list[Intent], *, coordinates: int = 10, reasons: tuple[str, ...] = ()) -> Spent:
+def cost(intents: list[Intent], *, coordinates: int = 10, reasons: tuple[str, ...] = (), **data: str) -> Spent:
     opened = Opened(
         run_id="r",
         format=1,
@@ -87,7 +87,7 @@ def cost(intents: list[Intent], *, coordinates: int = 10, reasons: tuple[str, ..
         population=1000,
         seeded=False,
         reasons_not_private=list(reasons),
-        data={"coordinates": coordinates, "arrays": 1},
+        data={"coordinates": coordinates, "arrays": 1, **data},
         unit="user",
         adjacency="add or remove one user",
     )
@@ -115,3 +115,5 @@ def test_the_missing_tail_is_charged_to_delta():
 
 def test_a_guarantee_states_its_assumptions():
     assert any("other runs" in each for each in cost([intent(0)]).as_dict()["assumptions"])
+    named = cost([intent(0)], vocabulary="public corpus: forum").assumptions
+    assert any("without looking at these users (public corpus: forum)" in each for each in named)

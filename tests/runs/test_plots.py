@@ -34,6 +34,12 @@ def test_draws(tmp_path, epsilons):
     assert len(text) > 5_000
 
 
+@pytest.mark.parametrize(("name", "words"), [("x.xyz", "ends in .png or .svg"), ("no/such/folder.png", "Cannot write")])
+def test_names_that_cannot_be_written(tmp_path, name, words):
+    with pytest.raises(RunError, match=words):
+        plot_training(folder_with(tmp_path, [1.0]), tmp_path / name)
+
+
 def test_nothing_to_draw(tmp_path):
     with pytest.raises(RunError, match="at least one evaluation"):
         plot_training(folder_with(tmp_path, []), tmp_path / "x.png")

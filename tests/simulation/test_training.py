@@ -210,7 +210,7 @@ def test_a_run_that_diverges_keeps_its_last_finite_checkpoint(tmp_path):
         run={"checkpoint_every": 1},
         privacy={"clip_norm": 1e6},
     )
-    with pytest.raises(DivergedError, match="Training diverged in round"):
+    with pytest.raises(DivergedError, match="Training diverged by round"):
         start_run(recipe, tmp_path / "run", Silent())
     closed = read_ledger(tmp_path / "run" / "ledger.jsonl").closed
     assert closed is not None
@@ -221,13 +221,23 @@ def test_a_run_that_diverges_keeps_its_last_finite_checkpoint(tmp_path):
         resume_run(tmp_path / "run", Silent())
 
 
+def test_a_private_model_that_overflows_is_stopped_and_scores_nothing(tmp_path):
+    recipe = tiny(server={"optimizer": "sgd", "learning_rate": 1e30}, run={"evaluate_every": 1, "checkpoint_every": 1})
+    with pytest.raises(DivergedError, match="not finite"):
+        start_run(recipe, tmp_path / "run", Silent())
+    assert all(record["top1"] < 0.5 for record in read_metrics(tmp_path / "run" / "metrics.jsonl"))
+    closed = read_ledger(tmp_path / "run" / "ledger.jsonl").closed
+    assert closed is not None
+    assert closed.outcome == "diverged"
+
+
 def test_a_run_whose_every_update_overflows_is_stopped(tmp_path):
     recipe = tiny(
         work={"learning_rate": 1e37},
         privacy={"mechanism": "none", "noise_multiplier": 0.0, "clip_norm": None},
         run={"checkpoint_every": 1},
     )
-    with pytest.raises(DivergedError, match="every update to it"):
+    with pytest.raises(DivergedError, match="Training diverged by round"):
         start_run(recipe, tmp_path / "run", Silent())
 
 

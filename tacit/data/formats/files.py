@@ -102,7 +102,7 @@ class _ZstdReader(io.RawIOBase):
         try:
             import zstandard
         except ImportError:
-            raise DataError(f"Reading {path} needs the package zstandard.", hint="pip install 'tacit[zstd]'") from None
+            raise DataError(f"Reading {path} needs the package zstandard.", hint="pip install zstandard") from None
         self._library = zstandard
         self._raw = raw
         self._path = path

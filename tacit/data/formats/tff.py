@@ -86,7 +86,7 @@ def _hdf5_records(path: Path, text: str | None) -> Iterator[_Record]:
     try:
         import h5py
     except ImportError:
-        raise DataError(f"Reading {path} needs the package h5py.", hint="pip install 'tacit[hdf5]'") from None
+        raise DataError(f"Reading {path} needs the package h5py.", hint="pip install h5py") from None
     check_file(path)
     wanted = {_TEXT, _PIXELS, _LABEL, text}
     try:

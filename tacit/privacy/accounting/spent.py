@@ -24,7 +24,7 @@ TAIL_SHARE = 1e-3
 # Below this noise multiplier privacy loss distributions take minutes; the bound is then RDP's.
 SMALLEST_FOR_PLD = 0.2
 
-ASSUMPTIONS = (
+ASSUMPTIONS: tuple[str, ...] = (
     "one person is one user, and who is trained on and who is held out was settled beforehand",
     "settings such as the clip and the number of rounds were not chosen by looking at these users",
     "this run alone: other runs on the same users add to it",
@@ -69,7 +69,10 @@ def spent_by(opened: Opened, intents: Iterable[Intent], *, quick: bool = False) 
             reasons = ["no noise was added"]
         elif value > 700 or (1 + math.exp(value)) * tail > delta * TAIL_SHARE:
             value, reasons = math.inf, ["the tail that the noise lacks outweighs delta"]
-    return Spent(value, delta, accountant, opened.adjacency, opened.unit, releases, reasons)
+    assumptions = ASSUMPTIONS
+    if "vocabulary" in opened.data:
+        assumptions += (f"the words were chosen without looking at these users ({opened.data['vocabulary']})",)
+    return Spent(value, delta, accountant, opened.adjacency, opened.unit, releases, reasons, assumptions)
 
 
 def rounds_of(intents: Iterable[Intent]) -> list[Rounds]:
