@@ -37,10 +37,12 @@ class DataSection(_Section):
     store: str | None = None
     users: int = Field(default=500_000, gt=0, description="users of the world")
     vocabulary: int = Field(
-        default=2_000, gt=4, description="entries of the world's vocabulary, four reserved ones included"
+        default=2_000, ge=100, description="entries of the world's vocabulary, four reserved ones included"
     )
     world_seed: Seed = 1
-    held_out: int = Field(default=200, gt=0, description="users kept away from training, to measure accuracy on")
+    held_out: int = Field(
+        default=200, gt=0, le=100_000, description="users kept away from training, to measure accuracy on"
+    )
     split_seed: Seed = 1
     iid: bool = Field(
         default=False, description="reshuffle all examples into synthetic users (Memorization, section 3)"
@@ -226,6 +228,8 @@ def _sentence(error: ValidationError) -> RecipeError:
             return RecipeError(f"Expected {field} > {context['gt']:.15g}, got {shown}.")
         case "greater_than_equal":
             return RecipeError(f"Expected {field} ≥ {context['ge']:.15g}, got {shown}.")
+        case "less_than_equal":
+            return RecipeError(f"Expected {field} ≤ {context['le']:g}, got {shown}.")
         case "less_than":
             return RecipeError(f"Expected {field} < {context['lt']:.15g}, got {shown}.")
         case "literal_error":

@@ -38,7 +38,7 @@ def test_the_projects_recipes_are_valid_and_survive_a_round_trip(path):
         ("data.split_seed=-1", "Expected data.split_seed ≥ 0, got -1."),
         ("model.init_seed=4294967296", "Expected model.init_seed < 4294967296, got 4294967296."),
         ("data=1", "Expected data to be a section of the recipe, got 1."),
-        ("data.vocabulary=0", "Expected data.vocabulary > 4, got 0."),
+        ("data.vocabulary=0", "Expected data.vocabulary ≥ 100, got 0."),
         ("data.store=somewhere", "Expected either data.world or data.store, got both."),
         (
             'privacy.sampling="replacement"',

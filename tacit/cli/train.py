@@ -55,6 +55,8 @@ def train(
             f"Expected --resume without --set, got --set {changes[0]}: a run keeps the recipe it was begun with.",
             hint="To train with another recipe, begin a new run.",
         )
+    if older_checkpoint and resume is None:
+        raise RecipeError("Expected --older-checkpoint with --resume only: a new run has no checkpoint.")
     wanted: Recipe | None = None  # beside --resume: the recipe the run must have been begun with
     if resume is None:
         followed = load_recipe(find_recipe(recipe or "demo"), changes or ())

@@ -96,7 +96,7 @@ def test_what_a_person_typed_is_printed_as_it_is(
 
 def test_markup_in_an_argument_is_printed_as_it_is(tacit: Tacit, here: Path) -> None:
     assert tacit("train", "[red]").refusal(2) == "Expected a recipe file, got '[red]', which does not exist."
-    assert "got [bold]no[/], that does not exist" in tacit("predict", "[bold]no[/]").refusal(4)
+    assert "got [bold]no[/], which does not exist" in tacit("predict", "[bold]no[/]").refusal(4)
     assert "got \"[red]\"" in tacit("train", "tiny.toml", "--set", "data.world=[red]").refusal(2)  # fmt: skip
     (here / "runs" / "[red]").mkdir(parents=True)
     (here / "runs" / "[red]" / "run.json").write_text("{}")

@@ -60,7 +60,7 @@ def test_a_run_without_a_checkpoint_has_nothing_to_say(tacit: Tacit, run: Path, 
 
 def test_what_is_no_run_is_refused(tacit: Tacit, tmp_path: Path) -> None:
     assert "which is no run" in tacit("predict", tmp_path, "see you").refusal(4)
-    assert "that does not exist" in tacit("predict", tmp_path / "nothing", "see you", "--json").refusal(4)
+    assert "which does not exist" in tacit("predict", tmp_path / "nothing", "see you", "--json").refusal(4)
 
 
 def test_a_damaged_checkpoint_is_refused(tacit: Tacit, run: Path, tmp_path: Path) -> None:
