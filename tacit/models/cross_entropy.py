@@ -4,8 +4,12 @@ For outputs o_n with targets y_n the logits are s_n = T o_n + b and the loss is 
 
     D s_nv = w_n (softmax(s_n)_v - [v = y_n]),    D T = (D s)' O,    D o_n = D s_n T,    D b = Σ_n D s_n.
 
-When the weights carry the step size (w_n = -learning_rate / count) these derivatives *are* the step: T + D T is the new
-table, and one [N, V] array beside the table is all that is ever alive.
+With e_nv = exp(s_nv - max_v s_nv) and a_n = w_n / Σ_v e_nv the first term is a_n e_nv. The factors a_n go onto the small
+matrices and the second term is a scatter of N rows, so that the [N, V] array e, once computed, is only ever multiplied:
+
+    D T = e' (a O) - scatter_y(w O),    D O = a (e T) - w T_y,    D b = e' a - scatter_y(w).
+
+When the weights carry the step size (w_n = -learning_rate / count) these derivatives *are* the step: T + D T is the new table.
 """
 
 from __future__ import annotations
@@ -38,16 +42,17 @@ def output_derivatives(
     table: Array, bias: Array | None, outputs: Array, targets: Array, weights: Array, precision: Precision
 ) -> OutputDerivatives:
     """The derivatives of Σ_n weights_n · cross-entropy_n, weights [N]."""
-    table, outputs = round_operand(table, precision), round_operand(outputs, precision)
-    logits = _logits(table, bias, outputs, precision)
+    logits = _logits(round_operand(table, precision), bias, round_operand(outputs, precision), precision)
     e = jnp.exp(logits - jnp.max(logits, axis=1, keepdims=True))
-    hit = jnp.arange(table.shape[0], dtype=targets.dtype) == targets[:, None]
-    d_logits = e * (weights / jnp.sum(e, axis=1))[:, None] - jnp.where(hit, weights[:, None], 0.0)
-    d_logits = round_operand(d_logits, precision)
+    share = weights / jnp.sum(e, axis=1)
+    e = round_operand(e, precision)
+    at_target = weights[:, None] * outputs
     return OutputDerivatives(
-        table=product(d_logits, outputs, precision, contract=(0, 0)),
-        bias=None if bias is None else jnp.sum(d_logits.astype(jnp.float32), axis=0),
-        outputs=product(d_logits, table, precision),
+        table=product(e, share[:, None] * outputs, precision, contract=(0, 0)).at[targets].add(-at_target),
+        bias=None
+        if bias is None
+        else product(e, share[:, None], precision, contract=(0, 0))[:, 0].at[targets].add(-weights),
+        outputs=share[:, None] * product(e, table, precision) - weights[:, None] * table[targets],
     )
 
 
