@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,8 @@ from tacit.privacy.accounting.participation import Gap, most_participations
 Ints = NDArray[np.int64]
 # More pairs than this are joined in parts, to bound memory.
 _PAIRS_AT_ONCE = 2_000_000
+# A table of so many cells is faster than sorting; a larger one would waste memory.
+_MOST_CELLS = 4_000_000
 
 
 def sensitivity_squared(rounds: int, gap: Gap, max_participation: int, restarts: Iterable[int] = ()) -> int:
@@ -69,7 +72,7 @@ def _blocks(rounds: int, restarts: Iterable[int]) -> list[tuple[int, int]]:
     if borders[0] < 0 or borders[-1] > rounds:
         raise ValueError(f"Expected restarts within rounds 0 to {rounds}, got {borders}.")
     found = []
-    for start, stop in zip(borders, borders[1:], strict=False):
+    for start, stop in pairwise(borders):
         while start < stop:
             height = (stop - start).bit_length() - 1
             found.append((start, height))
@@ -172,7 +175,9 @@ def _unbeaten(count: Ints, value: Ints, free: Ints) -> tuple[Ints, Ints, Ints]:
     count, free = cells // width, cells % width + first
     order = np.lexsort((count, free, -value))
     kept: list[int] = []
-    earliest = np.full(int(count.max()) + 1, np.iinfo(np.int64).max)  # next free round by at most so many participations
+    earliest = np.full(
+        int(count.max()) + 1, np.iinfo(np.int64).max
+    )  # next free round by at most so many participations
     for k, n, f in zip(order.tolist(), count[order].tolist(), free[order].tolist(), strict=True):
         if f < earliest[n]:
             kept.append(k)
@@ -183,10 +188,14 @@ def _unbeaten(count: Ints, value: Ints, free: Ints) -> tuple[Ints, Ints, Ints]:
 
 def _largest(cells: Ints, values: Ints) -> tuple[Ints, Ints]:
     """The cells that occur, each once, with the largest of their values."""
-    best = np.full(int(cells.max()) + 1, -1)
-    np.maximum.at(best, cells, values)
-    occurring = np.nonzero(best >= 0)[0]
-    return occurring, best[occurring]
+    if cells.max() < _MOST_CELLS:
+        best = np.full(int(cells.max()) + 1, -1)
+        np.maximum.at(best, cells, values)
+        occurring = np.nonzero(best >= 0)[0]
+        return occurring, best[occurring]
+    order = np.lexsort((values, cells))
+    last = np.append(np.diff(cells[order]) != 0, True)
+    return cells[order][last], values[order][last]
 
 
 def _parts(ways: _Ways, others: int) -> Iterable[_Ways]:

@@ -2,9 +2,10 @@
 
 ρ adds up under composition, adaptive or not. Two ways lead from ρ to (ε, δ):
 
-- `epsilon_of_gaussian`: what is released is one Gaussian mechanism, or an adaptive composition of them, or noise of a
-  factorised matrix. All of these have the privacy loss of a single Gaussian of scale 1/√(2ρ), whose curve is known
-  exactly (Balle and Wang 2018). The papers convert so (Gboard, Table 2).
+- `epsilon_of_gaussian`: what is released is one Gaussian mechanism, or an adaptive composition of Gaussian mechanisms
+  whose noise was settled beforehand, trees and other factorisations among them. Their privacy loss is no worse than
+  that of a single Gaussian of scale 1/√(2ρ), whose curve is known exactly (Balle and Wang 2018). The papers convert so
+  (Gboard, Table 2).
 - `epsilon_of_any`: nothing but ρ is known. Then the Rényi divergence of order α is at most αρ, and ε is the best
   conversion over α. It is larger, and holds for every ρ-zCDP mechanism.
 """
