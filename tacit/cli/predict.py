@@ -26,7 +26,7 @@ def predict(
     from tacit.learning.next_word import suggest
     from tacit.simulation.training import load_trained
 
-    model, words, _ = load_trained(by_name(run))
+    model, words = load_trained(by_name(run))
     number = {word: index for index, word in enumerate(words)}
     typed = tokenize(text)
     unknown = [word for word in dict.fromkeys(typed) if word not in number]

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from tacit import __version__
 from tacit.errors import PrivacyError, RunError
@@ -32,7 +33,7 @@ from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.ledger import LedgerWriter
 from tacit.privacy.participation_record import repair_torn_tail
 from tacit.privacy.randomness import Randomness
-from tacit.privacy.records import FORMAT, FRESH_NOISE, SEEDED_REPLAY, Committed, Opened, Resumed
+from tacit.privacy.records import FORMAT, FRESH_NOISE, SEEDED_REPLAY, UPDATE, WEIGHT, Committed, Opened, Resumed
 from tacit.recipe import Recipe, parse_recipe
 from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder, first_difference
@@ -70,7 +71,7 @@ class Trainer:
             build_optimizer(recipe.server.optimizer, recipe.server.learning_rate, recipe.server.momentum),
             recipe.privacy.denominator,
         )
-        mechanism = recipe.privacy.build_mechanism()
+        blocks = {UPDATE: model} | ({WEIGHT: np.zeros((), np.float32)} if recipe.privacy.weighted else {})
         shape = Shape(
             recipe.data.layout,
             recipe.data.length,
@@ -83,7 +84,7 @@ class Trainer:
             recipe,
             dataset,
             config,
-            TrainingState(0, model, server.init(model), mechanism.init({"update": model})),
+            TrainingState(0, model, server.init(model), recipe.privacy.build_mechanism().init(blocks)),
             server,
             BatchedUsers(dataset.train, build_work(recipe), recipe.privacy, shape, spread),
             recipe.reasons_not_private() + list(dataset.reasons_not_private),
@@ -284,8 +285,8 @@ def _stopping_at_a_round(journal: RunJournal) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def load_trained(path: Path) -> tuple[Any, list[str], Mapping[str, Any]]:
-    """The model of a run's last checkpoint, its words and its recipe."""
+def load_trained(path: Path) -> tuple[Any, list[str]]:
+    """The model of a run's last checkpoint, and its words."""
     folder = RunFolder.open(path)
     recipe = parse_recipe(folder.recipe())
     words = folder.vocabulary()
@@ -296,4 +297,4 @@ def load_trained(path: Path) -> tuple[Any, list[str], Mapping[str, Any]]:
             hint=f"Train it further: tacit train --resume {path}",
         )
     template = build(model_config(recipe, len(words)), key=jax.random.key(0))
-    return load_model(template, checkpoint.arrays), words, folder.recipe()
+    return load_model(template, checkpoint.arrays), words
