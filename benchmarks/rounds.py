@@ -28,7 +28,7 @@ from tacit.data.users import FIRST_WORD, Examples
 from tacit.learning.next_word import NextWord
 from tacit.learning.server import Server, build_optimizer
 from tacit.learning.work import FedAvg
-from tacit.models.word_lm import build, preset
+from tacit.models.word_lm import build, parameter_count, preset
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.randomness import Randomness
 from tacit.simulation.batched import BatchedUsers, Shape
@@ -87,7 +87,7 @@ def case(
         population=users, cohort=cohort, sampling="fixed", clip_norm=0.8, noise_multiplier=1.0, delta=0.1 / users
     )
     model = build(preset("benchmark"), key=jax.random.key(0))
-    parameters = sum(leaf.size for leaf in jax.tree.leaves(model))
+    parameters = parameter_count(model)
     server = Server.build(build_optimizer("momentum", 1.0, 0.9), plan.denominator)
     mechanism, state, noise = plan.build_mechanism(), server.init(model), ()
     spread = suitable_spread(parameters, cohort, chunk)

@@ -154,17 +154,14 @@ class RunJournal:
         """Every update overflowed, so the model stands still. Looked at only where no privacy is claimed."""
         if self._plan.mechanism != "none" or not diagnostics:
             return False
-        present = np.concatenate([np.asarray(each.present) for each in diagnostics])
-        norms = np.concatenate([np.asarray(each.norms) for each in diagnostics])[present]
+        norms, _ = _of_those_present(diagnostics)
         return len(norms) > 0 and not np.isfinite(norms).any()
 
     def _diagnose(self, round: int, diagnostics: list[Any]) -> None:
         """Norms and the clipped share: allowed in a simulation, outside the guarantee, and marked so."""
         if not diagnostics:
             return
-        present = np.concatenate([np.asarray(each.present) for each in diagnostics])
-        norms = np.concatenate([np.asarray(each.norms) for each in diagnostics])[present]
-        clipped = np.concatenate([np.asarray(each.clipped) for each in diagnostics])[present]
+        norms, clipped = _of_those_present(diagnostics)
         finite = norms[np.isfinite(norms)]
         self._diagnostics.append(
             {
@@ -183,6 +180,14 @@ class RunJournal:
             checkpoints.save(self._folder.private_path, state.round, private, {}, mode=0o600)
         digest = checkpoints.save(self._folder.checkpoints_path, state.round, public, {})
         self._ledger.append(Committed(state.round, digest))
+
+
+def _of_those_present(diagnostics: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """The norms, and whether they were clipped, without the absent users that pad a chunk."""
+    chunks = [np.asarray(each.present) for each in diagnostics]
+    norms = [np.asarray(each.norms)[present] for each, present in zip(diagnostics, chunks, strict=True)]
+    clipped = [np.asarray(each.clipped)[present] for each, present in zip(diagnostics, chunks, strict=True)]
+    return np.concatenate(norms), np.concatenate(clipped)
 
 
 def _quantiles(values: np.ndarray) -> list[float]:

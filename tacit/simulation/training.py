@@ -28,7 +28,7 @@ from tacit.learning.next_word import NextWord, evaluate, suggest, unigram_guess
 from tacit.learning.server import Server, build_optimizer
 from tacit.learning.state import from_arrays, load_model, to_arrays
 from tacit.learning.work import FedAvg, FedSGD, Work
-from tacit.models.word_lm import WordLMConfig, build, preset
+from tacit.models.word_lm import WordLMConfig, build, parameter_count, preset
 from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.ledger import LedgerWriter
 from tacit.privacy.participation_record import repair_torn_tail
@@ -78,8 +78,7 @@ class Trainer:
             recipe.work.batch_size,
             -(-recipe.data.tokens_per_user // (recipe.data.length * recipe.work.batch_size)),
         )
-        parameters = sum(leaf.size for leaf in jax.tree.leaves(model))
-        spread = suitable_spread(parameters, math.ceil(recipe.privacy.cohort), recipe.engine.chunk)
+        spread = suitable_spread(parameter_count(model), math.ceil(recipe.privacy.cohort), recipe.engine.chunk)
         return cls(
             recipe,
             dataset,
@@ -113,8 +112,7 @@ class Trainer:
 
 def _release_size(model: Any, weighted: bool) -> dict[str, int]:
     """How many numbers one release holds, in how many arrays."""
-    leaves = jax.tree.leaves(model)
-    return {"coordinates": sum(leaf.size for leaf in leaves) + weighted, "arrays": len(leaves) + weighted}
+    return {"coordinates": parameter_count(model) + weighted, "arrays": len(jax.tree.leaves(model)) + weighted}
 
 
 def model_config(recipe: Recipe, vocabulary: int) -> WordLMConfig:
@@ -258,7 +256,7 @@ def _summary(trainer: Trainer, spent: Spent, state: TrainingState) -> dict[str, 
         baselines["best_possible"] = dict(trainer.dataset.best_possible())
     return {
         "rounds": state.round,
-        "parameters": sum(leaf.size for leaf in jax.tree.leaves(state.model)),
+        "parameters": parameter_count(state.model),
         "metrics": evaluate(state.model, held_out).as_dict(),
         "baselines": baselines,
         "privacy": spent.as_dict(),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tacit.privacy.accounting.sampled_gaussian import Rounds, _event, combined_noise_multiplier, epsilon
-from tacit.privacy.accounting.spent import Spent, spent_by
+from tacit.privacy.accounting.spent import TAIL_SHARE, Spent, spent_by
 from tacit.privacy.records import Intent, Opened
 
 
@@ -110,6 +110,8 @@ def test_an_infinite_epsilon_says_why():
 
 def test_the_missing_tail_is_charged_to_delta():
     assert math.isfinite(cost([intent(0)], coordinates=10**9).epsilon)
+    set_aside = epsilon(poisson(count=1), 1e-6 * (1 - TAIL_SHARE), "pld")
+    assert cost([intent(0)]).epsilon == set_aside > epsilon(poisson(count=1), 1e-6, "pld")
     assert cost([intent(0)], coordinates=10**18).epsilon == math.inf  # (1 + e^ε) τ exceeds what was set aside
 
 

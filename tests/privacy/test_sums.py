@@ -85,11 +85,13 @@ def test_a_weight_that_is_not_finite_counts_as_zero(bad):
 
 def test_clipping_twice_is_clipping_once():
     """A user's update must not depend on how many empty batches pad it."""
-    update = {"a": jax.random.normal(jax.random.key(0), (300, 70)), "b": jax.random.normal(jax.random.key(1), (9,))}
-    for style in ("flat", "per_layer"):
-        once = clip(update, jnp.float32(0.3), style)
-        twice = clip(once, jnp.float32(0.3), style)
-        assert all(jax.tree.leaves(jax.tree.map(lambda a, b: bool((a == b).all()), once, twice)))
+    for seed in range(20):  # by rounding, about half of them come out a little above the bound
+        one, other = jax.random.split(jax.random.key(seed))
+        update = {"a": jax.random.normal(one, (300, 7)), "b": jax.random.normal(other, (9,))}
+        for style in ("flat", "per_layer"):
+            once = clip(update, jnp.float32(0.3), style)
+            twice = clip(once, jnp.float32(0.3), style)
+            assert all(jax.tree.leaves(jax.tree.map(lambda a, b: bool((a == b).all()), once, twice)))
 
 
 def test_absent_users_weigh_nothing():
