@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from tacit.models.precision import Precision, product, round_operand
+from tacit.models.rows import add_rows
 
 
 class OutputDerivatives(NamedTuple):
@@ -48,10 +49,10 @@ def output_derivatives(
     e = round_operand(e, precision)
     at_target = weights[:, None] * outputs
     return OutputDerivatives(
-        table=product(e, share[:, None] * outputs, precision, contract=(0, 0)).at[targets].add(-at_target),
+        table=add_rows(product(e, share[:, None] * outputs, precision, contract=(0, 0)), targets, -at_target),
         bias=None
         if bias is None
-        else product(e, share[:, None], precision, contract=(0, 0))[:, 0].at[targets].add(-weights),
+        else add_rows(product(e, share[:, None], precision, contract=(0, 0))[:, 0], targets, -weights),
         outputs=share[:, None] * product(e, table, precision) - weights[:, None] * table[targets],
     )
 

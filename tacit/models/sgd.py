@@ -19,6 +19,7 @@ from tacit.models import output_kernel
 from tacit.models.cells import backward, initial_state, run
 from tacit.models.cross_entropy import output_derivatives
 from tacit.models.precision import Precision
+from tacit.models.rows import add_rows
 from tacit.models.word_lm import Batch, WordLM, inverse_norm
 
 
@@ -60,7 +61,7 @@ def sgd_step(
         d_x = _through_unit(model.embedding[inputs], d_x)
     embedding = new_table if model.output is None else model.embedding
     return WordLM(
-        embedding=embedding.at[inputs.reshape(-1)].add(d_x.reshape(-1, d_x.shape[-1])),
+        embedding=add_rows(embedding, inputs.reshape(-1), d_x.reshape(-1, d_x.shape[-1])),
         cell=jax.tree.map(jnp.add, model.cell, d_cell),
         output=None if model.output is None else new_table,
         output_bias=new_bias,
