@@ -7,7 +7,9 @@
     ├── RunError               a run folder is missing, foreign, damaged or does not fit the recipe
     │   └── LedgerError        the ledger or the participation record is damaged
     ├── PrivacyError           a step that would make the stated guarantee false; nothing was released
-    └── DivergedError          training left the finite numbers; the last finite checkpoint is kept
+    ├── DivergedError          training left the finite numbers; the last finite checkpoint is kept
+    ├── ProtocolError          secure aggregation refuses a message or a round; nothing was revealed
+    └── AuditError             a canary, its plan or an attack does not fit the data or the model
 
 Anything else that escapes is a bug and shows its traceback.
 """
@@ -62,3 +64,15 @@ class DivergedError(TacitError):
     """Training left the finite numbers; the last finite checkpoint is kept."""
 
     exit_code = 6
+
+
+class ProtocolError(TacitError):
+    """Secure aggregation refuses a message, a parameter or a round; what was secret before is secret still."""
+
+    exit_code = 7
+
+
+class AuditError(TacitError):
+    """A canary, its plan or an attack does not fit the data or the model it is meant for."""
+
+    exit_code = 8

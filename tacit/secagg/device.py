@@ -1,0 +1,236 @@
+"""A device's part of a round, as pure stages: a state and a message go in, a message and the next state come out.
+
+    advertise ─► share ─► mask ─► agree ─► reveal
+    keys         shares   vector  signed   shares of the lost devices' mask keys
+                                  set      and of the included devices' seeds
+
+A stage raises `ProtocolError` when the server's message is not one that an honest server sends to this device now; the device
+then leaves the round. **A state is used once**: calling `agree` or `reveal` twice on one state with two different messages
+would give away what the protocol protects, so whoever drives a device replaces its state with the one returned and forgets
+the old one. States hold secrets; they do not show in a repr and do not belong in logs.
+
+What a device makes sure of before it reveals anything:
+
+- Everybody it deals with is vouched for, of this session, and said so with a signature.
+- It is itself among the included, who are at least `minimum`, and at least `threshold` of its neighbours are.
+- It shares a mask with exactly those included neighbours who share one with it (their signed witnesses say so).
+- At least `threshold` of its neighbours signed the same set of included devices. An honest device signs one set a round.
+
+docs/secagg.md shows why these four suffice against a malicious server with the parameters of `parameters.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tacit.errors import ProtocolError
+from tacit.secagg import keys, masks, messages, shamir
+from tacit.secagg.messages import Kind, Which
+from tacit.secagg.session import Session
+from tacit.secagg.shamir import Entropy
+
+# Whether somebody other than the server says that the device with this number has this identity key.
+Vouched = Callable[[int, bytes], bool]
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What a device draws for one round."""
+
+    identity: bytes = field(repr=False)
+    mask_key: bytes = field(repr=False)
+    cipher_key: bytes = field(repr=False)
+    seed: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Advertised:
+    """After `advertise`."""
+
+    session: Session
+    index: int
+    secrets: Secrets
+
+
+@dataclass(frozen=True)
+class Shared:
+    """After `share`: the neighbours whose keys came."""
+
+    session: Session
+    index: int
+    secrets: Secrets
+    neighbours: Mapping[int, messages.Advertisement] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Masked:
+    """After `mask`: the neighbours it shares a mask with, and the pair of shares it keeps for each."""
+
+    session: Session
+    index: int
+    identity: bytes = field(repr=False)
+    identities: Mapping[int, bytes] = field(repr=False)
+    shares: Mapping[int, bytes] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """After `agree`: the set of included devices it signed, and the shares."""
+
+    session: Session
+    index: int
+    identity: bytes = field(repr=False)
+    identities: Mapping[int, bytes] = field(repr=False)
+    shares: Mapping[int, bytes] = field(repr=False)
+    survivors: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Revealed:
+    """After `reveal`: nothing is left to say."""
+
+    session: Session
+    index: int
+
+
+def advertise(session: Session, index: int, *, identity: bytes, entropy: Entropy) -> tuple[bytes, Advertised]:
+    """Fresh keys for this round, signed with the device's identity (an Ed25519 private key, 32 bytes)."""
+    if not 0 <= index < session.devices:
+        raise ProtocolError(f"Expected index to be 0 to {session.devices - 1}, got {index}.")
+    secrets = Secrets(
+        identity,
+        mask_key=keys.clamped(entropy(keys.KEY_BYTES)),
+        cipher_key=keys.clamped(entropy(keys.KEY_BYTES)),
+        seed=shamir.random_secret(entropy),
+    )
+    body = (
+        keys.identity_public(identity)
+        + keys.agreement_public(secrets.mask_key)
+        + keys.agreement_public(secrets.cipher_key)
+    )
+    message = messages.signed(session, Kind.ADVERTISE, index, identity, body)
+    return message, Advertised(session, index, secrets)
+
+
+def share(state: Advertised, roster: bytes, *, vouched: Vouched, entropy: Entropy) -> tuple[bytes, Shared]:
+    """Shares of both secrets, each pair encrypted for the neighbour that keeps it."""
+    session, index, secrets = state.session, state.index, state.secrets
+    body = messages.opened(session, Kind.ROSTER, messages.SERVER, index, roster)
+    around = set(session.neighbours_of(index))
+    neighbours = {}
+    for other, message in messages.bundle(body, messages.bundled_size(96), Kind.ROSTER).items():
+        if other not in around:
+            raise ProtocolError(f"Expected keys of neighbours of device {index}, got device {other}'s.")
+        neighbours[other] = messages.advertisement(session, other, message)
+        if not vouched(other, neighbours[other].identity):
+            raise ProtocolError(f"Expected an identity that is vouched for, got another one for device {other}.")
+    _enough(len(neighbours), session.threshold, "neighbours with keys")
+    seeds = shamir.split(secrets.seed, list(neighbours), session.threshold, entropy=entropy)
+    mask_keys = shamir.split(secrets.mask_key, list(neighbours), session.threshold, entropy=entropy)
+    sealed = {}
+    for other, public in neighbours.items():
+        key = _share_key(session, secrets.cipher_key, public.cipher_key, sender=index, receiver=other)
+        bound_to = messages.header(session, Kind.SHARES, index, other)
+        sealed[other] = keys.encrypt(key, seeds[other] + mask_keys[other], bound_to)
+    content = messages.seed_commitment(session, index, secrets.seed) + messages.as_records(sealed)
+    message = messages.signed(session, Kind.SHARES, index, secrets.identity, content)
+    return message, Shared(session, index, secrets, neighbours)
+
+
+def mask(state: Shared, delivery: bytes, values: masks.Words) -> tuple[bytes, Masked]:
+    """The vector (entries below 2^bits) under its self-mask and one mask for each neighbour whose shares came."""
+    session, index, secrets = state.session, state.index, state.secrets
+    if values.shape != (session.dimension,) or values.dtype.kind != "u" or int(values.max()) >> session.bits:
+        raise ProtocolError(
+            f"Expected {session.dimension} unsigned values below 2^{session.bits}, got {values.dtype} {values.shape}."
+        )
+    body = messages.opened(session, Kind.DELIVERY, messages.SERVER, index, delivery)
+    shares, layers = {}, [self_mask(session, index, secrets.seed)]
+    for other, sealed in messages.records(body, messages.CIPHERTEXT_BYTES, Kind.DELIVERY).items():
+        if other not in state.neighbours:
+            raise ProtocolError(f"Expected shares of neighbours with keys, got device {other}'s.")
+        public = state.neighbours[other]
+        key = _share_key(session, secrets.cipher_key, public.cipher_key, sender=other, receiver=index)
+        pair = keys.decrypt(key, sealed, messages.header(session, Kind.SHARES, other, index))
+        if pair is None:
+            raise ProtocolError(f"Expected the shares device {other} sealed for device {index}, got other bytes.")
+        shares[other] = pair
+        layers.append(pair_mask(session, secrets.mask_key, public.mask_key, owner=index, other=other))
+    _enough(len(shares), session.threshold, "neighbours with shares")
+    vector = masks.pack(masks.with_masks(values.astype("u4", copy=False), layers, session.bits), session.bits)
+    message = messages.masked(session, index, secrets.identity, shares, vector)
+    identities = {other: state.neighbours[other].identity for other in shares}
+    return message, Masked(session, index, secrets.identity, identities, shares)
+
+
+def agree(state: Masked, announcement: bytes) -> tuple[bytes, Agreed]:
+    """The device's signature on the set of included devices, once it has seen that the set is one it can stand in."""
+    session, index = state.session, state.index
+    body = messages.opened(session, Kind.SURVIVORS, messages.SERVER, index, announcement)
+    everybody = messages.bits_bytes(session.devices)
+    survivors = messages.from_bits(body[:everybody], range(session.devices), Kind.SURVIVORS)
+    witnesses = messages.bundle(body[everybody:], messages.witness_size(session), Kind.SURVIVORS)
+    if index not in survivors:
+        raise ProtocolError(f"Expected device {index} among the included devices, which sent its vector.")
+    _enough(len(survivors), session.minimum, "included devices")
+    included = survivors.intersection(session.neighbours_of(index))
+    if set(witnesses) != included:
+        raise ProtocolError("Expected the witnesses of exactly the included neighbours, got others.")
+    if not included <= set(state.shares):
+        raise ProtocolError(
+            "Expected every included neighbour to share a mask with this device, got one that does not."
+        )
+    for other, witness in witnesses.items():
+        partners, _ = messages.witness_partners(session, other, state.identities[other], witness)
+        if index not in partners:
+            raise ProtocolError(
+                f"Expected device {other} to share a mask with device {index}, got a witness without it."
+            )
+    _enough(len(included), session.threshold, "included neighbours")
+    content = messages.survivors_digest(session, survivors)
+    message = messages.signed(session, Kind.AGREE, index, state.identity, content)
+    return message, Agreed(session, index, state.identity, state.identities, state.shares, survivors)
+
+
+def reveal(state: Agreed, agreements: bytes) -> tuple[bytes, Revealed]:
+    """One share a neighbour: of its seed if it is included, of its mask key if it was lost; never both."""
+    session, index = state.session, state.index
+    body = messages.opened(session, Kind.AGREEMENTS, messages.SERVER, index, agreements)
+    agreed = messages.bundle(body, messages.bundled_size(32), Kind.AGREEMENTS)
+    expected = messages.survivors_digest(session, state.survivors)
+    for other, message in agreed.items():
+        if other not in state.shares or other not in state.survivors:
+            raise ProtocolError(f"Expected agreements of included neighbours, got device {other}'s.")
+        content = messages.opened_signed(session, Kind.AGREE, other, state.identities[other], message)
+        if content != expected:
+            raise ProtocolError(f"Expected device {other} to have agreed on the same included devices, got others.")
+    _enough(len(agreed), session.threshold, "neighbours that agree")
+    revealed = {}
+    for other, pair in state.shares.items():
+        included = other in state.survivors
+        which = Which.SEED if included else Which.MASK_KEY
+        revealed[other] = bytes([which]) + (pair[:32] if included else pair[32:])
+    message = messages.signed(session, Kind.REVEAL, index, state.identity, messages.as_records(revealed))
+    return message, Revealed(session, index)
+
+
+def self_mask(session: Session, owner: int, seed: bytes) -> masks.Mask:
+    """The mask only its owner knows, until its neighbours reveal the seed."""
+    return masks.Mask(keys.derive(seed, session.context, b"self mask", owner, owner), negative=False)
+
+
+def pair_mask(session: Session, private: bytes, public: bytes, *, owner: int, other: int) -> masks.Mask:
+    """The mask `owner` shares with `other`: the lower of the two adds it, the higher subtracts it."""
+    low, high = min(owner, other), max(owner, other)
+    seed = keys.derive(keys.agree(private, public), session.context, b"pair mask", low, high)
+    return masks.Mask(seed, negative=owner == high)
+
+
+def _share_key(session: Session, private: bytes, public: bytes, *, sender: int, receiver: int) -> bytes:
+    return keys.derive(keys.agree(private, public), session.context, b"shares", sender, receiver)
+
+
+def _enough(got: int, needed: int, what: str) -> None:
+    if got < needed:
+        raise ProtocolError(f"Expected at least {needed} {what}, got {got}.")

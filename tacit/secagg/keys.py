@@ -1,0 +1,83 @@
+"""The primitives, all from the `cryptography` library, each with one use and one label.
+
+    identity    Ed25519     signs what a device says; vouched for by somebody other than the server
+    mask key    X25519      agrees on the seed of the mask two neighbours share; its private half is shared out
+    cipher key  X25519      agrees on the keys that encrypt shares between neighbours; never leaves its device
+
+A seed or key is derived by HKDF-SHA256 with the session's context as salt and (use, sender, receiver) as info. Every derived
+AES-GCM key encrypts exactly one message, so its nonce may be constant.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from tacit.errors import ProtocolError
+
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+TAG_BYTES = 16
+_NONCE = bytes(12)
+
+
+def clamped(private: bytes) -> bytes:
+    """The X25519 private key that these 32 random bytes stand for, in the one form that recovery gives back."""
+    return bytes([private[0] & 248]) + private[1:31] + bytes([private[31] & 127 | 64])
+
+
+def agreement_public(private: bytes) -> bytes:
+    """The public half of an X25519 key."""
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+def agree(private: bytes, public: bytes) -> bytes:
+    """The 32 bytes that two X25519 keys have in common."""
+    try:
+        return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        raise ProtocolError("Expected an X25519 public key of large order, got a point that agrees on zero.") from None
+
+
+def derive(secret: bytes, context: bytes, use: bytes, first: int, second: int) -> bytes:
+    """32 bytes for this use between these two devices in this session, and for nothing else."""
+    info = use + struct.pack("<II", first, second)
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=context, info=info).derive(secret)
+
+
+def encrypt(key: bytes, plaintext: bytes, bound_to: bytes) -> bytes:
+    """AES-256-GCM under a key that is used once; fails to open if a bit of it, or of `bound_to`, differs."""
+    return AESGCM(key).encrypt(_NONCE, plaintext, bound_to)
+
+
+def decrypt(key: bytes, ciphertext: bytes, bound_to: bytes) -> bytes | None:
+    """The plaintext, or None if it is not what was encrypted."""
+    try:
+        return AESGCM(key).decrypt(_NONCE, ciphertext, bound_to)
+    except InvalidTag:
+        return None
+
+
+def identity_public(private: bytes) -> bytes:
+    """The public half of an Ed25519 key."""
+    return Ed25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+def sign(private: bytes, message: bytes) -> bytes:
+    """An Ed25519 signature, 64 bytes."""
+    return Ed25519PrivateKey.from_private_bytes(private).sign(message)
+
+
+def signed_by(public: bytes, signature: bytes, message: bytes) -> bool:
+    """Whether the holder of this identity signed exactly this message."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True

@@ -1,0 +1,229 @@
+"""What devices and the server say, as canonical bytes: one meaning has one encoding, and everything else is refused.
+
+    message   = header body [signature]
+    header    = "TSAG" version kind context(32) sender(4) receiver(4)          46 bytes, little-endian
+
+    kind        from      body
+    ADVERTISE   device    identity(32) mask key(32) cipher key(32)             signed
+    ROSTER      server    the neighbours' ADVERTISE messages
+    SHARES      device    commitment to the self-mask's seed(32), then (receiver(4) ciphertext(80))…    signed
+    DELIVERY    server    (sender(4) ciphertext(80))…
+    MASKED      device    whom the device shares a mask with, as bits over its neighbours, hash of the vector(32)   signed;
+                          then the vector, packed. Without its vector it is the device's WITNESS.
+    SURVIVORS   server    the included devices, as bits over all; then the witnesses of the included neighbours
+    AGREE       device    hash of the included devices(32)                     signed
+    AGREEMENTS  server    the neighbours' AGREE messages
+    REVEAL      device    (owner(4) which(1) share(32))…                       signed
+
+A device's messages are addressed to the server and signed with its identity over header and body; what the server passes on
+between devices it passes on as it came. Records are in strictly ascending order of their device. Bits run from the lowest bit
+of the first byte, unused bits are zero. A parser accepts only messages of its session, kind, sender and receiver.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from itertools import pairwise
+
+from tacit.errors import ProtocolError
+from tacit.secagg import keys
+from tacit.secagg.session import Session
+
+VERSION = 1
+SERVER = 0xFFFFFFFF
+_MAGIC = b"TSAG"
+_HEADER = struct.Struct("<4sBB32sII")
+_HASH_BYTES = 32
+SHARE_PAIR_BYTES = 64
+CIPHERTEXT_BYTES = SHARE_PAIR_BYTES + keys.TAG_BYTES
+
+
+class Kind(IntEnum):
+    """The messages, in the order of the protocol."""
+
+    ADVERTISE = 1
+    ROSTER = 2
+    SHARES = 3
+    DELIVERY = 4
+    MASKED = 5
+    SURVIVORS = 6
+    AGREE = 7
+    AGREEMENTS = 8
+    REVEAL = 9
+
+
+class Which(IntEnum):
+    """Which of a device's two secrets a share belongs to. Nobody ever reveals both of one device."""
+
+    SEED = 0
+    MASK_KEY = 1
+
+
+@dataclass(frozen=True)
+class Advertisement:
+    """A device's public keys, and the signed message that says so."""
+
+    identity: bytes
+    mask_key: bytes
+    cipher_key: bytes
+    message: bytes = field(repr=False)
+
+
+def header(session: Session, kind: Kind, sender: int, receiver: int) -> bytes:
+    """The 46 bytes a message begins with; also what ciphertexts are bound to."""
+    return _HEADER.pack(_MAGIC, VERSION, kind, session.context, sender, receiver)
+
+
+def from_server(session: Session, kind: Kind, receiver: int, body: bytes) -> bytes:
+    """A message of the server."""
+    return header(session, kind, SERVER, receiver) + body
+
+
+def signed(session: Session, kind: Kind, sender: int, identity: bytes, body: bytes) -> bytes:
+    """A message of a device, signed with its identity's private key."""
+    content = header(session, kind, sender, SERVER) + body
+    return content + keys.sign(identity, content)
+
+
+def opened(session: Session, kind: Kind, sender: int, receiver: int, message: bytes) -> bytes:
+    """The body of a message that is what, of whom, to whom and of which session it should be."""
+    if len(message) < _HEADER.size:
+        raise ProtocolError(f"Expected a {kind.name} message of at least {_HEADER.size} bytes, got {len(message)}.")
+    magic, version, got_kind, context, got_sender, got_receiver = _HEADER.unpack_from(message)
+    if magic != _MAGIC or version != VERSION:
+        raise ProtocolError(f"Expected a secure aggregation message of version {VERSION}, got something else.")
+    if context != session.context:
+        raise ProtocolError(f"Expected a {kind.name} message of this session, got one of another session.")
+    if got_kind != kind:
+        raise ProtocolError(f"Expected a {kind.name} message, got kind {got_kind}.")
+    if (got_sender, got_receiver) != (sender, receiver):
+        raise ProtocolError(
+            f"Expected a {kind.name} message from {sender} to {receiver}, got one from {got_sender} to {got_receiver}."
+        )
+    return message[_HEADER.size :]
+
+
+def opened_signed(session: Session, kind: Kind, sender: int, identity: bytes, message: bytes) -> bytes:
+    """The body of a device's message, its signature verified."""
+    rest = opened(session, kind, sender, SERVER, message)
+    if len(rest) < keys.SIGNATURE_BYTES:
+        raise ProtocolError(f"Expected device {sender}'s {kind.name} message to end in a signature, got a shorter one.")
+    content, signature = message[: -keys.SIGNATURE_BYTES], message[-keys.SIGNATURE_BYTES :]
+    if not keys.signed_by(identity, signature, content):
+        raise ProtocolError(
+            f"Expected device {sender}'s {kind.name} message to be signed by it, got another signature."
+        )
+    return rest[: -keys.SIGNATURE_BYTES]
+
+
+def advertisement(session: Session, sender: int, message: bytes) -> Advertisement:
+    """A device's keys. The signature shows who made them; whether the identity is the device's is for others to vouch."""
+    body = _sized(opened(session, Kind.ADVERTISE, sender, SERVER, message), 96 + keys.SIGNATURE_BYTES, Kind.ADVERTISE)
+    identity = body[:32]
+    opened_signed(session, Kind.ADVERTISE, sender, identity, message)
+    return Advertisement(identity, body[32:64], body[64:96], message)
+
+
+def sender_of(message: bytes) -> int:
+    """Whom a message claims to be from, for messages that come in a bundle."""
+    if len(message) < _HEADER.size:
+        raise ProtocolError(f"Expected a message of at least {_HEADER.size} bytes, got {len(message)}.")
+    return int(_HEADER.unpack_from(message)[4])
+
+
+def bundle(body: bytes, size: int, kind: Kind) -> dict[int, bytes]:
+    """The messages of `size` bytes each in a server's message, by their sender, which ascends."""
+    if len(body) % size:
+        raise ProtocolError(f"Expected a {kind.name} message of whole messages of {size} bytes, got {len(body)} bytes.")
+    parts = [body[start : start + size] for start in range(0, len(body), size)]
+    return _ascending([(sender_of(part), part) for part in parts], kind)
+
+
+def bundled_size(body_bytes: int) -> int:
+    """The length of a signed message whose body has this many bytes."""
+    return _HEADER.size + body_bytes + keys.SIGNATURE_BYTES
+
+
+def records(body: bytes, size: int, kind: Kind) -> dict[int, bytes]:
+    """Records of a device's number and `size` bytes, by device, which ascends."""
+    whole = 4 + size
+    if len(body) % whole:
+        raise ProtocolError(f"Expected a {kind.name} message of whole records of {whole} bytes, got {len(body)} bytes.")
+    parts = [body[start : start + whole] for start in range(0, len(body), whole)]
+    return _ascending([(int.from_bytes(part[:4], "little"), part[4:]) for part in parts], kind)
+
+
+def as_records(items: Mapping[int, bytes]) -> bytes:
+    """The inverse of `records`."""
+    return b"".join(device.to_bytes(4, "little") + items[device] for device in sorted(items))
+
+
+def as_bits(chosen: Iterable[int], universe: Sequence[int]) -> bytes:
+    """A set as bits over an ordered universe."""
+    members, bits = set(chosen), bytearray(bits_bytes(len(universe)))
+    for place, item in enumerate(universe):
+        if item in members:
+            bits[place >> 3] |= 1 << (place & 7)
+    return bytes(bits)
+
+
+def from_bits(bits: bytes, universe: Sequence[int], kind: Kind) -> frozenset[int]:
+    """The inverse of `as_bits`; a bit beyond the universe is refused."""
+    if len(bits) != bits_bytes(len(universe)) or int.from_bytes(bits, "little") >> len(universe):
+        raise ProtocolError(f"Expected a {kind.name} message with one bit for each of {len(universe)} devices.")
+    return frozenset(item for place, item in enumerate(universe) if bits[place >> 3] >> (place & 7) & 1)
+
+
+def bits_bytes(universe: int) -> int:
+    """How many bytes `as_bits` makes."""
+    return -(-universe // 8)
+
+
+def witness_size(session: Session) -> int:
+    """The length of a MASKED message without its vector."""
+    return bundled_size(bits_bytes(session.neighbours) + _HASH_BYTES)
+
+
+def witness_partners(session: Session, sender: int, identity: bytes, witness: bytes) -> tuple[frozenset[int], bytes]:
+    """Whom the sender shares a mask with, and its vector's hash, as it signed them."""
+    body = opened_signed(session, Kind.MASKED, sender, identity, witness)
+    bits = bits_bytes(session.neighbours)
+    _sized(body, bits + _HASH_BYTES, Kind.MASKED)
+    return from_bits(body[:bits], session.neighbours_of(sender), Kind.MASKED), body[bits:]
+
+
+def masked(session: Session, sender: int, identity: bytes, partners: Iterable[int], vector: bytes) -> bytes:
+    """A MASKED message: the witness, then the packed vector it names by its hash."""
+    body = as_bits(partners, session.neighbours_of(sender)) + digest(vector)
+    return signed(session, Kind.MASKED, sender, identity, body) + vector
+
+
+def digest(content: bytes) -> bytes:
+    """SHA-256."""
+    return hashlib.sha256(content).digest()
+
+
+def survivors_digest(session: Session, survivors: Iterable[int]) -> bytes:
+    """What a device signs when it agrees on who is included."""
+    return digest(b"survivors" + session.context + as_bits(survivors, range(session.devices)))
+
+
+def seed_commitment(session: Session, owner: int, seed: bytes) -> bytes:
+    """Binds a device to its self-mask's seed; says nothing about it, because the seed has 256 bits."""
+    return digest(b"seed" + session.context + owner.to_bytes(4, "little") + seed)
+
+
+def _sized(body: bytes, size: int, kind: Kind) -> bytes:
+    if len(body) != size:
+        raise ProtocolError(f"Expected a {kind.name} message with {size} bytes after its header, got {len(body)}.")
+    return body
+
+
+def _ascending(items: list[tuple[int, bytes]], kind: Kind) -> dict[int, bytes]:
+    if any(first >= second for (first, _), (second, _) in pairwise(items)):
+        raise ProtocolError(f"Expected a {kind.name} message with devices in ascending order, each once.")
+    return dict(items)

@@ -1,0 +1,146 @@
+"""How many neighbours a device needs, and how many shares recover a secret, for a stated probability of failure.
+
+The setting: n devices, of which at most C = ⌈corruption · n⌉ work for the server and at most D = ⌈dropout · n⌉ are lost,
+wherever in the round. Places on the ring are uniformly random and independent of who is corrupt and who is lost (for a
+malicious server: because `Session.graph_seed` became known after the roster). So the corrupt among one device's k neighbours
+are hypergeometric, drawn k out of n - 1 with C marked, and the lost ones likewise with D marked.
+
+**The round completes** if every device keeps t of its k neighbours. It fails with probability at most
+
+    n · P[Hyp(n - 1, D, k) > k - t]                                                     ("interruption")
+
+**Against a server that follows the protocol** and looks at everything it and the corrupt devices see, the sum over the
+honest included devices is all it learns, if no honest device has t corrupt neighbours and the honest devices that stay
+are connected. On the ring they are connected unless k/2 in a row are corrupt or lost, and each such run begins somewhere:
+
+    n · P[Hyp(n - 1, C, k) ≥ t]  +  n · C(C + D, k/2) / C(n, k/2)                       ("exposure", curious)
+
+**Against a server that does what it likes**, who is lost is its choice and may depend on the ring. Let c be the most corrupt
+neighbours of any honest device. If t > k/2 + c, it learns the sum over one set of honest devices and nothing else, whatever
+it sends (docs/secagg.md has the proof; it uses the ring and the consistency round), so
+
+    n · P[Hyp(n - 1, C, k) > c],   t = ⌊k/2⌋ + c + 1                                    ("exposure", malicious)
+
+All of it is computed in integers, without rounding, and turned into a
+float at the end. `choose` returns about the smallest k that keeps both failures below what was asked (they fall with k but
+for the steps of a whole threshold, over which its search may pass).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Literal
+
+from tacit.errors import ProtocolError
+
+Server = Literal["curious", "malicious"]
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Neighbours and threshold, and the bounds on what can go wrong with them.
+
+    `exposure` bounds the probability, over the ring, that a round reveals more than one sum; `interruption` that a round
+    with no more losses than stated cannot be completed (it then fails and reveals nothing).
+    """
+
+    neighbours: int
+    threshold: int
+    exposure: float
+    interruption: float
+
+
+def choose(
+    devices: int,
+    *,
+    dropout: float,
+    corruption: float,
+    server: Server,
+    exposure: float = 2.0**-40,
+    interruption: float = 2.0**-20,
+) -> Parameters:
+    """About the fewest neighbours that do, with the highest threshold that lets the round complete.
+
+    Raises if even the complete graph does not do: a malicious server needs dropout + corruption < 1/2 with room to spare,
+    and any server needs dropout + corruption < 1.
+    """
+    if devices < 2:
+        raise ProtocolError(f"Expected devices ≥ 2, got {devices}.")
+    for name, value in (("dropout", dropout), ("corruption", corruption)):
+        if not 0 <= value < 1:
+            raise ProtocolError(f"Expected {name} to be at least 0 and below 1, got {value}.")
+    corrupt, lost = math.ceil(corruption * devices), math.ceil(dropout * devices)
+    candidates = [*range(2, devices - 1, 2), devices - 1]
+    low, high = -1, 0
+    while (found := _fits(devices, candidates[high], corrupt, lost, server, exposure, interruption)) is None:
+        if high == len(candidates) - 1:
+            raise ProtocolError(
+                f"Expected a dropout and corruption that {devices} devices can bear against a {server} server, "
+                f"got {dropout} and {corruption}."
+            )
+        low, high = high, min(2 * high + 1, len(candidates) - 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        better = _fits(devices, candidates[middle], corrupt, lost, server, exposure, interruption)
+        if better is None:
+            low = middle
+        else:
+            high, found = middle, better
+    return found
+
+
+def _fits(
+    devices: int, k: int, corrupt: int, lost: int, server: Server, exposure: float, interruption: float
+) -> Parameters | None:
+    # The highest threshold that completes: how many neighbours may be missing.
+    missing = _least(lambda m: devices * tail(devices - 1, lost, k, m + 1), interruption, k)
+    threshold = k - missing
+    if threshold < 1:
+        return None
+    exposed = exposed_probability(devices, k, threshold, corrupt=corrupt, lost=lost, server=server)
+    interrupted = devices * tail(devices - 1, lost, k, missing + 1)
+    return Parameters(k, threshold, float(exposed), float(interrupted)) if exposed <= exposure else None
+
+
+def exposed_probability(
+    devices: int, neighbours: int, threshold: int, *, corrupt: int, lost: int, server: Server
+) -> Fraction:
+    """The bound above on revealing more than one sum, exactly; at most 1."""
+    k = neighbours
+    if server == "malicious":
+        allowed = threshold - k // 2 - 1
+        return min(Fraction(1), devices * tail(devices - 1, corrupt, k, allowed + 1)) if allowed >= 0 else Fraction(1)
+    total = devices * tail(devices - 1, corrupt, k, threshold)
+    if k < devices - 1:  # a complete graph cannot fall apart
+        total += devices * Fraction(math.comb(min(corrupt + lost, devices), k // 2), math.comb(devices, k // 2))
+    return min(Fraction(1), total)
+
+
+@lru_cache(maxsize=4096)
+def tail(population: int, marked: int, draws: int, at_least: int) -> Fraction:
+    """P[Hyp ≥ at_least]: that many or more marked ones among `draws` out of `population`, exactly."""
+    marked = min(marked, population)
+    lowest, highest = max(0, draws - (population - marked)), min(marked, draws)
+    if at_least <= lowest:
+        return Fraction(1)
+    if at_least > highest:
+        return Fraction(0)
+    term = math.comb(marked, highest) * math.comb(population - marked, draws - highest)
+    total = term
+    for j in range(highest, at_least, -1):  # from the term of j to that of j - 1
+        term = term * j * (population - marked - draws + j) // ((marked - j + 1) * (draws - j + 1))
+        total += term
+    return Fraction(total, math.comb(population, draws))
+
+
+def _least(failure: Callable[[int], Fraction], bound: float, most: int) -> int:
+    """The least m in 0..most with failure(m) ≤ bound; failure does not increase and is 0 at `most`."""
+    low, high = -1, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if failure(middle) <= bound else (middle, high)
+    return high

@@ -1,0 +1,112 @@
+"""Neighbours and thresholds: exact tails, their meaning on real rings, and how they grow."""
+
+from __future__ import annotations
+
+import math
+import random
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.stats import hypergeom
+
+from tacit.errors import ProtocolError
+from tacit.secagg.parameters import choose, exposed_probability, tail
+
+
+def test_the_tail_is_the_count_of_subsets():
+    subsets = list(combinations(range(8), 3))
+    for marked in range(9):
+        for at_least in range(5):
+            counted = sum(sum(item < marked for item in subset) >= at_least for subset in subsets)
+            assert tail(8, marked, 3, at_least) * len(subsets) == counted
+
+
+def test_the_tail_agrees_with_scipy_at_size():
+    for marked, draws, at_least in ((650, 106, 43), (1950, 106, 64), (325, 116, 33)):
+        expected = hypergeom.sf(at_least - 1, 6499, marked, draws)
+        assert float(tail(6499, marked, draws, at_least)) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("server", ["curious", "malicious"])
+@pytest.mark.parametrize(
+    ("devices", "dropout", "corruption"), [(100, 0.05, 0.05), (1000, 0.3, 0.05), (6500, 0.05, 0.1)]
+)
+def test_both_failures_stay_below_what_was_asked(server, devices, dropout, corruption):
+    found = choose(devices, dropout=dropout, corruption=corruption, server=server)
+    corrupt, lost = math.ceil(corruption * devices), math.ceil(dropout * devices)
+    k, t = found.neighbours, found.threshold
+    stuck = devices * hypergeom.sf(k - t, devices - 1, lost, k)
+    assert stuck <= 2.0**-20 * (1 + 1e-6)
+    assert found.interruption == pytest.approx(stuck, rel=1e-5, abs=1e-15)
+    worst = t if server == "curious" else t - k // 2
+    seen = devices * hypergeom.sf(worst - 1, devices - 1, corrupt, k)
+    run = (
+        math.exp(sum(math.log((corrupt + lost - j) / (devices - j)) for j in range(k // 2)))
+        if corrupt + lost > k // 2
+        else 0
+    )
+    cut = devices * run if server == "curious" else 0
+    assert seen + cut <= 2.0**-40 * (1 + 1e-6)
+    assert found.exposure == pytest.approx(seen + cut, rel=1e-5, abs=1e-15)
+    # It is not wastefully many: a third fewer would not do.
+    fewer = 2 * (k // 3)
+    missing = next(m for m in range(fewer + 1) if devices * tail(devices - 1, lost, fewer, m + 1) <= 2.0**-20)
+    assert (
+        fewer == missing
+        or exposed_probability(devices, fewer, fewer - missing, corrupt=corrupt, lost=lost, server=server) > 2.0**-40
+    )
+
+
+def test_sixty_five_times_the_devices_cost_a_device_about_the_same():
+    few = choose(100, dropout=0.05, corruption=0.05, server="curious").neighbours
+    many = choose(6500, dropout=0.05, corruption=0.05, server="curious").neighbours
+    assert few < many < 2 * few
+
+
+def test_the_bounds_hold_on_rings_that_are_drawn():
+    """With failures asked to be common, count them: interruptions of drawn rings stay below their bound, and near it."""
+    devices, lost = 60, 18
+    found = choose(devices, dropout=0.3, corruption=0.05, server="curious", interruption=0.2, exposure=0.2)
+    k, t, rng = found.neighbours, found.threshold, random.Random(0)
+    stuck = 0
+    for _ in range(4000):
+        gone = [True] * lost + [False] * (devices - lost)
+        rng.shuffle(gone)
+        counts = [
+            sum(gone[(i + step) % devices] for step in range(-(k // 2), k // 2 + 1) if step) for i in range(devices)
+        ]
+        stuck += max(counts) > k - t
+    assert found.interruption / 8 < stuck / 4000 <= found.interruption
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"devices": 1}, "Expected devices ≥ 2, got 1"),
+        ({"dropout": 1.0}, "Expected dropout to be"),
+        ({"corruption": -0.1}, "Expected corruption to be"),
+        ({"dropout": 0.3, "corruption": 0.25}, "can bear against a malicious server"),
+        ({"server": "curious", "dropout": 0.6, "corruption": 0.5}, "can bear against a curious server"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes, sentence):
+    asked = {"devices": 100, "dropout": 0.1, "corruption": 0.1, "server": "malicious", **changes}
+    with pytest.raises(ProtocolError, match=sentence):
+        choose(asked.pop("devices"), **asked)
+
+
+def test_two_groups_cannot_both_hold_more_than_half_of_their_members_neighbours():
+    """The theorem behind the malicious threshold, for every pair of disjoint groups on a ring of eleven; half is not enough."""
+    devices, half = 11, 2
+    digits = np.arange(3**devices)[:, None] // 3 ** np.arange(devices) % 3
+    both = {}
+    for least in (half, half + 1):
+        good = np.ones(len(digits), bool)
+        for group in (1, 2):
+            member = digits == group
+            near = sum(np.roll(member, step, axis=1).astype(int) for step in (-2, -1, 1, 2))
+            good &= member.any(axis=1) & np.where(member, near >= least, True).all(axis=1)
+        both[least] = int(good.sum())
+    assert both[half + 1] == 0
+    assert both[half] > 0
