@@ -31,6 +31,7 @@ from tacit.learning.work import FedAvg
 from tacit.models.word_lm import build, parameter_count, preset
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.randomness import Randomness
+from tacit.privacy.sums import Norms
 from tacit.simulation.batched import BatchedUsers, Shape
 from tacit.simulation.cohorts import CohortStream
 from tacit.simulation.devices import suitable_spread, use_every_core
@@ -89,7 +90,7 @@ def case(
     model = build(preset("benchmark"), key=jax.random.key(0))
     parameters = parameter_count(model)
     server = Server.build(build_optimizer("momentum", 1.0, 0.9), plan.denominator)
-    mechanism, state, noise = plan.build_mechanism(), server.init(model), ()
+    mechanism, state, noise = plan.build_mechanism(rounds, None), server.init(model), ()
     spread = suitable_spread(parameters, cohort, chunk)
     engine = BatchedUsers(
         ZipfUsers(users),
@@ -103,7 +104,7 @@ def case(
     )
     seconds, last = [], None
     for each in _timed(iter(stream)):
-        last, bounded = each[0], engine.collect(model, each[1])[0]
+        last, bounded = each[0], engine.collect(model, each[1], Norms(0.8))[0]
         release, noise = mechanism.release(bounded, noise, key=each[1].noise_key)
         model, state, finite = server.step(model, state, release)
         assert bool(finite)  # waits for the device

@@ -11,12 +11,12 @@ import json
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tacit.errors import RecipeError
-from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.plan import PrivacyPlan, with_rounds
 
 # Inside an installed package, else beside it in a checkout.
 _INSTALLED = Path(__file__).parent / "recipes"
@@ -59,6 +59,49 @@ class DataSection(_Section):
             raise ValueError("expected either data.world or data.store, got " + ("both" if self.world else "neither"))
         if self.iid and self.store is None:
             raise ValueError("expected data.iid with a store only: a world's users are made one by one")
+        return self
+
+
+class PretrainSection(_Section):
+    """Central training on public text before the first round (Gboard, section 2.3): a store, or a built-in world.
+
+    The world is another one than the users', and its writers all have one style, so that its text is not distributed as
+    theirs: tidy writers spell out and punctuate what most others shorten and run together.
+    """
+
+    world: Literal["keyboard"] | None = None
+    store: str | None = None
+    public: bool = Field(default=False, description="you assert that the store's text is public")
+    world_seed: Seed = 2
+    style: Literal["tidy", "relaxed", "texter", "chatty"] | None = Field(
+        default=None, description="how the world's users write; none: tidy"
+    )
+    users: int | None = Field(
+        default=None, gt=0, description="so many users are read; none: 2,000 of a world, all of a store"
+    )
+    epochs: int | None = Field(default=None, gt=0)
+    steps: int | None = Field(default=None, gt=0, description="batches, in place of epochs")
+    batch_size: int = Field(default=32, gt=0, description="rows a batch")
+    optimizer: Literal["sgd", "momentum", "nesterov", "adam"] = "adam"
+    learning_rate: float = Field(default=0.005, gt=0, allow_inf_nan=False)
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    order_seed: Seed = 1
+
+    @model_validator(mode="after")
+    def _one_source(self) -> PretrainSection:
+        if (self.world is None) == (self.store is None):
+            got = "both" if self.world else "neither"
+            raise ValueError(f"expected either pretrain.world or pretrain.store, got {got}")
+        if (self.epochs is None) == (self.steps is None):
+            got = "both" if self.epochs else "neither"
+            raise ValueError(f"expected either pretrain.epochs or pretrain.steps, got {got}")
+        if self.store is not None and not self.public:
+            raise ValueError(
+                f"expected pretrain.public = true, which asserts that the text of pretrain.store = {self.store!r} is public, "
+                "got false: a store is private unless you say otherwise"
+            )
+        if self.store is not None and self.style is not None:
+            raise ValueError(f"expected pretrain.style with a world only, got {self.style!r}")
         return self
 
 
@@ -117,12 +160,27 @@ class Recipe(_Section):
     name: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     data: DataSection
     model: ModelSection = ModelSection()
+    pretrain: PretrainSection | None = None
     work: WorkSection = WorkSection()
     privacy: PrivacyPlan
     server: ServerSection = ServerSection()
     run: RunSection
     engine: EngineSection = EngineSection()
     paper: dict[str, Any] = Field(default_factory=dict, description="notes: the paper's figures, how to scale up")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, tree: Any) -> Any:
+        """What follows from the number of rounds is written out, so that the plan says all."""
+        match tree:
+            case {"privacy": dict() as privacy, "run": {"rounds": int() as rounds}}:
+                return {**tree, "privacy": with_rounds(privacy, rounds)}
+        return tree
+
+    @model_validator(mode="after")
+    def _plan_fits_rounds(self) -> Recipe:
+        self.privacy.check_rounds(self.run.rounds)
+        return self
 
     def to_toml(self) -> str:
         """The effective recipe, every default written out."""
@@ -255,7 +313,12 @@ def _fields_of(location: tuple[Any, ...]) -> list[str]:
     model: Any = Recipe
     for part in location:
         if isinstance(part, str) and part in model.model_fields:
-            model = model.model_fields[part].annotation
+            model = _section_of(model.model_fields[part].annotation)
         if not hasattr(model, "model_fields"):
             return []
     return list(model.model_fields)
+
+
+def _section_of(annotation: Any) -> Any:
+    """The section itself, where a recipe may also leave it out."""
+    return next((each for each in get_args(annotation) if each is not type(None)), annotation)

@@ -42,7 +42,7 @@ def test_the_projects_recipes_are_valid_and_survive_a_round_trip(path):
         ("data.store=somewhere", "Expected either data.world or data.store, got both."),
         (
             'privacy.sampling="replacement"',
-            "Expected privacy.sampling to be 'poisson' or 'fixed', got \"replacement\".",
+            "Expected privacy.sampling to be 'poisson', 'fixed' or 'check_in', got \"replacement\".",
         ),
         ("server.momentum=1.0", "Expected server.momentum < 1, got 1.0."),
         ('name="../up"', "Expected name to be letters, digits, dots, dashes and underscores, got"),
@@ -61,6 +61,49 @@ def test_a_near_miss_is_suggested():
     with pytest.raises(RecipeError) as caught:
         load_recipe(DEMO, ["privacy.clipnorm=1"])
     assert caught.value.hint == "Did you mean clip_norm?"
+
+
+@pytest.mark.parametrize(
+    ("section", "sentence"),
+    [
+        ({"epochs": 1}, "Expected either pretrain.world or pretrain.store, got neither."),
+        (
+            {"world": "keyboard", "store": "s", "public": True, "epochs": 1},
+            "Expected either pretrain.world or pretrain.store, got both.",
+        ),
+        ({"world": "keyboard"}, "Expected either pretrain.epochs or pretrain.steps, got neither."),
+        (
+            {"world": "keyboard", "epochs": 1, "steps": 1},
+            "Expected either pretrain.epochs or pretrain.steps, got both.",
+        ),
+        (
+            {"store": "letters", "epochs": 1},
+            "Expected pretrain.public = true, which asserts that the text of pretrain.store = 'letters' is public, got false: "
+            "a store is private unless you say otherwise.",
+        ),
+        (
+            {"store": "s", "public": True, "epochs": 1, "style": "tidy"},
+            "Expected pretrain.style with a world only, got 'tidy'.",
+        ),
+        ({"world": "keyboard", "epochs": 0}, "Expected pretrain.epochs > 0, got 0."),
+        ({"world": "keyboard", "epochs": 1, "learning_rate": -1}, "Expected pretrain.learning_rate > 0, got -1."),
+        ({"world": "moon", "epochs": 1}, "Expected pretrain.world to be 'keyboard', got \"moon\"."),
+        ({"world": "keyboard", "epoch": 1}, "Unknown key pretrain.epoch in the recipe."),
+    ],
+)
+def test_pretraining_has_one_source_and_one_length_and_a_store_must_be_called_public(section, sentence):
+    tree = load_recipe(DEMO).model_dump(mode="json")
+    with pytest.raises(RecipeError) as caught:
+        parse_recipe({**tree, "pretrain": section})
+    assert caught.value.sentence == sentence
+    if "Unknown key" in sentence:
+        assert caught.value.hint == "Did you mean epochs?"
+
+
+def test_pretraining_survives_a_round_trip_and_a_recipe_without_it_is_as_it_was():
+    recipe = load_recipe(DEMO, ["pretrain.world=keyboard", "pretrain.steps=5"])
+    assert parse_recipe(tomllib.loads(recipe.to_toml())) == recipe
+    assert "pretrain" not in load_recipe(DEMO).to_toml()
 
 
 def test_a_missing_section_is_named():

@@ -25,7 +25,7 @@ def watching(recipe: Recipe, console: Console) -> Iterator[Observer]:
         return
     columns = (
         SpinnerColumn(),
-        TextColumn("round {task.completed}/{task.total}"),
+        TextColumn("{task.description} {task.completed}/{task.total}"),
         BarColumn(bar_width=24),
         TextColumn("top-1 [bold]{task.fields[top1]}[/]"),
         TextColumn("ε so far [bold]{task.fields[epsilon]}[/]"),
@@ -45,8 +45,8 @@ class _Bar:
     """Round, accuracy, epsilon so far, users a second, time left."""
 
     def __init__(self, progress: Progress, rounds: int, cohort: float) -> None:
-        self._progress, self._cohort = progress, cohort
-        self._task = progress.add_task("", total=rounds, top1="–", epsilon="–", speed="–")
+        self._progress, self._rounds, self._cohort = progress, rounds, cohort
+        self._task = progress.add_task("round", total=rounds, top1="–", epsilon="–", speed="–")
         self._first: tuple[int, float] | None = None
 
     def round_done(self, round: int) -> None:
@@ -61,6 +61,12 @@ class _Bar:
         speed = f"{done * self._cohort / seconds:,.0f}" if seconds > 0 else "–"
         self._progress.update(self._task, completed=round, speed=speed)
 
+    def pretrained(self, done: int, total: int, loss: float) -> None:
+        if done < total:
+            self._progress.update(self._task, description="pre-training step", completed=done, total=total)
+        else:
+            self._progress.reset(self._task, description="round", total=self._rounds)
+
     def evaluated(self, record: Mapping[str, Any]) -> None:
         self._progress.update(self._task, top1=f"{record['top1']:.1%}", epsilon=epsilon_text(record["epsilon"]))
 
@@ -70,6 +76,12 @@ class _Lines:
 
     def __init__(self, console: Console, rounds: int) -> None:
         self._console, self._rounds = console, rounds
+        self._tenths = 0  # of pre-training, told so far
+
+    def pretrained(self, done: int, total: int, loss: float) -> None:
+        if 10 * done // total > self._tenths:
+            self._tenths = 10 * done // total
+            self._console.print(f"pre-training step {done}/{total}: loss {loss:.3f}", highlight=False, soft_wrap=True)
 
     def round_done(self, round: int) -> None:
         pass

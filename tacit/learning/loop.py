@@ -1,29 +1,31 @@
 """The whole of the algorithm.
 
-DP-FedAvg, DP-FedSGD and FedAvg are choices of work × mechanism × server step × participation; simulation and
+DP-FedAvg, DP-FedSGD, DP-FTRL and FedAvg are choices of work × mechanism × server step × participation; simulation and
 real devices are choices of `users`. The journal makes each round durable around it (see `tacit.runs.journal`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import jax
 
 from tacit.learning.server import Server
+from tacit.privacy.adaptive import Clipping
 from tacit.privacy.mechanisms import Mechanism
-from tacit.privacy.sums import BoundedSum, Diagnostics
+from tacit.privacy.sums import BoundedSum, Diagnostics, Norms
 
 
 @dataclass(frozen=True)
 class TrainingState:
-    """Everything a run needs to go on: the number of rounds done, the model, the server's and the mechanism's state."""
+    """Everything a run needs to go on: how many rounds are done, the model, the states of server, clipping and mechanism."""
 
     round: int
     model: Any
     server: Any
+    clipping: Any
     noise: Any
     finite: Any = True
 
@@ -39,7 +41,7 @@ class Cohort(Protocol):
 class Devices(Protocol):
     """Users' side of the gate: simulated or real."""
 
-    def collect(self, broadcast: Any, cohort: Any) -> tuple[BoundedSum, list[Diagnostics]]:
+    def collect(self, broadcast: Any, cohort: Any, norms: Norms) -> tuple[BoundedSum, list[Diagnostics]]:
         """The only call that touches users' data."""
         ...
 
@@ -47,7 +49,7 @@ class Devices(Protocol):
 class Journal(Protocol):
     """What must be durable, when."""
 
-    def before(self, cohort: Any) -> None:
+    def before(self, cohort: Any, norms: Norms) -> None:
         """Called before the round touches users: makes the intent durable."""
         ...
 
@@ -61,16 +63,19 @@ def train(
     *,
     participation: Iterable[Any],
     users: Devices,
+    clipping: Clipping,
     mechanism: Mechanism,
     server: Server,
     journal: Journal,
 ) -> TrainingState:
     """Run a round for each cohort."""
     for cohort in participation:
-        journal.before(cohort)
-        bounded, diagnostics = users.collect(state.model, cohort)
+        norms = clipping.norms(state.clipping, cohort.round)
+        journal.before(cohort, norms)
+        bounded, diagnostics = users.collect(state.model, cohort, norms)
         release, noise = mechanism.release(bounded, state.noise, key=cohort.noise_key)
         model, server_state, finite = server.step(state.model, state.server, release)
-        state = replace(state, round=cohort.round + 1, model=model, server=server_state, noise=noise, finite=finite)
+        learned = clipping.learn(state.clipping, release, cohort.round)
+        state = TrainingState(cohort.round + 1, model, server_state, learned, noise, finite)
         journal.after(state, diagnostics)
     return state

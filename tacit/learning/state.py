@@ -1,6 +1,6 @@
 """A training state as named arrays, for checkpoints, and back.
 
-What may be published (model and server optimizer) and what is as secret as the noise (the mechanism's state) go apart.
+What may be published (model, server optimizer, clip) and what is as secret as the noise (the mechanism's state) go apart.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ Arrays = dict[str, np.ndarray]
 
 def to_arrays(state: TrainingState) -> tuple[Arrays, Arrays]:
     """(public, private) arrays by name."""
-    return {**_named("model", state.model), **_named("server", state.server)}, _named("noise", state.noise)
+    public = {"model": state.model, "server": state.server, "clipping": state.clipping}
+    return {k: v for name, tree in public.items() for k, v in _named(name, tree).items()}, _named("noise", state.noise)
 
 
 def from_arrays(
@@ -32,8 +33,14 @@ def from_arrays(
         round=round,
         model=_filled("model", template.model, public),
         server=_filled("server", template.server, public),
+        clipping=_filled("clipping", template.clipping, public),
         noise=_filled("noise", template.noise, private),
     )
+
+
+def model_arrays(model: Any) -> Arrays:
+    """The model alone, as `load_model` reads it."""
+    return _named("model", model)
 
 
 def load_model(template: Any, arrays: Mapping[str, Any]) -> Any:
@@ -55,5 +62,6 @@ def _filled(prefix: str, template: Any, arrays: Mapping[str, Any]) -> Any:
     for name, leaf in zip(_names(prefix, template), jax.tree.leaves(template), strict=True):
         if name not in arrays or arrays[name].shape != leaf.shape:
             raise RunError(f"The checkpoint does not fit the recipe's model: {name} is missing or has another shape.")
-        leaves.append(jax.numpy.asarray(arrays[name], leaf.dtype))
+        with jax.enable_x64(True):  # the noise's state has 64 bits
+            leaves.append(jax.numpy.asarray(arrays[name], leaf.dtype))
     return jax.tree.unflatten(jax.tree.structure(template), leaves)

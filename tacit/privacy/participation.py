@@ -1,7 +1,8 @@
 """Who takes part in a round.
 
-Both samplers draw from secret randomness and promise exactly the law that is accounted; a cohort is never truncated,
-topped up or looked at before it is used.
+`Poisson` and `FixedSize` draw from secret randomness and promise exactly the law that is accounted; a cohort is never
+truncated, topped up or looked at before it is used. `CheckIn` promises no law, only how often and how far apart one user
+comes (Gboard, section 2.2); it remembers who was there.
 """
 
 from __future__ import annotations
@@ -13,12 +14,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import PrivacyError
+
 
 class Sampler(Protocol):
-    """Picks a cohort; `describe` gives the public constants the accountant uses."""
+    """Picks cohorts; `describe` gives the public constants the accountant uses."""
 
     def sample(self, users: int, generator: np.random.Generator) -> NDArray[np.int64]:
         """The numbers of the users who take part, in ascending order."""
+        ...
+
+    def remember(self, users: NDArray[np.int64]) -> None:
+        """A cohort of the round before the next `sample`, from a run that is being resumed."""
         ...
 
     def describe(self) -> dict[str, Any]:
@@ -42,6 +49,9 @@ class Poisson:
         words = generator.integers(0, 2**64, size=users, dtype=np.uint64)
         return np.flatnonzero(words < threshold).astype(np.int64)
 
+    def remember(self, users: NDArray[np.int64]) -> None:
+        pass  # every round is drawn anew
+
     def describe(self) -> dict[str, Any]:
         return {"kind": "poisson", "probability": self.probability}
 
@@ -56,5 +66,52 @@ class FixedSize:
     def sample(self, users: int, generator: np.random.Generator) -> NDArray[np.int64]:
         return np.sort(generator.choice(users, size=self.size, replace=False, shuffle=False)).astype(np.int64)
 
+    def remember(self, users: NDArray[np.int64]) -> None:
+        pass  # every round is drawn anew
+
     def describe(self) -> dict[str, Any]:
         return {"kind": "fixed", "size": self.size, "population": self.population}
+
+
+class CheckIn:
+    """`size` users a round, any of those who have waited `min_separation` rounds and came fewer than `max_participation` times.
+
+    Who is chosen among them is random here and may be anything: nothing is claimed from it.
+    """
+
+    def __init__(self, size: int, min_separation: int, max_participation: int) -> None:
+        self.size, self.min_separation, self.max_participation = size, min_separation, max_participation
+        self._round = 0
+        self._free = np.zeros(0, np.int64)  # by user: the first round he may be in again
+        self._times = np.zeros(0, np.int64)  # by user: how often he was there
+
+    def sample(self, users: int, generator: np.random.Generator) -> NDArray[np.int64]:
+        self._make_room(users)
+        able = np.flatnonzero((self._free <= self._round) & (self._times < self.max_participation))
+        if len(able) < self.size:
+            raise PrivacyError(
+                f"Expected {self.size} users who may take part in round {self._round}, got {len(able)}: the others wait for "
+                f"{self.min_separation} rounds in between, or were there {self.max_participation} times.",
+                hint="Lower privacy.cohort or privacy.min_separation, or raise privacy.max_participation.",
+            )
+        chosen = np.sort(generator.choice(able, size=self.size, replace=False, shuffle=False)).astype(np.int64)
+        self.remember(chosen)
+        return chosen
+
+    def remember(self, users: NDArray[np.int64]) -> None:
+        self._make_room(int(users.max(initial=-1)) + 1)
+        self._free[users] = self._round + self.min_separation + 1
+        self._times[users] += 1
+        self._round += 1
+
+    def _make_room(self, users: int) -> None:
+        missing = max(0, users - len(self._free))
+        self._free, self._times = np.pad(self._free, (0, missing)), np.pad(self._times, (0, missing))
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "kind": "check_in",
+            "size": self.size,
+            "min_separation": self.min_separation,
+            "max_participation": self.max_participation,
+        }

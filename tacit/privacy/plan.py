@@ -7,16 +7,29 @@ estimate, never counted on a store; q and the denominator follow from it.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Literal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, combined_noise_multiplier
-from tacit.privacy.participation import FixedSize, Poisson, Sampler
-from tacit.privacy.records import UPDATE, WEIGHT
+from tacit.privacy.accounting.noise_split import bit_noise_multiplier, other_block
+from tacit.privacy.accounting.participation import Gap
+from tacit.privacy.accounting.sampled_gaussian import combined_noise_multiplier
+from tacit.privacy.participation import CheckIn, FixedSize, Poisson, Sampler
+from tacit.privacy.records import UPDATE, WEIGHT, WITHIN
 
 if TYPE_CHECKING:
+    from tacit.privacy.adaptive import Clipping
     from tacit.privacy.mechanisms import Mechanism
+    from tacit.privacy.strategies import Strategy
+
+# What two neighbouring data sets differ in. With check_in the user is in the same rounds on both sides, with zeros.
+ADJACENCY = {
+    "poisson": "add or remove one user",
+    "fixed": "replace one user",
+    "check_in": "zero out one user",
+}
+CORRELATED = ("tree", "blt", "banded")
 
 # Rounding in the gate is covered by its bound up to this many users a round (tacit.privacy.sums).
 LARGEST_COHORT = 100_000
@@ -32,15 +45,34 @@ class ClipChange(BaseModel):
     clip_norm: Positive
 
 
+class AdaptiveSection(BaseModel):
+    """Clip at a quantile of the norms, learned on the way (Gboard, Algorithm 1); clip_norm is where it begins [C⁰]."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    quantile: float = Field(default=0.5, gt=0, lt=1, description="share of users not clipped [γ]")
+    learning_rate: Positive = Field(default=0.2, description="speed of the estimate [η_γ]")
+    count_noise: Positive | None = Field(
+        default=None, description="standard deviation of the noise on the count [σ_b]; none: a twentieth of the cohort"
+    )
+
+
 class PrivacyPlan(BaseModel):
     """What is released about users, and the noise on it. Symbols of DP-FedAvg in brackets."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    mechanism: Literal["gaussian", "none"] = "gaussian"
+    mechanism: Literal["gaussian", "tree", "blt", "banded", "none"] = "gaussian"
     population: int = Field(gt=0, description="how many users there are, a public estimate [K]")
-    cohort: Positive = Field(description="users a round: expected (Poisson) or exact (fixed) [C]")
-    sampling: Literal["poisson", "fixed"] = "poisson"
+    cohort: Positive = Field(description="users a round: expected (Poisson) or exact [C, report goal m]")
+    sampling: Literal["poisson", "fixed", "check_in"] = "poisson"
+    min_separation: int | None = Field(
+        default=None, ge=0, description="rounds between two participations of a user, at least [MinS]"
+    )
+    max_participation: int | None = Field(default=None, ge=1, description="rounds a user takes part in, at most [MaxP]")
+    restarts: tuple[int, ...] = Field(default=(), description="rounds before which correlated noise begins anew")
+    most_bands: int | None = Field(
+        default=None, ge=1, description="cap on a band's memory, in vectors of the model's size"
+    )
     clip_norm: Positive | None = Field(
         default=None, description="bound on one user's update [S]; none means no clipping"
     )
@@ -59,31 +91,34 @@ class PrivacyPlan(BaseModel):
     weight_noise: float = Field(
         default=10.0, gt=1, allow_inf_nan=False, description="noise multiplier of the weight block, in units of z"
     )
+    adaptive: AdaptiveSection | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> PrivacyPlan:
         if self.cohort > self.population:
             raise ValueError(f"expected privacy.cohort ≤ privacy.population = {self.population}, got {self.cohort:g}")
-        if self.sampling == "fixed" and self.cohort != int(self.cohort):
-            raise ValueError(f"expected a whole number for privacy.cohort with fixed-size rounds, got {self.cohort:g}")
-        if self.mechanism == "gaussian" and self.clip_norm is None:
+        if self.sampling != "poisson" and self.cohort != int(self.cohort):
             raise ValueError(
-                "expected privacy.clip_norm with mechanism 'gaussian': noise needs a bound to be scaled to"
+                f"expected a whole number for privacy.cohort unless sampling is Poisson, got {self.cohort:g}"
             )
-        if self.mechanism == "gaussian" and self.cohort > LARGEST_COHORT:
+        if self.claims and self.clip_norm is None:
+            raise ValueError(
+                f"expected privacy.clip_norm with mechanism '{self.mechanism}': noise needs a bound to be scaled to"
+            )
+        if self.claims and self.cohort > LARGEST_COHORT:
             raise ValueError(
                 f"expected privacy.cohort ≤ {LARGEST_COHORT}, the largest for which rounding is proven, got {self.cohort:g}"
             )
-        if self.mechanism == "gaussian" and self.noise_multiplier == 0:
+        if self.claims and self.noise_multiplier == 0:
             raise ValueError(
-                "expected privacy.noise_multiplier > 0 with mechanism 'gaussian', got 0; "
+                f"expected privacy.noise_multiplier > 0 with mechanism '{self.mechanism}', got 0; "
                 "say mechanism = 'none' for training without privacy"
             )
         if self.mechanism == "none" and self.noise_multiplier > 0:
             raise ValueError(
                 f"expected no privacy.noise_multiplier with mechanism 'none', got {self.noise_multiplier:g}"
             )
-        if self.mechanism == "gaussian" and self.delta >= 1 / self.population:
+        if self.claims and self.delta >= 1 / self.population:
             raise ValueError(f"expected privacy.delta < 1/population = {1 / self.population:.3g}, got {self.delta:g}")
         if self.example_cap is not None and self.total_weight is None:
             raise ValueError("expected privacy.total_weight with privacy.example_cap: the denominator must be public")
@@ -99,7 +134,84 @@ class PrivacyPlan(BaseModel):
         starts = [change.round for change in self.clip_schedule]
         if starts != sorted(set(starts)):
             raise ValueError(f"expected rising rounds in privacy.clip_schedule, got {starts}")
+        self._participation_fits()
+        self._adaptive_fits()
         return self
+
+    def _participation_fits(self) -> None:
+        if self.mechanism in CORRELATED and self.sampling != "check_in":
+            raise ValueError(
+                f"expected privacy.sampling = 'check_in' with mechanism '{self.mechanism}': correlated noise rests on how far "
+                f"apart a user's rounds are, got '{self.sampling}'"
+            )
+        if self.sampling == "check_in":
+            if self.min_separation is None or self.max_participation is None:
+                raise ValueError(
+                    "expected privacy.min_separation and privacy.max_participation with sampling 'check_in'"
+                )
+            self.check_participation()
+        elif self.min_separation is not None or self.max_participation is not None:
+            raise ValueError(
+                f"expected privacy.min_separation and max_participation with sampling 'check_in' only, got '{self.sampling}'"
+            )
+        if self.mechanism not in CORRELATED and self.restarts:
+            raise ValueError(
+                f"expected privacy.restarts with mechanisms {', '.join(CORRELATED)} only, got '{self.mechanism}'"
+            )
+        if self.mechanism != "banded" and self.most_bands is not None:
+            raise ValueError(f"expected privacy.most_bands with mechanism 'banded' only, got '{self.mechanism}'")
+        restarts = list(self.restarts)
+        if restarts != sorted(set(restarts)) or min(restarts, default=1) < 1:
+            raise ValueError(f"expected rising rounds of 1 and above in privacy.restarts, got {restarts}")
+        within = [change.round for change in self.clip_schedule if change.round not in restarts and change.round > 0]
+        if self.mechanism in CORRELATED and within:
+            raise ValueError(
+                f"expected the clip to change only in rounds of privacy.restarts with mechanism '{self.mechanism}', "
+                f"got a change in round {within[0]}"
+            )
+
+    def _adaptive_fits(self) -> None:
+        if self.adaptive is None:
+            return
+        if self.clip_norm is None:
+            raise ValueError("expected privacy.clip_norm with privacy.adaptive: it is the clip it begins with")
+        if self.clip_schedule:
+            raise ValueError("expected either privacy.clip_schedule or privacy.adaptive, got both")
+        if self.noise_multiplier > 0 and combined_noise_multiplier(self._side_noise.values()) <= self.noise_multiplier:
+            raise ValueError(
+                f"expected privacy.adaptive.count_noise > {self.noise_multiplier / 2:g}, half of privacy.noise_multiplier: "
+                f"the counts alone would cost more than the whole round may, got {self._count_noise:g}"
+            )
+
+    def check_rounds(self, rounds: int) -> None:
+        """ValueError unless so many rounds can be run as planned."""
+        if max(self.restarts, default=0) >= rounds:
+            raise ValueError(
+                f"expected privacy.restarts within the {rounds} rounds of the run, got {self.restarts[-1]}"
+            )
+        self.check_participation(rounds)
+
+    def check_participation(self, rounds: int = 0) -> None:
+        """ValueError unless the population can fill every round with users who may take part again."""
+        if self.min_separation is None or self.max_participation is None:
+            return
+        sustained = int(self.population // self.cohort) - 1
+        if self.min_separation > sustained:
+            raise ValueError(
+                f"expected privacy.min_separation ≤ {sustained}, what {self.population} users can sustain with "
+                f"{self.cohort:g} a round, got {self.min_separation}"
+            )
+        if rounds * self.cohort > self.population * self.max_participation:
+            needed = math.ceil(rounds * self.cohort / self.population)
+            raise ValueError(
+                f"expected privacy.max_participation ≥ {needed}, what {rounds} rounds of {self.cohort:g} need from "
+                f"{self.population} users, got {self.max_participation}"
+            )
+
+    @property
+    def claims(self) -> bool:
+        """Whether noise is added at all."""
+        return self.mechanism != "none"
 
     @property
     def sampling_probability(self) -> float:
@@ -118,11 +230,27 @@ class PrivacyPlan(BaseModel):
 
     @property
     def noise_multipliers(self) -> dict[str, float]:
-        """z_j of each block, so that together they cost z: z_w = weight_noise · z, and the update takes the rest."""
-        z = self.noise_multiplier
-        if not self.weighted:
-            return {UPDATE: z}
-        return {UPDATE: z / math.sqrt(1 - self.weight_noise**-2), WEIGHT: z * self.weight_noise}
+        """z_j of each block, so that together they cost z: the side blocks are given theirs, the update takes the rest."""
+        z, side = self.noise_multiplier, self._side_noise
+        if z == 0 or not side:
+            return {UPDATE: z} | dict.fromkeys(side, 0.0)
+        return {UPDATE: other_block(z, combined_noise_multiplier(side.values()))} | side
+
+    @property
+    def _side_noise(self) -> dict[str, float]:
+        """z_j of the blocks beside the update: the weights' a multiple of z, the bits' from σ_b (Gboard, Theorem 1)."""
+        weight = {WEIGHT: self.noise_multiplier * self.weight_noise} if self.weighted else {}
+        return weight | ({WITHIN: bit_noise_multiplier(self._count_noise)} if self.adaptive is not None else {})
+
+    @property
+    def _count_noise(self) -> float:
+        given = None if self.adaptive is None else self.adaptive.count_noise
+        return self.cohort / 20 if given is None else given
+
+    @property
+    def gap(self) -> Gap:
+        """The promised distance between two participations of one user."""
+        return Gap(self.min_separation or 0)
 
     @property
     def combined_noise_multiplier(self) -> float:
@@ -135,21 +263,63 @@ class PrivacyPlan(BaseModel):
         return ADJACENCY[self.sampling]
 
     def clip_norm_at(self, round: int) -> float:
-        """S in this round; infinite where there is no clipping."""
+        """S in this round as planned; infinite where there is no clipping."""
         norm = math.inf if self.clip_norm is None else self.clip_norm
         for change in self.clip_schedule:
             if change.round <= round:
                 norm = change.clip_norm
         return norm
 
+    def build_clipping(self) -> Clipping:
+        """Where updates are clipped, round by round."""
+        from tacit.privacy.adaptive import AdaptiveClip, FixedClip
+
+        if self.adaptive is None or self.clip_norm is None:
+            return FixedClip(self.clip_norm_at)
+        return AdaptiveClip(
+            self.clip_norm,
+            self.adaptive.quantile,
+            self.adaptive.learning_rate,
+            self.cohort,
+            self.restarts if self.mechanism in CORRELATED else None,
+        )
+
     def build_sampler(self) -> Sampler:
-        """The sampler whose law is the one accounted."""
+        """The sampler whose law, or whose promise, is the one accounted."""
         if self.sampling == "poisson":
             return Poisson(self.sampling_probability)
-        return FixedSize(int(self.cohort), self.population)
+        if self.sampling == "fixed":
+            return FixedSize(int(self.cohort), self.population)
+        assert self.max_participation is not None
+        return CheckIn(int(self.cohort), self.gap.rounds_between, self.max_participation)
 
-    def build_mechanism(self) -> Mechanism:
-        """The mechanism that adds this plan's noise."""
-        from tacit.privacy.mechanisms import Gaussian, NoNoise
+    def build_strategy(self, rounds: int) -> Strategy | None:
+        """How noise is correlated over so many rounds; None where it is independent."""
+        if self.mechanism not in CORRELATED or self.max_participation is None:
+            return None
+        from tacit.privacy.strategies import optimised
 
-        return Gaussian(self.noise_multipliers) if self.mechanism == "gaussian" else NoNoise(self.noise_multipliers)
+        longest = max(stop - start for start, stop in pairwise([0, *self.restarts, rounds]))
+        return optimised(self.mechanism, longest, self.gap, self.max_participation, most_bands=self.most_bands)
+
+    def build_mechanism(self, rounds: int, strategy: Strategy | None) -> Mechanism:
+        """The mechanism that adds this plan's noise in so many rounds."""
+        from tacit.privacy.mechanisms import Correlated, Gaussian, NoNoise
+
+        if strategy is not None:
+            return Correlated(self.noise_multipliers, strategy, rounds, self.restarts)
+        return Gaussian(self.noise_multipliers) if self.claims else NoNoise(self.noise_multipliers)
+
+
+def with_rounds(plan: dict[str, Any], rounds: int) -> dict[str, Any]:
+    """A plan as given in a recipe, completed with what follows from the number of rounds where it is left out.
+
+    MaxP is what MinS leaves room for; with adaptive clipping, correlated noise restarts before rounds 128 + 1024 i.
+    """
+    filled = dict(plan)
+    gap = plan.get("min_separation")
+    if plan.get("sampling") == "check_in" and type(gap) is int and gap >= 0:
+        filled.setdefault("max_participation", -(-rounds // Gap(gap).index_difference))
+    if plan.get("mechanism") in CORRELATED and plan.get("adaptive") is not None:
+        filled.setdefault("restarts", list(range(128, rounds, 1024)))
+    return filled

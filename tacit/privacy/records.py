@@ -11,12 +11,12 @@ from dataclasses import dataclass, fields
 from types import UnionType
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
-FORMAT = 1
+FORMAT = 2
 FRESH_NOISE = "fresh noise, accounted again"
 SEEDED_REPLAY = "seeded replay"
 POLICIES = (FRESH_NOISE, SEEDED_REPLAY)
 # The blocks of the gate, as intents name them.
-UPDATE, WEIGHT = "update", "weight"
+UPDATE, WEIGHT, WITHIN = "update", "weight", "within"
 OUTCOMES = ("finished", "diverged", "stopped")
 
 
@@ -36,7 +36,8 @@ class Record:
 class Opened(Record):
     """The run: its plan and mechanism, the data it reads (a description, never an id), its unit and adjacency.
 
-    `reasons_not_private` is empty exactly when the run may claim a finite epsilon.
+    `strategy` describes how noise is correlated between rounds (`tacit.privacy.strategies`), and is empty where it is
+    independent. `reasons_not_private` is empty exactly when the run may claim a finite epsilon.
     """
 
     kind: ClassVar[str] = "opened"
@@ -45,6 +46,7 @@ class Opened(Record):
     tacit_version: str
     plan: dict[str, Any]
     mechanism: str
+    strategy: dict[str, Any]
     population: int
     seeded: bool
     reasons_not_private: list[str]

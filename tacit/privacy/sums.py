@@ -4,7 +4,8 @@ A `BoundedSum` is a set of named blocks, each the sum of users' contributions wi
 user's share. Nothing else about users crosses to the server. A mechanism gives block j noise of standard deviation
 z_j · bound_j; the blocks together then cost what one block with z⁻² = Σ z_j⁻² costs.
 
-Blocks so far: ``update`` (Σ w_k Δ_k, bound S) and, for the clipped-denominator estimator, ``weight`` (Σ w_k, bound 1).
+Blocks so far: ``update`` (Σ w_k Δ_k, bound S); for the clipped-denominator estimator ``weight`` (Σ w_k, bound 1); for
+adaptive clipping ``within`` (Σ (b_k - ½), bound ½; b_k says whether the norm of Δ_k was within a threshold).
 
 Rounding is part of the proof. Norms, clipping and accumulation run in float64. A user's clipped contribution is
 computed to a relative error below 2⁻⁴⁰ (d < 10¹⁰ coordinates), and the running sum of n contributions of norm ≤ S is off
@@ -24,8 +25,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from tacit.privacy.accounting.noise_split import BIT_BOUND
 from tacit.privacy.clipping import ClipStyle, clip_scales, global_norm
-from tacit.privacy.records import UPDATE, WEIGHT
+from tacit.privacy.records import UPDATE, WEIGHT, WITHIN
 
 HEADROOM = 1 - 2.0**-18
 
@@ -43,6 +45,14 @@ class BoundedSum:
     """All that leaves users in one round."""
 
     blocks: Mapping[str, Block]
+
+
+@dataclass(frozen=True)
+class Norms:
+    """Where updates are clipped in a round and, with adaptive clipping, what their norms are compared to."""
+
+    clip: float
+    threshold: float | None = None
 
 
 @dataclass(frozen=True)
@@ -66,21 +76,23 @@ class Diagnostics:
 class Gate:
     """Adds contributions up, chunk by chunk, on the device of `template`, in memory that does not grow with the cohort."""
 
-    def __init__(self, template: Any, *, clip_norm: float, style: ClipStyle, weighted: bool) -> None:
-        self.clip_norm, self.style, self.weighted = clip_norm, style, weighted
+    def __init__(self, template: Any, norms: Norms, *, style: ClipStyle, weighted: bool) -> None:
+        self.norms, self.style, self.weighted = norms, style, weighted
         with jax.enable_x64(True):
             self._update = jax.tree.map(lambda leaf: jnp.zeros_like(leaf, jnp.float64), template)
-            self._weight = jnp.zeros((), jnp.float64, device=jax.tree.leaves(template)[0].device)
+            # Sum of weights, sum of bits.
+            self._counts = jnp.zeros((2,), jnp.float64, device=jax.tree.leaves(template)[0].device)
 
     def admit(self, contributions: Contributions) -> Diagnostics:
         """Clip each contribution, weigh it, add it. A contribution that is not finite counts as zero."""
         with jax.enable_x64(True):
-            (self._update, self._weight), norms, clipped = _admit(
-                (self._update, self._weight),
+            (self._update, self._counts), norms, clipped = _admit(
+                (self._update, self._counts),
                 contributions.updates,
                 contributions.weights,
                 contributions.present,
-                self.clip_norm,
+                self.norms.clip,
+                self.norms.clip if self.norms.threshold is None else self.norms.threshold,
                 style=self.style,
             )
         return Diagnostics(norms, clipped, contributions.present)
@@ -88,14 +100,16 @@ class Gate:
     def merge(self, other: Gate) -> None:
         """Take over what another gate with the same bounds has admitted, from whatever device it is on."""
         with jax.enable_x64(True):
-            here = jax.device_put((other._update, other._weight), self._weight.device)
-            self._update, self._weight = _add((self._update, self._weight), here)
+            here = jax.device_put((other._update, other._counts), self._counts.device)
+            self._update, self._counts = _add((self._update, self._counts), here)
 
     def close(self) -> BoundedSum:
         """The sum of everything admitted, with its bounds."""
-        blocks = {UPDATE: Block(self._update, self.clip_norm)}
+        blocks = {UPDATE: Block(self._update, self.norms.clip)}
         if self.weighted:
-            blocks[WEIGHT] = Block(self._weight, 1.0)
+            blocks[WEIGHT] = Block(self._counts[0], 1.0)
+        if self.norms.threshold is not None:
+            blocks[WITHIN] = Block(self._counts[1], BIT_BOUND)
         return BoundedSum(blocks)
 
 
@@ -111,10 +125,11 @@ def _admit(
     weights: jax.Array,
     present: jax.Array,
     clip_norm: float,
+    threshold: float,
     *,
     style: ClipStyle,
 ) -> tuple[tuple[Any, jax.Array], jax.Array, jax.Array]:
-    update_total, weight_total = totals
+    update_total, counts = totals
     bound = jnp.asarray(clip_norm, jnp.float64)
 
     def factors(update: Any) -> tuple[Any, jax.Array, jax.Array]:
@@ -133,4 +148,6 @@ def _admit(
         return total + jnp.sum(safe * factor, axis=0)
 
     update_total = jax.tree.map(add, update_total, updates, scales)
-    return (update_total, weight_total + weight.sum()), norms.astype(jnp.float32), clipped & counted
+    bits = jnp.where(counted, jnp.where(norms <= threshold, BIT_BOUND, -BIT_BOUND), 0) * HEADROOM
+    counts = counts + jnp.stack([weight.sum(), bits.sum()])
+    return (update_total, counts), norms.astype(jnp.float32), clipped & counted

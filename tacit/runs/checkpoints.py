@@ -127,6 +127,11 @@ def latest(folder: Path, *, older_if_damaged: bool = False) -> Checkpoint | None
     return None
 
 
+def remove_all(folder: Path) -> None:
+    """Remove every checkpoint in `folder`."""
+    _remove(folder, rounds_kept(folder))
+
+
 def _digest(round: int, arrays: Mapping[str, NDArray[np.generic]], metadata: Mapping[str, str]) -> str:
     shapes = {name: [arrays[name].dtype.str, list(arrays[name].shape)] for name in sorted(arrays)}
     head = {"rounds": round, "metadata": dict(metadata), "arrays": shapes}

@@ -7,6 +7,7 @@ vocabulary.txt        its words, one a line, where it has some
 ledger.jsonl          what was released (tacit.privacy.ledger)
 metrics.jsonl         one record a round
 checkpoints/          round-000123.safetensors
+pretrained/           round-000000.safetensors: what public data made of the model, where the recipe asks for that
 sections/             pieces of the report that other parts leave
 summary.json          the result, written when the run ends
 private/              mode 0700: participation.bin, the noise state where there is one, and diagnostics.jsonl, which
@@ -127,6 +128,10 @@ class RunFolder:
     @property
     def checkpoints_path(self) -> Path:
         return self.path / "checkpoints"
+
+    @property
+    def pretrained_path(self) -> Path:
+        return self.path / "pretrained"
 
     @property
     def sections_path(self) -> Path:

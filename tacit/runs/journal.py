@@ -13,19 +13,23 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
 from tacit.errors import DivergedError
+from tacit.privacy.accounting.noise_split import BIT_BOUND
 from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.ledger import LedgerWriter
 from tacit.privacy.participation_record import ParticipationWriter
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.records import UPDATE, WEIGHT, Closed, Committed, Intent
+from tacit.privacy.records import UPDATE, WEIGHT, WITHIN, Closed, Committed, Intent
 from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder
-from tacit.runs.metrics import MetricsWriter
+from tacit.runs.metrics import MetricsWriter, read_metrics
+
+if TYPE_CHECKING:
+    from tacit.privacy.sums import Norms
 
 # How many rounds the device may be ahead of what has been looked at.
 LAG = 2
@@ -79,11 +83,15 @@ class RunJournal:
         self.intents = list(ledger.ledger.intents)
         self.stop_requested = False
 
-    def before(self, cohort: Any) -> None:
+    def begin(self, state: Any) -> None:
+        """Evaluate the model that the first round starts from, once: a curve then begins where pre-training left it."""
+        if next(read_metrics(self._folder.metrics_path), None) is None:
+            self._note(state)
+
+    def before(self, cohort: Any, norms: Norms) -> None:
         """Make the intent durable."""
         digest = self._participation.append(cohort.round, cohort.attempt, cohort.users)
-        clip_norm = self._plan.clip_norm_at(cohort.round)
-        bounds = {UPDATE: clip_norm if math.isfinite(clip_norm) else None, WEIGHT: 1.0}
+        bounds = {UPDATE: norms.clip if math.isfinite(norms.clip) else None, WEIGHT: 1.0, WITHIN: BIT_BOUND}
         intent = Intent(
             round=cohort.round,
             attempt=cohort.attempt,
@@ -93,6 +101,7 @@ class RunJournal:
             },
             denominator=self._plan.denominator,
             participation=digest,
+            restart=cohort.round in self._plan.restarts,
         )
         self._ledger.append(intent)
         self.intents.append(intent)
@@ -105,18 +114,7 @@ class RunJournal:
         save = last or state.round % self._rhythm.checkpoint_every == 0 or self.stop_requested
         self._settle(0 if evaluate or save else LAG)
         if evaluate:
-            record = {
-                "round": state.round,
-                **self._evaluate(state.model),
-                "measured_on": "held-out users, outside the guarantee",
-                "epsilon": self._spent(self.intents).epsilon,
-                # Whole seconds: finer ones would tell how many users took part.
-                "seconds": round(time.monotonic() - self._started),
-            }
-            self._metrics.append(record)
-            if not math.isfinite(float(record.get("perplexity", 0.0))):
-                self._diverged(state.round)
-            self._observer.evaluated(record)
+            self._note(state)
         if save:
             self._save(state)
         if self.stop_requested and not last:
@@ -132,6 +130,21 @@ class RunJournal:
         """Let go of the files, whatever happened."""
         for writer in (self._participation, self._metrics, self._diagnostics, self._ledger):
             writer.close()
+
+    def _note(self, state: Any) -> None:
+        """Evaluate a model and write down what came out."""
+        record = {
+            "round": state.round,
+            **self._evaluate(state.model),
+            "measured_on": "held-out users, outside the guarantee",
+            "epsilon": self._spent(self.intents).epsilon,
+            # Whole seconds: finer ones would tell how many users took part.
+            "seconds": round(time.monotonic() - self._started),
+        }
+        self._metrics.append(record)
+        if not math.isfinite(float(record.get("perplexity", 0.0))):
+            self._diverged(state.round)
+        self._observer.evaluated(record)
 
     def _settle(self, leave: int) -> None:
         while len(self._pending) > leave:

@@ -21,7 +21,7 @@ from tacit.data.rows import Layout, pack, to_rows
 from tacit.data.users import Users
 from tacit.learning.work import Work
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.sums import BoundedSum, Contributions, Diagnostics, Gate
+from tacit.privacy.sums import BoundedSum, Contributions, Diagnostics, Gate, Norms
 from tacit.simulation.devices import Spread
 
 # So many chunks are gathered together and sorted by size, so that users of similar size share a chunk.
@@ -56,18 +56,15 @@ class BatchedUsers:
         self._devices = spread.devices
         self._updates = jax.jit(partial(_updates, work, spread.lanes))
 
-    def collect(self, broadcast: Any, cohort: Any) -> tuple[BoundedSum, list[Diagnostics]]:
+    def collect(self, broadcast: Any, cohort: Any, norms: Norms) -> tuple[BoundedSum, list[Diagnostics]]:
         """Every user's work on the broadcast model, clipped, weighed and summed."""
-        clip_norm = self.plan.clip_norm_at(cohort.round)
         models = [jax.device_put(broadcast, device) for device in self._devices]
-        gates = [
-            Gate(model, clip_norm=clip_norm, style=self.plan.clipping, weighted=self.plan.weighted) for model in models
-        ]
+        gates = [Gate(model, norms, style=self.plan.clipping, weighted=self.plan.weighted) for model in models]
         diagnostics = []
         for number, chunk in enumerate(cohort.chunks):
             turn = number % len(self._devices)
             tokens = jax.device_put(chunk.tokens, self._devices[turn])
-            updates = self._updates(models[turn], tokens, np.int32(chunk.steps), np.float32(clip_norm))
+            updates = self._updates(models[turn], tokens, np.int32(chunk.steps), np.float32(norms.clip))
             diagnostics.append(gates[turn].admit(Contributions(updates, chunk.weights, chunk.present)))
         for gate in gates[1:]:
             gates[0].merge(gate)

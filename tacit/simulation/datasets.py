@@ -43,6 +43,11 @@ def open_dataset(recipe: Recipe) -> Dataset:
             f"Expected at least privacy.population = {plan.population} users for fixed-size rounds, got {len(dataset.train)}: "
             "a smaller population is amplified less than the plan claims."
         )
+    if plan.sampling == "check_in":
+        try:
+            plan.model_copy(update={"population": len(dataset.train)}).check_participation(recipe.run.rounds)
+        except ValueError as error:
+            raise PrivacyError(f"{str(error).capitalize()} (users in the data).") from None
     return dataset
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit import __version__
 from tacit.errors import PrivacyError, RunError
@@ -30,12 +31,14 @@ from tacit.learning.state import from_arrays, load_model, to_arrays
 from tacit.learning.work import FedAvg, FedSGD, Work
 from tacit.models.word_lm import WordLMConfig, build, parameter_count, preset
 from tacit.privacy.accounting.spent import Spent, spent_by
-from tacit.privacy.ledger import LedgerWriter
-from tacit.privacy.participation_record import repair_torn_tail
+from tacit.privacy.ledger import Ledger, LedgerWriter, read_ledger
+from tacit.privacy.mechanisms import Mechanism
+from tacit.privacy.participation_record import repair_torn_tail, verified
 from tacit.privacy.randomness import Randomness
-from tacit.privacy.records import FORMAT, FRESH_NOISE, SEEDED_REPLAY, UPDATE, WEIGHT, Committed, Opened, Resumed
+from tacit.privacy.records import FORMAT, FRESH_NOISE, SEEDED_REPLAY, UPDATE, Committed, Opened, Resumed
+from tacit.privacy.strategies import Strategy, from_description
 from tacit.recipe import Recipe, parse_recipe
-from tacit.runs import checkpoints
+from tacit.runs import checkpoints, odometer
 from tacit.runs.folder import RunFolder, first_difference
 from tacit.runs.journal import Observer, Rhythm, RunJournal
 from tacit.runs.metrics import truncate_after
@@ -43,6 +46,7 @@ from tacit.simulation.batched import BatchedUsers, Shape
 from tacit.simulation.cohorts import CohortStream
 from tacit.simulation.datasets import Dataset, open_dataset
 from tacit.simulation.devices import suitable_spread, use_every_core
+from tacit.simulation.pretraining import open_public, pretrained
 
 UNIT = "user"
 EXAMPLE_CONTEXTS = ("see you", "i am on my", "do you want to", "thank you so", "what time")
@@ -58,11 +62,14 @@ class Trainer:
     start: TrainingState
     server: Server
     users: BatchedUsers
+    strategy: Strategy | None
+    mechanism: Mechanism
     reasons_not_private: list[str]
+    pretraining: Mapping[str, Any] | None = None
 
     @classmethod
-    def build(cls, recipe: Recipe) -> Trainer:
-        """Open the data and build model, work and server."""
+    def build(cls, recipe: Recipe, strategy: Strategy | None = None) -> Trainer:
+        """Open the data and build model, work and server; a run that goes on keeps the noise strategy it began with."""
         use_every_core()
         dataset = open_dataset(recipe)
         config = model_config(recipe, len(dataset.words))
@@ -71,23 +78,37 @@ class Trainer:
             build_optimizer(recipe.server.optimizer, recipe.server.learning_rate, recipe.server.momentum),
             recipe.privacy.denominator,
         )
-        blocks = {UPDATE: model} | ({WEIGHT: np.zeros((), np.float32)} if recipe.privacy.weighted else {})
+        plan, rounds = recipe.privacy, recipe.run.rounds
+        strategy = strategy or plan.build_strategy(rounds)
+        mechanism = plan.build_mechanism(rounds, strategy)
+        blocks = {name: model if name == UPDATE else np.zeros((), np.float32) for name in plan.noise_multipliers}
+        start = TrainingState(0, model, server.init(model), plan.build_clipping().init(), mechanism.init(blocks))
         shape = Shape(
             recipe.data.layout,
             recipe.data.length,
             recipe.work.batch_size,
             -(-recipe.data.tokens_per_user // (recipe.data.length * recipe.work.batch_size)),
         )
-        spread = suitable_spread(parameter_count(model), math.ceil(recipe.privacy.cohort), recipe.engine.chunk)
+        spread = suitable_spread(parameter_count(model), math.ceil(plan.cohort), recipe.engine.chunk)
         return cls(
             recipe,
             dataset,
             config,
-            TrainingState(0, model, server.init(model), recipe.privacy.build_mechanism().init(blocks)),
+            start,
             server,
-            BatchedUsers(dataset.train, build_work(recipe), recipe.privacy, shape, spread),
+            BatchedUsers(dataset.train, build_work(recipe), plan, shape, spread),
+            strategy,
+            mechanism,
             recipe.reasons_not_private() + list(dataset.reasons_not_private),
         )
+
+    def from_public_data(self, folder: RunFolder, observer: Observer) -> Trainer:
+        """The same, its rounds starting from what public data made of the model, where the recipe asks for that."""
+        found = pretrained(self.recipe, self.dataset, self.start.model, folder, observer)
+        if found is None:
+            return self
+        start = dataclasses.replace(self.start, model=found.model)
+        return dataclasses.replace(self, start=start, pretraining=found.description)
 
     def opened(self, folder: RunFolder) -> Opened:
         """The ledger's first record."""
@@ -97,22 +118,24 @@ class Trainer:
             tacit_version=__version__,
             plan=self.recipe.privacy.model_dump(mode="json"),
             mechanism=self.recipe.privacy.mechanism,
+            strategy={} if self.strategy is None else self.strategy.describe(),
             population=self.recipe.privacy.population,
             seeded=self.recipe.run.seed is not None,
             reasons_not_private=self.reasons_not_private,
             data={
                 **self.dataset.description,
-                **_release_size(self.start.model, self.recipe.privacy.weighted),
+                **_release_size(self.start.model, len(self.recipe.privacy.noise_multipliers) - 1),
                 "recipe": hashlib.sha256(self.recipe.to_toml().encode()).hexdigest(),
+                **({} if self.pretraining is None else {"pretraining": dict(self.pretraining)}),
             },
             unit=UNIT,
             adjacency=self.recipe.privacy.adjacency,
         )
 
 
-def _release_size(model: Any, weighted: bool) -> dict[str, int]:
-    """How many numbers one release holds, in how many arrays."""
-    return {"coordinates": parameter_count(model) + weighted, "arrays": len(jax.tree.leaves(model)) + weighted}
+def _release_size(model: Any, side_blocks: int) -> dict[str, int]:
+    """How many numbers one release holds, in how many arrays; a block beside the update is one number."""
+    return {"coordinates": parameter_count(model) + side_blocks, "arrays": len(jax.tree.leaves(model)) + side_blocks}
 
 
 def model_config(recipe: Recipe, vocabulary: int) -> WordLMConfig:
@@ -133,6 +156,7 @@ def build_work(recipe: Recipe) -> Work:
 def start_run(recipe: Recipe, out: Path, observer: Observer) -> dict[str, Any]:
     """Train a recipe in a new run folder; returns the run's summary."""
     trainer = Trainer.build(recipe)
+    open_public(recipe, trainer.dataset)  # a mistake in it is told before there is a folder
     folder = RunFolder.create(out, recipe.to_toml(), vocabulary=trainer.dataset.words)
     return _begin(trainer, folder, observer)
 
@@ -145,15 +169,18 @@ def resume_run(
     recorded = parse_recipe(folder.recipe())
     if recipe is not None:
         folder.require_same_recipe(recipe.model_dump(mode="json", exclude_none=True))
-    trainer = Trainer.build(recorded)
     if not folder.begun:
-        return _begin(trainer, folder, observer)
+        return _begin(Trainer.build(recorded), folder, observer)
+    described = read_ledger(folder.ledger_path).opened.strategy
+    trainer = Trainer.build(recorded, from_description(described) if described else None)
     ledger = folder.open_ledger()
     try:
+        trainer = trainer.from_public_data(folder, observer)
         closed = ledger.ledger.closed
         if closed is not None and closed.outcome != "stopped":
             raise RunError(f"Expected a run that can go on, got {path}, which has {closed.outcome}.")
         _require_same_promise(ledger.ledger.opened, trainer.opened(folder))
+        _register(trainer, folder)
         repair_torn_tail(folder.participation_path, ledger.ledger)
         checkpoint = folder.resume_point(older_if_damaged=older_if_damaged)
         state = trainer.start
@@ -188,7 +215,25 @@ def _noise_arrays(folder: RunFolder, template: TrainingState, round: int) -> Map
     return checkpoints.load(checkpoints.path_of(folder.private_path, round)).arrays
 
 
+def _participation(folder: RunFolder, ledger: Ledger, rounds: int) -> list[NDArray[np.int64]]:
+    """The cohorts of the first `rounds` rounds, as they are in the model the run goes on with."""
+    if not ledger.intents:
+        return []
+    live = {intent.round: number for number, intent in enumerate(ledger.intents)}  # the last attempt of each
+    cohorts = [cohort.users for cohort in verified(folder.participation_path, ledger)]
+    return [cohorts[live[round]] for round in range(rounds)]
+
+
+def _register(trainer: Trainer, folder: RunFolder) -> None:
+    """Enter the run into its store's odometer; a world has no people to keep one for."""
+    if (store := trainer.recipe.data.store) is not None:
+        claims = not trainer.reasons_not_private
+        odometer.register(Path(store), run_id=folder.run_id, run=folder.path, claims_privacy=claims)
+
+
 def _begin(trainer: Trainer, folder: RunFolder, observer: Observer) -> dict[str, Any]:
+    _register(trainer, folder)
+    trainer = trainer.from_public_data(folder, observer)
     ledger = folder.create_ledger(trainer.opened(folder))
     try:
         return _run(trainer, folder, ledger, trainer.start, observer)
@@ -214,8 +259,11 @@ def _run(
         spent=lambda intents: spent_by(opened, intents, quick=True),
         observer=observer,
     )
+    sampler = recipe.privacy.build_sampler()
+    for users in _participation(folder, ledger.ledger, state.round):
+        sampler.remember(users)
     cohorts = CohortStream(
-        recipe.privacy.build_sampler(),
+        sampler,
         Randomness.fresh() if seed is None else Randomness.from_seed(seed),
         len(trainer.dataset.train),
         trainer.users.prepare,
@@ -225,17 +273,22 @@ def _run(
     )
     try:
         with _stopping_at_a_round(journal):
+            if trainer.pretraining is not None and state.round == 0:
+                journal.begin(state)
             state = train(
                 state,
                 participation=cohorts,
                 users=trainer.users,
-                mechanism=recipe.privacy.build_mechanism(),
+                clipping=recipe.privacy.build_clipping(),
+                mechanism=trainer.mechanism,
                 server=trainer.server,
                 journal=journal,
             )
-        summary = _summary(trainer, spent_by(opened, journal.intents), state)
+        cohorts_seen = [cohort.users for cohort in verified(folder.participation_path, ledger.ledger)]
+        summary = _summary(trainer, spent_by(opened, journal.intents, cohorts=cohorts_seen), state)
         folder.write_summary(summary)
         journal.close("finished")
+        checkpoints.remove_all(folder.private_path)  # what was left of the noise
         return summary
     finally:
         cohorts.close()

@@ -12,12 +12,7 @@ from typing import Any
 import pytest
 
 from tacit.privacy.accounting.conventions import CONVENTIONS
-from tacit.privacy.accounting.spent import spent_by
-from tacit.privacy.ledger import read_ledger
-from tacit.privacy.records import Closed
-from tacit.runs.folder import RunFolder
 from tests.cli.conftest import Tacit
-from tests.privacy.test_ledger import intent, opened
 
 PAPERS = Path(__file__).parents[1] / "privacy" / "accounting" / "paper_numbers.json"
 NUMBERS: list[dict[str, Any]] = json.loads(PAPERS.read_text())
@@ -151,23 +146,6 @@ def test_conventions_are_listed(tacit: Tacit) -> None:
     assert [each["name"] for each in listed] == list(CONVENTIONS)
 
 
-def test_a_run_costs_what_its_ledger_says(tacit: Tacit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    made = RunFolder.create(Path("runs") / "a", "")
-    with made.create_ledger(opened(run_id=made.run_id)) as writer:
-        for record in (intent(0), intent(1), Closed(2, "finished")):
-            writer.append(record)
-    ledger = read_ledger(made.ledger_path)
-    found = tacit("account", "run", "a", "--json").object
-    assert found.keys() >= KEYS
-    assert found["epsilon"] == spent_by(ledger.opened, ledger.intents).epsilon
-    assert (found["rho"], found["releases"]) == (None, 2)
-    assert "runs/a: 2 releases, unit: user.\nepsilon " in tacit("account", "run", "a").out
-    RunFolder.create(Path("runs") / "b", "")
-    assert "has not begun" in tacit("account", "run", "b").refusal(4)
-    assert "nowhere" in tacit("account", "run", "nowhere").refusal(4)
-
-
 @pytest.mark.parametrize(
     ("command", "option", "value", "said"),
     [
@@ -187,7 +165,7 @@ def test_a_run_costs_what_its_ledger_says(tacit: Tacit, tmp_path: Path, monkeypa
         ("ftrl", "min-separation", -1, "at least 0"),
         ("ftrl", "max-participation", 0, "at least 1"),
         ("ftrl", "rounds", 10**6, "at most 20000"),
-        ("ftrl", "mechanism", "blt", "tree or gaussian"),
+        ("ftrl", "mechanism", "honaker", "tree or blt or banded or gaussian"),
         ("ftrl", "restart-at", 930, "from 0 to 929"),
         ("ftrl", "convention", "production-2020", "gboard-2023"),
     ],
@@ -208,7 +186,7 @@ def test_a_bad_value_is_refused_in_one_sentence_that_names_it(
         ("fedavg", {"noise-multiplier": 0.1, "accountant": "pld"}, "--accountant rdp"),
         ("fedavg", {"convention": "production-2020", "sampling": "poisson"}, "--sampling fixed"),
         ("fedavg", {"convention": "production-2020", "accountant": "rdp"}, "does not go with --convention"),
-        ("ftrl", {"mechanism": "gaussian", "restart-at": 3}, "--mechanism tree only"),
+        ("ftrl", {"mechanism": "gaussian", "restart-at": 3}, "not with --mechanism gaussian"),
         ("ftrl", {"convention": "gboard-2023", "restart-at": 3}, "got --restart-at 3"),
         ("ftrl", {"convention": "gboard-2023", "mechanism": "gaussian"}, "got --mechanism gaussian"),
     ],
@@ -239,19 +217,24 @@ def test_refusals_of_the_small_commands(tacit: Tacit, command: str, options: dic
         ("ftrl", FTRL | {"rounds": 4_000, "max-participation": 18}),
     ],
 )
-def test_answers_from_a_cold_start_in_two_seconds_and_without_jax(command: str, options: dict[str, Any]) -> None:
-    """Processor time, which a busy machine does not stretch as it does the clock."""
+def test_answers_from_a_cold_start_without_jax(command: str, options: dict[str, Any]) -> None:
+    assert cold_start(*words(command, options), "--json")["epsilon"] > 0
+
+
+def cold_start(*arguments: object) -> dict[str, Any]:
+    """The command's JSON, from a process of its own that must not load JAX (benchmarks/cold_start.py has the seconds)."""
     code = """
-import sys, time
+import sys
 from tacit.cli.app import main
 try:
     main(sys.argv[1:])
 except SystemExit as ended:
-    print(ended.code, "jax" in sys.modules, time.process_time(), file=sys.stderr)
+    print(ended.code, "jax" in sys.modules, file=sys.stderr)
 """
-    arguments = [sys.executable, "-c", code, *map(str, words(command, options)), "--json"]
-    ended = subprocess.run(arguments, capture_output=True, text=True, check=True)
-    code_, jax, seconds = ended.stderr.split()
-    assert (code_, jax) == ("0", "False")
-    assert float(seconds) < 2
-    assert json.loads(ended.stdout)["epsilon"] > 0
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=True
+    )
+    assert ended.stderr.split() == ["0", "False"]
+    found = json.loads(ended.stdout)
+    assert isinstance(found, dict)
+    return found

@@ -30,6 +30,7 @@ from tacit.runs import files
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal
 from tacit.simulation import training
+from tacit.simulation.pretraining import PretrainingObserver
 from tests.cli.conftest import Tacit, everything
 from tests.simulation.test_training import tiny
 
@@ -202,8 +203,8 @@ def signals(monkeypatch: pytest.MonkeyPatch, round: int, times: int) -> None:
     """Ctrl-C, so many times, while this round's intent is being written."""
     before = RunJournal.before
 
-    def interrupted(self: RunJournal, cohort: Any) -> None:
-        before(self, cohort)
+    def interrupted(self: RunJournal, cohort: Any, norms: Any) -> None:
+        before(self, cohort, norms)
         if cohort.round == round:
             for _ in range(times):
                 signal.raise_signal(signal.SIGINT)
@@ -285,6 +286,35 @@ def test_a_terminal_gets_one_bar() -> None:
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).replace("\r", "\n").splitlines()[-1]
     for words in ("round 4/6", "top-1 25.0%", "ε so far 1.24", "users/s"):
         assert words in shown
+
+
+def test_a_terminal_sees_pretraining_and_then_the_rounds() -> None:
+    screen = io.StringIO()
+    with watching(tiny(), Console(file=screen, force_terminal=True, width=120)) as observer:
+        assert isinstance(observer, PretrainingObserver)
+        observer.pretrained(300, 900, 2.5)
+        progress = observer._progress  # type: ignore[attr-defined]
+        assert (progress.tasks[0].description, progress.tasks[0].completed) == ("pre-training step", 300)
+        observer.pretrained(900, 900, 2.0)
+        observer.round_done(1)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).replace("\r", "\n").splitlines()[-1]
+    assert "round 1/6" in shown
+
+
+def test_a_log_gets_at_most_ten_lines_of_pretraining(here: Path, tacit: Tacit) -> None:
+    (here / "pre.toml").write_text(
+        (here / "tiny.toml").read_text() + '\n[pretrain]\nworld = "keyboard"\nusers = 20\nepochs = 1\n'
+    )
+    answer = tacit("train", "pre.toml", "--out", "run", "--set", "run.rounds=1")
+    assert answer.code == 0
+    lines = answer.err.splitlines()
+    assert re.fullmatch(r"pre-training step (\d+)/\1: loss \d\.\d{3}", lines[0])
+    assert lines[1].startswith("round 0/1: top-1 ")
+    screen = io.StringIO()
+    with watching(tiny(), Console(file=screen)) as observer:
+        for done in range(1, 1001):
+            observer.pretrained(done, 1000, 1.0)  # type: ignore[attr-defined]
+    assert len(screen.getvalue().splitlines()) == 10
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from scipy import stats
 
-from tacit.privacy.mechanisms import Mechanism
+from tacit.errors import PrivacyError
+from tacit.privacy.mechanisms import Correlated, Mechanism, NoNoise, streams
 from tacit.privacy.randomness import Randomness
+from tacit.privacy.strategies import Strategy
 from tacit.privacy.sums import Block, BoundedSum
+
+# Few sizes, because each is compiled.
+SMALL = 7
 
 
 def key(round: int) -> jax.Array:
@@ -41,7 +48,7 @@ class MechanismContract:
         assert dict(mechanism.noise_multipliers) == {"update": 1.5, "weight": 3.0}
 
     def test_a_release_has_the_blocks_and_shapes_of_the_sum_in_float32(self):
-        total = bounded(size=10)
+        total = bounded(size=SMALL)
         release = self.release(total, {"update": 1.0, "weight": 1.0})
         assert set(release) == {"update", "weight"}
         assert jax.tree.map(jnp.shape, release["update"]) == jax.tree.map(jnp.shape, total.blocks["update"].total)
@@ -49,7 +56,7 @@ class MechanismContract:
 
     def test_the_same_key_gives_the_same_release_and_another_another(self):
         one, again, other = (
-            np.asarray(self.release(bounded(size=9), {"update": 1.0, "weight": 1.0}, round)["update"]["a"])
+            np.asarray(self.release(bounded(size=SMALL), {"update": 1.0, "weight": 1.0}, round)["update"]["a"])
             for round in (0, 0, 1)
         )
         assert (one == again).all()
@@ -71,3 +78,177 @@ class MechanismContract:
             assert abs(deviation - expected) <= 0.02 * expected
 
     is_noiseless = False
+
+
+class CorrelatedContract(MechanismContract):
+    """What mechanisms with memory promise besides. Inherit, and say which strategy serves 40 rounds."""
+
+    strategy: Strategy
+    rounds = 40
+    restarts = (6, 21)
+    # Rounds after which a run is stopped in the tests: at a restart, and beside powers of two.
+    stops = (1, 6, 15, 29)
+
+    def build(self, noise_multipliers: Mapping[str, float]) -> Correlated:
+        return Correlated(noise_multipliers, self.strategy, self.rounds, self.restarts)
+
+    def run(
+        self, sums: list[BoundedSum], mechanism: Correlated, state: Any = None, first: int = 0
+    ) -> tuple[list[Mapping[str, Any]], Any]:
+        """All releases, and the state after them."""
+        if state is None:
+            state = mechanism.init({name: block.total for name, block in sums[0].blocks.items()})
+        releases = []
+        for round, total in enumerate(sums, first):
+            release, state = mechanism.release(total, state, key=key(round))
+            releases.append(release)
+        return releases, state
+
+    @pytest.fixture
+    def listening(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[bytes, np.ndarray]]]:
+        """Every draw made, with its key; uncompiled, and by a generator that is quick when uncompiled."""
+        heard: list[tuple[bytes, np.ndarray]] = []
+
+        def drawn(draw_key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+            words = np.asarray(jax.random.key_data(draw_key))
+            heard.append((words.tobytes(), np.random.default_rng(words).standard_normal(shape)))
+            return jnp.asarray(heard[-1][1])
+
+        monkeypatch.setattr(streams, "standard_normal", drawn)
+        with jax.disable_jit():
+            yield heard
+
+    def test_noise_is_the_explicit_matrix_product(self, listening: list[tuple[bytes, np.ndarray]]):
+        with jax.enable_x64(True):
+            sums = [BoundedSum({"x": Block(jnp.full(SMALL, float(each)), 0.25)}) for each in range(self.rounds)]
+        releases, _ = self.run(sums, self.build({"x": 2.0}))
+        draws = np.array([each for _, each in listening])
+        noise = self.strategy.noise_matrix(self.rounds, self.restarts) @ draws  # [rounds, SMALL]
+        released = np.array([np.asarray(release["x"], np.float64) for release in releases])
+        # The grid is 0.5 · 2⁻²⁰, and float32 keeps 2⁻¹⁹ or better of numbers below 64.
+        np.testing.assert_allclose(released, np.arange(self.rounds)[:, None] + 0.5 * noise, atol=3e-6)
+
+    def test_no_key_is_used_for_two_draws(self, listening: list[tuple[bytes, np.ndarray]]):
+        self.run([bounded(size=SMALL)] * 9, self.build({"update": 1.0, "weight": 1.0}))
+        keys = [each for each, _ in listening]
+        assert len(keys) >= 27  # three arrays, nine rounds
+        assert len(set(keys)) == len(keys)
+
+    def test_noise_over_many_rounds_has_this_law_and_five_percent_more_is_another(self):
+        releases, _ = self.run(
+            [bounded(0.0, 1500, bound=0.5)] * self.rounds, self.build({"update": 3.0, "weight": 1.0})
+        )
+        noise = np.array([np.asarray(release["update"]["a"], np.float64) for release in releases])
+        matrix = self.strategy.noise_matrix(self.rounds, self.restarts)
+        white = (
+            np.linalg.solve(np.linalg.cholesky(matrix @ matrix.T), noise) / 1.5
+        )  # independent N(0, 1), if all is well
+        assert stats.kstest(white.ravel(), "norm").pvalue > 1e-3
+        assert stats.kstest(1.05 * white.ravel(), "norm").pvalue < 1e-4
+        assert abs(white.var() - 1) < 0.03
+        correlation = white @ white.T / white.shape[1] - np.eye(self.rounds)
+        assert np.abs(correlation).max() < 6 / np.sqrt(white.shape[1])
+
+    def test_arrays_and_blocks_have_noise_of_their_own(self):
+        with jax.enable_x64(True):
+            zeros = jnp.zeros(2000, jnp.float64)
+            total = BoundedSum({"one": Block({"a": zeros, "b": zeros}, 1.0), "two": Block(zeros, 1.0)})
+        releases, _ = self.run([total] * 4, self.build({"one": 1.0, "two": 1.0}))
+        rows = [each for release in releases for each in (release["one"]["a"], release["one"]["b"], release["two"])]
+        correlation = np.corrcoef(np.array([np.asarray(each, np.float64) for each in rows]))
+        for array in range(3):
+            for other in range(array):
+                assert np.abs(correlation[array::3, other::3]).max() < 0.12
+
+    def test_without_noise_it_is_the_plain_sum_exactly(self):
+        multipliers = {"update": 0.0, "weight": 0.0}
+        sums = [bounded(1 / (round + 3), SMALL) for round in range(self.rounds)]
+        releases, _ = self.run(sums, self.build(multipliers))
+        for total, release in zip(sums, releases, strict=True):
+            plain = NoNoise(multipliers).release(total, (), key=key(0))[0]
+            jax.tree.map(np.testing.assert_array_equal, dict(release), dict(plain))
+
+    def test_a_run_stopped_and_resumed_continues_the_same_noise(self):
+        mechanism = self.build({"update": 1.0, "weight": 2.0})
+        sums = [bounded(float(round), SMALL) for round in range(self.rounds)]
+        whole, end = self.run(sums, mechanism)
+        for stop in self.stops:
+            _, state = self.run(sums[:stop], mechanism)
+            arrays, tree = jax.tree.flatten(state)
+            kept = jax.tree.unflatten(tree, [np.array(each) for each in arrays])
+            resumed, again = self.run(sums[stop:], self.build({"update": 1.0, "weight": 2.0}), kept, stop)
+            jax.tree.map(
+                np.testing.assert_array_equal, [dict(each) for each in whole[stop:]], [dict(each) for each in resumed]
+            )
+            jax.tree.map(np.testing.assert_array_equal, end, again)
+
+    def test_the_state_keeps_its_shape(self):
+        mechanism = self.build({"update": 1.0, "weight": 1.0})
+        total = bounded(size=SMALL)
+        start = mechanism.init({name: block.total for name, block in total.blocks.items()})
+        _, end = self.run([total] * self.rounds, mechanism)
+        assert jax.tree.structure(start) == jax.tree.structure(end)
+        assert [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(start)] == [
+            (leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(end)
+        ]
+
+    def test_a_release_leaves_the_state_it_was_given_as_it_was(self):
+        mechanism = self.build({"update": 1.0, "weight": 1.0})
+        _, state = self.run([bounded(size=SMALL)] * 3, mechanism)
+        before = [np.array(each) for each in jax.tree.leaves(state)]
+        for _ in range(2):
+            mechanism.release(bounded(size=SMALL), state, key=key(3))
+            for kept, now in zip(before, jax.tree.leaves(state), strict=True):
+                np.testing.assert_array_equal(kept, now)
+
+    def test_a_restart_forgets_all_noise(self):
+        """Whatever came before, and whatever it left, the rounds after a restart are the same."""
+        mechanism = self.build({"update": 1.0, "weight": 1.0})
+        first = self.restarts[0]
+        sums = [bounded(0.0, SMALL)] * 3
+        fresh = mechanism.init({name: block.total for name, block in sums[0].blocks.items()})
+        _, used = self.run([bounded(0.0, SMALL)] * first, mechanism)
+        empty = {**fresh, "round": np.asarray(first, np.int32)}
+        after = [self.run(sums, mechanism, state, first) for state in (used, empty)]
+        jax.tree.map(np.testing.assert_array_equal, *[[dict(each) for each in releases] for releases, _ in after])
+        jax.tree.map(np.testing.assert_array_equal, *[state for _, state in after])
+        # Without the restart they are not.
+        endless = Correlated({"update": 1.0, "weight": 1.0}, self.strategy, self.rounds)
+        continued, _ = self.run([bounded(0.0, SMALL)] * (first + 2), endless)
+        assert (np.asarray(continued[-1]["update"]["a"]) != np.asarray(after[0][0][1]["update"]["a"])).all()
+
+    def test_a_bound_or_a_multiplier_changes_only_at_a_restart(self):
+        mechanism = self.build({"update": 1.0, "weight": 1.0})
+        _, state = self.run([bounded(size=SMALL, bound=0.5)] * 3, mechanism)
+        with pytest.raises(
+            PrivacyError, match=r"block update to stay 0\.5 and 1 until a restart, got 0\.6 and 1 at round 3"
+        ):
+            mechanism.release(bounded(size=SMALL, bound=0.6), state, key=key(3))
+        with pytest.raises(PrivacyError, match="block weight"):
+            self.build({"update": 1.0, "weight": 2.0}).release(bounded(size=SMALL, bound=0.5), state, key=key(3))
+        _, state = self.run([bounded(size=SMALL, bound=0.5)] * self.restarts[0], mechanism)
+        self.run([bounded(size=SMALL, bound=0.6)] * 2, mechanism, state, self.restarts[0])
+
+    def test_a_release_beyond_the_rounds_accounted_for_is_refused(self):
+        mechanism = self.build({"update": 1.0, "weight": 1.0})
+        _, state = self.run([bounded(size=SMALL)] * self.rounds, mechanism)
+        with pytest.raises(PrivacyError, match="at most 40 releases"):
+            mechanism.release(bounded(size=SMALL), state, key=key(99))
+
+    def test_other_blocks_than_at_the_start_are_refused(self):
+        mechanism = self.build({"update": 1.0, "weight": 1.0})
+        _, state = self.run([bounded(size=SMALL)] * 2, mechanism)
+        fewer = BoundedSum({"update": bounded(size=SMALL).blocks["update"]})
+        with pytest.raises(PrivacyError, match="blocks"):
+            mechanism.release(fewer, state, key=key(2))
+
+    def test_a_state_that_lost_bits_is_refused(self):
+        mechanism = self.build({"update": 1.0, "weight": 1.0})
+        _, state = self.run([bounded(size=SMALL)] * 2, mechanism)
+        rounded = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), state["noise"])
+        with pytest.raises(PrivacyError, match="float64"):
+            mechanism.release(bounded(size=SMALL), {**state, "noise": rounded}, key=key(2))
+
+    def test_a_restart_beyond_the_rounds_is_refused(self):
+        with pytest.raises(PrivacyError, match="within rounds 1 to 39"):
+            Correlated({"update": 1.0}, self.strategy, 40, (40,))

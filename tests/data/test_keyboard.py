@@ -10,7 +10,7 @@ import pytest
 
 from tacit.data.users import EOS, FIRST_WORD, OOV, Examples
 from tacit.data.worlds import KeyboardWorld
-from tacit.data.worlds.definition import CORE, END
+from tacit.data.worlds.definition import CORE, END, STYLE_SHARES, STYLES
 from tacit.data.worlds.foresight import Foresight
 from tacit.data.worlds.grammar import english
 from tacit.errors import RecipeError
@@ -242,6 +242,17 @@ def test_counting_words_is_clearly_better_than_one_guess_and_worse_than_the_opti
     assert bigram > 2 * unigram
     assert bigram < trigram < stated["top1"]
     assert 0.015 < stated["oov"] < 0.06
+
+
+def test_a_users_style_is_the_one_they_write_in(world: KeyboardWorld) -> None:
+    users = np.arange(3_000)
+    styles = world.styles(users)
+    np.testing.assert_allclose(np.bincount(styles) / len(users), STYLE_SHARES, atol=0.03)
+    np.testing.assert_array_equal(world.styles(users[::-1]), styles[::-1])
+    short = world.words.index("u")
+    texters, tidy = (world.gather(users[styles == STYLES.index(style)]).items for style in ("texter", "tidy"))
+    assert (texters == short).mean() > 0.01
+    assert (tidy == short).sum() == 0
 
 
 def test_what_nobody_could_write_has_no_distribution(world: KeyboardWorld) -> None:

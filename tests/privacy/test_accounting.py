@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tacit.privacy.accounting.sampled_gaussian import Rounds, _event, combined_noise_multiplier, epsilon
+from tacit.privacy.accounting.sampled_gaussian import Rounds, combined_noise_multiplier, dp_event, epsilon
 from tacit.privacy.accounting.spent import TAIL_SHARE, Spent, spent_by
 from tacit.privacy.records import Intent, Opened
 
@@ -49,7 +49,7 @@ def test_a_coarser_discretisation_is_still_an_upper_bound():
 @pytest.mark.parametrize("z", [1, np.float32(1), np.float64(1)])
 def test_numbers_that_are_not_python_floats_reach_the_library_as_such(z):
     """dp-accounting silently fails to compose a sampled event whose noise multiplier is an int or a NumPy scalar."""
-    event = _event(poisson(q=np.float32(0.5), z=z)[0])
+    event = dp_event(poisson(q=np.float32(0.5), z=z)[0])
     assert type(event.event.event.noise_multiplier) is float
     assert type(event.event.sampling_probability) is float
 
@@ -84,6 +84,7 @@ def cost(intents: list[Intent], *, coordinates: int = 10, reasons: tuple[str, ..
         tacit_version="",
         plan={"delta": 1e-6, "sampling": "poisson"},
         mechanism="gaussian",
+        strategy={},
         population=1000,
         seeded=False,
         reasons_not_private=list(reasons),

@@ -30,6 +30,7 @@ def opened(**changes: Any) -> Opened:
         "tacit_version": "0",
         "plan": {"clip": 0.8, "delta": 1e-6, "sampling": "poisson"},
         "mechanism": "gaussian",
+        "strategy": {},
         "population": 1000,
         "seeded": False,
         "reasons_not_private": [],

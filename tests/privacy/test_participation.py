@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.privacy.participation import FixedSize, Poisson
+from tacit.errors import PrivacyError
+from tacit.privacy.accounting.participation import realised
+from tacit.privacy.participation import CheckIn, FixedSize, Poisson
 from tacit.privacy.randomness import Randomness
 
 RANDOMNESS = Randomness(b"\x05" * 32)
@@ -50,3 +52,43 @@ def test_fixed_size_is_uniform_without_replacement():
 def test_another_attempt_draws_another_cohort():
     first, second = (Poisson(0.5).sample(100, RANDOMNESS.sampler(round=3, attempt=a)) for a in (0, 1))
     assert first.tolist() != second.tolist()
+
+
+@pytest.mark.parametrize(("gap", "times", "rounds"), [(0, 100, 30), (3, 5, 20), (6, 2, 14)])
+def test_nobody_checks_in_too_soon_or_too_often(gap, times, rounds):
+    sampler = CheckIn(10, gap, times)
+    took_part = cohorts(sampler, 75, rounds)
+    assert (took_part.sum(axis=1) == 10).all()
+    assert took_part.sum(axis=0).max() <= times
+    for user in took_part.T:
+        assert (np.diff(np.flatnonzero(user)) > gap).all()
+    seen = realised([np.flatnonzero(row) for row in took_part])
+    assert seen.observed
+    assert seen.min_separation >= gap
+    assert seen.max_participation == took_part.sum(axis=0).max()
+
+
+def test_a_resumed_check_in_remembers_who_was_there():
+    whole, resumed = CheckIn(10, 4, 9), CheckIn(10, 4, 9)
+    first = [whole.sample(60, RANDOMNESS.sampler(round=round, attempt=0)) for round in range(4)]
+    for users in first:
+        resumed.remember(users)
+    for round in range(4, 20):
+        one, other = (each.sample(60, RANDOMNESS.sampler(round=round, attempt=0)) for each in (whole, resumed))
+        np.testing.assert_array_equal(one, other)
+
+
+def test_too_few_who_may_come_is_one_sentence():
+    sampler = CheckIn(10, 2, 9)
+    sampler.sample(15, RANDOMNESS.sampler(round=0, attempt=0))
+    with pytest.raises(PrivacyError, match="Expected 10 users who may take part in round 1, got 5"):
+        sampler.sample(15, RANDOMNESS.sampler(round=1, attempt=0))
+
+
+def test_what_cohorts_show():
+    rounds = [np.array(users) for users in ([0, 1], [2], [3], [0, 3])]
+    seen = realised(rounds)
+    assert (seen.min_separation, seen.max_participation) == (0, 2)  # user 3 came twice in a row
+    assert realised(rounds[:3]).min_separation == 3  # nobody came twice
+    assert realised(rounds[:3]).max_participation == 1
+    assert realised([]).max_participation == 0

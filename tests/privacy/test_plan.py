@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tacit.privacy.plan import PrivacyPlan
+from tacit.errors import PrivacyError
+from tacit.privacy.plan import PrivacyPlan, with_rounds
 
 
 def plan(**changes: Any) -> PrivacyPlan:
@@ -16,11 +17,14 @@ def plan(**changes: Any) -> PrivacyPlan:
     return PrivacyPlan(**fields)
 
 
+CHECK_IN = {"sampling": "check_in", "min_separation": 9, "max_participation": 5}
+
+
 def test_sampler_denominator_and_mechanism_come_from_the_same_numbers():
     chosen = plan(total_weight=800.0)
     assert chosen.build_sampler().describe() == {"kind": "poisson", "probability": 0.05}
     assert chosen.denominator == pytest.approx(0.05 * 800)
-    assert dict(chosen.build_mechanism().noise_multipliers) == {"update": 1.2}
+    assert dict(chosen.build_mechanism(10, None).noise_multipliers) == {"update": 1.2}
     assert chosen.combined_noise_multiplier == pytest.approx(1.2)
 
 
@@ -54,8 +58,69 @@ def test_clip_schedule_changes_clip_and_so_noise():
         ({"total_weight": 1_001.0}, "weights are at most 1"),
         ({"clip_schedule": [{"round": 5, "clip_norm": 1.0}, {"round": 5, "clip_norm": 2.0}]}, "rising rounds"),
         ({"clip_nrom": 1.0}, "clip_nrom"),
+        ({"mechanism": "tree"}, "sampling = 'check_in' with mechanism 'tree'"),
+        ({"sampling": "check_in"}, "min_separation and privacy.max_participation"),
+        ({**CHECK_IN, "min_separation": 20}, "min_separation ≤ 19, what 1000 users can sustain with 50 a round"),
+        ({"min_separation": 3}, "with sampling 'check_in' only"),
+        ({"restarts": [3]}, "restarts with mechanisms tree, blt, banded only"),
+        ({**CHECK_IN, "mechanism": "tree", "restarts": [5, 3]}, "rising rounds"),
+        ({**CHECK_IN, "mechanism": "tree", "restarts": [0, 3]}, "1 and above"),
+        ({**CHECK_IN, "mechanism": "tree", "most_bands": 3}, "most_bands with mechanism 'banded' only"),
+        ({**CHECK_IN, "mechanism": "tree", "clip_schedule": [{"round": 4, "clip_norm": 1.0}]}, "a change in round 4"),
+        ({"adaptive": {"count_noise": 0.5}}, "count_noise > 0.6, half of privacy.noise_multiplier"),
+        ({"adaptive": {}, "clip_schedule": [{"round": 4, "clip_norm": 1.0}]}, "got both"),
+        ({"adaptive": {"quantile": 1.0}}, "less than 1"),
     ],
 )
 def test_refused(changes, words):
     with pytest.raises(ValidationError, match=words):
         plan(**changes)
+
+
+def test_adaptive_clipping_is_paid_for_as_theorem_1_says():
+    chosen = plan(adaptive={})
+    sigma = 50 / 20
+    assert chosen.noise_multipliers["within"] == pytest.approx(2 * sigma)
+    assert chosen.noise_multipliers["update"] == pytest.approx((1.2**-2 - (2 * sigma) ** -2) ** -0.5)
+    assert chosen.combined_noise_multiplier >= 1.2
+    both = plan(adaptive={}, estimator="clipped", total_weight=400.0)
+    assert set(both.noise_multipliers) == {"update", "weight", "within"}
+    assert both.combined_noise_multiplier == pytest.approx(1.2)
+    assert both.combined_noise_multiplier >= 1.2
+
+
+@pytest.mark.parametrize(
+    ("changes", "rounds", "words"),
+    [
+        ({"max_participation": 2}, 50, "max_participation ≥ 3, what 50 rounds of 50 need from 1000 users, got 2"),
+        ({"restarts": [40]}, 40, "restarts within the 40 rounds of the run, got 40"),
+    ],
+)
+def test_what_does_not_fit_the_rounds_is_refused(changes, rounds, words):
+    chosen = plan(**{**CHECK_IN, "mechanism": "tree", **changes})
+    with pytest.raises(ValueError, match=words):
+        chosen.check_rounds(rounds)
+    chosen.check_rounds(rounds - 10 if "restarts" not in changes else rounds + 1)
+
+
+def test_what_follows_from_the_rounds_is_filled_in():
+    given = {"mechanism": "tree", "sampling": "check_in", "min_separation": 9, "adaptive": {}}
+    filled = with_rounds(given, 1_200)
+    assert (filled["max_participation"], filled["restarts"]) == (120, [128, 1152])
+    assert with_rounds({**given, "max_participation": 7, "restarts": [5]}, 1_200) == {
+        **given,
+        "max_participation": 7,
+        "restarts": [5],
+    }
+    assert with_rounds({"sampling": "poisson"}, 10) == {"sampling": "poisson"}
+
+
+def test_the_strategy_is_made_for_the_longest_stretch(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    chosen = plan(**CHECK_IN, mechanism="blt", restarts=[4, 20])
+    strategy = chosen.build_strategy(30)
+    assert strategy.stretches(30, chosen.restarts) == [4, 16, 10]
+    with pytest.raises(PrivacyError):
+        strategy.stretches(30)
+    assert chosen.build_mechanism(30, strategy).name == "blt"
+    assert plan(**CHECK_IN).build_strategy(30) is None

@@ -16,7 +16,7 @@ from tacit.learning.next_word import NextWord
 from tacit.learning.work import FedAvg, FedSGD
 from tacit.models.word_lm import WordLM, WordLMConfig, build
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.sums import HEADROOM
+from tacit.privacy.sums import HEADROOM, Norms
 from tacit.simulation import reference
 from tacit.simulation.batched import BatchedUsers, Shape
 from tacit.simulation.devices import Spread, suitable_spread
@@ -49,7 +49,7 @@ def collect(users: ListUsers, work: Any, plan: PrivacyPlan, layout: str) -> Any:
     """The engine's sum over all users; one engine a configuration, so that it compiles once."""
     batched = engine(work, plan, layout)
     batched.users = users
-    return batched.collect(tiny_model(), Cohort(0, batched.prepare(np.arange(len(users)))))
+    return batched.collect(tiny_model(), Cohort(0, batched.prepare(np.arange(len(users)))), Norms(plan.clip_norm_at(0)))
 
 
 def plan(**changes: Any) -> PrivacyPlan:

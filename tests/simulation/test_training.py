@@ -121,8 +121,8 @@ def test_a_seeded_run_repeats_itself_and_claims_nothing(seeded_run, tmp_path):
 def _stop_after(before: Any, round: int) -> Any:
     """A journal whose person presses Ctrl-C in this round."""
 
-    def stopping(self: RunJournal, cohort: Any) -> None:
-        before(self, cohort)
+    def stopping(self: RunJournal, cohort: Any, norms: Any) -> None:
+        before(self, cohort, norms)
         self.stop_requested = cohort.round == round
 
     return stopping
@@ -321,10 +321,10 @@ def test_an_intent_is_durable_before_users_are_touched(tmp_path, monkeypatch):
     seen = []
     collect = training.BatchedUsers.collect
 
-    def watching(self: Any, broadcast: Any, cohort: Any) -> Any:
+    def watching(self: Any, broadcast: Any, cohort: Any, norms: Any) -> Any:
         ledger = read_ledger(RunFolder.open(tmp_path / "run").ledger_path)
         seen.append(ledger.intents[-1].round == cohort.round)
-        return collect(self, broadcast, cohort)
+        return collect(self, broadcast, cohort, norms)
 
     monkeypatch.setattr(training.BatchedUsers, "collect", watching)
     start_run(tiny(run={"rounds": 3}), tmp_path / "run", Silent())

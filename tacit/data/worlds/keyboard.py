@@ -127,6 +127,10 @@ class KeyboardWorld:
         words, example_offsets, user_offsets = self._write(np.asarray(users, dtype=np.int64))
         return Examples(self._ids[words], example_offsets, user_offsets)
 
+    def styles(self, users: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The style each of these users writes in: its place in `definition.STYLES`."""
+        return self._styles(randomness.name(self._key, np.asarray(users, dtype=np.int64)))
+
     def sentences(self, user: int) -> list[str]:
         """What this user wrote, to read; every word is spelled out whatever the vocabulary."""
         words, offsets, _ = self._write(np.array([user]))
@@ -191,10 +195,9 @@ class KeyboardWorld:
 
     def _write(self, users: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """The words of all sentences of these users, the sentences' offsets in them, the users' offsets in those."""
-        grammar, tables = self._grammar, self._tables
+        grammar = self._grammar
         user_keys = randomness.name(self._key, users)
-        zeros = np.zeros(len(users), np.int64)
-        styles = tables.style.draw(zeros, randomness.uniform(user_keys, _STYLE))
+        styles = self._styles(user_keys)
         size = np.exp(_SIZE_SPREAD * randomness.normal(user_keys, _SIZE) - _SIZE_SPREAD**2 / 2)
         counts = np.clip(np.rint(self._mean_sentences * size), 1, self._most_sentences).astype(np.int64)
         writer, sentence = randomness.spread(counts)
@@ -216,6 +219,10 @@ class KeyboardWorld:
         words = self._spell(lexemes, owner, keys, style)
         example_offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(keys)))])
         return words, example_offsets, np.concatenate([[0], np.cumsum(counts)])
+
+    def _styles(self, user_keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+        zeros = np.zeros(len(user_keys), np.int64)
+        return self._tables.style.draw(zeros, randomness.uniform(user_keys, _STYLE))
 
     def _lines(
         self, keys: NDArray[np.uint64], user_keys: NDArray[np.uint64], style: NDArray[np.int64]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -34,3 +38,24 @@ class Gap:
 def most_participations(rounds: int, gap: Gap, max_participation: int) -> int:
     """How often a user can take part in so many rounds: MaxP, or fewer where the gap leaves no room for it."""
     return min(max_participation, -(-rounds // gap.index_difference))
+
+
+@dataclass(frozen=True)
+class Participation:
+    """MinS and MaxP over all users, as `observed` in the cohorts or as promised."""
+
+    min_separation: int
+    max_participation: int
+    observed: bool
+
+
+def realised(cohorts: Sequence[NDArray[np.int64]]) -> Participation:
+    """What the cohorts of rounds 0, 1, ... show. If nobody came twice, nobody would have before all of them had passed."""
+    users = 1 + max((int(cohort.max(initial=-1)) for cohort in cohorts), default=-1)
+    last, times, closest = np.full(users, -1), np.zeros(users, np.int64), len(cohorts)
+    for round, cohort in enumerate(cohorts):
+        again = last[cohort] >= 0
+        closest = min(closest, int((round - 1 - last[cohort][again]).min(initial=closest)))
+        last[cohort] = round
+        times[cohort] += 1
+    return Participation(closest, int(times.max(initial=0)), observed=True)

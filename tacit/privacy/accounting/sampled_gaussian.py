@@ -54,7 +54,7 @@ def epsilon(rounds: Iterable[Rounds], delta: float, accountant: Accountant, *, d
         raise ValueError(f"rounds under different adjacencies do not compose: {sorted(kinds)}")
     import dp_accounting
 
-    event = dp_accounting.ComposedDpEvent([_event(group) for group in groups])
+    event = dp_accounting.ComposedDpEvent([dp_event(group) for group in groups])
     fixed = kinds == {"fixed"}
     if accountant == "pld":
         if fixed:
@@ -68,7 +68,7 @@ def epsilon(rounds: Iterable[Rounds], delta: float, accountant: Accountant, *, d
     return float(ledger.compose(event).get_epsilon(float(delta)))
 
 
-def _event(group: Rounds) -> Any:
+def dp_event(group: Rounds) -> Any:
     import dp_accounting
 
     sampling, z = group.sampling, float(group.noise_multiplier)

@@ -4,6 +4,15 @@ Every intent counts as a release, with the noise its blocks got and the sampling
 reasons why nothing may be claimed are those of the ledger's first record. The tail that our noise lacks
 (`tacit.privacy.tail`) is charged to δ: ε is computed at a slightly smaller δ, and the difference must cover
 (1 + e^ε) τ, or no finite ε is claimed.
+
+Without sampling (check_in) the cost is a ρ, from MinS and MaxP: those that the cohorts really had where they are given, those
+that the plan promises otherwise.
+
+**Rounds that ran again under correlated noise.** A run that lost rounds s .. t-1 goes on at s from the state it had there,
+with fresh noise from s on. Its releases are then rows of C x + Z as ever, and beside them the lost rows s .. t-1 of C x' + Z',
+x' and Z' being x and Z before s. All rows have independent noise, so the squared sensitivities of the two sets of rows add up;
+and that of the lost rows is at most that of the whole lost branch, rounds 0 .. t-1. So each branch counts as a
+mechanism of its own, with its own cohorts, and the ρ's add up.
 """
 
 from __future__ import annotations
@@ -11,12 +20,21 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import PrivacyError
+from tacit.privacy.accounting.gaussian import sensitivity_squared as independent_sensitivity_squared
+from tacit.privacy.accounting.participation import Gap, Participation, realised
 from tacit.privacy.accounting.sampled_gaussian import Accountant, Rounds, combined_noise_multiplier, epsilon
+from tacit.privacy.accounting.zcdp import composed, epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.records import Intent, Opened
+from tacit.privacy.strategies import from_description
 from tacit.privacy.tail import tail_probability
 
 # Share of δ set aside for the tail of the noise.
@@ -28,14 +46,19 @@ ASSUMPTIONS: tuple[str, ...] = (
     "one person is one user, and who is trained on and who is held out was settled beforehand",
     "settings such as the clip and the number of rounds were not chosen by looking at these users",
     "this run alone: other runs on the same users add to it",
-    "the cohorts, the process's memory and its timing stay secret",
+    "the process's memory and its timing stay secret",
     "keyed Threefry-2x32 and Philox words pass for random, and 53-bit draws for real numbers",
 )
+# Amplification holds against somebody who does not know the sample.
+SAMPLED_ASSUMPTIONS: tuple[str, ...] = ("who was in which cohort stays secret",)
 
 
 @dataclass(frozen=True)
 class Spent:
-    """(ε, δ) of a run, for a unit and an adjacency, under assumptions; infinite with the reasons."""
+    """(ε, δ) of a run, for a unit and an adjacency, under assumptions; infinite with the reasons.
+
+    Without sampling there is also a ρ, and the MinS and MaxP that it was computed from.
+    """
 
     epsilon: float
     delta: float
@@ -45,42 +68,162 @@ class Spent:
     releases: int
     reasons_not_private: list[str] = field(default_factory=list)
     assumptions: tuple[str, ...] = ASSUMPTIONS
+    rho: float | None = None
+    participation: Participation | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: an infinite epsilon is null, and its reasons say why."""
-        finite = math.isfinite(self.epsilon)
-        return {**vars(self), "epsilon": self.epsilon if finite else None, "assumptions": list(self.assumptions)}
+        return {
+            **vars(self),
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
+            "rho": self.rho if self.rho is not None and math.isfinite(self.rho) else None,
+            "assumptions": list(self.assumptions),
+            "participation": None if self.participation is None else vars(self.participation),
+        }
 
 
-def spent_by(opened: Opened, intents: Iterable[Intent], *, quick: bool = False) -> Spent:
-    """The bound on what these releases cost together. `quick`: a coarser bound, for a progress bar."""
-    rounds = rounds_of(intents)
-    releases = sum(group.count for group in rounds)
-    delta = float(opened.plan["delta"])
-    smallest = min((group.noise_multiplier for group in rounds), default=math.inf)
-    poisson = opened.plan["sampling"] == "poisson"
-    accountant: Accountant = "pld" if poisson and smallest >= SMALLEST_FOR_PLD else "rdp"
-    reasons, value = list(opened.reasons_not_private), math.inf
+def spent_by(
+    opened: Opened,
+    intents: Iterable[Intent],
+    *,
+    cohorts: Iterable[NDArray[np.int64]] | None = None,
+    quick: bool = False,
+) -> Spent:
+    """The bound on what these releases cost together.
+
+    `cohorts`: who took part, one array an intent, from the participation record. `quick`: a coarser bound, for a progress bar.
+    """
+    intents = list(intents)
+    sampled = opened.plan["sampling"] != "check_in"
+    cost = _sampled(opened, intents, quick) if sampled else unsampled_cost(opened, intents, cohorts)
+    delta, reasons, value = float(opened.plan["delta"]), list(opened.reasons_not_private), math.inf
+    if not reasons and cost.objection is not None:
+        reasons = [cost.objection]
     if not reasons:
-        discretization = 1e-3 if quick else 1e-4
-        value = epsilon(rounds, delta * (1 - TAIL_SHARE), accountant, discretization=discretization)
-        tail = tail_probability(int(opened.data["coordinates"]), int(opened.data["arrays"]), releases)
+        value = cost.epsilon
+        tail = tail_probability(int(opened.data["coordinates"]), int(opened.data["arrays"]), cost.draws)
         if math.isinf(value):
             reasons = ["no noise was added"]
         elif value > 700 or (1 + math.exp(value)) * tail > delta * TAIL_SHARE:
             value, reasons = math.inf, ["the tail that the noise lacks outweighs delta"]
-    assumptions = ASSUMPTIONS
+    assumptions = SAMPLED_ASSUMPTIONS + ASSUMPTIONS if sampled else ASSUMPTIONS
+    if cost.participation is not None and not cost.participation.observed:
+        assumptions += ("users came no more often and no closer together than the plan promises",)
     if "vocabulary" in opened.data:
         assumptions += (f"the words were chosen without looking at these users ({opened.data['vocabulary']})",)
-    return Spent(value, delta, accountant, opened.adjacency, opened.unit, releases, reasons, assumptions)
+    if "pretraining" in opened.data:
+        assumptions += (_public_data(opened.data["pretraining"]),)
+    return Spent(
+        value,
+        delta,
+        cost.accountant,
+        opened.adjacency,
+        opened.unit,
+        len(intents),
+        reasons,
+        assumptions,
+        cost.rho if math.isfinite(value) else None,
+        cost.participation,
+    )
+
+
+def _public_data(pretraining: Mapping[str, Any]) -> str:
+    """What is assumed of the data that a model was pre-trained on."""
+    source, who = pretraining["public"], ", as the recipe asserts" if pretraining["asserted"] else ""
+    return f"the data used for pre-training ({source}) is public{who}, and holds nothing of these users"
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """What the releases cost before the noise's tail; `draws` is how often a coordinate drew noise."""
+
+    epsilon: float
+    accountant: str
+    draws: int
+    rho: float | None = None
+    participation: Participation | None = None
+    objection: str | None = None
+
+
+def _sampled(opened: Opened, intents: Sequence[Intent], quick: bool) -> _Cost:
+    rounds = rounds_of(intents)
+    smallest = min((group.noise_multiplier for group in rounds), default=math.inf)
+    poisson = opened.plan["sampling"] == "poisson"
+    accountant: Accountant = "pld" if poisson and smallest >= SMALLEST_FOR_PLD else "rdp"
+    delta = float(opened.plan["delta"]) * (1 - TAIL_SHARE)
+    value = math.inf
+    if not opened.reasons_not_private:
+        value = epsilon(rounds, delta, accountant, discretization=1e-3 if quick else 1e-4)
+    return _Cost(value, accountant, len(intents))
+
+
+def unsampled_cost(opened: Opened, intents: Sequence[Intent], cohorts: Iterable[NDArray[np.int64]] | None) -> _Cost:
+    strategy = from_description(opened.strategy) if opened.strategy else None
+    branches = branches_of(intents)
+    promised = Participation(int(opened.plan["min_separation"]), int(opened.plan["max_participation"]), observed=False)
+    seen = [promised] * len(branches)
+    if cohorts is not None:
+        users = list(cohorts)
+        if len(users) != len(intents):
+            raise PrivacyError(f"Expected the cohorts of {len(intents)} releases, got {len(users)}.")
+        seen = [realised([users[number] for number in branch]) for branch in branches]
+    rhos, objection = [], None
+    for branch, participation in zip(branches, seen, strict=True):
+        releases = [intents[number] for number in branch]
+        objection = objection or _departure(releases, correlated=strategy is not None)
+        restarts = [intent.round for intent in releases if intent.restart and intent.round > 0]
+        gap, most = Gap(participation.min_separation), participation.max_participation
+        if strategy is None:
+            squared: float = independent_sensitivity_squared(len(releases), gap, most)
+        else:
+            squared = strategy.sensitivity(len(releases), gap, most, restarts).squared
+        smallest = min((_noise_multiplier(intent) for intent in releases), default=math.inf)
+        rhos.append(gaussian_rho(noise_multiplier=smallest, sensitivity_squared=squared))
+    rho = composed(*rhos)
+    together = Participation(
+        min((each.min_separation for each in seen), default=promised.min_separation),
+        max((each.max_participation for each in seen), default=0),
+        observed=cohorts is not None,
+    )
+    draws, horizon = len(intents), max(map(len, branches), default=0)
+    if strategy is not None:
+        draws = strategy.most_draws(len(intents), horizon) + len(branches) * strategy.most_draws(0, horizon)
+    value = epsilon_of_gaussian(rho, float(opened.plan["delta"]) * (1 - TAIL_SHARE))
+    return _Cost(value, "zCDP, exact Gaussian curve", draws, rho, together, objection)
+
+
+def branches_of(intents: Sequence[Intent]) -> list[list[int]]:
+    """The ways through the rounds that a run took, as numbers of intents: the lost ones first, the one in use last."""
+    branches, path = [], list[int]()
+    for number, intent in enumerate(intents):
+        if path and intent.round <= intents[path[-1]].round:
+            branches.append(path)
+            path = [each for each in path if intents[each].round < intent.round]
+        path = [*path, number]
+    return [*branches, path] if path else branches
+
+
+def _departure(releases: Sequence[Intent], *, correlated: bool) -> str | None:
+    """Why these releases are not what the proof is about; mostly None."""
+    if [intent.round for intent in releases] != list(range(len(releases))):
+        return "the ledger skips rounds"
+    for before, intent in pairwise(releases):
+        if correlated and not intent.restart and intent.blocks != before.blocks:
+            return f"bound or noise changed in round {intent.round} without a restart of the correlated noise"
+    return None
 
 
 def rounds_of(intents: Iterable[Intent]) -> list[Rounds]:
     """The ledger's releases, grouped by what they cost."""
     counts: Counter[tuple[str, float]] = Counter()
     for intent in intents:
-        blocks = intent.blocks.values()
-        bounded = all(block["bound"] is not None for block in blocks)
-        z = combined_noise_multiplier(block["noise_multiplier"] or 0.0 for block in blocks) if bounded else 0.0
-        counts[json.dumps(intent.sampling, sort_keys=True), z] += 1
+        counts[json.dumps(intent.sampling, sort_keys=True), _noise_multiplier(intent)] += 1
     return [Rounds(json.loads(sampling), z, count) for (sampling, z), count in counts.items()]
+
+
+def _noise_multiplier(intent: Intent) -> float:
+    """z of a release as a whole; 0 where a block has no bound."""
+    blocks = intent.blocks.values()
+    if any(block["bound"] is None for block in blocks):
+        return 0.0
+    return combined_noise_multiplier(block["noise_multiplier"] or 0.0 for block in blocks)

@@ -1,6 +1,7 @@
 """Mechanisms turn bounded sums into releases by adding noise."""
 
 from tacit.privacy.mechanisms.base import Mechanism, Release
+from tacit.privacy.mechanisms.correlated import Correlated
 from tacit.privacy.mechanisms.gaussian import Gaussian, NoNoise
 
-__all__ = ["Gaussian", "Mechanism", "NoNoise", "Release"]
+__all__ = ["Correlated", "Gaussian", "Mechanism", "NoNoise", "Release"]

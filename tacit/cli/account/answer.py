@@ -1,0 +1,117 @@
+"""What every command of `tacit account` tells, the options they share, and how they refuse a bad value."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from tacit.cli.progress import epsilon_text
+from tacit.errors import RecipeError
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
+Delta = Annotated[float, typer.Option("--delta", help="The delta of (epsilon, delta), between 0 and 1.")]
+Population = Annotated[int, typer.Option("--population", help="How many users there are.")]
+MinSeparation = Annotated[
+    int, typer.Option("--min-separation", help="MinS: rounds strictly between two participations of one user.")
+]
+MaxParticipation = Annotated[
+    int, typer.Option("--max-participation", help="MaxP: how many rounds one user takes part in, at most.")
+]
+RestartAt = Annotated[
+    list[int] | None,
+    typer.Option("--restart-at", help="This round, counted from 0, opens a new tree; may be repeated."),
+]
+
+# Less or more than this leaves the range of floating-point numbers on the way.
+LEAST_FIGURE, MOST_FIGURE = 1e-6, 1e6
+
+ZERO_OUT = "zero out one user"
+CLIPPED = (
+    "each user's update is clipped, and noise of the noise multiplier times the clip is added to every sum: "
+    "every round's, or every node's of a tree",
+    "one person is one user",
+    "settings were not chosen by looking at these users",
+)
+SAMPLED = {
+    "poisson": "every round draws each user independently with probability cohort / population, and who was drawn stays secret",
+    "fixed": "every round draws cohort users uniformly without replacement, and who was drawn stays secret",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is proven; an infinite epsilon comes with its reasons."""
+
+    epsilon: float
+    delta: float
+    adjacency: str
+    accountant: str
+    assumptions: tuple[str, ...]
+    rho: float | None = None
+    reasons_not_private: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, which has no infinity: null."""
+        return vars(self) | {"epsilon": _finite(self.epsilon), "rho": _finite(self.rho)}
+
+
+def limits_on_participation(min_separation: int, max_participation: int) -> str:
+    """The assumption behind every bound without sampling."""
+    return (
+        f"no user takes part more than {max_participation} times, "
+        f"with at least {min_separation} rounds strictly between two of them"
+    )
+
+
+def tell(answer: Answer, as_json: bool, more: dict[str, Any] | None = None) -> None:
+    """One JSON object (with `more` in it), or a headline and the assumptions below it."""
+    if as_json:
+        typer.echo(json.dumps(answer.as_dict() | (more or {}), allow_nan=False))
+        return
+    typer.echo(headline(answer))
+    for assumption in answer.assumptions:
+        typer.echo(f"  assuming {assumption}")
+
+
+def headline(answer: Answer) -> str:
+    """The figure, for whom, by which accountant; an infinite one in words, with the reasons."""
+    how = f"({answer.adjacency}; {answer.accountant})"
+    if math.isinf(answer.epsilon):
+        return f"epsilon is infinite: {'; '.join(answer.reasons_not_private)} {how}"
+    rho = "" if answer.rho is None else f", rho {answer.rho:.4g}"
+    return f"epsilon {epsilon_text(answer.epsilon)} at delta {answer.delta:.4g}{rho} {how}"
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or math.isinf(value) else value
+
+
+def require_one_of(option: str, value: str | None, choices: tuple[str, ...] | list[str]) -> None:
+    if value is not None and value not in choices:
+        raise RecipeError(f"Expected {option} to be {' or '.join(choices)}, got {value!r}.")
+
+
+def require_at_least(option: str, value: float, least: int) -> None:
+    if not (value >= least and math.isfinite(value)):
+        raise RecipeError(f"Expected {option} of at least {least}, got {value:g}.")
+
+
+def require_sensible(option: str, value: float) -> None:
+    if value != 0 and not LEAST_FIGURE <= value <= MOST_FIGURE:
+        raise RecipeError(f"Expected {option} of 0, or from {LEAST_FIGURE:g} to {MOST_FIGURE:g}, got {value:g}.")
+
+
+def require_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise RecipeError(f"Expected --delta between 0 and 1, got {delta:g}.")
+
+
+def require_cohort(cohort: float, population: int, sampling: str) -> None:
+    if not 0 < cohort <= population:
+        raise RecipeError(f"Expected --cohort above 0 and at most --population, here {population}, got {cohort:g}.")
+    if sampling == "fixed" and not float(cohort).is_integer():
+        raise RecipeError(f"Expected a whole number for --cohort with --sampling fixed, got {cohort:g}.")

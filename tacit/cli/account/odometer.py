@@ -1,0 +1,103 @@
+"""`tacit account odometer`: every run on a store's users, and what all of them have cost together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tacit.cli.account.answer import Answer, Json, headline, require_delta, tell
+from tacit.cli.account.evidence import Evidence, evidence_of
+from tacit.cli.account.ledgers import DeltaOfAll, answer_of, compose_evidence, releases_in_words
+from tacit.data.store import open_store
+from tacit.errors import PrivacyError, RunError, TacitError
+from tacit.runs.folder import RunFolder
+from tacit.runs.odometer import Entry, runs_of
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """A run of the list: its evidence, or why it cannot be counted; neither if it was never begun."""
+
+    entry: Entry
+    evidence: Evidence | None = None
+    problem: str | None = None
+
+    def facts(self) -> dict[str, Any]:
+        if self.evidence is not None:
+            state = releases_in_words(len(self.evidence.ledger.intents))
+        else:
+            state = "released nothing" if self.problem is None else f"unknown: {self.problem}"
+        names = ("run_id", "registered", "claims_privacy")
+        return {"run": self.entry.path} | {name: getattr(self.entry, name) for name in names} | {"state": state}
+
+
+def odometer(
+    store: Annotated[Path, typer.Argument(help="A store's folder.")],
+    delta: DeltaOfAll = None,
+    as_json: Json = False,
+) -> None:
+    """Every run on a store's users, tuning included, and what all of them have cost together.
+
+    Example: tacit account odometer data/forum
+    """
+    if delta is not None:
+        require_delta(delta)
+    store_id = open_store(store).store_id
+    listed = [_look_up(entries) for entries in runs_of(store).values()]
+    runs = [each.facts() for each in listed]
+    if not as_json:
+        for facts in runs:
+            typer.echo(f"{facts['registered']}  {facts['run']}: {facts['state']}")
+    found = [each.evidence for each in listed if each.evidence is not None]
+    reasons = [f"{each.entry.path}: {each.problem}" for each in listed if each.problem is not None]
+    answer: Answer | None = Answer(
+        0.0, delta or 0.0, "any", "nothing was released", ("no other run read these users",), rho=0.0
+    )
+    if found:
+        try:
+            answer = answer_of(compose_evidence(found, delta))
+        except PrivacyError as error:
+            answer = None
+            reasons.append(error.sentence.rstrip("."))
+    more = {"store": store_id, "runs": runs}
+    if answer is not None and not reasons:
+        tell(answer, as_json, more)
+    else:
+        _tell_unknown(reasons, answer, as_json, more)
+
+
+def _look_up(entries: Sequence[Entry]) -> _Listed:
+    """The run, where it was last or where it was before."""
+    latest = entries[-1]
+    for entry in reversed(entries):
+        try:
+            folder = RunFolder.open(Path(entry.path))
+        except RunError:
+            continue
+        if folder.run_id != entry.run_id:
+            continue
+        if not folder.begun and not folder.participation_path.exists():
+            return _Listed(latest)
+        try:
+            return _Listed(latest, evidence=evidence_of(folder.path))
+        except TacitError as error:
+            return _Listed(latest, problem=error.sentence.rstrip("."))
+    return _Listed(latest, problem="the run's folder is not there")
+
+
+def _tell_unknown(reasons: Sequence[str], part: Answer | None, as_json: bool, more: dict[str, Any]) -> None:
+    """There is no total: epsilon is null, and what could be counted is told as the part it is."""
+    if as_json:
+        nothing: dict[str, Any] = dict.fromkeys(("epsilon", "delta", "rho", "adjacency", "accountant"))
+        nothing |= {"assumptions": [], "reasons_not_private": list(reasons)}
+        counted = None if part is None else part.as_dict()
+        typer.echo(json.dumps(nothing | more | {"counted": counted}, allow_nan=False))
+        return
+    typer.echo(f"The total is unknown, so nothing can be claimed: {'; '.join(reasons)}.")
+    if part is not None:
+        typer.echo(f"  what could be counted: {headline(part)}")

@@ -1,0 +1,236 @@
+"""`tacit account fedavg` and `ftrl`: what settings cost, by Tacit's own bounds or as a paper counted."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from tacit.cli.account.answer import (
+    CLIPPED,
+    SAMPLED,
+    ZERO_OUT,
+    Answer,
+    Delta,
+    Json,
+    MaxParticipation,
+    MinSeparation,
+    Population,
+    RestartAt,
+    headline,
+    limits_on_participation,
+    require_at_least,
+    require_cohort,
+    require_delta,
+    require_one_of,
+    require_sensible,
+    tell,
+)
+from tacit.errors import RecipeError
+from tacit.privacy.accounting import conventions as papers
+from tacit.privacy.accounting import gaussian, tree
+from tacit.privacy.accounting.composition import sampled_epsilon
+from tacit.privacy.accounting.conventions import CONVENTIONS, Convention
+from tacit.privacy.accounting.participation import Gap
+from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, Accountant, Rounds, epsilon
+from tacit.privacy.accounting.spent import SMALLEST_FOR_PLD
+from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
+
+NumberOfRounds = Annotated[int, typer.Option("--rounds", help="How many rounds of training.")]
+Noise = Annotated[
+    float, typer.Option("--noise-multiplier", help="Standard deviation of the noise on the sum, over the clip.")
+]
+ConventionOption = Annotated[
+    str | None, typer.Option("--convention", help="Count as a paper did: a name of `tacit account conventions`.")
+]
+
+# Longer trees take the search for their sensitivity minutes, with small gaps.
+MOST_ROUNDS_OF_TREES = 20_000
+
+
+def _of_strategy(name: str, rounds: int, gap: Gap, max_participation: int, restarts: Sequence[int]) -> float:
+    """Of the strategy that a recipe with these settings would get: optimised once, then from the cache."""
+    from tacit.privacy.strategies import optimised, stretches
+
+    longest = max(stretches(rounds, [each for each in restarts if each > 0]))
+    strategy = optimised(name, longest, gap, max_participation, progress=partial(typer.echo, err=True))
+    return strategy.sensitivity(rounds, gap, max_participation, [each for each in restarts if each > 0]).squared
+
+
+# The squared sensitivity of each mechanism without sampling, and how it is accounted.
+Sensitivity = Callable[[int, Gap, int, Sequence[int]], float]
+UNSAMPLED: dict[str, tuple[Sensitivity, str]] = {
+    "tree": (tree.sensitivity_squared, "zCDP of binary trees (exact sensitivity), exact Gaussian curve"),
+    "blt": (partial(_of_strategy, "blt"), "zCDP of buffered Toeplitz noise, exact Gaussian curve"),
+    "banded": (partial(_of_strategy, "banded"), "zCDP of banded Toeplitz noise, exact Gaussian curve"),
+    "gaussian": (
+        lambda rounds, gap, most, _: gaussian.sensitivity_squared(rounds, gap, most),
+        "zCDP of the Gaussian mechanism, exact Gaussian curve",
+    ),
+}
+
+
+def fedavg(
+    population: Population,
+    cohort: Annotated[float, typer.Option("--cohort", help="Users a round: expected (poisson) or exact (fixed).")],
+    rounds: NumberOfRounds,
+    noise_multiplier: Noise,
+    delta: Delta,
+    sampling: Annotated[
+        str | None, typer.Option("--sampling", help="How a round draws its users: poisson (default) or fixed.")
+    ] = None,
+    accountant: Annotated[
+        str | None, typer.Option("--accountant", help="rdp or pld; by default the tighter one that serves.")
+    ] = None,
+    convention: ConventionOption = None,
+    as_json: Json = False,
+) -> None:
+    """Rounds on sampled users with fresh Gaussian noise (DP-FedAvg).
+
+    Example: tacit account fedavg --population 763430 --cohort 5000 --rounds 5000 --noise-multiplier 1 --delta 1e-9
+    """
+    require_at_least("--population", population, 1)
+    require_at_least("--rounds", rounds, 1)
+    require_sensible("--noise-multiplier", noise_multiplier)
+    require_delta(delta)
+    require_one_of("--sampling", sampling, ("poisson", "fixed"))
+    require_one_of("--accountant", accountant, ("rdp", "pld"))
+    paper = _convention(convention, "fedavg")
+    if paper is not None:
+        if accountant is not None:
+            raise RecipeError(f"--accountant, here {accountant}, does not go with --convention {paper.name}.")
+        if sampling not in (None, paper.sampling):
+            raise RecipeError(f"Expected --sampling {paper.sampling} with --convention {paper.name}, got {sampling}.")
+        sampling = paper.sampling
+    sampling = sampling or "poisson"
+    require_cohort(cohort, population, sampling)
+    if sampling == "fixed" and accountant == "pld":
+        raise RecipeError(
+            "Expected --accountant rdp with --sampling fixed, got pld: it has no privacy loss distribution."
+        )
+    if accountant == "pld" and 0 < noise_multiplier < SMALLEST_FOR_PLD:
+        raise RecipeError(
+            f"Expected --accountant rdp for a --noise-multiplier below {SMALLEST_FOR_PLD}, here {noise_multiplier:g}, "
+            "got pld: it would take minutes."
+        )
+    constants: dict[str, Any] = {"kind": sampling, "probability": cohort / population}
+    if sampling == "fixed":
+        constants = {"kind": sampling, "size": int(cohort), "population": population}
+    training = [Rounds(constants, noise_multiplier, rounds)]
+    chosen: Accountant = "pld" if accountant == "pld" else "rdp"
+    if accountant is None and paper is None:
+        value, chosen = sampled_epsilon(training, delta)
+    else:
+        value = epsilon(training, delta, chosen)
+    proven = Answer(
+        value,
+        delta,
+        ADJACENCY[sampling],
+        chosen,
+        (*CLIPPED, SAMPLED[sampling]),
+        reasons_not_private=_no_noise(noise_multiplier),
+    )
+    if paper is None:
+        tell(proven, as_json)
+        return
+    if paper.sampling == "poisson":
+        printed = papers.moments_epsilon(cohort / population, noise_multiplier, rounds, delta)
+    else:
+        printed = papers.without_replacement_epsilon(population, int(cohort), noise_multiplier, rounds, delta)
+    _tell_as_paper(paper, printed, proven, as_json)
+
+
+def ftrl(
+    rounds: NumberOfRounds,
+    noise_multiplier: Noise,
+    min_separation: MinSeparation,
+    max_participation: MaxParticipation,
+    delta: Delta,
+    mechanism: Annotated[
+        str,
+        typer.Option(
+            "--mechanism",
+            help="tree (DP-FTRL), blt, banded (correlated noise), or gaussian: fresh noise in every round.",
+        ),
+    ] = "tree",
+    restart_at: RestartAt = None,
+    convention: ConventionOption = None,
+    as_json: Json = False,
+) -> None:
+    """Rounds without sampling, under limits on how often and how closely one user takes part (DP-FTRL).
+
+    Example: tacit account ftrl --rounds 930 --noise-multiplier 7 --min-separation 212 --max-participation 4 --delta 1e-10
+    """
+    require_at_least("--rounds", rounds, 1)
+    require_sensible("--noise-multiplier", noise_multiplier)
+    require_delta(delta)
+    restarts = restart_at or []
+    require_unsampled(mechanism, rounds, min_separation, max_participation, restarts)
+    paper = _convention(convention, "ftrl")
+    if paper is not None and (restarts or mechanism != "tree"):
+        wrong = f"--restart-at {restarts[0]}" if restarts else f"--mechanism {mechanism}"
+        raise RecipeError(f"Expected one tree without restarts with --convention {paper.name}, got {wrong}.")
+    sensitivity_squared, name = UNSAMPLED[mechanism]
+    rho = gaussian_rho(noise_multiplier, sensitivity_squared(rounds, Gap(min_separation), max_participation, restarts))
+    proven = Answer(
+        epsilon_of_gaussian(rho, delta),
+        delta,
+        ZERO_OUT,
+        name,
+        (*CLIPPED, limits_on_participation(min_separation, max_participation)),
+        rho=rho,
+        reasons_not_private=_no_noise(noise_multiplier),
+    )
+    if paper is None:
+        tell(proven, as_json)
+    else:
+        _tell_as_paper(paper, proven.epsilon, proven, as_json)
+
+
+def require_unsampled(
+    mechanism: str, rounds: int | None, min_separation: int, max_participation: int, restarts: Sequence[int]
+) -> None:
+    """RecipeError unless these settings of rounds without sampling go together; the rounds may be yet to be found."""
+    require_at_least("--min-separation", min_separation, 0)
+    require_at_least("--max-participation", max_participation, 1)
+    require_one_of("--mechanism", mechanism, tuple(UNSAMPLED))
+    if mechanism == "tree" and rounds is not None and rounds > MOST_ROUNDS_OF_TREES:
+        raise RecipeError(f"Expected --rounds of at most {MOST_ROUNDS_OF_TREES} with --mechanism tree, got {rounds}.")
+    for restart in restarts:
+        if restart < 0 or (rounds is not None and restart >= rounds):
+            last = "" if rounds is None else f" to {rounds - 1}"
+            raise RecipeError(f"Expected --restart-at from 0{last}, a round of the run, got {restart}.")
+    if restarts and mechanism == "gaussian":
+        raise RecipeError(
+            f"--restart-at, here {restarts[0]}, goes with correlated noise, not with --mechanism gaussian."
+        )
+
+
+def _tell_as_paper(paper: Convention, printed: float, proven: Answer, as_json: bool) -> None:
+    """The paper's figure, labelled as such, with how it differs and what is proven for the same settings."""
+    reasons = proven.reasons_not_private
+    answer = Answer(printed, proven.delta, paper.adjacency, paper.accountant, proven.assumptions, proven.rho, reasons)
+    if as_json:
+        labels = {"convention": paper.name, "differs": paper.differs, "proven": proven.as_dict()}
+        typer.echo(json.dumps(answer.as_dict() | labels, allow_nan=False))
+        return
+    figure = "infinite" if math.isinf(printed) else f"{printed:.4g}"
+    rho = "" if proven.rho is None or math.isinf(proven.rho) else f", rho {proven.rho:.4g}"
+    typer.echo(f"{paper.name} counts epsilon {figure} at delta {proven.delta:g}{rho} ({paper.accountant}).")
+    typer.echo(f"  differs: {paper.differs}.")
+    typer.echo(f"  proven: {headline(proven)}")
+
+
+def _no_noise(noise_multiplier: float) -> tuple[str, ...]:
+    return ("no noise is added",) if noise_multiplier == 0 else ()
+
+
+def _convention(name: str | None, command: str) -> Convention | None:
+    if name is None:
+        return None
+    require_one_of("--convention", name, [each.name for each in CONVENTIONS.values() if each.command == command])
+    return CONVENTIONS[name]

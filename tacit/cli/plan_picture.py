@@ -1,0 +1,247 @@
+"""`tacit plan --plot`: the curves of Gboard's Figure 4 around the recommended row, and the mechanisms side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.cli.plan_words import described, up
+from tacit.errors import RecipeError
+from tacit.privacy.accounting.participation import Gap, most_participations
+from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
+from tacit.privacy.costs import MECHANISMS, independent_prefix_rmse, poisson_epsilon, rho_of_epsilon
+from tacit.privacy.planner import POISSON, Answer, Question, Row, widest_gap
+from tacit.runs.plots import ACCENT, FAINT, INK
+
+# A family of curves from light to dark; the plan's own is ACCENT and thicker.
+SHADES = ("#a5d8dd", "#5fb3bf", ACCENT, "#0a4d68", "#07263f")
+BY_MECHANISM = {"tree": ACCENT, "blt": "#2b8a3e", "banded": "#b02a5b", "gaussian": "#c2571a", POISSON: "#7048a8"}
+# A curve of any other would take a search a point.
+INSTANT = ("tree", "gaussian")
+EPSILON_AXIS = "#616e7c"
+POINTS = 40
+FACTORS = (0.25, 0.5, 1, 2, 4)
+# Longer trees take the search for their sensitivity too long to draw a curve; the plan's own is drawn all the same.
+MOST_ROUNDS_BESIDE = 8000
+EPSILONS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+def draw_plan(question: Question, answer: Answer, out: Path) -> None:
+    """Four panels: ρ over report goal for several populations and rounds, ρ over MinS, ε over report goal by mechanism.
+
+    As in the recommended row, noise is in proportion to the report goal, and MinS to the most the population can
+    sustain. The first three panels are curves of the tree, as in the paper, unless the row's mechanism is as quick to
+    compute; the tree has the row's prefix error, so a dot off the curve shows what another mechanism gains.
+    """
+    if out.suffix not in (".png", ".svg"):
+        raise RecipeError(f"Expected a --plot that ends in .png or .svg, got {out}.")
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    curves = _Curves(question, answer.recommended)
+    figure, panels = pyplot.subplots(2, 2, figsize=(11, 8.2), layout="constrained", facecolor="white")
+    with pyplot.rc_context({"axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK}):
+        _by_population(panels[0, 0], curves)
+        _by_rounds(panels[0, 1], curves)
+        _by_separation(panels[1, 0], curves)
+        _by_mechanism(panels[1, 1], curves)
+    for axes in panels.flat:
+        axes.spines["top"].set_visible(False)
+        axes.grid(which="major", color="#e4e7eb", lw=0.7)
+        axes.set_axisbelow(True)
+    row, ratio = curves.row, up(curves.noise(1), 3)
+    figure.suptitle(
+        f"The dot is the recommended row: {described(row)}.\nAlong the curves of ρ, of {curves.mechanism}, the noise "
+        f"multiplier is {ratio} times the report goal, and MinS + 1 is {curves.share:.0%} of population / report goal.",
+        fontsize=10,
+    )
+    try:
+        figure.savefig(out, dpi=150)
+    except OSError as error:
+        raise RecipeError(f"Cannot write --plot {out} ({error.strerror}).") from None
+    finally:
+        pyplot.close(figure)
+
+
+class _Curves:
+    """ρ and ε as functions of report goal, population, rounds and MinS, at the noise on the mean of one row."""
+
+    def __init__(self, question: Question, row: Row) -> None:
+        self.question, self.row = question, row
+        self.mechanism = row.mechanism if row.mechanism in INSTANT else "tree"
+        self.population, self.rounds = question.devices.population, question.rounds
+        widest = widest_gap(self.population, row.report_goal, self.rounds)
+        self.gap = widest if row.min_separation is None else Gap(row.min_separation)
+        sustained = self.population // row.report_goal
+        self.share = 1.0 if self.gap == widest else self.gap.index_difference / sustained
+        rhos = {each: rho_of_epsilon(each, question.delta) for each in EPSILONS}
+        self.epsilon_marks = {each: rho for each, rho in rhos.items() if rho > 0}
+        own = MECHANISMS[self.mechanism](self.rounds, self.gap, self._most(self.rounds, self.gap))
+        self._noise_on_mean = row.prefix_error / own.prefix_rmse
+
+    def noise(self, goal: int) -> float:
+        """The noise multiplier at a report goal."""
+        return self._noise_on_mean * goal
+
+    def held_gap(self, goal: int, population: int, rounds: int) -> Gap:
+        """The row's share of the widest gap."""
+        return Gap.of_index_difference(max(1, min(rounds, round(self.share * (population // goal)))))
+
+    def rounds_beside(self) -> Iterator[tuple[int, str, bool]]:
+        """Several numbers of rounds, with their shade and whether they are the plan's own."""
+        for factor, shade in zip(FACTORS, SHADES, strict=True):
+            rounds = max(1, round(factor * self.rounds))
+            if factor <= 1 or rounds <= MOST_ROUNDS_BESIDE:
+                yield rounds, shade, factor == 1
+
+    def rho(self, goal: int, gap: Gap, rounds: int) -> float:
+        """ρ of the row's mechanism with these settings and the MaxP they allow."""
+        cost = MECHANISMS[self.mechanism](rounds, gap, self._most(rounds, gap))
+        return gaussian_rho(self.noise(goal), cost.sensitivity_squared)
+
+    def epsilon(self, mechanism: str, goal: int) -> float:
+        """ε of another mechanism, at the noise of the same prefix error."""
+        gap = self.held_gap(goal, self.population, self.rounds)
+        most = self._most(self.rounds, gap)
+        error = self.noise(goal) * MECHANISMS[self.mechanism](self.rounds, gap, most).prefix_rmse
+        delta = self.question.delta
+        if mechanism == POISSON:
+            z = error / independent_prefix_rmse(self.rounds)
+            return poisson_epsilon(goal / self.population, z, self.rounds, delta)
+        cost = MECHANISMS[mechanism](self.rounds, gap, most)
+        return epsilon_of_gaussian(gaussian_rho(error / cost.prefix_rmse, cost.sensitivity_squared), delta)
+
+    def goals(self, points: int = POINTS) -> list[int]:
+        """Report goals from a sixteenth of the row's to four times it, as far as there are users."""
+        goal = self.row.report_goal
+        return _whole(max(1, goal / 16), min(4 * goal, self.population / 2), points)
+
+    def _most(self, rounds: int, gap: Gap) -> int:
+        limit = self.question.devices.max_participation
+        return most_participations(rounds, gap, rounds if limit is None else limit)
+
+
+def _by_population(axes: Any, curves: _Curves) -> None:
+    families = [(factor, round(factor * curves.population)) for factor in FACTORS]
+    for (factor, population), shade in zip(families, SHADES, strict=True):
+        goals = [goal for goal in curves.goals() if goal <= population]
+        rhos = [curves.rho(goal, curves.held_gap(goal, population, curves.rounds), curves.rounds) for goal in goals]
+        _line(axes, goals, rhos, shade, f"{_short(population)} users", own=factor == 1)
+    _rho_over_goal(axes, curves, f"Report goal, by population ({curves.rounds:,} rounds)")
+
+
+def _by_rounds(axes: Any, curves: _Curves) -> None:
+    goals = curves.goals()
+    for rounds, shade, own in curves.rounds_beside():
+        rhos = [curves.rho(goal, curves.held_gap(goal, curves.population, rounds), rounds) for goal in goals]
+        _line(axes, goals, rhos, shade, f"{rounds:,} rounds", own=own)
+    _rho_over_goal(axes, curves, f"Report goal, by rounds ({_short(curves.population)} users)")
+
+
+def _rho_over_goal(axes: Any, curves: _Curves, title: str) -> None:
+    axes.set(xscale="log", yscale="log", xlabel="report goal")
+    _plain_ticks(axes)
+    _finish(axes, curves, title, at=curves.row.report_goal)
+
+
+def _by_separation(axes: Any, curves: _Curves) -> None:
+    goal = curves.row.report_goal
+    sustained = curves.population // goal
+    low = min(sustained / 16, curves.gap.index_difference / 2)
+    differences = _whole(max(2, low), min(2 * curves.rounds, 4 * sustained))
+    gaps = [Gap.of_index_difference(each) for each in differences]
+    for rounds, shade, own in curves.rounds_beside():
+        rhos = [curves.rho(goal, gap, rounds) for gap in gaps]
+        _line(axes, [gap.rounds_between for gap in gaps], rhos, shade, f"{rounds:,} rounds", own=own)
+    limit = Gap.of_index_difference(sustained).rounds_between
+    axes.set(xscale="log", yscale="log", xlabel="MinS: rounds strictly between two participations")
+    _plain_ticks(axes)
+    left, right = axes.get_xlim()
+    if left < limit < right:
+        axes.axvspan(limit, right, color=FAINT, alpha=0.2, lw=0)
+        axes.set_xlim(left, right)
+    title = f"MinS, by rounds (report goal {goal:,}; grey: too few users)"
+    _finish(axes, curves, title, at=curves.gap.rounds_between)
+
+
+def _by_mechanism(axes: Any, curves: _Curves) -> None:
+    names = list(dict.fromkeys([*curves.question.mechanisms, curves.mechanism]))
+    for name in names:
+        goals = curves.goals(POINTS if name in INSTANT else POINTS // 3)
+        values = [curves.epsilon(name, goal) for goal in goals]
+        _line(axes, goals, values, BY_MECHANISM.get(name, INK), name, own=name == curves.row.mechanism)
+    delta = curves.question.delta
+    axes.set(xscale="log", yscale="log", xlabel="report goal")
+    axes.set_ylabel(f"ε at δ = {delta:g}")
+    _plain_ticks(axes)
+    if curves.question.target is not None:
+        _level(axes, curves.question.target.epsilon)
+    _dot(axes, curves.row.report_goal, curves.row.epsilon, curves.row.mechanism)
+    axes.set_title("Report goal, by mechanism (equal noise in running sums)", fontsize=11)
+    axes.legend(frameon=False, fontsize=8.5)
+    axes.spines["right"].set_visible(False)
+
+
+def _finish(axes: Any, curves: _Curves, title: str, *, at: int) -> None:
+    """Title, legend, the target, the recommended row as a dot, and ε on the right-hand side."""
+    question, row = curves.question, curves.row
+    axes.set_ylabel(f"ρ (zCDP), {curves.mechanism}")
+    axes.set_title(title, fontsize=11)
+    if question.target is not None:
+        _level(axes, question.target.rho)
+    if row.rho is not None:
+        _dot(axes, at, row.rho, row.mechanism)
+    axes.legend(frameon=False, fontsize=8.5, loc="upper right")
+    low, high = axes.get_ylim()
+    marks = {each: rho for each, rho in curves.epsilon_marks.items() if low < rho < high}
+    right = axes.twinx()
+    right.set(yscale="log", ylim=(low, high))
+    right.set_yticks(list(marks.values()), [f"{each:g}" for each in marks])
+    right.minorticks_off()
+    right.spines["top"].set_visible(False)
+    right.set_ylabel(f"ε at δ = {question.delta:g}", color=EPSILON_AXIS)
+    right.tick_params(colors=EPSILON_AXIS)
+
+
+def _line(axes: Any, x: Sequence[int], y: Sequence[float], colour: str, label: str, *, own: bool) -> None:
+    axes.plot(x, y, color=colour, lw=2.6 if own else 1.4, label=label, zorder=3 if own else 2)
+
+
+def _dot(axes: Any, x: float, y: float, mechanism: str) -> None:
+    colour = BY_MECHANISM.get(mechanism, INK)
+    axes.plot([x], [y], "o", color=colour, markeredgecolor=INK, markeredgewidth=1.5, ms=9, zorder=5)
+    axes.annotate(mechanism, (x, y), xytext=(-7, -7), textcoords="offset points", ha="right", va="top", fontsize=9)
+
+
+def _level(axes: Any, height: float) -> None:
+    axes.axhline(height, color=INK, lw=1, ls="--", zorder=1)
+    axes.annotate(
+        " target", (0, height), xycoords=("axes fraction", "data"), ha="left", va="bottom", color=INK, fontsize=8.5
+    )
+
+
+def _plain_ticks(axes: Any) -> None:
+    """Figures as people write them, in place of powers of ten."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_formatter(NullFormatter())
+
+
+def _whole(low: float, high: float, points: int = POINTS) -> list[int]:
+    """Whole numbers spread evenly on a logarithmic scale."""
+    spread: Iterable[float] = np.geomspace(low, max(low, high), points)
+    return sorted({max(1, round(each)) for each in spread})
+
+
+def _short(value: float) -> str:
+    """1,500 or 4.21M."""
+    return f"{value / 1e6:.3g}M" if value >= 1e6 else f"{value:,.0f}" if value >= 1 else f"{value:g}"

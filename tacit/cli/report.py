@@ -1,0 +1,67 @@
+"""`tacit report`: a run as one page; `tacit guarantee`: its guarantee alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from tacit.errors import RunError
+from tacit.runs.folder import RunFolder, by_name
+
+Run = Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")]
+
+
+def report(
+    run: Run,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The page to write.", show_default="RUN/private/report.html; with --share RUN/report.html"),
+    ] = None,
+    share: Annotated[
+        bool, typer.Option("--share", help="Leave out everything that only the run's owner may know.")
+    ] = False,
+) -> None:
+    """Write a run as one HTML page: curves, the guarantee, the recipe. It needs no network and runs no script.
+
+    Without --share it is the owner's copy, which also shows participation and diagnostics, and which others cannot read.
+
+    Example: tacit report runs/demo-1 --share --out demo.html
+    """
+    from tacit.runs.report import write_report
+
+    path = write_report(RunFolder.open(by_name(run)), out, share=share)
+    whose = "anybody may see it" if share else "the owner's copy, not to be passed on (--share writes one that may be)"
+    typer.echo(f"Wrote {path}: {whose}.")
+
+
+def guarantee(
+    run: Run,
+    form: Annotated[
+        Literal["markdown", "json", "html"], typer.Option("--format", help="How to write it.")
+    ] = "markdown",
+) -> None:
+    """Print the guarantee of a run: what is claimed, for whom, what it rests on, and how to check it.
+
+    Reads the ledger and nothing private.
+
+    Example: tacit guarantee runs/demo-1 --format json
+    """
+    from tacit.privacy.accounting.spent import spent_by
+    from tacit.privacy.guarantee import Guarantee
+    from tacit.runs.report.reading import ledger_of
+
+    folder = RunFolder.open(by_name(run))
+    if not folder.begun:
+        raise RunError(f"Expected a run with a ledger, got {folder.path}, which has not begun.")
+    ledger = ledger_of(folder)
+    stated = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents))
+    match form:
+        case "json":
+            typer.echo(json.dumps(stated.as_json(), allow_nan=False))
+        case "html":
+            typer.echo(stated.as_html())
+        case "markdown":
+            typer.echo(stated.as_markdown(), nl=False)

@@ -1,0 +1,107 @@
+"""What several runs have cost the same users together, read off their ledgers.
+
+Every user may have been in every run: the runs are composed as if all of them had read the same people, whichever data
+their ledgers name. The tails that the runs' noises lack (`tacit.privacy.tail`) are charged as for one run: all runs
+together are within Σ τ of the runs with perfect noise, so ε is computed at a slightly smaller δ, and what was set aside
+must cover (1 + e^ε) Σ τ, or no finite ε is claimed.
+
+A run without sampling (check_in) enters with its ρ, by the MinS and MaxP that its cohorts had where they are given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import PrivacyError
+from tacit.privacy.accounting.composition import Concentrated, Part, Sampled, compose, the_one
+from tacit.privacy.accounting.spent import TAIL_SHARE, rounds_of, unsampled_cost
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.tail import tail_probability
+
+Users = NDArray[np.int64]
+
+ASSUMPTIONS: tuple[str, ...] = (
+    "one person is one user, the same one in every run, and every person may have been in all of them",
+    "each run's noise, sampling and number of rounds were settled without looking at what the others released",
+    "what each run assumes by itself (tacit account run)",
+    "no other run read these users",
+)
+
+
+@dataclass(frozen=True)
+class Together:
+    """(ε, δ) of several runs on the same users; infinite with the reasons."""
+
+    epsilon: float
+    delta: float
+    rho: float | None
+    accountant: str
+    adjacency: str
+    unit: str
+    releases: int
+    reasons_not_private: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ASSUMPTIONS
+
+
+def together(
+    ledgers: Sequence[Ledger], delta: float | None = None, *, cohorts: Mapping[str, Sequence[Users]] | None = None
+) -> Together:
+    """The bound on what these runs (at least one) cost together, at this δ or else the smallest of the runs' own.
+
+    `cohorts`: by run id, who took part in each of the run's intents; where it is not given, the plan's promise counts.
+    PrivacyError if a run is given twice, or if the runs are stated for different units or neighbours.
+    """
+    openings = [ledger.opened for ledger in ledgers]
+    ids = [opened.run_id for opened in openings]
+    for place, run_id in enumerate(ids):
+        if run_id in ids[:place]:
+            raise PrivacyError(f"Expected each run once, got the run {run_id} twice ({ledgers[place].path.parent}).")
+    unit = the_one("unit of privacy", (opened.unit for opened in openings))
+    adjacency = the_one("adjacency", (opened.adjacency for opened in openings))
+    if delta is None:
+        delta = min(float(opened.plan["delta"]) for opened in openings)
+    costs = [_cost(ledger, (cohorts or {}).get(ledger.opened.run_id)) for ledger in ledgers]
+    releases = sum(len(ledger.intents) for ledger in ledgers)
+    reasons = [f"{reason} (run {run_id})" for run_id, cost in zip(ids, costs, strict=True) for reason in cost.reasons]
+    if reasons:
+        return Together(math.inf, delta, None, "none", adjacency, unit, releases, tuple(reasons))
+    found = compose([part for cost in costs for part in cost.parts], delta * (1 - TAIL_SHARE))
+    value, tail = found.epsilon, math.fsum(cost.tail for cost in costs)
+    if math.isinf(value):
+        reasons = ["no noise was added"]
+    elif value > 700 or (1 + math.exp(value)) * tail > delta * TAIL_SHARE:
+        value, reasons = math.inf, ["the tail that the noise lacks outweighs delta"]
+    return Together(value, delta, found.rho, found.accountant, adjacency, unit, releases, tuple(reasons))
+
+
+@dataclass(frozen=True)
+class _RunCost:
+    """What a run composes of, τ of its noise, and why nothing may be claimed for it."""
+
+    parts: Sequence[Part]
+    tail: float
+    reasons: Sequence[str] = ()
+
+
+def _cost(ledger: Ledger, cohorts: Sequence[Users] | None) -> _RunCost:
+    opened, intents = ledger.opened, ledger.intents
+    if opened.reasons_not_private:
+        return _RunCost((), 0.0, opened.reasons_not_private)
+    draws, parts, reasons = len(intents), list[Part](), list[str]()
+    kinds = {intent.sampling["kind"] for intent in intents}
+    if kinds <= {"poisson", "fixed"}:
+        parts += [Sampled(group) for group in rounds_of(intents)]
+    elif kinds == {"check_in"} == {opened.plan["sampling"]}:
+        cost = unsampled_cost(opened, intents, cohorts)
+        draws = cost.draws
+        parts.append(Concentrated(math.inf if cost.rho is None else cost.rho, opened.adjacency))
+        reasons += [] if cost.objection is None else [cost.objection]
+    else:
+        reasons.append(f"this version of Tacit does not account for sampling of the kind {' and '.join(sorted(kinds))}")
+    tail = tail_probability(int(opened.data["coordinates"]), int(opened.data["arrays"]), draws)
+    return _RunCost(parts, tail, reasons)

@@ -1,0 +1,169 @@
+"""What a run's guarantee rests on: each thing enforced by the code, observed in the ledger, or assumed.
+
+Whether the ledger bears out its own plan is looked at here too: where it does not, or where this version of Tacit does not
+know what the run did, nothing may be claimed (`objections`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from tacit.privacy.accounting.spent import Spent, rounds_of
+from tacit.privacy.accounting.zcdp import gaussian_rho
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.plan import ADJACENCY, CORRELATED, PrivacyPlan
+from tacit.privacy.records import Intent, Opened
+from tacit.privacy.statement import Line, Mark, plain
+
+# Samplings whose secrecy the proof rests on.
+SAMPLED = ("poisson", "fixed")
+# The samplings a mechanism is proven under. What is not listed here is not described, and claims nothing.
+PROVEN_UNDER: dict[str, tuple[str, ...]] = {
+    "gaussian": ("poisson", "fixed", "check_in"),
+    "none": ("poisson", "fixed", "check_in"),
+    **dict.fromkeys(CORRELATED, ("check_in",)),
+}
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the participation record, which the run's owner alone can read, says about participation."""
+
+    most_participations: int
+
+
+def objections(ledger: Ledger, spent: Spent) -> list[str]:
+    """Why no finite epsilon may be stated from this ledger, beyond what the ledger says of itself; mostly nothing."""
+    opened, sampling = ledger.opened, str(ledger.opened.plan.get("sampling"))
+    if opened.mechanism not in PROVEN_UNDER:
+        return [f"the mechanism {plain(opened.mechanism)!r} is unknown to this version of Tacit"]
+    if sampling not in PROVEN_UNDER[opened.mechanism]:
+        return [f"nothing is proven here for the mechanism {opened.mechanism!r} with the sampling {plain(sampling)!r}"]
+    found = []
+    if opened.adjacency != ADJACENCY[sampling] or spent.adjacency != opened.adjacency:
+        found.append(f"the stated neighbours ({plain(opened.adjacency)}) are not those of {sampling} sampling")
+    if spent.releases != len(ledger.intents):
+        found.append(f"{spent.releases} releases were accounted, the ledger has {len(ledger.intents)}")
+    if opened.strategy.get("strategy") != (opened.mechanism if opened.mechanism in CORRELATED else None):
+        found.append(f"the ledger does not describe how the noise of the mechanism {opened.mechanism!r} is correlated")
+    if sampling not in SAMPLED and opened.mechanism != "none":
+        found += _doubts_about_rho(spent.rho, ledger.intents)
+    return found + _departures(opened, ledger.intents)
+
+
+def _doubts_about_rho(rho: float | None, intents: Sequence[Intent]) -> list[str]:
+    """Without sampling the proof is a rho, and one participation alone costs 1/(2z²), however noise is correlated."""
+    if rho is None or math.isinf(rho):
+        return ["rho, which the proof rests on without sampling, was not computed"]
+    most_noise = max((group.noise_multiplier for group in rounds_of(intents)), default=math.inf)
+    if rho < gaussian_rho(most_noise) * (1 - 1e-9):
+        return ["the computed rho is less than one participation alone costs"]
+    return []
+
+
+def _departures(opened: Opened, intents: Sequence[Intent]) -> list[str]:
+    """Where the releases are not those of the plan the ledger begins with."""
+    try:
+        plan = PrivacyPlan.model_validate(opened.plan)
+    except ValidationError:
+        return ["the plan in the ledger is not one this version of Tacit can read"]
+    constants = _sampling_constants(plan)
+    for intent in intents:
+        where = f"round {intent.round}, attempt {intent.attempt},"
+        if not constants.items() <= intent.sampling.items():
+            return [f"{where} was sampled otherwise than the plan says"]
+        if {name: block["noise_multiplier"] for name, block in intent.blocks.items()} != plan.noise_multipliers:
+            return [f"{where} got other noise than the plan says"]
+        if intent.denominator != plan.denominator:
+            return [f"{where} was divided by something other than the plan's denominator"]
+    return []
+
+
+def _sampling_constants(plan: PrivacyPlan) -> dict[str, Any]:
+    """What every release must name. How often a user may come follows from the number of rounds, and is not here."""
+    match plan.sampling:
+        case "poisson":
+            return {"kind": "poisson", "probability": plan.sampling_probability}
+        case "fixed":
+            return {"kind": "fixed", "size": int(plan.cohort), "population": plan.population}
+        case "check_in":
+            return {"kind": "check_in", "size": int(plan.cohort), "min_separation": plan.gap.rounds_between}
+
+
+def assumptions_of(ledger: Ledger, spent: Spent, observed: Observed | None = None) -> tuple[Line, ...]:
+    """Everything the guarantee rests on, marked. What the accountant lists without proof is always marked assumed."""
+    opened, sampling = ledger.opened, str(ledger.opened.plan.get("sampling"))
+    lines = [Line(text, Mark.ENFORCED) for text in _enforced(opened, ledger.intents, sampling)]
+    lines += [Line(text, Mark.OBSERVED) for text in _seen(ledger)]
+    lines += [Line(text, Mark.OBSERVED) for text in _recorded(spent, observed)]
+    lines += [Line(text, Mark.ASSUMED) for text in spent.assumptions]
+    return tuple(replace(line, text=line.text[:1].upper() + line.text[1:]) for line in lines)
+
+
+def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[str]:
+    bounded = all(block["bound"] is not None for intent in intents for block in intent.blocks.values())
+    found = ["every release is accounted: its intent was on disk before the round touched a user, and counts by itself"]
+    if bounded:
+        found.append(
+            "one user moves a released sum by at most the stated bound: norms, clipping and sums in float64, with room "
+            "for rounding"
+        )
+    if opened.mechanism != "none" and not opened.seeded:
+        found.append(
+            "the noise has the stated scale and comes from the operating system's entropy; no key is ever on disk, so "
+            "neither a resumed run nor a copy of it puts the same draws on another sum"
+        )
+        found.append("the noise reaches 10.98 standard deviations; what lies beyond is charged to delta")
+    if sampling in SAMPLED:
+        found.append("the sampler is the one accounted: one plan builds both, and a cohort is never cut or topped up")
+    if sampling == "fixed":
+        found.append("there are at least as many users as the stated population")
+    return found
+
+
+def _seen(ledger: Ledger) -> list[str]:
+    intents = ledger.intents
+    found = ["the chain of records is unbroken from the first to the last"]
+    if not intents:
+        return found
+    again = len(intents) - len({intent.round for intent in intents})
+    found.append(
+        f"{len(intents):,} releases in {len(intents) - again:,} rounds"
+        + (f"; {again:,} of them are rounds that ran again, and count again" if again else "")
+    )
+    for name in intents[0].blocks:
+        blocks = [intent.blocks.get(name, {"bound": None, "noise_multiplier": 0.0}) for intent in intents]
+        bounds, noise = (_span([block[key] for block in blocks]) for key in ("bound", "noise_multiplier"))
+        found.append(f"block {plain(name)}: bound on one user's share {bounds}, noise multiplier {noise}")
+    if len({(str(intent.sampling), intent.denominator) for intent in intents}) == 1:
+        found.append("every release names the same sampling constants and the same public denominator")
+    return found
+
+
+def _recorded(spent: Spent, observed: Observed | None) -> list[str]:
+    """What the owner's participation record adds."""
+    if spent.participation is not None and spent.participation.observed:
+        often, apart = times(spent.participation.max_participation), spent.participation.min_separation
+        return [f"nobody took part more than {often}, nor again before {apart} rounds had passed in between"]
+    if observed is None:
+        return []
+    return [
+        f"the participation record fits the ledger, and nobody took part more than {times(observed.most_participations)}"
+    ]
+
+
+def times(count: int) -> str:
+    """How often, in words."""
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
+
+
+def _span(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return "none"
+    return f"{min(known):.4g}" if min(known) == max(known) else f"{min(known):.4g} to {max(known):.4g}"

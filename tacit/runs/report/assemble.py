@@ -1,0 +1,102 @@
+"""From a run folder to the file: read, order the sections, put the guarantee among them, write.
+
+There are two copies. The owner's shows diagnostics and participation, says so on its face, and is readable by its owner
+alone, in the private folder unless told otherwise. The shared one is made without opening private/ at all.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tacit.errors import RunError
+from tacit.privacy.guarantee import up
+from tacit.runs.files import write_atomic
+from tacit.runs.folder import RunFolder
+from tacit.runs.report.contents import own_sections
+from tacit.runs.report.page import Chapter, Tile, page
+from tacit.runs.report.reading import Reading, finite, read_run
+from tacit.runs.report.render import render
+from tacit.runs.report.sections import read_sections
+
+_GUARANTEE_ORDER = 30
+
+_STATES = {
+    "not begun": "It was made ready but has not begun: nothing was released.",
+    "running": "It is still training; this is how it stands now.",
+    "interrupted": "It was cut off in the middle and can be resumed.",
+    "stopped": "It was stopped between two rounds and can be resumed.",
+    "finished": "It ran to its end.",
+    "diverged": "It diverged: the model left the finite numbers, and training ended there.",
+}
+_OWNER = (
+    "Owner's copy.",
+    "It shows how users were sampled and diagnostics without noise, which the guarantee does not cover. Do not pass it "
+    "on: tacit report --share writes a copy for everybody else.",
+)
+_SHARED = ("Shared copy.", "Made without opening the run's private folder.")
+
+
+def default_path(folder: RunFolder, *, share: bool) -> Path:
+    """Where a report goes: beside the ledger if it is to be shared, else where only the owner looks."""
+    return folder.path / "report.html" if share else folder.private_path / "report.html"
+
+
+def write_report(folder: RunFolder, out: Path | None = None, *, share: bool = False) -> Path:
+    """Write the report of a run and return where it is; the owner's copy has mode 0600.
+
+    RunError, and nothing written, if the run is damaged or `out` is no place for a page.
+    """
+    path = default_path(folder, share=share) if out is None else out
+    if path.suffix not in (".html", ".htm"):  # so that no slip writes over a ledger
+        raise RunError(f"Expected a page that ends in .html, got {path}.")
+    if path.is_dir() or not path.parent.is_dir():
+        what = "is a folder" if path.is_dir() else "lies in a folder that does not exist"
+        raise RunError(f"Expected a file to write the report to, got {path}, which {what}.")
+    write_atomic(path, report_html(folder, share=share), mode=0o644 if share else 0o600)
+    return path
+
+
+def report_html(folder: RunFolder, *, share: bool) -> str:
+    """The report as text."""
+    run = read_run(folder, share=share)
+    sections = own_sections(run) + read_sections(folder, share=share)
+    placed = [
+        (each.order, each.name, Chapter(each.name, each.title, render(each.blocks), each.private)) for each in sections
+    ]
+    if run.guarantee is not None:
+        chapter = Chapter("guarantee", "The guarantee", run.guarantee.as_html())
+        placed.append((_GUARANTEE_ORDER, chapter.name, chapter))
+    return page(
+        title=run.name,
+        lede=f"Begun {folder.created.replace('T', ' ').replace('+00:00', ' UTC')}. {_STATES[run.state]}",
+        badge=_SHARED if share else _OWNER,
+        owner=not share,
+        tiles=_tiles(run),
+        chapters=[chapter for _, _, chapter in sorted(placed, key=lambda item: item[:2])],
+    )
+
+
+def _tiles(run: Reading) -> list[Tile]:
+    done = run.ledger.next_round if run.ledger is not None else 0
+    planned = "" if run.rounds_planned is None else f" of {run.rounds_planned:,}"
+    again = (len(run.ledger.intents) if run.ledger is not None else 0) - done
+    rounds = "rounds" + (f", and {again:,} that ran again and count again" if again > 0 else "")
+    return [*_privacy_tile(run), *_accuracy_tile(run), Tile(f"{done:,}{planned}", rounds)]
+
+
+def _privacy_tile(run: Reading) -> list[Tile]:
+    guarantee = run.guarantee
+    if guarantee is None:
+        return []
+    if not guarantee.private:
+        return [Tile("ε = ∞", f"no privacy is claimed: {'; '.join(guarantee.reasons)}", "bad")]
+    meaning = f"at δ = {guarantee.delta:g}, for any one {guarantee.unit} ({guarantee.adjacency})"
+    return [Tile(f"ε = {up(guarantee.epsilon)}", meaning, "good")]
+
+
+def _accuracy_tile(run: Reading) -> list[Tile]:
+    metrics = run.summary.get("metrics") or (run.metrics[-1] if run.metrics else {})
+    top1 = finite(metrics.get("top1")) if isinstance(metrics, dict) else None
+    if top1 is not None:
+        return [Tile(f"{top1:.1%}", "of held-out words guessed right" + ("" if run.summary else ", at last count"))]
+    return []

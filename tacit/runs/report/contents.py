@@ -1,0 +1,197 @@
+"""The sections every report has, from what the run folder holds. A section with nothing to show is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tacit.privacy.assumptions import times
+from tacit.privacy.guarantee import up
+from tacit.runs.report.blocks import Bars, Block, Code, Level, Lines, Paragraph, Section, Series, Table
+from tacit.runs.report.reading import Reading, finite
+
+# What a curve is called that metrics know by its short name.
+_MEASURES = {"top1": "first guess", "top3": "one of three", "accuracy": "right"}
+_MOST_POINTS = 300
+_MOST_BARS = 20
+# Values this many times as large as others need an axis of powers of ten.
+_FAR = 30
+
+
+def own_sections(run: Reading) -> list[Section]:
+    """Training, privacy over the rounds, examples, the recipe; diagnostics and participation where they were read."""
+    makers = (_training, _spending, _examples, _diagnostics, _participation, _recipe)
+    return [section for make in makers if (section := make(run)) is not None]
+
+
+def _training(run: Reading) -> Section | None:
+    curves = [Series(name=label, points=points) for name, label in _MEASURES.items() if (points := _curve(run, name))]
+    if not run.metrics:
+        return None
+    blocks: list[Block] = []
+    if curves:
+        blocks.append(Lines(x="round", y="guessed right", series=curves[:2], levels=_levels(run), percent=True))
+    if points := _curve(run, "perplexity"):
+        perplexity = [Series(name="perplexity", points=points)]
+        blocks.append(Lines(x="round", y="perplexity", series=perplexity, log=_far_apart(perplexity)))
+    blocks.append(
+        Paragraph(text="Measured on held-out users, who are not trained on and are outside the guarantee.", note=True)
+    )
+    names = [name for name in (*_MEASURES, "perplexity") if any(name in record for record in run.metrics)]
+    rows = [
+        [
+            str(record["round"]),
+            *(_cell(name, record.get(name)) for name in names),
+            _cell("epsilon", record.get("epsilon")),
+        ]
+        for record in _thinned(run.metrics)
+    ]
+    blocks.append(
+        Table(
+            columns=["round", *(_MEASURES.get(name, name) for name in names), "ε"],
+            rows=rows,
+            folded=True,
+            caption="All evaluations" if len(rows) == len(run.metrics) else "Evaluations",
+        ),
+    )
+    return Section(name="training", title="What it learned", order=10, blocks=blocks)
+
+
+def _levels(run: Reading) -> list[Level]:
+    baselines = run.summary.get("baselines")
+    if not isinstance(baselines, dict):
+        return []
+    best = baselines.get("best_possible")
+    heights = {
+        "always the same word": finite(baselines.get("unigram_top1")),
+        "best possible first guess": finite(best.get("top1")) if isinstance(best, dict) else None,
+    }
+    return [Level(name=name, y=height) for name, height in heights.items() if height is not None]
+
+
+def _spending(run: Reading) -> Section | None:
+    if run.guarantee is None or not run.guarantee.private or not (points := _curve(run, "epsilon")):
+        return None
+    spent = Lines(
+        x="round",
+        y=f"ε spent, at δ = {run.guarantee.delta:g}",
+        series=[Series(name="ε", points=points)],
+    )
+    text = (
+        "How the bound grew while the model was evaluated, as the run noted it. The number that counts is that of the "
+        f"guarantee, computed anew from the whole ledger: ε = {up(run.guarantee.epsilon)}."
+    )
+    return Section(name="spending", title="What it cost", order=20, blocks=[Paragraph(text=text), spent])
+
+
+def _examples(run: Reading) -> Section | None:
+    examples = run.summary.get("examples")
+    if not isinstance(examples, dict) or not examples:
+        return None
+    rows = [
+        [f"{context} …", ", ".join(f"{word} ({probability:.0%})" for word, probability in words)]
+        for context, words in examples.items()
+    ]
+    text = "What the model would suggest after these words. Functions of the released model: they cost nothing more."
+    table = Table(columns=["after", "it suggests"], rows=rows)
+    return Section(name="examples", title="What it says", order=40, blocks=[Paragraph(text=text), table])
+
+
+def _diagnostics(run: Reading) -> Section | None:
+    if not run.diagnostics:
+        return None
+    blocks: list[Block] = [
+        Paragraph(
+            text="Read off single users in the simulation, without noise: outside the guarantee, and for the owner alone.",
+            note=True,
+        )
+    ]
+    if clipped := _points(run.diagnostics, lambda record: record.get("clipped")):
+        blocks.append(
+            Lines(x="round", y="users clipped", series=[Series(name="clipped", points=clipped)], percent=True)
+        )
+    norms = []
+    for quantile in ("0.1", "0.5", "0.9"):
+        points = _points(run.diagnostics, lambda record, q=quantile: (record.get("norm_quantiles") or {}).get(q))
+        if points:
+            norms.append(Series(name=f"{float(quantile):.0%}", points=points))
+    plan = run.ledger.opened.plan if run.ledger is not None else {}
+    clip = None if plan.get("clip_schedule") else finite(plan.get("clip_norm"))
+    levels = [] if clip is None else [Level(name="clip", y=clip)]
+    if norms:
+        blocks.append(
+            Lines(x="round", y="norm of an update, quantiles", series=norms, levels=levels, log=_far_apart(norms))
+        )
+    return Section(name="diagnostics", title="Updates and clipping", order=50, private=True, blocks=blocks)
+
+
+def _participation(run: Reading) -> Section | None:
+    if run.participation_problem is not None:
+        text = (
+            "The run is not at rest, and its participation record does not fit the ledger as it stands: "
+            f"{run.participation_problem} A run that is resumed puts this right."
+        )
+        blocks: list[Block] = [Paragraph(text=text, note=True)]
+        return Section(name="participation", title="Who took part", order=55, private=True, blocks=blocks)
+    counts = run.participations
+    if counts is None or run.ledger is None or not counts.any():
+        return None
+    seen = counts[counts > 0]
+    population = run.ledger.opened.population
+    text = (
+        f"{len(seen):,} users took part at least once; the plan states a population of {population:,}. Nobody took part "
+        f"more than {times(int(seen.max()))}. Who was drawn must stay secret: the "
+        "amplification by sampling rests on it."
+    )
+    chart = Bars(x="times a user took part", y="users", bars=_histogram(seen))
+    note = Paragraph(text=text)
+    return Section(name="participation", title="Who took part", order=55, private=True, blocks=[note, chart])
+
+
+def _histogram(seen: np.ndarray) -> list[tuple[str, float]]:
+    """Users by how often they took part, in at most so many steps of equal width."""
+    most = int(seen.max())
+    width = -(-most // _MOST_BARS)
+    bars = []
+    for low in range(1, most + 1, width):
+        high = min(low + width - 1, most)
+        label = str(low) if high == low else f"{low}–{high}"
+        bars.append((label, float(((seen >= low) & (seen <= high)).sum())))
+    return bars
+
+
+def _recipe(run: Reading) -> Section:
+    text = "Everything the run was told. Its digest is in the ledger's first record."
+    code = Code(text=run.recipe_text.strip("\n"), caption="recipe.toml", folded=True)
+    return Section(name="recipe", title="The recipe", order=90, blocks=[Paragraph(text=text), code])
+
+
+def _curve(run: Reading, name: str) -> list[tuple[float, float]]:
+    return _points(run.metrics, lambda record: record.get(name))
+
+
+def _points(records: Sequence[dict[str, Any]], value: Any) -> list[tuple[float, float]]:
+    found = [(float(record["round"]), finite(value(record))) for record in records]
+    return [(x, y) for x, y in _thinned(found) if y is not None]
+
+
+def _far_apart(series: Sequence[Series]) -> bool:
+    heights = [y for each in series for _, y in each.points if y > 0]
+    return bool(heights) and max(heights) > _FAR * min(heights)
+
+
+def _thinned(items: Sequence[Any]) -> Sequence[Any]:
+    """At most so many of them, evenly, the last one always."""
+    step = -(-len(items) // _MOST_POINTS)
+    return items if step <= 1 else [*items[: len(items) - 1 : step], items[-1]]
+
+
+def _cell(name: str, value: Any) -> str:
+    number = finite(value)
+    if number is None:
+        return "∞" if name == "epsilon" else "–"
+    if name == "epsilon":
+        return up(number)
+    return f"{number:,.2f}" if name == "perplexity" else f"{number:.1%}"

@@ -1,0 +1,239 @@
+"""`tacit account run`, `compose` and `odometer`: costs are read off ledgers, and cohorts that cannot be are caught."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.data.store import open_store
+from tacit.privacy.accounting.several_runs import together
+from tacit.privacy.accounting.spent import spent_by
+from tacit.privacy.ledger import read_ledger
+from tacit.privacy.participation import CheckIn, FixedSize, Poisson
+from tacit.runs.folder import RunFolder
+from tacit.runs.odometer import register
+from tests.cli.conftest import Tacit
+from tests.cli.test_account import KEYS
+from tests.privacy.accounting import made_up
+
+REPLACE = FixedSize(10, 1_000)
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return Path("runs")
+
+
+def test_a_run_costs_what_its_ledger_says(tacit: Tacit, runs: Path) -> None:
+    ledger = read_ledger(made_up.run(runs / "a").ledger_path)
+    found = tacit("account", "run", "a", "--json").object
+    assert found.keys() >= KEYS
+    assert found["epsilon"] == spent_by(ledger.opened, ledger.intents).epsilon
+    assert (found["rho"], found["releases"]) == (None, 20)
+    assert "and can be its" in found["cohorts"]
+    out = tacit("account", "run", "a").out
+    assert "runs/a: 20 releases, unit: user.\nepsilon " in out
+    assert "and can be its" in out
+    RunFolder.create(runs / "b", "")
+    assert "has not begun" in tacit("account", "run", "b").refusal(4)
+    assert "nowhere" in tacit("account", "run", "nowhere").refusal(4)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "draw", "said"),
+    [
+        (Poisson(0.01), Poisson(0.03), "together where 200 are expected"),
+        (Poisson(0.01), FixedSize(10, 1_000), "nearly the same size"),
+        (REPLACE, FixedSize(11, 1_000), "Expected 10 users in the cohort of round 0"),
+    ],
+)
+def test_a_sampler_that_did_something_else_is_caught(
+    tacit: Tacit, runs: Path, sampler: Any, draw: Any, said: str
+) -> None:
+    made_up.run(runs / "a", sampler=sampler, draw=draw)
+    for command in ("run", "compose"):
+        sentence = tacit("account", command, "a", "--json").refusal(4)
+        assert said in sentence
+        assert "epsilon is infinite" in sentence
+
+
+def test_a_run_that_was_trained_with_a_tampered_sampler_is_caught(
+    tacit: Tacit, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan, the ledger and the accounting say q = 0.03; the sampler in fact draws every fifth user."""
+    assert tacit("train", "tiny.toml", "--out", "honest").code == 0
+    assert "and can be its" in tacit("account", "run", "honest").out
+    monkeypatch.setattr(Poisson, "sample", lambda self, users, generator: np.flatnonzero(generator.random(users) < 0.2))
+    assert tacit("train", "tiny.toml", "--out", "tampered").code == 0
+    assert "are not those of the sampling in the ledger" in tacit("account", "run", "tampered").refusal(4)
+
+
+def test_a_record_that_was_changed_or_is_gone_is_refused(tacit: Tacit, runs: Path) -> None:
+    folder, other = made_up.run(runs / "a"), made_up.run(runs / "b")
+    shutil.copy(other.participation_path, folder.participation_path)
+    assert "holds another cohort" in tacit("account", "run", "a").refusal(4)
+    folder.participation_path.unlink()
+    assert "found none" in tacit("account", "run", "a").refusal(4)
+
+
+def test_a_copy_without_the_private_folder_says_that_nothing_was_compared(tacit: Tacit, runs: Path) -> None:
+    folder = made_up.run(runs / "a", draw=Poisson(0.5))
+    shutil.rmtree(folder.private_path)
+    assert "only the run's owner can compare them" in tacit("account", "run", "a").out
+
+
+def test_a_run_that_was_killed_is_not_damaged(tacit: Tacit, runs: Path) -> None:
+    folder = made_up.run(runs / "a")
+    lines = folder.ledger_path.read_bytes().splitlines(keepends=True)
+    folder.ledger_path.write_bytes(b"".join(lines[:-1]))  # without its end
+    with folder.participation_path.open("ab") as file:
+        file.write(b"TPR1 and no more")
+    assert "and can be its" in tacit("account", "run", "a").out
+    folder.ledger_path.write_bytes(b"".join(lines))
+    assert "damaged" in tacit("account", "run", "a").refusal(4)
+    os.truncate(folder.participation_path, folder.participation_path.stat().st_size - 16)
+    folder.ledger_path.write_bytes(b"".join(lines[:-5]))  # cut: more cohorts than a crash leaves
+    assert "the ledger was cut" in tacit("account", "run", "a").refusal(4)
+
+
+def test_where_nothing_is_claimed_nothing_is_compared(tacit: Tacit, runs: Path) -> None:
+    made_up.run(runs / "a", draw=Poisson(0.5), reasons_not_private=["the seed is known"])
+    out = tacit("account", "run", "a").out
+    assert "epsilon is infinite: the seed is known" in out
+    assert "not compared" in out
+
+
+def test_without_sampling_the_cohorts_say_how_often_users_came(tacit: Tacit, runs: Path) -> None:
+    plan = {"delta": 1e-6, "sampling": "check_in", "min_separation": 4, "max_participation": 5}
+    for name in "ab":
+        made_up.run(runs / name, sampler=CheckIn(10, 19, 1), plan=plan)  # each of 1000 users at most once in 20 rounds
+    found = tacit("account", "run", "a", "--json").object
+    assert found["rho"] == 1 / 8
+    assert "those that the cohorts had" in found["cohorts"]
+    assert tacit("account", "compose", "a", "b", "--json").object["rho"] == 2 / 8
+    shutil.rmtree(runs / "a" / "private")
+    assert tacit("account", "run", "a", "--json").object["rho"] == 4 / 8  # by the plan's promise
+    assert tacit("account", "compose", "a", "b", "--json").object["rho"] == 5 / 8
+
+
+def test_composition_names_runs_data_and_assumptions(tacit: Tacit, runs: Path) -> None:
+    folders = [made_up.run(runs / name) for name in "ab"]
+    found = tacit("account", "compose", "a", "b", "--json").object
+    assert found.keys() >= KEYS
+    total = together([read_ledger(folder.ledger_path) for folder in folders])
+    assert (found["epsilon"], found["delta"], found["releases"]) == (total.epsilon, 1e-6, 40)
+    assert [each["run_id"] for each in found["runs"]] == [folder.run_id for folder in folders]
+    assert found["runs"][0]["data"] == {"world": "keyboard", "users": 1000}
+    alone = tacit("account", "run", "a", "--json").object["epsilon"]
+    assert alone < found["epsilon"] < 2 * alone
+    out = tacit("account", "compose", "a", "b", "--delta", 1e-4).out
+    assert "runs/b: 20 releases on world keyboard, users 1000\nepsilon " in out
+    assert "every person may have been in all of them" in out
+
+
+def test_what_is_not_composed(tacit: Tacit, runs: Path) -> None:
+    made_up.run(runs / "a")
+    made_up.run(runs / "b", sampler=REPLACE)
+    assert "got the run" in tacit("account", "compose", "a", "runs/a").refusal(5)
+    assert "'add or remove one user' and 'replace one user'" in tacit("account", "compose", "a", "b").refusal(5)
+    assert "--delta" in tacit("account", "compose", "a", "--delta", 2).refusal(2)
+    made_up.run(runs / "c", reasons_not_private=["no noise at all"])
+    assert tacit("account", "compose", "a", "c", "--json").object["epsilon"] is None
+
+
+@pytest.fixture
+def store(tacit: Tacit, runs: Path) -> Path:
+    Path("talk.csv").write_text("user,text\n" + "".join(f"u{n % 50},see you soon {n}\n" for n in range(100)))
+    Path("words.txt").write_text("see\nyou\nsoon\n")
+    columns = ("--user", "user", "--text", "text", "--vocabulary", "words.txt")
+    made = tacit("data", "import", "talk.csv", "--out", "talk", *columns)
+    assert made.code == 0, made.err
+    return Path("talk")
+
+
+def enter(store: Path, folder: RunFolder) -> None:
+    register(store, run_id=folder.run_id, run=folder.path, claims_privacy=True)
+
+
+def test_the_odometer_composes_every_run(tacit: Tacit, runs: Path, store: Path) -> None:
+    empty = tacit("account", "odometer", store, "--json").object
+    assert empty.keys() >= KEYS
+    assert (empty["epsilon"], empty["runs"], empty["store"]) == (0, [], open_store(store).store_id)
+    one, other, never = made_up.run(runs / "a"), made_up.run(runs / "b"), RunFolder.create(runs / "c", "")
+    for folder in (one, other, never, one):
+        enter(store, folder)
+    found = tacit("account", "odometer", store, "--json").object
+    assert found["epsilon"] == tacit("account", "compose", "a", "b", "--json").object["epsilon"]
+    assert [each["state"] for each in found["runs"]] == ["20 releases", "20 releases", "released nothing"]
+    assert "runs/b: 20 releases\n" in tacit("account", "odometer", store).out
+
+
+def test_a_run_the_odometer_cannot_find_makes_the_total_unknown(tacit: Tacit, runs: Path, store: Path) -> None:
+    one, other = made_up.run(runs / "a"), made_up.run(runs / "b")
+    enter(store, one)
+    enter(store, other)
+    other.path.rename(runs / "moved")
+    found = tacit("account", "odometer", store, "--json").object
+    assert found.keys() >= KEYS
+    assert (found["epsilon"], found["delta"]) == (None, None)
+    assert "the run's folder is not there" in found["reasons_not_private"][0]
+    assert found["counted"]["epsilon"] == tacit("account", "run", "a", "--json").object["epsilon"]
+    out = tacit("account", "odometer", store).out
+    assert "The total is unknown, so nothing can be claimed: " in out
+    assert "what could be counted: epsilon " in out
+    enter(store, RunFolder.open(runs / "moved"))  # resumed from its new place
+    assert tacit("account", "odometer", store, "--json").object["epsilon"] > found["counted"]["epsilon"]
+
+
+def test_another_run_in_the_place_of_a_listed_one_is_not_taken_for_it(tacit: Tacit, runs: Path, store: Path) -> None:
+    listed = made_up.run(runs / "a")
+    enter(store, listed)
+    shutil.rmtree(listed.path)
+    made_up.run(runs / "a", rounds=1)
+    found = tacit("account", "odometer", store, "--json").object
+    assert found["epsilon"] is None
+    assert "the run's folder is not there" in found["reasons_not_private"][0]
+
+
+def test_the_odometer_counts_no_run_it_cannot_trust(tacit: Tacit, runs: Path, store: Path) -> None:
+    enter(store, made_up.run(runs / "a", draw=Poisson(0.5)))
+    found = tacit("account", "odometer", store, "--json").object
+    assert found["epsilon"] is None
+    assert "are not those of the sampling" in found["reasons_not_private"][0]
+    folder = made_up.run(runs / "b")
+    enter(store, folder)
+    folder.ledger_path.unlink()
+    reasons = tacit("account", "odometer", store, "--json").object["reasons_not_private"]
+    assert "has not begun" in reasons[1]  # but users were asked
+
+
+def test_the_odometer_across_adjacencies(tacit: Tacit, runs: Path, store: Path) -> None:
+    enter(store, made_up.run(runs / "a"))
+    enter(store, made_up.run(runs / "b", sampler=REPLACE))
+    found = tacit("account", "odometer", store, "--json").object
+    assert (found["epsilon"], found["counted"]) == (None, None)
+    assert "Expected one adjacency" in found["reasons_not_private"][0]
+    assert "no store" in tacit("account", "odometer", runs).refusal(3)
+
+
+def test_the_sizes_of_cohorts_from_a_store_are_compared_where_it_is_at_hand(
+    tacit: Tacit, runs: Path, store: Path
+) -> None:
+    store_id = open_store(store).store_id
+    data = {"store": store_id, "coordinates": 10, "arrays": 1}
+    honest = made_up.run(runs / "honest", users=50, sampler=Poisson(0.2), data=data)
+    tampered = made_up.run(runs / "tampered", users=50, sampler=Poisson(0.2), draw=Poisson(0.5), data=data)
+    assert "but for their sizes" in tacit("account", "run", "honest").out  # no recipe names the store
+    for folder in (honest, tampered):
+        folder.recipe_path.write_text('[data]\nstore = "talk"\nheld_out = 0\n')
+    assert "and can be its" in tacit("account", "run", "honest").out
+    assert "are not those of the sampling" in tacit("account", "run", "tampered").refusal(4)
+    foreign = made_up.run(runs / "foreign", users=50, sampler=Poisson(0.2), data=data | {"store": "another"})
+    foreign.recipe_path.write_text('[data]\nstore = "talk"\nheld_out = 0\n')
+    assert "but for their sizes" in tacit("account", "run", "foreign").out

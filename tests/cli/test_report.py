@@ -1,0 +1,55 @@
+"""`tacit report` and `tacit guarantee` as a person uses them, on a run's folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Tacit, everything
+from tests.runs.report.conftest import made_run
+
+
+def test_both_copies_and_the_guarantee(tacit: Tacit, here: Path):
+    run = made_run(Path("runs") / "tiny").path
+    before = everything(run)
+    answer = tacit("report", "tiny")
+    assert answer.code == 0, answer.err
+    assert "runs/tiny/private/report.html: the owner's copy" in answer.out
+    assert tacit("report", "tiny", "--share", "--out", "shared.html").out == "Wrote shared.html: anybody may see it.\n"
+    after = everything(run)
+    owner = after.pop("private/report.html").decode()
+    assert after == before
+    shared = Path("shared.html").read_text()
+    assert "Who took part" in owner
+    assert "Who took part" not in shared
+
+    stated = tacit("guarantee", "tiny", "--format", "json").object
+    account = tacit("account", "run", "tiny", "--json").object
+    assert stated["epsilon"] == account["epsilon"]
+    assert stated["ledger_head"] == json.loads((run / "ledger.jsonl").read_text().splitlines()[-1])["digest"]
+    for page in (owner, shared, tacit("guarantee", "tiny", "--format", "html").out):
+        assert stated["headline"].split(",")[0] in page
+        assert stated["ledger_head"] in page
+    text = tacit("guarantee", "tiny").out
+    assert text.startswith("# The guarantee of run ")
+    assert "nobody took part more" in owner
+    assert "nobody took part more" not in text  # it does not look into private/
+
+
+def test_a_run_that_was_really_trained_departs_in_nothing_from_its_plan(tacit: Tacit, here: Path):
+    trained = tacit("train", "tiny.toml", "--set", "run.rounds=2", "--out", "runs/tiny", "--json").object
+    stated = tacit("guarantee", "tiny", "--format", "json").object
+    assert stated["reasons_not_private"] == []
+    assert stated["epsilon"] == trained["privacy"]["epsilon"]
+
+
+@pytest.mark.parametrize("command", ["report", "guarantee"])
+def test_a_folder_that_is_no_run(tacit: Tacit, here: Path, command: str):
+    assert "which does not exist" in tacit(command, "nowhere").refusal(4)
+    assert "which is no run" in tacit(command, here).refusal(4)
+
+
+def test_a_format_that_is_none(tacit: Tacit, here: Path):
+    assert tacit("guarantee", "x", "--format", "pdf").code == 2

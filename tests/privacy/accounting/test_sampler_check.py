@@ -1,0 +1,148 @@
+"""Cohorts of honest samplers pass, those of samplers that do something else do not."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tacit.errors import LedgerError
+from tacit.privacy.accounting import sampler_check
+from tacit.privacy.accounting.sampler_check import check_sampler
+from tacit.privacy.participation import FixedSize, Poisson, Sampler
+from tacit.privacy.participation_record import Cohort
+from tacit.privacy.records import Intent
+from tests.privacy.accounting.made_up import intent
+
+Users = NDArray[np.int64]
+Draw = Callable[[int, np.random.Generator], Users]
+N, ROUNDS = 1_000, 60
+HONEST = Poisson(0.05)
+EVEN = FixedSize(50, N)
+
+
+def pairs(sampler: Sampler, draw: Draw, rounds: int = ROUNDS, seed: int = 1) -> Iterator[tuple[Intent, Cohort]]:
+    generator = np.random.default_rng(seed)
+    for number in range(rounds):
+        users = np.asarray(draw(number, generator), np.int64)
+        yield intent(number, sampler.describe()), Cohort(number, 0, users, "")
+
+
+def honest(sampler: Sampler, users: int = N) -> Draw:
+    return lambda _, generator: sampler.sample(users, generator)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("sampler", [HONEST, EVEN, Poisson(1.0), FixedSize(N, N), Poisson(1e-4), FixedSize(1, N)])
+def test_honest_samplers_pass(sampler: Sampler, known: bool) -> None:
+    for seed in range(20):
+        check_sampler(pairs(sampler, honest(sampler), seed=seed), N if known else None)
+    check_sampler(pairs(sampler, honest(sampler), rounds=1), N if known else None)
+    check_sampler(iter(()), N)
+
+
+def test_an_honest_sampler_fails_about_as_rarely_as_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a false-alarm rate one can see: at most it, and not nearly never, or the tests would have no power."""
+    monkeypatch.setattr(sampler_check, "FALSE_ALARM", 0.2)
+    for sampler in (HONEST, EVEN):
+        failed = 0
+        for seed in range(150):
+            try:
+                check_sampler(pairs(sampler, honest(sampler), rounds=12, seed=seed), N)
+            except LedgerError:
+                failed += 1
+        assert 1 <= failed <= 45  # 30 are expected at most; 45 or more in 2 of 1000 tries
+
+
+def stuck(sampler: Sampler) -> Draw:
+    return lambda number, _: sampler.sample(N, np.random.default_rng(7))
+
+
+def one_always(_: int, generator: np.random.Generator) -> Users:
+    return np.union1d(HONEST.sample(N, generator), [17])
+
+
+def topped_up(_: int, generator: np.random.Generator) -> Users:
+    drawn = HONEST.sample(N, generator)
+    if len(drawn) >= 50:
+        return drawn
+    rest = np.setdiff1d(np.arange(N), drawn)
+    return np.sort(np.concatenate([drawn, generator.choice(rest, 50 - len(drawn), replace=False)]))
+
+
+TAMPERED: list[tuple[str, Sampler, Draw, str]] = [
+    ("another q", HONEST, honest(Poisson(0.08)), "users"),
+    ("fewer", HONEST, honest(Poisson(0.03)), "users"),
+    (
+        "one round of everybody",
+        HONEST,
+        lambda t, g: np.arange(N) if t == 9 else HONEST.sample(N, g),
+        "round 9 has 1000 users",
+    ),
+    ("one empty round", HONEST, lambda t, g: HONEST.sample(N, g)[: 0 if t == 9 else N], "round 9 has 0 users"),
+    ("truncated", HONEST, lambda _, g: HONEST.sample(N, g)[:50], "more than 50"),
+    ("topped up", HONEST, topped_up, "fewer than 50"),
+    ("exactly as many each time", HONEST, honest(EVEN), "nearly the same size"),
+    ("the same cohort each time", HONEST, stuck(HONEST), "in 60 of 60"),
+    ("one user in every round", HONEST, one_always, "a user is in 60 of 60"),
+    ("only some of the users", Poisson(0.5), honest(Poisson(0.5), 900), "users"),
+    ("the same cohort of fixed size", EVEN, stuck(EVEN), "repeats 50 users"),
+    ("one more than the size", EVEN, honest(FixedSize(51, N)), "Expected 50 users"),
+    ("a user who is not there", EVEN, lambda _, g: np.append(EVEN.sample(N, g)[:-1], N), "names a user beyond"),
+]
+
+
+@pytest.mark.parametrize(
+    ("sampler", "draw", "said"), [each[1:] for each in TAMPERED], ids=[each[0] for each in TAMPERED]
+)
+def test_a_tampered_sampler_is_caught(sampler: Sampler, draw: Draw, said: str) -> None:
+    with pytest.raises(LedgerError, match=said):
+        check_sampler(pairs(sampler, draw), N)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("sampler", [HONEST, EVEN])
+def test_a_draw_repeated_once_is_caught(sampler: Sampler, known: bool) -> None:
+    with pytest.raises(LedgerError, match="round 1 repeats"):
+        check_sampler(pairs(sampler, stuck(sampler), rounds=2), N if known else None)
+
+
+def test_without_the_number_of_users_repeats_and_favourites_are_still_seen() -> None:
+    for draw, said in ((stuck(HONEST), "in 60 of 60"), (one_always, "a user is in 60 of 60")):
+        with pytest.raises(LedgerError, match=said):
+            check_sampler(pairs(HONEST, draw), None)
+    check_sampler(pairs(HONEST, honest(Poisson(0.06))), None)  # sizes alone cannot be judged
+
+
+def test_fixed_size_rounds_need_the_population_they_claim() -> None:
+    with pytest.raises(LedgerError, match="at least 1000 users to draw from"):
+        check_sampler(pairs(EVEN, honest(EVEN, 900)), 900)
+    check_sampler(pairs(EVEN, honest(EVEN, 1200)), 1200)  # more users are amplified more
+
+
+def test_a_sampler_that_promises_no_law_is_passed_over() -> None:
+    def all_there() -> Iterator[tuple[Intent, Cohort]]:
+        for made, cohort in pairs(HONEST, stuck(HONEST)):
+            yield dataclasses.replace(made, sampling={"kind": "check_in"}), cohort
+
+    check_sampler(all_there(), N)
+
+
+def test_the_sentence_names_nobody() -> None:
+    with pytest.raises(LedgerError) as caught:
+        check_sampler(pairs(HONEST, one_always), N)
+    assert " 17" not in caught.value.sentence
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "q"), [(0, 10, 0.3), (4, 10, 0.3), (10, 10, 0.3), (11, 10, 0.3), (700, 10**6, 5e-4)]
+)
+def test_tails_are_exact(k: int, n: int, q: float) -> None:
+    stats: Any = pytest.importorskip("scipy.stats")
+    assert sampler_check._at_least(k, n, q) == pytest.approx(stats.binom.sf(k - 1, n, q), rel=1e-9)
+    assert sampler_check._at_most(k, n, q) == pytest.approx(stats.binom.cdf(k, n, q), rel=1e-9)
+    assert sampler_check._hypergeometric_at_least(4, 50, 10, 9) == pytest.approx(stats.hypergeom.sf(3, 50, 10, 9))

@@ -1,0 +1,108 @@
+"""Several runs on the same users: read off ledgers, the missing tails charged, nothing claimed that one of them may not."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.errors import PrivacyError
+from tacit.privacy.accounting.sampled_gaussian import Rounds, epsilon
+from tacit.privacy.accounting.several_runs import together
+from tacit.privacy.accounting.spent import TAIL_SHARE, spent_by
+from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
+from tacit.privacy.ledger import Ledger, LedgerWriter, read_ledger
+from tests.privacy.accounting.made_up import intent, opened
+
+
+def ledger(
+    folder: Path, run_id: str, rounds: int = 20, *, sampling: dict[str, Any] | None = None, **changes: Any
+) -> Ledger:
+    path = folder / f"{run_id}.jsonl"
+    with LedgerWriter.create(path, opened(run_id, **changes)) as writer:
+        for number in range(rounds):
+            writer.append(intent(number, sampling))
+    return read_ledger(path)
+
+
+def test_runs_cost_what_one_run_of_all_their_rounds_does(tmp_path: Path) -> None:
+    one, other = ledger(tmp_path, "a"), ledger(tmp_path, "b", 30)
+    rounds = Rounds({"kind": "poisson", "probability": 0.01}, 2.0, 50)
+    total = together([one, other])
+    assert total.epsilon == epsilon([rounds], 1e-6 * (1 - TAIL_SHARE), "pld")
+    assert (total.delta, total.releases, total.unit, total.adjacency) == (1e-6, 50, "user", "add or remove one user")
+    assert together([one]).epsilon == spent_by(one.opened, one.intents).epsilon
+
+
+def test_delta_is_the_smallest_of_the_runs_or_the_one_asked_for(tmp_path: Path) -> None:
+    runs = [
+        ledger(tmp_path, name, plan={"delta": delta, "sampling": "poisson"})
+        for name, delta in (("a", 1e-5), ("b", 1e-7))
+    ]
+    assert together(runs).delta == 1e-7
+    assert together(runs, 1e-4).epsilon < together(runs).epsilon
+
+
+def test_a_run_without_privacy_takes_it_from_all(tmp_path: Path) -> None:
+    total = together([ledger(tmp_path, "a"), ledger(tmp_path, "b", reasons_not_private=["the seed is known"])])
+    assert total.epsilon == math.inf
+    assert total.reasons_not_private == ("the seed is known (run b)",)
+
+
+def test_the_missing_tails_add_up(tmp_path: Path) -> None:
+    data = {"world": "keyboard", "arrays": 1, "coordinates": 45 * 10**15}
+    one, other = (ledger(tmp_path, name, 1, data=data) for name in "ab")
+    assert math.isfinite(together([one]).epsilon)
+    total = together([one, other])
+    assert (total.epsilon, total.reasons_not_private) == (math.inf, ("the tail that the noise lacks outweighs delta",))
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    one = ledger(tmp_path, "a")
+    with pytest.raises(PrivacyError, match="got the run a twice"):
+        together([one, one])
+    fixed = {"kind": "fixed", "size": 10, "population": 1000}
+    other = ledger(tmp_path, "b", sampling=fixed, adjacency="replace one user")
+    with pytest.raises(PrivacyError, match="Expected one adjacency"):
+        together([one, other])
+    with pytest.raises(PrivacyError, match="Expected one unit of privacy"):
+        together([one, ledger(tmp_path, "c", unit="device")])
+
+
+def test_an_unknown_sampling_claims_nothing(tmp_path: Path) -> None:
+    total = together([ledger(tmp_path, "a"), ledger(tmp_path, "b", sampling={"kind": "shuffle"})])
+    assert total.epsilon == math.inf
+    assert "does not account for sampling of the kind shuffle (run b)" in total.reasons_not_private[0]
+
+
+PLAN = {"delta": 1e-6, "sampling": "check_in", "min_separation": 4, "max_participation": 5}
+
+
+def unsampled(folder: Path, run_id: str) -> Ledger:
+    """20 rounds of fresh noise with z = 2, in at most 4 of which one user can be."""
+    return ledger(folder, run_id, sampling={"kind": "check_in"}, plan=PLAN, adjacency="zero out one user")
+
+
+def test_runs_without_sampling_add_up_their_rho(tmp_path: Path) -> None:
+    one, other = unsampled(tmp_path, "a"), unsampled(tmp_path, "b")
+    assert together([one]).rho == 4 / 8
+    total = together([one, other])
+    assert total.rho == 1.0
+    assert total.epsilon == epsilon_of_gaussian(1.0, 1e-6 * (1 - TAIL_SHARE))
+    assert together([one]).epsilon == spent_by(one.opened, one.intents).epsilon
+
+
+def test_what_the_cohorts_had_counts_in_place_of_the_promise(tmp_path: Path) -> None:
+    one, other = unsampled(tmp_path, "a"), unsampled(tmp_path, "b")
+    once = [np.array([round]) for round in range(20)]  # everybody came in one round
+    assert together([one, other], cohorts={"a": once}).rho == 1 / 8 + 4 / 8
+    often = [np.array([7]) for _ in range(20)]  # more often than promised: it shows in the number
+    assert together([one, other], cohorts={"b": often}).rho == 4 / 8 + 20 / 8
+
+
+def test_a_run_without_sampling_does_not_compose_with_a_sampled_one(tmp_path: Path) -> None:
+    with pytest.raises(PrivacyError, match="'add or remove one user' and 'zero out one user'"):
+        together([ledger(tmp_path, "a"), unsampled(tmp_path, "b")])

@@ -1,0 +1,276 @@
+"""The guarantee says what the ledger shows, marks what it rests on, and claims nothing it cannot describe."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.privacy.accounting.conventions import without_replacement_epsilon
+from tacit.privacy.accounting.participation import Participation
+from tacit.privacy.accounting.spent import ASSUMPTIONS, Spent, spent_by
+from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
+from tacit.privacy.assumptions import Observed
+from tacit.privacy.guarantee import Guarantee, up
+from tacit.privacy.ledger import Ledger, LedgerWriter
+from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.records import Intent, Opened
+from tacit.privacy.statement import Mark
+
+POISSON: dict[str, Any] = {
+    "population": 1000,
+    "cohort": 10,
+    "clip_norm": 0.8,
+    "noise_multiplier": 3.0,  # much noise: accounting is then quick
+    "delta": 1e-6,
+}
+FIXED = POISSON | {"sampling": "fixed"}
+CHECK_IN = POISSON | {"sampling": "check_in", "min_separation": 20, "max_participation": 3}
+SAMPLING: dict[str, dict[str, Any]] = {
+    "poisson": {"kind": "poisson", "probability": 0.01},
+    "fixed": {"kind": "fixed", "size": 10, "population": 1000},
+    "check_in": {"kind": "check_in", "size": 10, "min_separation": 20, "max_participation": 3},
+}
+NONE = POISSON | {"mechanism": "none", "noise_multiplier": 0.0}
+
+
+def opened_with(plan: PrivacyPlan, /, **changes: Any) -> Opened:
+    fields: dict[str, Any] = {
+        "run_id": "r",
+        "format": 1,
+        "tacit_version": "0",
+        "plan": plan.model_dump(mode="json"),
+        "mechanism": plan.mechanism,
+        "strategy": {},
+        "population": plan.population,
+        "seeded": False,
+        "reasons_not_private": [],
+        "data": {"world": "keyboard", "coordinates": 10, "arrays": 1},
+        "unit": "user",
+        "adjacency": plan.adjacency,
+    }
+    return Opened(**(fields | changes))
+
+
+def intent_of(plan: PrivacyPlan, round: int, attempt: int = 0, **changes: Any) -> Intent:
+    fields: dict[str, Any] = {
+        "sampling": SAMPLING[plan.sampling],
+        "blocks": {
+            name: {"bound": plan.clip_norm, "noise_multiplier": z} for name, z in plan.noise_multipliers.items()
+        },
+        "denominator": plan.denominator,
+        "participation": "ab" * 32,
+    }
+    return Intent(round, attempt, **(fields | changes))
+
+
+def ledger_of(
+    path: Path, settings: dict[str, Any], *, rounds: int = 3, last: dict[str, Any] | None = None, **changes: Any
+) -> Ledger:
+    """A ledger of so many rounds under a plan; `last` changes the last of them, `changes` the first record."""
+    plan = PrivacyPlan(**settings)
+    with LedgerWriter.create(path / "ledger.jsonl", opened_with(plan, **changes)) as writer:
+        for round in range(rounds):
+            writer.append(intent_of(plan, round, **((last or {}) if round == rounds - 1 else {})))
+        return writer.ledger
+
+
+def guarantee_of(ledger: Ledger, **more: Any) -> Guarantee:
+    return Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents, quick=True), **more)
+
+
+def part(guarantee: Guarantee, title: str) -> str:
+    (found,) = [part for part in guarantee.parts if part.title == title]
+    return "\n".join(line.text for line in found.lines)
+
+
+def test_a_private_run(tmp_path):
+    ledger = ledger_of(tmp_path, POISSON)
+    spent = spent_by(ledger.opened, ledger.intents, quick=True)
+    found = guarantee_of(ledger)
+    assert found.private
+    assert found.epsilon == spent.epsilon
+    assert found.headline.startswith(f"ε = {up(spent.epsilon)} at δ = 1e-06")
+    assert ledger.head in found.as_markdown()
+    assert ledger.head in found.as_html()
+    content = json.loads(json.dumps(found.as_json(), allow_nan=False))
+    assert {"epsilon", "delta", "rho", "adjacency", "accountant", "assumptions"} <= content.keys()
+    assert content["rho"] is None
+    assert content["epsilon"] == spent.epsilon
+    assert "q = 0.01" in part(found, "Accounting")
+
+
+@pytest.mark.parametrize("asserted", [True, False])
+def test_public_data_is_named_as_not_covered_and_assumed_to_hold_nobody(asserted, tmp_path):
+    public = {"public": "old <letters>", "asserted": asserted, "digest": "ab" * 32}
+    data = {"coordinates": 1, "arrays": 1, "pretraining": public}
+    found = guarantee_of(ledger_of(tmp_path, POISSON, data=data))
+    assert "Public data (old <letters>) was used for pre-training. It is not covered" in part(found, "Not covered")
+    (assumed,) = [line for line in found.assumptions if "pre-training (old <letters>)" in line.text]
+    assert assumed.mark == Mark.ASSUMED
+    assert "holds nothing of these users" in assumed.text
+    assert ("as the recipe asserts" in assumed.text) == asserted
+    assert "<letters>" not in found.as_html()
+    (tmp_path / "without").mkdir()
+    assert "pre-training" not in guarantee_of(ledger_of(tmp_path / "without", POISSON)).as_markdown()
+
+
+def test_every_assumption_has_its_mark_and_those_of_the_accountant_are_assumed(tmp_path):
+    found = guarantee_of(ledger_of(tmp_path, POISSON, data={"coordinates": 1, "arrays": 1, "vocabulary": "a list"}))
+    assert {line.mark for line in found.assumptions} == set(Mark)
+    assumed = [line.text.lower() for line in found.assumptions if line.mark == Mark.ASSUMED]
+    assert set(map(str.lower, ASSUMPTIONS)) < set(assumed)
+    assert any("a list" in text for text in assumed)
+
+
+@pytest.mark.parametrize(
+    ("changes", "gone"),
+    [({"seeded": True, "reasons_not_private": ["a seed"]}, "same draws on another sum"), ({}, "nothing at all")],
+    ids=["seeded", "as it is"],
+)
+def test_what_a_run_did_not_enforce_is_not_said(tmp_path, changes, gone):
+    found = guarantee_of(ledger_of(tmp_path, POISSON, **changes))
+    assert not any(gone in line.text for line in found.assumptions)
+    assert any("one user moves" in line.text.lower() for line in found.assumptions)
+    unbounded = {"blocks": {"update": {"bound": None, "noise_multiplier": 0.0}}}
+    (tmp_path / "other").mkdir()
+    found = guarantee_of(ledger_of(tmp_path / "other", NONE, last=unbounded, reasons_not_private=["no noise"]))
+    assert not any("one user moves" in line.text.lower() for line in found.assumptions)
+    assert not any("same draws on another sum" in line.text.lower() for line in found.assumptions)
+
+
+def test_an_infinite_epsilon_is_said_in_words_with_its_reasons(tmp_path):
+    found = guarantee_of(ledger_of(tmp_path, NONE, reasons_not_private=["no noise is added"]))
+    assert math.isinf(found.epsilon)
+    assert found.headline == "No privacy is claimed: epsilon is infinite, because no noise is added."
+    assert "no noise is added" in part(found, "The formal statement")
+    assert found.as_json()["epsilon"] is None
+    assert "not-claimed" in found.as_html()
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        ({"sampling": {"kind": "poisson", "probability": 0.001}}, "sampled otherwise"),
+        ({"blocks": {"update": {"bound": 0.8, "noise_multiplier": 5.0}}}, "other noise"),
+        ({"denominator": 9.0}, "denominator"),
+    ],
+)
+def test_a_ledger_that_departs_from_its_plan_claims_nothing(tmp_path, last, words):
+    found = guarantee_of(ledger_of(tmp_path, POISSON, last=last))
+    assert not found.private
+    assert words in found.headline
+    assert "round 2" in found.headline
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"mechanism": "<b>laplace"}, "unknown to this version"),
+        ({"mechanism": "tree"}, "nothing is proven here for the mechanism 'tree' with the sampling 'poisson'"),
+        ({"adjacency": "replace one user"}, "are not those of poisson sampling"),
+    ],
+)
+def test_what_is_not_known_is_not_described(tmp_path, changes, words):
+    found = guarantee_of(ledger_of(tmp_path, POISSON, **changes))
+    assert not found.private
+    assert words in found.headline
+    assert "<b>" not in found.as_html()
+    if "mechanism" in changes:
+        assert part(found, "Accounting").startswith("None")
+
+
+def test_a_plan_this_version_cannot_read_claims_nothing(tmp_path):
+    ledger = ledger_of(tmp_path, POISSON)
+    plan = ledger.opened.plan | {"trick": True}
+    changed = dataclasses.replace(ledger, records=(dataclasses.replace(ledger.opened, plan=plan), *ledger.intents))
+    assert "cannot" not in guarantee_of(ledger).headline
+    assert "not one this version of Tacit can read" in guarantee_of(changed).headline
+
+
+def test_an_account_of_other_releases_claims_nothing(tmp_path):
+    ledger = ledger_of(tmp_path, POISSON)
+    found = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents[:1], quick=True))
+    assert "1 releases were accounted, the ledger has 3" in found.headline
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "tree", "blt", "banded"])
+def test_users_who_check_in(tmp_path, mechanism):
+    strategy = {} if mechanism == "gaussian" else {"strategy": mechanism}
+    ledger = ledger_of(tmp_path, CHECK_IN | {"mechanism": mechanism}, strategy=strategy)
+    spent = Spent(4.489, 1e-6, "zCDP", "zero out one user", "user", 3, rho=0.24994)
+    found = Guarantee.of(ledger, spent)
+    assert found.private, found.headline
+    assert found.as_json()["rho"] == 0.24994
+    assert "ρ = 0.2500" in part(found, "The formal statement")
+    assert "after 20 rounds in between, and 3 times at most" in part(found, "Accounting")
+    trust = part(found, "Setting and trust")
+    assert ("state of the correlated noise" in trust) == (mechanism != "gaussian")
+    assert "no secret the proof needs" in trust
+    assert "Whoever steals the participation record" not in trust
+    assert "the sampler is the one accounted" not in found.as_markdown().lower()
+    # Without rho there is no proof, whatever epsilon somebody names.
+    assert "rho, which the proof rests on" in Guarantee.of(ledger, dataclasses.replace(spent, rho=None)).headline
+    # One Gaussian release costs 1/(2 · 3²) = 0.0556: less cannot be right.
+    assert Guarantee.of(ledger, dataclasses.replace(spent, rho=0.0556)).private
+    assert "less than one participation" in Guarantee.of(ledger, dataclasses.replace(spent, rho=0.0555)).headline
+    (tmp_path / "other").mkdir()
+    sooner = {"sampling": SAMPLING["check_in"] | {"min_separation": 5}}
+    other = ledger_of(tmp_path / "other", CHECK_IN | {"mechanism": mechanism}, last=sooner, strategy={"strategy": "x"})
+    assert "sampled otherwise" in Guarantee.of(other, spent).headline
+    assert "does not describe how the noise" in Guarantee.of(other, spent).headline
+    seen = dataclasses.replace(spent, participation=Participation(21, 2, observed=True))
+    promised = dataclasses.replace(spent, participation=Participation(20, 3, observed=False))
+    sentence = "Nobody took part more than twice, nor again before 21 rounds had passed in between"
+    assert sentence in [line.text for line in Guarantee.of(ledger, seen).assumptions if line.mark == Mark.OBSERVED]
+    assert "Nobody took part" not in Guarantee.of(ledger, promised).as_markdown()
+
+
+def test_fixed_size_rounds_say_what_papers_would_print(tmp_path):
+    found = guarantee_of(ledger_of(tmp_path, FIXED))
+    printed = without_replacement_epsilon(1000, 10, 3.0, 3, 1e-6)
+    assert printed < found.epsilon
+    assert f"ε = {printed:.2f} for this run" in part(found, "Accounting")
+    assert "2S" in part(found, "Accounting")
+
+
+def test_a_stolen_record_is_told_with_what_it_would_cost(tmp_path):
+    ledger = ledger_of(tmp_path, POISSON)
+    assert "nobody took part" not in guarantee_of(ledger).as_markdown()
+    text = part(guarantee_of(ledger, observed=Observed(2)), "Setting and trust")
+    # Two Gaussian releases without amplification: rho = 2 / (2 z²).
+    rho = 1 / 3.0**2
+    assert f"more than twice, which makes rho {up(rho, 4)} and epsilon {up(epsilon_of_gaussian(rho, 0.999e-6))}" in text
+
+
+def test_the_test_in_other_words_is_the_bound(tmp_path):
+    ledger = ledger_of(tmp_path, POISSON)
+    spent = spent_by(ledger.opened, ledger.intents, quick=True)
+    for epsilon, caught in ((0.0, "1.1%"), (1.0, "2.8%"), (20.0, "100.0%")):
+        found = Guarantee.of(ledger, dataclasses.replace(spent, epsilon=epsilon))
+        assert f"right about D in at most {caught} of cases" in part(found, "The formal statement")
+
+
+def test_rounds_that_ran_again_are_told(tmp_path):
+    plan = PrivacyPlan(**POISSON)
+    with LedgerWriter.create(tmp_path / "ledger.jsonl", opened_with(plan)) as writer:
+        for record in (intent_of(plan, 0), intent_of(plan, 0, 1), intent_of(plan, 1)):
+            writer.append(record)
+        found = guarantee_of(writer.ledger)
+    assert any("1 of them are rounds that ran again" in line.text for line in found.assumptions)
+
+
+def test_numbers_are_rounded_up():
+    assert [up(2.601), up(2.6), up(math.inf), up(0.24991, 4)] == ["2.61", "2.60", "∞", "0.2500"]
+
+
+def test_it_needs_no_jax():
+    code = "import sys, tacit.privacy.guarantee, tacit.runs.report, tacit.cli.report; print('jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,63 @@
+"""A run on disk with everything a report reads, made by hand: no training, no JAX."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.privacy.participation_record import ParticipationWriter
+from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.records import Closed
+from tacit.runs.folder import RunFolder
+from tacit.runs.metrics import MetricsWriter
+from tests.privacy.test_guarantee import NONE, POISSON, intent_of, opened_with
+
+RECIPE = 'name = "small"\n\n[run]\nrounds = 4\n'
+SUMMARY: dict[str, Any] = {
+    "metrics": {"top1": 0.2461, "perplexity": 88.1},
+    "baselines": {"unigram_top1": 0.06, "best_possible": {"top1": 0.5}},
+    "examples": {"see you": [["soon", 0.31], ["later", 0.2]]},
+}
+MakeRun = Callable[..., RunFolder]
+
+
+def made_run(
+    path: Path, *, outcome: str | None = "finished", private: bool = True, rounds: int = 4, recipe: str = RECIPE
+) -> RunFolder:
+    """A run of so many rounds; user 7 takes part in each, somebody else beside."""
+    plan = PrivacyPlan(**(POISSON if private else NONE))
+    reasons = [] if private else ["no noise is added"]
+    run = RunFolder.create(path, recipe)
+    with (
+        run.create_ledger(opened_with(plan, run_id=run.run_id, reasons_not_private=reasons)) as ledger,
+        ParticipationWriter(run.participation_path) as participation,
+        MetricsWriter(run.metrics_path) as metrics,
+        MetricsWriter(run.diagnostics_path) as diagnostics,
+    ):
+        for round in range(rounds):
+            digest = participation.append(round, 0, [7, 100 + round])
+            ledger.append(intent_of(plan, round, participation=digest))
+            gone = outcome == "diverged" and round == rounds - 1
+            measured = {"top1": 0.1 * round, "perplexity": None if gone else 90.0 - round / 10}
+            metrics.append({"round": round + 1, **measured, "epsilon": 1.0 + round if private else None})
+            quantiles = {"0.1": 0.71317, "0.5": 0.81317, "0.9": 0.91317}
+            diagnostics.append({"round": round + 1, "users": 2, "clipped": 0.5, "norm_quantiles": quantiles})
+        if outcome is not None:
+            ledger.append(Closed(rounds, outcome))
+    if outcome == "finished":
+        run.summary_path.write_text(json.dumps(SUMMARY))
+    return run
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> MakeRun:
+    """Makes a run in this test's folder; how it ended and whether it is private can be chosen."""
+
+    def make(name: str = "run", **choices: Any) -> RunFolder:
+        return made_run(tmp_path / name, **choices)
+
+    return make
