@@ -85,6 +85,9 @@ class Say:
     def __init__(self, name: str) -> None:
         self._name, self._started = name, time.monotonic()
 
+    def warned(self, sentence: str) -> None:
+        print(f"{self._name}: {sentence}", flush=True)
+
     def round_done(self, round: int) -> None:
         pass
 

@@ -58,3 +58,46 @@ def _curves(axes: Any, results: dict[str, Any], variants: dict[str, str], title:
         )
     axes.set(xlabel="round", ylabel="top-1, %", title=title)
     axes.legend(frameon=False, fontsize=8)
+
+
+def gboard_report(results: dict[str, Any], folder: Path) -> None:
+    """Print a table of every variant with the spread of its repeats; draw mechanisms, budgets, clips and pre-training."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    for base, variants in results.items():
+        print(
+            f"\n| {base} | noise multiplier | top-1 | epsilon | rho | MinS seen | MaxP seen |\n|---|---|---|---|---|---|---|"
+        )
+        for name, record in variants.items():
+            privacy = (record["at_scale"] or record)["privacy"]
+            seen = privacy.get("participation") or {}
+            epsilon, rho = privacy["epsilon"], privacy.get("rho")
+            print(
+                f"| {name} | {record['noise_multiplier']:.4g} | {record['metrics']['top1']:.2%} | "
+                f"{'∞' if epsilon is None else f'{epsilon:.3f}'} | {'' if rho is None else f'{rho:.3f}'} | "
+                f"{seen.get('min_separation', '')} | {seen.get('max_participation', '')} |"
+            )
+    figure, axes = pyplot.subplots(1, 4, figsize=(15, 3.6), layout="constrained", facecolor="white")
+    names = {"banded": "banded", "BLT": "blt", "tree": "tree", "fresh, check-in": "fresh noise, check-in"}
+    shown = {"DP-FedAvg, Poisson": "DP-FedAvg, Poisson", **names}
+    _curves(axes[0], results["world"], {**shown, "no noise": "no noise"}, "ε = 8")
+    _curves(axes[1], results["world, strict"], shown, "ε = 2")
+    fixed = {"BLT, adaptive": "blt, adaptive clip", "BLT, fixed": "blt", "tree, fixed": "tree"}
+    _curves(
+        axes[2], results["world"], {**fixed, "tree, adaptive": "tree, adaptive clip"}, "Fixed and adaptive clip, ε = 8"
+    )
+    public = {"BLT, pre-trained": "blt, pre-trained", "tree, pre-trained": "tree, pre-trained"}
+    _curves(
+        axes[3],
+        results["world"],
+        {**public, "BLT, pre-trained, tied": "blt, pre-trained, tied", "BLT": "blt", "BLT, tied": "blt, tied"},
+        "Public pre-training, ε = 8",
+    )
+    for each in axes:
+        each.spines[["top", "right"]].set_visible(False)
+        each.set_ylim(0, None)
+    figure.savefig(folder / "curves.png", dpi=150)
+    print(f"\nwrote {folder / 'curves.png'}")

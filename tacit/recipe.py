@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from tacit.errors import RecipeError
 from tacit.privacy.plan import PrivacyPlan, with_rounds
+from tacit.privacy.scaling import ScaleSection, scaled_up
 
 # Inside an installed package, else beside it in a checkout.
 _INSTALLED = Path(__file__).parent / "recipes"
@@ -154,6 +155,29 @@ class EngineSection(_Section):
     precision: Literal["float32", "tf32", "bf16"] = "float32"
 
 
+class PopulationSection(_Section):
+    """Devices that check in when they can, in place of a uniform choice (Gboard, section 2.2; `tacit population`)."""
+
+    timer_hours: float = Field(
+        default=24.0, ge=0, allow_inf_nan=False, description="rest after a report, on the device"
+    )
+    over_selection: float = Field(default=1.3, ge=1, le=10)
+    deadline_hours: float = Field(default=12.0, gt=0, allow_inf_nan=False)
+    work_minutes: float = Field(default=2.5, gt=0, allow_inf_nan=False)
+    drop_out: float = Field(default=0.06, ge=0, lt=1)
+    zones: str = Field(default="us", description="shares of time zones: one, us, europe, world, or a list")
+    seed: Seed = 1
+
+
+class AuditSection(_Section):
+    """Canaries planted among the users, to be looked for in the model afterwards (`tacit audit`)."""
+
+    plan: str = Field(min_length=1, description="a canary plan made by `tacit audit plant`")
+    public: str | None = Field(
+        default=None, description="a store of public text, for synthetic devices; a world needs none"
+    )
+
+
 class Recipe(_Section):
     """Everything that makes a run."""
 
@@ -165,6 +189,9 @@ class Recipe(_Section):
     privacy: PrivacyPlan
     server: ServerSection = ServerSection()
     run: RunSection
+    population: PopulationSection | None = None
+    scale: ScaleSection | None = None
+    audit: AuditSection | None = None
     engine: EngineSection = EngineSection()
     paper: dict[str, Any] = Field(default_factory=dict, description="notes: the paper's figures, how to scale up")
 
@@ -180,6 +207,13 @@ class Recipe(_Section):
     @model_validator(mode="after")
     def _plan_fits_rounds(self) -> Recipe:
         self.privacy.check_rounds(self.run.rounds)
+        if self.population is not None and self.privacy.sampling != "check_in":
+            raise ValueError(
+                f"expected privacy.sampling = 'check_in' with a [population]: devices that come when they can are no sample, "
+                f"got {self.privacy.sampling!r}"
+            )
+        if self.scale is not None:
+            scaled_up(self.privacy, self.scale).check_rounds(self.run.rounds)
         return self
 
     def to_toml(self) -> str:
@@ -216,7 +250,7 @@ def load_recipe(path: Path, changes: Iterable[str] = ()) -> Recipe:
     except OSError as error:
         raise RecipeError(f"Expected a readable recipe, but {path} gives: {error.strerror}.") from None
     for change in changes:
-        _apply(tree, change)
+        apply_change(tree, change)
     return parse_recipe(tree)
 
 
@@ -249,7 +283,8 @@ def _key(key: str) -> str:
     return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else json.dumps(key)
 
 
-def _apply(tree: dict[str, Any], change: str) -> None:
+def apply_change(tree: dict[str, Any], change: str) -> None:
+    """Change a recipe given as nested dictionaries, in place; `change` is section.key=value."""
     name, equals, text = change.partition("=")
     keys = name.strip().split(".")
     if not equals or not all(keys):

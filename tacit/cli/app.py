@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from tacit.cli import account, data, plan, population, predict, report, runs, train
+from tacit.cli import account, audit, compare, data, plan, population, predict, report, runs, train
 from tacit.errors import TacitError
 
 app = typer.Typer(
@@ -23,11 +23,13 @@ app = typer.Typer(
 )
 app.command("train")(train.train)
 app.command("predict")(predict.predict)
+app.command("compare")(compare.compare)
 app.command("population")(population.population)
 app.command("report")(report.report)
 app.command("guarantee")(report.guarantee)
 app.command("plan")(plan.plan)
 app.add_typer(account.app, name="account")
+app.add_typer(audit.app, name="audit")
 app.add_typer(data.app, name="data")
 app.add_typer(runs.app, name="runs")
 

@@ -61,6 +61,9 @@ class _Bar:
         speed = f"{done * self._cohort / seconds:,.0f}" if seconds > 0 else "–"
         self._progress.update(self._task, completed=round, speed=speed)
 
+    def warned(self, sentence: str) -> None:
+        self._progress.console.print(f"Warning: {sentence}", highlight=False, soft_wrap=True, markup=False)
+
     def pretrained(self, done: int, total: int, loss: float) -> None:
         if done < total:
             self._progress.update(self._task, description="pre-training step", completed=done, total=total)
@@ -77,6 +80,9 @@ class _Lines:
     def __init__(self, console: Console, rounds: int) -> None:
         self._console, self._rounds = console, rounds
         self._tenths = 0  # of pre-training, told so far
+
+    def warned(self, sentence: str) -> None:
+        self._console.print(f"Warning: {sentence}", highlight=False, soft_wrap=True, markup=False)
 
     def pretrained(self, done: int, total: int, loss: float) -> None:
         if 10 * done // total > self._tenths:

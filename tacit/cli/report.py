@@ -51,12 +51,11 @@ def guarantee(
     """
     from tacit.privacy.accounting.spent import spent_by
     from tacit.privacy.guarantee import Guarantee
-    from tacit.runs.report.reading import ledger_of
 
     folder = RunFolder.open(by_name(run))
     if not folder.begun:
         raise RunError(f"Expected a run with a ledger, got {folder.path}, which has not begun.")
-    ledger = ledger_of(folder)
+    ledger = folder.ledger()
     stated = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents))
     match form:
         case "json":

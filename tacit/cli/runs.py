@@ -14,7 +14,8 @@ from rich.table import Table
 from tacit.cli.progress import epsilon_text
 from tacit.errors import RunError
 from tacit.privacy.accounting.spent import spent_by
-from tacit.privacy.ledger import Ledger, is_being_written, read_ledger
+from tacit.privacy.ledger import Ledger, is_being_written
+from tacit.privacy.participation_record import verified
 from tacit.runs.folder import RUNS, RunFolder, by_name, find_runs
 from tacit.runs.metrics import last_metrics
 
@@ -54,7 +55,7 @@ def show(
     run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")], as_json: Json = False
 ) -> None:
     """What a run came to: rounds, accuracy, epsilon and delta, or why epsilon is infinite."""
-    facts = _facts(RunFolder.open(by_name(run)))
+    facts = _facts(RunFolder.open(by_name(run)), recount=True)
     if as_json:
         _print_json(facts)
         return
@@ -126,14 +127,12 @@ def _facts_or_problem(path: Path) -> dict[str, Any]:
         return {"run": str(path), "state": "damaged", "problem": error.sentence}
 
 
-def _facts(folder: RunFolder) -> dict[str, Any]:
+def _facts(folder: RunFolder, *, recount: bool = False) -> dict[str, Any]:
     """What the folder says: the summary first; while there is none, the last metrics, and the cost of the whole ledger."""
     summary = folder.summary() or {}
     last = last_metrics(folder.metrics_path) or {}
-    ledger = read_ledger(folder.ledger_path) if folder.begun else None
-    privacy = summary.get("privacy") or (
-        spent_by(ledger.opened, ledger.intents, quick=True).as_dict() if ledger else {}
-    )
+    ledger = folder.ledger() if folder.begun else None
+    privacy = _privacy(folder, ledger, summary.get("privacy"), recount) if ledger else {}
     metrics = summary.get("metrics") or {name: last[name] for name in ("top1", "top3", "perplexity") if name in last}
     return {
         "run": str(folder.path),
@@ -146,6 +145,16 @@ def _facts(folder: RunFolder) -> dict[str, Any]:
         "baselines": summary.get("baselines") or {},
         "privacy": privacy,
     }
+
+
+def _privacy(folder: RunFolder, ledger: Ledger, stated: dict[str, Any] | None, recount: bool) -> dict[str, Any]:
+    """What the summary states, while it speaks of all releases; else, and for whoever wants to be sure, from the ledger."""
+    if stated and not recount and stated.get("releases") == len(ledger.intents):
+        return stated
+    cohorts = None
+    if ledger.opened.plan.get("sampling") == "check_in" and folder.participation_path.exists():
+        cohorts = [cohort.users for cohort in verified(folder.participation_path, ledger)]
+    return spent_by(ledger.opened, ledger.intents, cohorts=cohorts, quick=not recount).as_dict()
 
 
 def _state(folder: RunFolder, ledger: Ledger | None) -> str:

@@ -33,6 +33,8 @@ def print_summary(console: Console, folder: Path, summary: Mapping[str, Any]) ->
     console.print(table)
     console.print()
     console.print(privacy_sentence(summary["privacy"]))
+    if scale := summary.get("at_scale"):
+        console.print(scale_sentence(scale))
     if summary["examples"]:
         console.print("\nWhat it would suggest:")
         for context, words in list(summary["examples"].items())[:3]:
@@ -50,10 +52,24 @@ def privacy_sentence(privacy: Mapping[str, Any]) -> str:
         return f"Privacy: [bold red]none can be claimed[/] (ε is infinite), because {reasons}."
     return (
         f"Privacy: [bold green]ε = {epsilon_text(privacy['epsilon'])} at δ = {privacy['delta']:g}[/], for all the data of "
-        f"any one {privacy['unit']} ({privacy['adjacency']}; {privacy['accountant'].upper()} accounting over "
+        f"any one {privacy['unit']} ({privacy['adjacency']}; {_accountant(privacy['accountant'])} over "
         f"{privacy['releases']} release{'' if privacy['releases'] == 1 else 's'}).\n"
         f"It holds under {len(privacy['assumptions'])} assumptions (tacit runs show lists them). The accuracy was measured on "
         "held-out users, whom it does not cover."
+    )
+
+
+def _accountant(name: str) -> str:
+    return f"{name.upper()} accounting" if name in ("rdp", "pld") else name
+
+
+def scale_sentence(scale: Mapping[str, Any]) -> str:
+    """What the same training would cost with a fleet, labelled as the estimate it is."""
+    privacy = scale["privacy"]
+    return (
+        f"At scale (an [bold]estimate[/], not this run): {scale['cohort']:,.0f} of {scale['population']:,} users a round, "
+        f"noise multiplier {scale['noise_multiplier']:.3g}: ε = {epsilon_text(privacy['epsilon'])} at δ = {privacy['delta']:g} "
+        f"({privacy['adjacency']}).\nThe accuracy above is then {escape(scale['label'])}."
     )
 
 

@@ -13,8 +13,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tacit.privacy.accounting.device_noise import constants_of
 from tacit.privacy.accounting.spent import Spent, rounds_of
 from tacit.privacy.accounting.zcdp import gaussian_rho
+from tacit.privacy.discretisation import DISCRETE
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import ADJACENCY, CORRELATED, PrivacyPlan
 from tacit.privacy.records import Intent, Opened
@@ -26,6 +28,7 @@ SAMPLED = ("poisson", "fixed")
 PROVEN_UNDER: dict[str, tuple[str, ...]] = {
     "gaussian": ("poisson", "fixed", "check_in"),
     "none": ("poisson", "fixed", "check_in"),
+    DISCRETE: ("check_in",),
     **dict.fromkeys(CORRELATED, ("check_in",)),
 }
 
@@ -52,16 +55,23 @@ def objections(ledger: Ledger, spent: Spent) -> list[str]:
     if opened.strategy.get("strategy") != (opened.mechanism if opened.mechanism in CORRELATED else None):
         found.append(f"the ledger does not describe how the noise of the mechanism {opened.mechanism!r} is correlated")
     if sampling not in SAMPLED and opened.mechanism != "none":
-        found += _doubts_about_rho(spent.rho, ledger.intents)
+        found += _doubts_about_rho(spent.rho, opened, ledger.intents)
     return found + _departures(opened, ledger.intents)
 
 
-def _doubts_about_rho(rho: float | None, intents: Sequence[Intent]) -> list[str]:
-    """Without sampling the proof is a rho, and one participation alone costs 1/(2z²), however noise is correlated."""
+def _doubts_about_rho(rho: float | None, opened: Opened, intents: Sequence[Intent]) -> list[str]:
+    """Without sampling the proof is a rho, and one participation alone costs 1/(2z²), however noise is correlated.
+
+    With noise from devices it costs what the full cohort's noise leaves: nobody's round has more.
+    """
     if rho is None or math.isinf(rho):
         return ["rho, which the proof rests on without sampling, was not computed"]
     most_noise = max((group.noise_multiplier for group in rounds_of(intents)), default=math.inf)
-    if rho < gaussian_rho(most_noise) * (1 - 1e-9):
+    least = gaussian_rho(most_noise)
+    if opened.mechanism == DISCRETE:
+        noise = constants_of(opened)
+        least = noise.rho(int(opened.plan["cohort"])) if noise is not None and intents else 0.0
+    if rho < least * (1 - 1e-9):
         return ["the computed rho is less than one participation alone costs"]
     return []
 
@@ -100,7 +110,7 @@ def assumptions_of(ledger: Ledger, spent: Spent, observed: Observed | None = Non
     opened, sampling = ledger.opened, str(ledger.opened.plan.get("sampling"))
     lines = [Line(text, Mark.ENFORCED) for text in _enforced(opened, ledger.intents, sampling)]
     lines += [Line(text, Mark.OBSERVED) for text in _seen(ledger)]
-    lines += [Line(text, Mark.OBSERVED) for text in _recorded(spent, observed)]
+    lines += [Line(text, Mark.OBSERVED) for text in _recorded(ledger, spent, observed)]
     lines += [Line(text, Mark.ASSUMED) for text in spent.assumptions]
     return tuple(replace(line, text=line.text[:1].upper() + line.text[1:]) for line in lines)
 
@@ -115,10 +125,23 @@ def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[
         )
     if opened.mechanism != "none" and not opened.seeded:
         found.append(
-            "the noise has the stated scale and comes from the operating system's entropy; no key is ever on disk, so "
-            "neither a resumed run nor a copy of it puts the same draws on another sum"
+            "the noise has the stated scale and comes from the operating system's entropy; no key is ever on disk, and "
+            + (
+                "whatever goes on, a resumed run or a copy of it, has draws of its own in every sum to come"
+                if opened.mechanism in CORRELATED  # the state they share holds the draws of before
+                else "so neither a resumed run nor a copy of it puts the same draws on another sum"
+            )
         )
-        found.append("the noise reaches 10.98 standard deviations; what lies beyond is charged to delta")
+        found.append(
+            "the noise of devices is drawn exactly, in integers, and nothing of its tail is missing"
+            if opened.mechanism == DISCRETE
+            else "the noise reaches 10.98 standard deviations; what lies beyond is charged to delta"
+        )
+    if "secagg" in opened.data and opened.mechanism != DISCRETE:
+        found.append(
+            f"sums of {opened.data['secagg'].get('bits')}-bit integers cannot wrap: the largest cohort times the largest entry "
+            "is below half the modulus; what rounding adds to one user's share is in its bound"
+        )
     if sampling in SAMPLED:
         found.append("the sampler is the one accounted: one plan builds both, and a cohort is never cut or topped up")
     if sampling == "fixed":
@@ -145,11 +168,15 @@ def _seen(ledger: Ledger) -> list[str]:
     return found
 
 
-def _recorded(spent: Spent, observed: Observed | None) -> list[str]:
+def _recorded(ledger: Ledger, spent: Spent, observed: Observed | None) -> list[str]:
     """What the owner's participation record adds."""
     if spent.participation is not None and spent.participation.observed:
         often, apart = times(spent.participation.max_participation), spent.participation.min_separation
-        return [f"nobody took part more than {often}, nor again before {apart} rounds had passed in between"]
+        found = f"nobody took part more than {often}, nor again before {apart} rounds had passed in between"
+        if len(ledger.intents) > len({intent.round for intent in ledger.intents}):
+            # Each way is accounted by itself; somebody may have been in a round that was lost and in the one in its place.
+            found = f"on each of the ways the run took through its rounds, lost ones among them, {found}"
+        return [found]
     if observed is None:
         return []
     return [

@@ -9,6 +9,7 @@ infinite, with the reason: nothing is described by guessing.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from tacit.privacy.accounting.conventions import without_replacement_epsilon
 from tacit.privacy.accounting.spent import TAIL_SHARE, Spent, rounds_of
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.assumptions import PROVEN_UNDER, SAMPLED, Observed, assumptions_of, objections, times
+from tacit.privacy.discretisation import DISCRETE
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import CORRELATED
 from tacit.privacy.statement import (
@@ -35,6 +37,7 @@ _NOISE = {
     "tree": "Gaussian noise on the nodes of a binary tree over the rounds (DP-FTRL)",
     "blt": "Gaussian noise correlated over the rounds by a buffered linear Toeplitz strategy (DP-FTRL)",
     "banded": "Gaussian noise correlated over the rounds by a banded strategy (DP-FTRL)",
+    DISCRETE: "Discrete Gaussian noise that each device adds to its own integers, fresh in every round",
     "none": "No noise on the sum of each round",
 }
 _NEIGHBOURS = {
@@ -48,6 +51,17 @@ _ACCOUNTANTS = {
     "rdp": "Rényi differential privacy, converted to (epsilon, delta)",
 }
 _FALSE_ALARMS = 0.01
+_CENTRAL = (
+    "Central differential privacy: whoever runs the training sees single updates and adds the noise. That party "
+    "is trusted to run this code and to keep the run's private folder to itself; nobody else is trusted.",
+)
+_DISTRIBUTED = (
+    "Distributed differential privacy: each device adds a share of the noise before anything leaves it, and secure "
+    "aggregation shows the server the sum alone. This removes the assumption that the server adds noise and keeps it "
+    "secret: the statement holds against the server too.",
+    "What is trusted instead: the secure aggregation, and that the stated share of a round's devices and no more are "
+    "corrupt. A run in simulation is all devices in one process, whose owner is trusted to run this code.",
+)
 
 
 @dataclass(frozen=True)
@@ -169,12 +183,14 @@ def up(value: float, decimals: int = 2) -> str:
 
 
 def _trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[Line, ...]:
-    lines = [
-        Line(
-            "Central differential privacy: whoever runs the training sees single updates and adds the noise. That party "
-            "is trusted to run this code and to keep the run's private folder to itself; nobody else is trusted."
+    lines = [Line(text) for text in (_DISTRIBUTED if said.mechanism == DISCRETE else _CENTRAL)]
+    if "secagg" in ledger.opened.data and said.mechanism != DISCRETE:
+        lines.append(
+            Line(
+                "Updates were turned into integers and summed as secure aggregation does it. A server that runs the protocol "
+                "sees their sum alone; it still adds the noise, and is trusted to."
+            )
         )
-    ]
     if said.mechanism in CORRELATED:
         lines.append(
             Line(
@@ -251,7 +267,28 @@ def _not_covered(ledger: Ledger) -> tuple[Line, ...]:
                 "users."
             )
         )
+    if "audit" in ledger.opened.data:
+        lines.append(Line(_canaries(ledger.opened.data["audit"])))
     return tuple(lines)
+
+
+def _canaries(about: Mapping[str, Any]) -> str:
+    """What planted phrases mean for the statement."""
+    made_up = int(about["devices"]) + int(about["coin_users"])
+    text = f"{int(about['canaries']):,} made-up phrases were planted for an audit"
+    if not made_up:
+        return (
+            f"{text}, in place of some examples of some users. The statement holds for all users, with them or without."
+        )
+    way = (
+        "were asked in the same way as people"
+        if about["device_rate"] is None
+        else f"were asked at a rate of their own, {about['device_rate']:g} a round, to which no epsilon stated here belongs"
+    )
+    return (
+        f"{text}; {made_up:,} made-up users who hold them, or might have, {way}. They are nobody, and not who this is about: "
+        "the statement holds for every real user, because whatever the others hold does not matter to it."
+    )
 
 
 def _released(said: Guarantee) -> tuple[Line, ...]:
@@ -308,7 +345,7 @@ def _law(said: Guarantee, ledger: Ledger) -> str:
     gap, most = law.get("min_separation", "?"), law.get("max_participation", "?")
     return (
         "nobody is drawn, and nothing is gained by sampling: one user takes part again only after "
-        f"{gap} rounds in between, and {most} times at most"
+        f"{gap} rounds in between, and {times(most) if isinstance(most, int) else most} at most"
     )
 
 

@@ -10,11 +10,20 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from tacit.privacy.accounting.noise_split import bit_noise_multiplier, other_block
 from tacit.privacy.accounting.participation import Gap
 from tacit.privacy.accounting.sampled_gaussian import combined_noise_multiplier
+from tacit.privacy.discretisation import DISCRETE, SecAggSection
 from tacit.privacy.participation import CheckIn, FixedSize, Poisson, Sampler
 from tacit.privacy.records import UPDATE, WEIGHT, WITHIN
 
@@ -35,6 +44,18 @@ CORRELATED = ("tree", "blt", "banded")
 LARGEST_COHORT = 100_000
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# Beyond these, squares and their inverses leave the floating-point numbers in which the bound and the noise are proven.
+LEAST_NORM, MOST_NORM = 1e-30, 1e30
+LEAST_NOISE, MOST_NOISE = 1e-6, 1e6
+
+
+def _within_reason(norm: float) -> float:
+    if not LEAST_NORM <= norm <= MOST_NORM:
+        raise ValueError(f"expected privacy.clip_norm from {LEAST_NORM:g} to {MOST_NORM:g}, got {norm:g}")
+    return norm
+
+
+Norm = Annotated[Positive, AfterValidator(_within_reason)]
 
 
 class ClipChange(BaseModel):
@@ -42,7 +63,7 @@ class ClipChange(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     round: int = Field(ge=0)
-    clip_norm: Positive
+    clip_norm: Norm
 
 
 class AdaptiveSection(BaseModel):
@@ -61,7 +82,7 @@ class PrivacyPlan(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    mechanism: Literal["gaussian", "tree", "blt", "banded", "none"] = "gaussian"
+    mechanism: Literal["gaussian", "tree", "blt", "banded", "discrete", "none"] = "gaussian"
     population: int = Field(gt=0, description="how many users there are, a public estimate [K]")
     cohort: Positive = Field(description="users a round: expected (Poisson) or exact [C, report goal m]")
     sampling: Literal["poisson", "fixed", "check_in"] = "poisson"
@@ -73,9 +94,7 @@ class PrivacyPlan(BaseModel):
     most_bands: int | None = Field(
         default=None, ge=1, description="cap on a band's memory, in vectors of the model's size"
     )
-    clip_norm: Positive | None = Field(
-        default=None, description="bound on one user's update [S]; none means no clipping"
-    )
+    clip_norm: Norm | None = Field(default=None, description="bound on one user's update [S]; none means no clipping")
     clipping: Literal["flat", "per_layer"] = "flat"
     clip_schedule: tuple[ClipChange, ...] = ()
     noise_multiplier: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="σ over the sensitivity [z]")
@@ -92,6 +111,7 @@ class PrivacyPlan(BaseModel):
         default=10.0, gt=1, allow_inf_nan=False, description="noise multiplier of the weight block, in units of z"
     )
     adaptive: AdaptiveSection | None = None
+    secagg: SecAggSection | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> PrivacyPlan:
@@ -113,6 +133,10 @@ class PrivacyPlan(BaseModel):
             raise ValueError(
                 f"expected privacy.noise_multiplier > 0 with mechanism '{self.mechanism}', got 0; "
                 "say mechanism = 'none' for training without privacy"
+            )
+        if self.claims and not LEAST_NOISE <= self.noise_multiplier <= MOST_NOISE:
+            raise ValueError(
+                f"expected privacy.noise_multiplier from {LEAST_NOISE:g} to {MOST_NOISE:g}, got {self.noise_multiplier:g}"
             )
         if self.mechanism == "none" and self.noise_multiplier > 0:
             raise ValueError(
@@ -136,7 +160,14 @@ class PrivacyPlan(BaseModel):
             raise ValueError(f"expected rising rounds in privacy.clip_schedule, got {starts}")
         self._participation_fits()
         self._adaptive_fits()
+        self._secagg_fits()
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without secure aggregation a plan reads as it did before there was any, so that older runs can go on."""
+        found: dict[str, Any] = fields(self)
+        return found if self.secagg is not None else {key: each for key, each in found.items() if key != "secagg"}
 
     def _participation_fits(self) -> None:
         if self.mechanism in CORRELATED and self.sampling != "check_in":
@@ -181,6 +212,19 @@ class PrivacyPlan(BaseModel):
             raise ValueError(
                 f"expected privacy.adaptive.count_noise > {self.noise_multiplier / 2:g}, half of privacy.noise_multiplier: "
                 f"the counts alone would cost more than the whole round may, got {self._count_noise:g}"
+            )
+
+    def _secagg_fits(self) -> None:
+        scheme = None if self.secagg is None else self.secagg.scheme
+        if (self.mechanism == DISCRETE) != (scheme == "device_noise"):
+            raise ValueError(
+                "expected privacy.secagg.scheme = 'device_noise' with mechanism 'discrete' and with no other: noise that "
+                f"devices add is fresh in every round, got {scheme!r} with '{self.mechanism}'"
+            )
+        if self.secagg is not None:
+            side_blocks = self.adaptive is not None or self.weighted
+            self.secagg.check(
+                sampling=self.sampling, cohort=self.cohort, clip_norm=self.clip_norm, side_blocks=side_blocks
             )
 
     def check_rounds(self, rounds: int) -> None:
@@ -304,8 +348,10 @@ class PrivacyPlan(BaseModel):
 
     def build_mechanism(self, rounds: int, strategy: Strategy | None) -> Mechanism:
         """The mechanism that adds this plan's noise in so many rounds."""
-        from tacit.privacy.mechanisms import Correlated, Gaussian, NoNoise
+        from tacit.privacy.mechanisms import Correlated, Discrete, Gaussian, NoNoise
 
+        if self.mechanism == DISCRETE:
+            return Discrete(self.noise_multipliers)
         if strategy is not None:
             return Correlated(self.noise_multipliers, strategy, rounds, self.restarts)
         return Gaussian(self.noise_multipliers) if self.claims else NoNoise(self.noise_multipliers)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,10 +34,14 @@ HEADROOM = 1 - 2.0**-18
 
 @dataclass(frozen=True)
 class Block:
-    """A sum of users' contributions (a pytree of arrays) and the bound on one user's share in it."""
+    """A sum of users' contributions (a pytree of arrays) and the bound on one user's share in it.
+
+    `device_noise` is the standard deviation of noise that the users' devices have put into it already.
+    """
 
     total: Any
     bound: float
+    device_noise: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,40 @@ class Gate:
         return BoundedSum(blocks)
 
 
+class Weighed(NamedTuple):
+    """What becomes of several users' contributions, [users] each; `scales` is a factor for each array of the update."""
+
+    counted: jax.Array
+    weights: jax.Array
+    scales: Any
+    bits: jax.Array
+    norms: jax.Array
+    clipped: jax.Array
+
+
+def weigh(
+    updates: Any,
+    weights: jax.Array,
+    present: jax.Array,
+    clip_norm: float,
+    threshold: float,
+    style: ClipStyle,
+) -> Weighed:
+    """Clip and weigh in float64; who is absent or not finite counts as zero. Trace it with 64-bit types enabled."""
+    bound = jnp.asarray(clip_norm, jnp.float64)
+
+    def factors(update: Any) -> tuple[Any, jax.Array, jax.Array]:
+        scales = clip_scales(update, bound, style, jnp.float64)
+        clipped = jnp.stack(jax.tree.leaves(scales)).min() < 1
+        return scales, global_norm(update, jnp.float64), clipped
+
+    scales, norms, clipped = jax.vmap(factors)(updates)
+    counted = present & jnp.isfinite(norms) & jnp.isfinite(weights)
+    weight = jnp.where(counted, jnp.clip(weights.astype(jnp.float64), 0, 1), 0) * HEADROOM
+    bits = jnp.where(counted, jnp.where(norms <= threshold, BIT_BOUND, -BIT_BOUND), 0) * HEADROOM
+    return Weighed(counted, weight, scales, bits, norms, clipped & counted)
+
+
 @jax.jit
 def _add(a: Any, b: Any) -> Any:
     return jax.tree.map(jnp.add, a, b)
@@ -130,16 +168,7 @@ def _admit(
     style: ClipStyle,
 ) -> tuple[tuple[Any, jax.Array], jax.Array, jax.Array]:
     update_total, counts = totals
-    bound = jnp.asarray(clip_norm, jnp.float64)
-
-    def factors(update: Any) -> tuple[Any, jax.Array, jax.Array]:
-        scales = clip_scales(update, bound, style, jnp.float64)
-        clipped = jnp.stack(jax.tree.leaves(scales)).min() < 1
-        return scales, global_norm(update, jnp.float64), clipped
-
-    scales, norms, clipped = jax.vmap(factors)(updates)
-    counted = present & jnp.isfinite(norms) & jnp.isfinite(weights)
-    weight = jnp.where(counted, jnp.clip(weights.astype(jnp.float64), 0, 1), 0) * HEADROOM
+    counted, weight, scales, bits, norms, clipped = weigh(updates, weights, present, clip_norm, threshold, style)
 
     def add(total: jax.Array, leaf: jax.Array, scale: jax.Array) -> jax.Array:
         factor = (weight * jnp.where(counted, scale, 0)).reshape((-1,) + (1,) * (leaf.ndim - 1))
@@ -148,6 +177,5 @@ def _admit(
         return total + jnp.sum(safe * factor, axis=0)
 
     update_total = jax.tree.map(add, update_total, updates, scales)
-    bits = jnp.where(counted, jnp.where(norms <= threshold, BIT_BOUND, -BIT_BOUND), 0) * HEADROOM
     counts = counts + jnp.stack([weight.sum(), bits.sum()])
-    return (update_total, counts), norms.astype(jnp.float32), clipped & counted
+    return (update_total, counts), norms.astype(jnp.float32), clipped

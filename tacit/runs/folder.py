@@ -30,8 +30,8 @@ from typing import Any
 
 from tacit.errors import LedgerError, RunError
 from tacit.privacy.durable import disk_error, sync_folder
-from tacit.privacy.ledger import LedgerWriter, read_ledger
-from tacit.privacy.records import Opened
+from tacit.privacy.ledger import Ledger, LedgerWriter, read_ledger
+from tacit.privacy.records import Committed, Opened
 from tacit.runs import checkpoints
 from tacit.runs.files import remove_leftovers, write_atomic
 
@@ -39,6 +39,7 @@ FORMAT = 1
 RUNS = Path("runs")  # where runs are made, and looked for by name
 _MARKER = "run.json"
 _MARKER_KEY = "tacit run"
+NOISE = "noise"  # in a checkpoint's metadata: the digest of what was saved with it in private/
 _DEPTH = 4  # how far below a root runs are looked for
 
 
@@ -221,12 +222,26 @@ class RunFolder:
             remove_leftovers(folder)
         return writer
 
+    def ledger(self) -> Ledger:
+        """The run's own ledger, verified; LedgerError if it is damaged, another run's, or cut off before a checkpoint."""
+        done = max(checkpoints.rounds_kept(self.checkpoints_path), default=0)  # first, as the run may be going on
+        ledger = read_ledger(self.ledger_path)
+        if ledger.opened.run_id != self.run_id:
+            raise LedgerError(f"The ledger {self.ledger_path} is that of another run.")
+        most = max((intent.round + 1 for intent in ledger.intents), default=0)
+        if done > most:
+            raise LedgerError(
+                f"The run {self.path} has a checkpoint after {done} rounds, but its ledger knows of {most}."
+            )
+        return ledger
+
     def resume_point(self, *, older_if_damaged: bool = False) -> checkpoints.Checkpoint | None:
         """The checkpoint to go on from, checked against the ledger; None: from the beginning.
 
         RunError if the newest checkpoint, or the one the ledger names, is damaged or missing: with `older_if_damaged` an
         older one is taken, and the rounds since then cost again. LedgerError if a checkpoint is further than the ledger,
-        which was then cut. A checkpoint the ledger does not know yet (killed in between) is good.
+        which was then cut. A checkpoint the ledger does not know yet (killed in between) is good; one of rounds that the run
+        gave up is not, nor is one whose noise in the private folder is that of another time.
         """
         ledger = read_ledger(self.ledger_path)
         checkpoint = checkpoints.latest(self.checkpoints_path, older_if_damaged=older_if_damaged)
@@ -240,12 +255,33 @@ class RunFolder:
                 f"The checkpoint after {ledger.rounds_committed} rounds that the ledger of {self.path} names is missing.",
                 hint=f"--older-checkpoint goes on after {done} rounds; the rounds since then run again and cost again.",
             )
+        if checkpoint is None:
+            return None
+        self._require_its_noise(checkpoint)
+        if done > ledger.rounds_committed and not ledger.opened.seeded:  # a seeded run makes the same ones again
+            # Not committed since the run last went back: then it is either new, or of the rounds that were given up.
+            given_up = {record.checkpoint for record in ledger.records if isinstance(record, Committed)}
+            if checkpoint.digest in given_up:
+                raise RunError(
+                    f"The checkpoint after {done} rounds in {self.path} holds rounds that the run gave up when it went back.",
+                    hint=f"Move {checkpoints.path_of(self.checkpoints_path, done).name} away to go on from the one before.",
+                )
         known = ledger.committed
-        if known is None or checkpoint is None or not known.rounds_done == done == ledger.rounds_committed:
+        if known is None or not known.rounds_done == done == ledger.rounds_committed:
             return checkpoint
         if known.checkpoint != checkpoint.digest:
             raise RunError(f"The checkpoint after {done} rounds in {self.path} is not the one the ledger names.")
         return checkpoint
+
+    def _require_its_noise(self, checkpoint: checkpoints.Checkpoint) -> None:
+        """RunError unless the noise in the private folder is what was saved with the checkpoint, where it names any."""
+        if (saved := checkpoint.metadata.get(NOISE)) is None:
+            return
+        path = checkpoints.path_of(self.private_path, checkpoint.round)
+        if checkpoints.load(path).digest != saved:
+            raise RunError(
+                f"The noise in {path} was not saved with the run's checkpoint after {checkpoint.round} rounds."
+            )
 
 
 def is_run(path: Path) -> bool:

@@ -25,7 +25,7 @@ from tacit.privacy.participation_record import ParticipationWriter
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.records import UPDATE, WEIGHT, WITHIN, Closed, Committed, Intent
 from tacit.runs import checkpoints
-from tacit.runs.folder import RunFolder
+from tacit.runs.folder import NOISE, RunFolder
 from tacit.runs.metrics import MetricsWriter, read_metrics
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class StopRequested(Exception):
 
 class Observer(Protocol):
     """Who is told how it goes: a progress bar, or nobody."""
+
+    def warned(self, sentence: str) -> None: ...
 
     def round_done(self, round: int) -> None: ...
 
@@ -70,14 +72,16 @@ class RunJournal:
         to_arrays: Callable[[Any], tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]],
         evaluate: Callable[[Any], Mapping[str, float]],
         spent: Callable[[list[Intent]], Spent],
+        update_bound: Callable[[float], float],
         observer: Observer,
     ) -> None:
         self._folder, self._ledger, self._plan, self._rhythm = folder, ledger, plan, rhythm
         self._to_arrays, self._evaluate, self._spent, self._observer = to_arrays, evaluate, spent, observer
+        self._update_bound = update_bound
         self._sampling = plan.build_sampler().describe()
         self._participation = ParticipationWriter(folder.participation_path)
         self._metrics = MetricsWriter(folder.metrics_path)
-        self._diagnostics = MetricsWriter(folder.diagnostics_path)
+        self._diagnostics = MetricsWriter(folder.diagnostics_path, mode=0o600)
         self._pending: deque[tuple[Any, list[Any]]] = deque()
         self._started = time.monotonic()
         self.intents = list(ledger.ledger.intents)
@@ -91,7 +95,8 @@ class RunJournal:
     def before(self, cohort: Any, norms: Norms) -> None:
         """Make the intent durable."""
         digest = self._participation.append(cohort.round, cohort.attempt, cohort.users)
-        bounds = {UPDATE: norms.clip if math.isfinite(norms.clip) else None, WEIGHT: 1.0, WITHIN: BIT_BOUND}
+        bound = self._update_bound(norms.clip)
+        bounds = {UPDATE: bound if math.isfinite(bound) else None, WEIGHT: 1.0, WITHIN: BIT_BOUND}
         intent = Intent(
             round=cohort.round,
             attempt=cohort.attempt,
@@ -158,6 +163,7 @@ class RunJournal:
         kept = checkpoints.rounds_kept(self._folder.checkpoints_path)
         where = f"the checkpoint after {kept[-1]} rounds is kept" if kept else "there is no checkpoint yet"
         self.close("diverged")
+        checkpoints.remove_all(self._folder.private_path)  # what was left of the noise
         raise DivergedError(
             f"Training diverged by round {round}: the model, or what it computes, is not finite; {where}.",
             hint="Lower server.learning_rate, server.momentum or work.learning_rate, or clip harder.",
@@ -189,9 +195,11 @@ class RunJournal:
 
     def _save(self, state: Any) -> None:
         public, private = self._to_arrays(state)
+        saved = {}
         if private:
-            checkpoints.save(self._folder.private_path, state.round, private, {}, mode=0o600)
-        digest = checkpoints.save(self._folder.checkpoints_path, state.round, public, {})
+            # The digest binds the two files, so that a checkpoint never goes on with the noise of another time.
+            saved[NOISE] = checkpoints.save(self._folder.private_path, state.round, private, {}, mode=0o600)
+        digest = checkpoints.save(self._folder.checkpoints_path, state.round, public, saved)
         self._ledger.append(Committed(state.round, digest))
 
 

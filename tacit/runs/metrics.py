@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -36,21 +38,24 @@ def truncate_after(path: Path, round: int) -> None:
     kept = [line for line in _whole_lines(path) if json.loads(line)["round"] <= round]
     content = b"".join(line + b"\n" for line in kept)
     if content != path.read_bytes():
-        write_atomic(path, content)
+        write_atomic(path, content, mode=stat.S_IMODE(path.stat().st_mode))
 
 
 class MetricsWriter:
     """Adds records to a metrics file. Only one process, the one that holds the run, may have it open."""
 
-    def __init__(self, path: Path) -> None:
-        """Open or begin the file; a torn last line is cut off first, so that the next record gets a line of its own."""
+    def __init__(self, path: Path, *, mode: int = 0o644) -> None:
+        """Open or begin the file, with this mode if it is new.
+
+        A torn last line is cut off first, so that the next record gets a line of its own.
+        """
         if path.exists():
             content = b"".join(line + b"\n" for line in _whole_lines(path))
             if content != path.read_bytes():
-                write_atomic(path, content)
+                write_atomic(path, content, mode=mode)
         self.path = path
         try:
-            self._file = path.open("ab", buffering=0)
+            self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode), "ab", buffering=0)
         except OSError as error:
             raise disk_error(error, path, "nothing was changed") from error
 

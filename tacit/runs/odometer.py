@@ -43,15 +43,16 @@ class Entry:
 
 
 def register(store: Path, *, run_id: str, run: Path, claims_privacy: bool) -> None:
-    """Enter a run; when this returns, the line is on disk. Again from the same place: nothing to do.
+    """Enter a run; when this returns, the line is on disk. Again from where it was last: nothing to do.
 
-    A run that was moved is entered again, with where it is now. RunError if the list cannot be written, is damaged, or may be
-    read by others: then the run must not begin.
+    A run that was moved, or moved back, is entered again, with where it is now. RunError if the list cannot be written, is
+    damaged, or may be read by others: then the run must not begin.
     """
     place = str(run.resolve())
     with _locked(store / NAME) as descriptor:
         whole, entries, head = _scan(store / NAME)
-        if any((each.run_id, each.path, each.claims_privacy) == (run_id, place, claims_privacy) for each in entries):
+        last = next((each for each in reversed(entries) if each.run_id == run_id), None)
+        if last is not None and (last.path, last.claims_privacy) == (place, claims_privacy):
             return
         now = datetime.now(UTC).isoformat(timespec="seconds")
         content = asdict(Entry(run_id, place, now, claims_privacy)) | {"previous": head}

@@ -23,6 +23,7 @@ from tacit.learning.work import Work
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.sums import BoundedSum, Contributions, Diagnostics, Gate, Norms
 from tacit.simulation.devices import Spread
+from tacit.simulation.secure import SecureGate, SecureSums
 
 # So many chunks are gathered together and sorted by size, so that users of similar size share a chunk.
 GATHERED_CHUNKS = 8
@@ -49,17 +50,25 @@ class Chunk:
 
 
 class BatchedUsers:
-    """Simulated users behind the gate."""
+    """Simulated users behind the gate; with `secure`, behind one that adds integers up, as secure aggregation does."""
 
-    def __init__(self, users: Users, work: Work, plan: PrivacyPlan, shape: Shape, spread: Spread) -> None:
-        self.users, self.plan, self.shape, self.chunk = users, plan, shape, spread.chunk
+    def __init__(
+        self,
+        users: Users,
+        work: Work,
+        plan: PrivacyPlan,
+        shape: Shape,
+        spread: Spread,
+        secure: SecureSums | None = None,
+    ) -> None:
+        self.users, self.plan, self.shape, self.chunk, self.secure = users, plan, shape, spread.chunk, secure
         self._devices = spread.devices
         self._updates = jax.jit(partial(_updates, work, spread.lanes))
 
     def collect(self, broadcast: Any, cohort: Any, norms: Norms) -> tuple[BoundedSum, list[Diagnostics]]:
         """Every user's work on the broadcast model, clipped, weighed and summed."""
         models = [jax.device_put(broadcast, device) for device in self._devices]
-        gates = [Gate(model, norms, style=self.plan.clipping, weighted=self.plan.weighted) for model in models]
+        gates = self._gates(models, cohort, norms)
         diagnostics = []
         for number, chunk in enumerate(cohort.chunks):
             turn = number % len(self._devices)
@@ -69,6 +78,18 @@ class BatchedUsers:
         for gate in gates[1:]:
             gates[0].merge(gate)
         return gates[0].close(), diagnostics
+
+    def update_bound(self, clip: float) -> float:
+        """The bound on one user's share of the sum of updates that are clipped at this norm."""
+        return clip if self.secure is None else self.secure.bound(clip)
+
+    def _gates(self, models: list[Any], cohort: Any, norms: Norms) -> list[Any]:
+        """A gate on each device."""
+        style: dict[str, Any] = {"style": self.plan.clipping, "weighted": self.plan.weighted}
+        if self.secure is None:
+            return [Gate(model, norms, **style) for model in models]
+        round = self.secure.open(cohort)
+        return [SecureGate(model, norms, round, **style) for model in models]
 
     def prepare(self, cohort: NDArray[np.int64]) -> Iterator[Chunk]:
         """Gather the cohort's users, a few chunks at a time."""

@@ -22,13 +22,17 @@ from tacit.privacy.randomness import Randomness
 
 @dataclass(frozen=True)
 class SimulatedCohort:
-    """One attempt at one round: who takes part, their examples chunk by chunk, and the key of its noise."""
+    """One attempt at one round: who takes part, their examples chunk by chunk, and the key of its noise.
+
+    `entropy` gives 32 secret bytes for each purpose that the users themselves have, and for nothing else.
+    """
 
     round: int
     attempt: int
     users: NDArray[np.int64]
     noise_key: Any
     chunks: Iterator[Any]
+    entropy: Callable[[str], bytes]
 
 
 class CohortStream:
@@ -60,7 +64,7 @@ class CohortStream:
             round, attempt, users = item[1]
             key = randomness.noise_key(round=round, attempt=attempt)
             chunks = self._chunks()
-            yield SimulatedCohort(round, attempt, users, key, chunks)
+            yield SimulatedCohort(round, attempt, users, key, chunks, _entropy(randomness, round, attempt))
             for _ in chunks:  # a consumer that stopped in mid-cohort must not read the next one's users
                 pass
 
@@ -103,6 +107,10 @@ class CohortStream:
             except queue.Full:
                 continue
         raise _Stopping
+
+
+def _entropy(randomness: Randomness, round: int, attempt: int) -> Callable[[str], bytes]:
+    return lambda purpose: randomness.derive(f"users {purpose}", round=round, attempt=attempt, size=32)
 
 
 class _Stopping(Exception):

@@ -23,19 +23,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import __version__
+from tacit.audit.devices import OwnRate
 from tacit.errors import PrivacyError, RunError
 from tacit.learning.loop import TrainingState, train
-from tacit.learning.next_word import NextWord, evaluate, suggest, unigram_guess
+from tacit.learning.next_word import NextWord, evaluate
 from tacit.learning.server import Server, build_optimizer
 from tacit.learning.state import from_arrays, load_model, to_arrays
 from tacit.learning.work import FedAvg, FedSGD, Work
 from tacit.models.word_lm import WordLMConfig, build, parameter_count, preset
-from tacit.privacy.accounting.spent import Spent, spent_by
+from tacit.privacy.accounting.spent import spent_by
+from tacit.privacy.foresight import warnings_of
 from tacit.privacy.ledger import Ledger, LedgerWriter, read_ledger
 from tacit.privacy.mechanisms import Mechanism
+from tacit.privacy.participation import Sampler
 from tacit.privacy.participation_record import repair_torn_tail, verified
 from tacit.privacy.randomness import Randomness
 from tacit.privacy.records import FORMAT, FRESH_NOISE, SEEDED_REPLAY, UPDATE, Committed, Opened, Resumed
+from tacit.privacy.scaling import scaled_up
 from tacit.privacy.strategies import Strategy, from_description
 from tacit.recipe import Recipe, parse_recipe
 from tacit.runs import checkpoints, odometer
@@ -43,13 +47,16 @@ from tacit.runs.folder import RunFolder, first_difference
 from tacit.runs.journal import Observer, Rhythm, RunJournal
 from tacit.runs.metrics import truncate_after
 from tacit.simulation.batched import BatchedUsers, Shape
+from tacit.simulation.check_ins import DeviceCheckIns
 from tacit.simulation.cohorts import CohortStream
 from tacit.simulation.datasets import Dataset, open_dataset
 from tacit.simulation.devices import suitable_spread, use_every_core
+from tacit.simulation.population_settings import PopulationSettings
 from tacit.simulation.pretraining import open_public, pretrained
+from tacit.simulation.secure import SecureSums
+from tacit.simulation.summary import summary_of
 
 UNIT = "user"
-EXAMPLE_CONTEXTS = ("see you", "i am on my", "do you want to", "thank you so", "what time")
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,9 @@ class Trainer:
             recipe.privacy.denominator,
         )
         plan, rounds = recipe.privacy, recipe.run.rounds
-        strategy = strategy or plan.build_strategy(rounds)
+        # A run that stands for a larger one has the noise of the larger one's shape.
+        shaped_for = plan if recipe.scale is None else scaled_up(plan, recipe.scale)
+        strategy = strategy or shaped_for.build_strategy(rounds)
         mechanism = plan.build_mechanism(rounds, strategy)
         blocks = {name: model if name == UPDATE else np.zeros((), np.float32) for name in plan.noise_multipliers}
         start = TrainingState(0, model, server.init(model), plan.build_clipping().init(), mechanism.init(blocks))
@@ -89,6 +98,7 @@ class Trainer:
             recipe.work.batch_size,
             -(-recipe.data.tokens_per_user // (recipe.data.length * recipe.work.batch_size)),
         )
+        secure = SecureSums.of_plan(plan, parameter_count(model))
         spread = suitable_spread(parameter_count(model), math.ceil(plan.cohort), recipe.engine.chunk)
         return cls(
             recipe,
@@ -96,19 +106,30 @@ class Trainer:
             config,
             start,
             server,
-            BatchedUsers(dataset.train, build_work(recipe), plan, shape, spread),
+            BatchedUsers(dataset.train, build_work(recipe), plan, shape, spread, secure),
             strategy,
             mechanism,
             recipe.reasons_not_private() + list(dataset.reasons_not_private),
         )
 
-    def from_public_data(self, folder: RunFolder, observer: Observer) -> Trainer:
+    def from_public_data(self, folder: RunFolder, observer: Observer | None = None) -> Trainer:
         """The same, its rounds starting from what public data made of the model, where the recipe asks for that."""
         found = pretrained(self.recipe, self.dataset, self.start.model, folder, observer)
         if found is None:
             return self
         start = dataclasses.replace(self.start, model=found.model)
         return dataclasses.replace(self, start=start, pretraining=found.description)
+
+    def warnings(self) -> list[str]:
+        """What the noise will do to the model, where that is bad."""
+        server, model = self.recipe.server, self.start.model
+        momentum = server.momentum if server.optimizer in ("momentum", "nesterov") else 0.0
+        return warnings_of(
+            self.recipe.privacy,
+            parameters=parameter_count(model),
+            model_norm=float(np.sqrt(sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(model)))),
+            server_rate=server.learning_rate / (1 - momentum),
+        )
 
     def opened(self, folder: RunFolder) -> Opened:
         """The ledger's first record."""
@@ -127,6 +148,7 @@ class Trainer:
                 **_release_size(self.start.model, len(self.recipe.privacy.noise_multipliers) - 1),
                 "recipe": hashlib.sha256(self.recipe.to_toml().encode()).hexdigest(),
                 **({} if self.pretraining is None else {"pretraining": dict(self.pretraining)}),
+                **({} if self.users.secure is None else {"secagg": self.users.secure.describe()}),
             },
             unit=UNIT,
             adjacency=self.recipe.privacy.adjacency,
@@ -156,6 +178,8 @@ def build_work(recipe: Recipe) -> Work:
 def start_run(recipe: Recipe, out: Path, observer: Observer) -> dict[str, Any]:
     """Train a recipe in a new run folder; returns the run's summary."""
     trainer = Trainer.build(recipe)
+    for sentence in trainer.warnings():
+        observer.warned(sentence)
     open_public(recipe, trainer.dataset)  # a mistake in it is told before there is a folder
     folder = RunFolder.create(out, recipe.to_toml(), vocabulary=trainer.dataset.words)
     return _begin(trainer, folder, observer)
@@ -196,6 +220,18 @@ def resume_run(
         return _run(trainer, folder, ledger, state, observer)
     finally:
         ledger.close()
+
+
+def reopen(folder: RunFolder) -> tuple[Trainer, Ledger]:
+    """What a run that has begun was built from, checked against its ledger; nothing is changed and nothing runs."""
+    if not folder.begun:
+        raise RunError(f"Expected a run with a ledger, got {folder.path}, which has not begun.")
+    ledger = folder.ledger()
+    described = ledger.opened.strategy
+    trainer = Trainer.build(parse_recipe(folder.recipe()), from_description(described) if described else None)
+    trainer = trainer.from_public_data(folder)
+    _require_same_promise(ledger.opened, trainer.opened(folder))
+    return trainer, ledger
 
 
 def _require_same_promise(recorded: Opened, now: Opened) -> None:
@@ -257,9 +293,10 @@ def _run(
         to_arrays=to_arrays,
         evaluate=lambda model: evaluate(model, trainer.dataset.held_out).as_dict(),
         spent=lambda intents: spent_by(opened, intents, quick=True),
+        update_bound=trainer.users.update_bound,
         observer=observer,
     )
-    sampler = recipe.privacy.build_sampler()
+    sampler = _sampler(recipe, trainer.dataset)
     for users in _participation(folder, ledger.ledger, state.round):
         sampler.remember(users)
     cohorts = CohortStream(
@@ -284,8 +321,13 @@ def _run(
                 server=trainer.server,
                 journal=journal,
             )
-        cohorts_seen = [cohort.users for cohort in verified(folder.participation_path, ledger.ledger)]
-        summary = _summary(trainer, spent_by(opened, journal.intents, cohorts=cohorts_seen), state)
+        seen = None
+        if recipe.privacy.sampling == "check_in":
+            seen = [cohort.users for cohort in verified(folder.participation_path, ledger.ledger)]
+        spent = spent_by(opened, journal.intents, cohorts=seen)
+        summary = summary_of(trainer.dataset, state.model, recipe, opened, spent)
+        if isinstance(sampler, DeviceCheckIns):
+            summary["population"] = {"simulated_days": sampler.days}
         folder.write_summary(summary)
         journal.close("finished")
         checkpoints.remove_all(folder.private_path)  # what was left of the noise
@@ -295,26 +337,22 @@ def _run(
         journal.release()
 
 
-def _summary(trainer: Trainer, spent: Spent, state: TrainingState) -> dict[str, Any]:
-    """What a person wants to know when it is over."""
-    held_out, words = trainer.dataset.held_out, trainer.dataset.words
-    number = {word: index for index, word in enumerate(words)}
-    examples = {}
-    for context in EXAMPLE_CONTEXTS:
-        if all(word in number for word in context.split()):
-            top = suggest(state.model, [number[word] for word in context.split()])
-            examples[context] = [[words[word], probability] for word, probability in top]
-    baselines: dict[str, Any] = {"unigram_top1": unigram_guess(held_out)}
-    if trainer.dataset.best_possible is not None:
-        baselines["best_possible"] = dict(trainer.dataset.best_possible())
-    return {
-        "rounds": state.round,
-        "parameters": parameter_count(state.model),
-        "metrics": evaluate(state.model, held_out).as_dict(),
-        "baselines": baselines,
-        "privacy": spent.as_dict(),
-        "examples": examples,
-    }
+def _sampler(recipe: Recipe, dataset: Dataset) -> Sampler:
+    """The plan's sampler, or the devices of a simulated population under the plan's limits."""
+    if recipe.population is None:
+        sampler, canaries = recipe.privacy.build_sampler(), dataset.canaries
+        if canaries is None or canaries.device_rate is None:
+            return sampler
+        return OwnRate(sampler, canaries.users, canaries.device_rate)
+    settings = PopulationSettings(
+        devices=len(dataset.train),
+        report_goal=int(recipe.privacy.cohort),
+        min_separation=recipe.privacy.min_separation,
+        max_participation=recipe.privacy.max_participation,
+        **recipe.population.model_dump(exclude={"seed"}),
+    )
+    settings.require_supply(recipe.run.rounds)
+    return DeviceCheckIns(settings, recipe.population.seed)
 
 
 @contextmanager

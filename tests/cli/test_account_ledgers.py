@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit.cli.account.answer import rounded_up
 from tacit.data.store import open_store
 from tacit.privacy.accounting.several_runs import together
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.ledger import read_ledger
 from tacit.privacy.participation import CheckIn, FixedSize, Poisson
+from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder
 from tacit.runs.odometer import register
 from tests.cli.conftest import Tacit
@@ -189,6 +191,53 @@ def test_a_run_the_odometer_cannot_find_makes_the_total_unknown(tacit: Tacit, ru
     assert "what could be counted: epsilon " in out
     enter(store, RunFolder.open(runs / "moved"))  # resumed from its new place
     assert tacit("account", "odometer", store, "--json").object["epsilon"] > found["counted"]["epsilon"]
+
+
+def test_a_run_that_was_copied_and_went_on_twice_makes_the_total_unknown(tacit: Tacit, runs: Path, store: Path) -> None:
+    original = made_up.run(runs / "a", rounds=5, closed=False)
+    enter(store, original)
+    alone = tacit("account", "odometer", store, "--json").object["epsilon"]
+    shutil.copytree(original.path, runs / "b")
+    copy = RunFolder.open(runs / "b")
+    enter(store, copy)
+    assert tacit("account", "odometer", store, "--json").object["epsilon"] == alone  # a copy alone is no release
+    made_up.go_on(copy, rounds=4)
+    more = tacit("account", "odometer", store, "--json").object["epsilon"]
+    assert more > alone
+    made_up.go_on(original, rounds=3)
+    found = tacit("account", "odometer", store, "--json").object
+    assert found["epsilon"] is None
+    assert "it was copied, and the copy in" in found["reasons_not_private"][0]
+    shutil.rmtree(copy.path)  # where it went on last
+    found = tacit("account", "odometer", store, "--json").object
+    assert "the run's folder is not there" in found["reasons_not_private"][0]
+
+
+def test_a_run_without_ledger_that_left_a_model_is_not_taken_for_one_that_released_nothing(
+    tacit: Tacit, runs: Path, store: Path
+) -> None:
+    folder = made_up.run(runs / "a")
+    enter(store, folder)
+    checkpoints.save(folder.checkpoints_path, 20, {"x": np.zeros(1)}, {})
+    folder.ledger_path.unlink()
+    folder.participation_path.unlink()
+    assert tacit("account", "odometer", store, "--json").object["epsilon"] is None
+
+
+def test_a_ledger_that_was_cut_is_not_accounted(tacit: Tacit, runs: Path) -> None:
+    """The record of one more cohort than there are intents may be a crash's; a model of one more round may not."""
+    folder = made_up.run(runs / "a")
+    checkpoints.save(folder.checkpoints_path, 20, {"x": np.zeros(1)}, {})
+    lines = folder.ledger_path.read_bytes().splitlines(keepends=True)
+    folder.ledger_path.write_bytes(b"".join(lines[:20]))  # without the last intent and the end
+    for command in (("account", "run"), ("account", "compose"), ("guarantee",), ("report",)):
+        assert "after 20 rounds, but its ledger knows of 19" in tacit(*command, "a").refusal(4)
+
+
+def test_rho_is_rounded_up_where_people_read_it() -> None:
+    shown = {value: rounded_up(value) for value in (0.12341, 0.1234, 9.9991, 1e-7 / 3, 12345.6, 0.0)}
+    assert list(shown.values()) == ["0.1235", "0.1234", "10", "3.334e-08", "1.235e+04", "0"]
+    assert all(float(text) >= value for value, text in shown.items())
 
 
 def test_another_run_in_the_place_of_a_listed_one_is_not_taken_for_it(tacit: Tacit, runs: Path, store: Path) -> None:

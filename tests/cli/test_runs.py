@@ -23,12 +23,19 @@ from tests.privacy.test_ledger import intent, opened
 PRIVATE = {
     "rounds": 2,
     "metrics": {"top1": 0.2461, "perplexity": 88.123},
-    "privacy": {"epsilon": 3.214, "delta": 1e-6, "unit": "user", "accountant": "pld", "reasons_not_private": []},
+    "privacy": {
+        "epsilon": 3.214,
+        "delta": 1e-6,
+        "unit": "user",
+        "accountant": "pld",
+        "releases": 2,
+        "reasons_not_private": [],
+    },
     "baselines": {"unigram": 0.066},
 }
 SEEDED = {
     "metrics": {"top1": 0.3},
-    "privacy": {"epsilon": None, "delta": None, "reasons_not_private": ["replayable noise"]},
+    "privacy": {"epsilon": None, "delta": None, "releases": 1, "reasons_not_private": ["replayable noise"]},
 }
 
 
@@ -106,13 +113,14 @@ def test_one_damaged_run_does_not_hide_the_others() -> None:
 
 @pytest.mark.usefixtures("three")
 def test_show_says_what_a_run_came_to() -> None:
+    truth = spent_by(opened(), [intent(0), intent(1)]).epsilon  # from the ledger, whatever the summary states
     text = invoke("show", "good")
-    for words in ("finished", "24.6%", "88.12", "0.066", "epsilon 3.22"):
+    for words in ("finished", "24.6%", "88.12", "0.066", f"epsilon {epsilon_text(truth)}"):
         assert words in text
     assert invoke("show", "runs/good") == text
     facts = json.loads(invoke("show", "good", "--json"))
     assert (facts["rounds"], facts["releases"]) == (2, 2)
-    assert facts["privacy"]["epsilon"] == 3.214
+    assert facts["privacy"]["epsilon"] == truth
     assert facts["metrics"] == PRIVATE["metrics"]
 
 
@@ -120,7 +128,7 @@ def test_show_says_what_a_run_came_to() -> None:
 def test_show_without_a_summary_reads_metrics_and_ledger() -> None:
     text = invoke("show", "cut")
     assert "1, and 1 that ran again and count again" in text
-    truth = spent_by(opened(), [intent(0), intent(0, 1)], quick=True).epsilon  # the ledger's, not the last evaluation's
+    truth = spent_by(opened(), [intent(0), intent(0, 1)]).epsilon  # the ledger's, not the last evaluation's
     assert f"epsilon {epsilon_text(truth)} at delta 1e-06 a user" in text
     assert "assuming" in text
     assert "12.0%" in text
@@ -138,9 +146,16 @@ def test_show_of_a_run_that_runs_or_never_began() -> None:
 
 
 def test_a_finite_epsilon_beside_a_reason_is_not_shown() -> None:
-    summary = {"privacy": {"epsilon": 1.0, "delta": 1e-6, "reasons_not_private": ["counted vocabulary"]}}
-    make("odd", "", [Closed(0, "finished")], summary)
-    assert "epsilon is infinite: counted vocabulary" in invoke("show", "odd")
+    stated = {"epsilon": 1.0, "delta": 1e-6, "releases": 0, "reasons_not_private": ["counted vocabulary"]}
+    make("odd", "", [Closed(0, "finished")], {"privacy": stated})
+    assert "epsilon is infinite: counted vocabulary" in invoke("list", "runs")
+
+
+def test_a_summary_that_speaks_of_fewer_releases_is_not_believed() -> None:
+    make("stale", "", [intent(0), intent(1), intent(2), Closed(3, "finished")], PRIVATE)
+    truth = spent_by(opened(), [intent(round) for round in range(3)], quick=True).epsilon
+    assert f"epsilon {epsilon_text(truth)}" in invoke("list", "runs")
+    assert "3.22" not in invoke("list", "runs")
 
 
 @pytest.mark.usefixtures("three")

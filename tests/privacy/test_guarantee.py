@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tacit.privacy.accounting.conventions import without_replacement_epsilon
@@ -230,6 +231,20 @@ def test_users_who_check_in(tmp_path, mechanism):
     sentence = "Nobody took part more than twice, nor again before 21 rounds had passed in between"
     assert sentence in [line.text for line in Guarantee.of(ledger, seen).assumptions if line.mark == Mark.OBSERVED]
     assert "Nobody took part" not in Guarantee.of(ledger, promised).as_markdown()
+
+
+def test_who_came_is_said_of_each_way_through_the_rounds_where_some_ran_again(tmp_path):
+    """Somebody may have been in a round that was lost and again in the one that took its place."""
+    plan = PrivacyPlan(**CHECK_IN | {"mechanism": "gaussian"})
+    with LedgerWriter.create(tmp_path / "ledger.jsonl", opened_with(plan)) as writer:
+        for round, attempt in ((0, 0), (1, 0), (1, 1)):
+            writer.append(intent_of(plan, round, attempt))
+    users = [np.arange(10), np.arange(10, 20), np.arange(10, 20)]
+    spent = spent_by(writer.ledger.opened, writer.ledger.intents, cohorts=users)
+    (line,) = [each.text for each in Guarantee.of(writer.ledger, spent).assumptions if "took part" in each.text]
+    assert line.startswith(
+        "On each of the ways the run took through its rounds, lost ones among them, nobody took part"
+    )
 
 
 def test_fixed_size_rounds_say_what_papers_would_print(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import math
 import os
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from tacit.errors import LedgerError, PrivacyError, RunError
 from tacit.privacy import ledger as module
 from tacit.privacy.ledger import LedgerWriter, is_being_written, read_ledger, repair_torn_tail
-from tacit.privacy.records import FRESH_NOISE, Closed, Committed, Intent, Opened, Record, Resumed
+from tacit.privacy.records import FRESH_NOISE, Closed, Committed, Intent, Opened, Record, Resumed, canonical, to_json
 
 
 def opened(**changes: Any) -> Opened:
@@ -390,3 +391,13 @@ def test_kill_9_in_the_middle_of_appends(path: Path) -> None:
 def test_the_ledger_needs_no_jax() -> None:
     code = "import sys, tacit.privacy.ledger, tacit.privacy.participation_record; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_ledger_of_a_later_format_is_not_read_as_if_it_were_ours(path: Path) -> None:
+    with pytest.raises(LedgerError, match="its format is 99"):
+        LedgerWriter.create(path, opened(format=99))
+    content = to_json(opened(format=99)) | {"seq": 0, "previous": "0" * 64}
+    digest = hashlib.sha256(canonical(content)).hexdigest()
+    path.write_bytes(canonical(content | {"digest": digest}) + b"\n")
+    with pytest.raises(LedgerError, match="its format is 99"):
+        read_ledger(path)

@@ -124,3 +124,18 @@ def test_the_strategy_is_made_for_the_longest_stretch(monkeypatch, tmp_path):
         strategy.stretches(30)
     assert chosen.build_mechanism(30, strategy).name == "blt"
     assert plan(**CHECK_IN).build_strategy(30) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"noise_multiplier": 1e-200}, "noise_multiplier"),  # whose square is 0, and whose inverse overflows
+        ({"noise_multiplier": 1e160}, "noise_multiplier"),  # together with others it came out above itself
+        ({"clip_norm": 5e-324}, "clip_norm"),
+        ({"clip_norm": 1e300}, "clip_norm"),
+        ({"clip_schedule": [{"round": 3, "clip_norm": 1e-300}]}, "clip_norm"),
+    ],
+)
+def test_numbers_that_floating_point_cannot_square_are_refused(changes, named):
+    with pytest.raises(ValueError, match=named):
+        plan(**changes)

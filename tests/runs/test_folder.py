@@ -16,7 +16,7 @@ from tacit.privacy.participation_record import ParticipationWriter
 from tacit.privacy.records import FRESH_NOISE, Committed, Resumed
 from tacit.runs import checkpoints
 from tacit.runs import folder as module
-from tacit.runs.folder import RunFolder, find_runs, first_difference
+from tacit.runs.folder import NOISE, RunFolder, find_runs, first_difference
 from tests.privacy.test_ledger import intent, opened
 
 RECIPE = "[learning]\nrate = 0.5\n\n[privacy]\nclip = 0.8\nseeded = false\n"
@@ -217,3 +217,46 @@ def test_of_two_processes_one_gets_the_folder(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(RunError, match="taken by another process"):
         RunFolder.create(tmp_path / "run", "")
     assert snapshot(run.path) == before
+
+
+def test_a_checkpoint_of_rounds_that_were_given_up_is_no_point_to_resume_from(run: RunFolder) -> None:
+    """Its noise would go on beside the account: the rounds after it would stand in the wrong branch."""
+    with run.create_ledger(opened(run_id=run.run_id)) as ledger:
+        for round in range(2):
+            ledger.append(intent(round))
+        given_up = checkpoints.save(run.checkpoints_path, 2, {"x": np.array(1.0)}, {})
+        ledger.append(Committed(2, given_up))
+        ledger.append(Resumed(0, ledger.ledger.lost_from(0), FRESH_NOISE))  # it could not be read, and now it can
+        for round in range(2):
+            ledger.append(intent(round, 1))
+        with pytest.raises(RunError, match="holds rounds that the run gave up"):
+            run.resume_point()
+        checkpoints.save(run.checkpoints_path, 2, {"x": np.array(2.0)}, {})  # of the rounds that ran again
+        assert run.resume_point() is not None
+
+
+def test_a_checkpoint_goes_on_with_the_noise_that_was_saved_with_it(run: RunFolder) -> None:
+    def save(noise: float) -> str:
+        return checkpoints.save(run.private_path, 1, {"noise": np.array(noise)}, {}, mode=0o600)
+
+    with run.create_ledger(opened(run_id=run.run_id)) as ledger:
+        ledger.append(intent(0))
+        checkpoints.save(run.checkpoints_path, 1, {"x": np.array(1.0)}, {NOISE: save(0.5)})
+        assert run.resume_point() is not None
+        save(0.25)
+        with pytest.raises(RunError, match="was not saved with the run's checkpoint after 1 rounds"):
+            run.resume_point()
+        checkpoints.remove_all(run.private_path)
+        with pytest.raises(RunError, match="found none"):
+            run.resume_point()
+
+
+def test_a_ledger_cut_off_before_a_checkpoint_is_not_believed(run: RunFolder) -> None:
+    with run.create_ledger(opened(run_id=run.run_id)) as ledger:
+        ledger.append(intent(0))
+        checkpoints.save(run.checkpoints_path, 1, {"x": np.array(1.0)}, {})
+    assert run.ledger().next_round == 1
+    lines = run.ledger_path.read_bytes().splitlines(keepends=True)
+    run.ledger_path.write_bytes(b"".join(lines[:-1]))
+    with pytest.raises(LedgerError, match="after 1 rounds, but its ledger knows of 0"):
+        run.ledger()

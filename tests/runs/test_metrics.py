@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -107,3 +108,17 @@ def test_a_full_disk_is_one_sentence(path: Path) -> None:
     truncate_after(path, 7)
     write(path, range(7, 9))
     assert [record["round"] for record in read_metrics(path)] == list(range(9))
+
+
+def test_what_only_the_owner_may_read_stays_so(path: Path) -> None:
+    with MetricsWriter(path, mode=0o600) as writer:
+        writer.append({"round": 0})
+        writer.append({"round": 1})
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    truncate_after(path, 0)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with path.open("ab") as file:
+        file.write(b"{torn")
+    with MetricsWriter(path, mode=0o600):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [record["round"] for record in read_metrics(path)] == [0]

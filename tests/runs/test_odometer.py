@@ -81,3 +81,9 @@ def test_a_list_that_others_can_read_or_that_cannot_be_written_stops_the_run(tmp
     with pytest.raises(RunError, match="the run was not begun"):
         enter(tmp_path / "nowhere", "a")
     assert [each.run_id for each in read(tmp_path)] == ["a"]
+
+
+def test_a_run_that_moved_back_is_where_it_is_now(tmp_path: Path) -> None:
+    for place in ("here", "there", "here", "here"):
+        enter(tmp_path, "a", place)
+    assert [Path(each.path).name for each in read(tmp_path)] == ["here", "there", "here"]

@@ -56,6 +56,9 @@ def quick_ideal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Silent:
+    def warned(self, sentence: str) -> None:
+        pass
+
     def round_done(self, round: int) -> None:
         pass
 

@@ -82,8 +82,17 @@ def headline(answer: Answer) -> str:
     how = f"({answer.adjacency}; {answer.accountant})"
     if math.isinf(answer.epsilon):
         return f"epsilon is infinite: {'; '.join(answer.reasons_not_private)} {how}"
-    rho = "" if answer.rho is None else f", rho {answer.rho:.4g}"
+    rho = "" if answer.rho is None else f", rho {rounded_up(answer.rho)}"
     return f"epsilon {epsilon_text(answer.epsilon)} at delta {answer.delta:.4g}{rho} {how}"
+
+
+def rounded_up(value: float) -> str:
+    """Four significant digits, rounded up: a bound stays one."""
+    if value == 0 or math.isinf(value):
+        return f"{value:g}"
+    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
+    nearest = float(f"{value:.4g}")
+    return f"{nearest if nearest >= value else nearest + unit:.4g}"
 
 
 def _finite(value: float | None) -> float | None:

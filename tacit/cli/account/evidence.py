@@ -20,7 +20,7 @@ from tacit.data.store import open_store
 from tacit.errors import LedgerError, RunError, TacitError
 from tacit.privacy import participation_record
 from tacit.privacy.accounting.sampler_check import check_sampler
-from tacit.privacy.ledger import Ledger, is_being_written, read_ledger
+from tacit.privacy.ledger import Ledger, is_being_written
 from tacit.privacy.participation_record import Cohort
 from tacit.privacy.records import Opened
 from tacit.runs.folder import RunFolder, by_name
@@ -52,9 +52,7 @@ def evidence_of(run: Path) -> Evidence:
     folder = RunFolder.open(by_name(run))
     if not folder.begun:
         raise RunError(f"{folder.path} has not begun: expected a run with a ledger.")
-    ledger = read_ledger(folder.ledger_path)
-    if ledger.opened.run_id != folder.run_id:
-        raise LedgerError(f"The ledger {folder.ledger_path} is that of another run.")
+    ledger = folder.ledger()
     unseen = _why_unseen(folder, ledger)
     if unseen is not None:
         return Evidence(folder, ledger, unseen)

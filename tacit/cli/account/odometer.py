@@ -15,6 +15,7 @@ from tacit.cli.account.evidence import Evidence, evidence_of
 from tacit.cli.account.ledgers import DeltaOfAll, answer_of, compose_evidence, releases_in_words
 from tacit.data.store import open_store
 from tacit.errors import PrivacyError, RunError, TacitError
+from tacit.runs.checkpoints import rounds_kept
 from tacit.runs.folder import RunFolder
 from tacit.runs.odometer import Entry, runs_of
 
@@ -72,22 +73,37 @@ def odometer(
 
 
 def _look_up(entries: Sequence[Entry]) -> _Listed:
-    """The run, where it was last or where it was before."""
+    """The run, where it was last. Copies of it that are still there must be earlier states of it, or it went on twice."""
     latest = entries[-1]
-    for entry in reversed(entries):
-        try:
-            folder = RunFolder.open(Path(entry.path))
-        except RunError:
-            continue
-        if folder.run_id != entry.run_id:
-            continue
-        if not folder.begun and not folder.participation_path.exists():
-            return _Listed(latest)
-        try:
-            return _Listed(latest, evidence=evidence_of(folder.path))
-        except TacitError as error:
-            return _Listed(latest, problem=error.sentence.rstrip("."))
-    return _Listed(latest, problem="the run's folder is not there")
+    places = list(dict.fromkeys(entry.path for entry in reversed(entries)))
+    folders = {path: folder for path in places if (folder := _folder_of(Path(path), latest.run_id)) is not None}
+    if latest.path not in folders:
+        return _Listed(latest, problem="the run's folder is not there")
+    try:
+        found = [evidence_of(folder.path) for folder in folders.values() if _asked_users(folder)]
+    except TacitError as error:
+        return _Listed(latest, problem=error.sentence.rstrip("."))
+    if not found:
+        return _Listed(latest)
+    longest = max(found, key=lambda each: len(each.ledger.records))
+    for each in found:
+        if longest.ledger.records[: len(each.ledger.records)] != each.ledger.records:
+            return _Listed(latest, problem=f"it was copied, and the copy in {each.folder.path} went on by itself")
+    return _Listed(latest, evidence=longest)
+
+
+def _folder_of(path: Path, run_id: str) -> RunFolder | None:
+    """The folder in this place, if it is this run's."""
+    try:
+        folder = RunFolder.open(path)
+    except RunError:
+        return None
+    return folder if folder.run_id == run_id else None
+
+
+def _asked_users(folder: RunFolder) -> bool:
+    """Whether anything shows that the run got as far as its ledger, the ledger itself or what comes after it."""
+    return folder.begun or folder.participation_path.exists() or bool(rounds_kept(folder.checkpoints_path))
 
 
 def _tell_unknown(reasons: Sequence[str], part: Answer | None, as_json: bool, more: dict[str, Any]) -> None:

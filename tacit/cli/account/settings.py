@@ -28,6 +28,7 @@ from tacit.cli.account.answer import (
     require_delta,
     require_one_of,
     require_sensible,
+    rounded_up,
     tell,
 )
 from tacit.errors import RecipeError
@@ -219,7 +220,7 @@ def _tell_as_paper(paper: Convention, printed: float, proven: Answer, as_json: b
         typer.echo(json.dumps(answer.as_dict() | labels, allow_nan=False))
         return
     figure = "infinite" if math.isinf(printed) else f"{printed:.4g}"
-    rho = "" if proven.rho is None or math.isinf(proven.rho) else f", rho {proven.rho:.4g}"
+    rho = "" if proven.rho is None or math.isinf(proven.rho) else f", rho {rounded_up(proven.rho)}"
     typer.echo(f"{paper.name} counts epsilon {figure} at delta {proven.delta:g}{rho} ({paper.accountant}).")
     typer.echo(f"  differs: {paper.differs}.")
     typer.echo(f"  proven: {headline(proven)}")

@@ -17,8 +17,10 @@ def group_epsilon_delta(epsilon: float, delta: float, size: int) -> tuple[float,
         return math.inf, 1.0
     if delta == 0:
         return size * epsilon, 0.0
-    steps = float(size) if epsilon == 0 else math.expm1(size * epsilon) / math.expm1(epsilon)
-    grown = delta * steps
+    # Σ e^{iε} = (1 - e^{-kε}) / (1 - e^{-ε}) · e^{(k-1)ε}, whose last factor, in two halves, never overflows here.
+    steps = float(size) if epsilon == 0 else math.expm1(-size * epsilon) / math.expm1(-epsilon)
+    half = math.exp((size - 1) * epsilon / 2)
+    grown = delta * half * half * steps
     return (size * epsilon, grown) if grown < 1 else (math.inf, 1.0)
 
 

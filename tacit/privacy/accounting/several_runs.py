@@ -99,7 +99,7 @@ def _cost(ledger: Ledger, cohorts: Sequence[Users] | None) -> _RunCost:
     elif kinds == {"check_in"} == {opened.plan["sampling"]}:
         cost = unsampled_cost(opened, intents, cohorts)
         draws = cost.draws
-        parts.append(Concentrated(math.inf if cost.rho is None else cost.rho, opened.adjacency))
+        parts.append(Concentrated(math.inf if cost.rho is None else cost.rho, opened.adjacency, cost.gaussian))
         reasons += [] if cost.objection is None else [cost.objection]
     else:
         reasons.append(f"this version of Tacit does not account for sampling of the kind {' and '.join(sorted(kinds))}")

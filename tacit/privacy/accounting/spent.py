@@ -6,7 +6,7 @@ reasons why nothing may be claimed are those of the ledger's first record. The t
 (1 + e^ε) τ, or no finite ε is claimed.
 
 Without sampling (check_in) the cost is a ρ, from MinS and MaxP: those that the cohorts really had where they are given, those
-that the plan promises otherwise.
+that the plan promises otherwise. Noise from devices (`device_noise`) has its own ρ, which is not quite a Gaussian's.
 
 **Rounds that ran again under correlated noise.** A run that lost rounds s .. t-1 goes on at s from the state it had there,
 with fresh noise from s on. Its releases are then rows of C x + Z as ever, and beside them the lost rows s .. t-1 of C x' + Z',
@@ -29,10 +29,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PrivacyError
+from tacit.privacy.accounting import device_noise
 from tacit.privacy.accounting.gaussian import sensitivity_squared as independent_sensitivity_squared
 from tacit.privacy.accounting.participation import Gap, Participation, realised
 from tacit.privacy.accounting.sampled_gaussian import Accountant, Rounds, combined_noise_multiplier, epsilon
-from tacit.privacy.accounting.zcdp import composed, epsilon_of_gaussian, gaussian_rho
+from tacit.privacy.accounting.zcdp import composed, epsilon_of_any, epsilon_of_gaussian, gaussian_rho
+from tacit.privacy.discretisation import DISCRETE
 from tacit.privacy.records import Intent, Opened
 from tacit.privacy.strategies import from_description
 from tacit.privacy.tail import tail_probability
@@ -45,9 +47,15 @@ SMALLEST_FOR_PLD = 0.2
 ASSUMPTIONS: tuple[str, ...] = (
     "one person is one user, and who is trained on and who is held out was settled beforehand",
     "settings such as the clip and the number of rounds were not chosen by looking at these users",
-    "this run alone: other runs on the same users add to it",
+    "this run alone: other runs on the same users, and copies of this one that went on by themselves, add to it",
     "the process's memory and its timing stay secret",
     "keyed Threefry-2x32 and Philox words pass for random, and 53-bit draws for real numbers",
+)
+# Devices draw integers, exactly, and from another stream of bits.
+DEVICE_ASSUMPTIONS: tuple[str, ...] = (
+    *ASSUMPTIONS[:-1],
+    "AES-256-CTR words and keyed BLAKE2b pass for random",
+    "sums are computed under secure aggregation, so that nobody sees one device's integers",
 )
 # Amplification holds against somebody who does not know the sample.
 SAMPLED_ASSUMPTIONS: tuple[str, ...] = ("who was in which cohort stays secret",)
@@ -107,6 +115,8 @@ def spent_by(
         elif value > 700 or (1 + math.exp(value)) * tail > delta * TAIL_SHARE:
             value, reasons = math.inf, ["the tail that the noise lacks outweighs delta"]
     assumptions = SAMPLED_ASSUMPTIONS + ASSUMPTIONS if sampled else ASSUMPTIONS
+    if opened.mechanism == DISCRETE:
+        assumptions = DEVICE_ASSUMPTIONS + _corrupt_devices(opened)
     if cost.participation is not None and not cost.participation.observed:
         assumptions += ("users came no more often and no closer together than the plan promises",)
     if "vocabulary" in opened.data:
@@ -143,6 +153,7 @@ class _Cost:
     rho: float | None = None
     participation: Participation | None = None
     objection: str | None = None
+    gaussian: bool = True
 
 
 def _sampled(opened: Opened, intents: Sequence[Intent], quick: bool) -> _Cost:
@@ -154,10 +165,13 @@ def _sampled(opened: Opened, intents: Sequence[Intent], quick: bool) -> _Cost:
     value = math.inf
     if not opened.reasons_not_private:
         value = epsilon(rounds, delta, accountant, discretization=1e-3 if quick else 1e-4)
-    return _Cost(value, accountant, len(intents))
+    objection = "correlated noise has no proof on sampled rounds" if opened.strategy else None
+    return _Cost(value, accountant, len(intents), objection=objection)
 
 
 def unsampled_cost(opened: Opened, intents: Sequence[Intent], cohorts: Iterable[NDArray[np.int64]] | None) -> _Cost:
+    if opened.mechanism == DISCRETE:
+        return _from_devices(opened, intents, cohorts)
     strategy = from_description(opened.strategy) if opened.strategy else None
     branches = branches_of(intents)
     promised = Participation(int(opened.plan["min_separation"]), int(opened.plan["max_participation"]), observed=False)
@@ -190,6 +204,40 @@ def unsampled_cost(opened: Opened, intents: Sequence[Intent], cohorts: Iterable[
         draws = strategy.most_draws(len(intents), horizon) + len(branches) * strategy.most_draws(0, horizon)
     value = epsilon_of_gaussian(rho, float(opened.plan["delta"]) * (1 - TAIL_SHARE))
     return _Cost(value, "zCDP, exact Gaussian curve", draws, rho, together, objection)
+
+
+def _from_devices(opened: Opened, intents: Sequence[Intent], cohorts: Iterable[NDArray[np.int64]] | None) -> _Cost:
+    branches, noise = branches_of(intents), device_noise.constants_of(opened)
+    promised = Participation(int(opened.plan["min_separation"]), int(opened.plan["max_participation"]), observed=False)
+    users = None if cohorts is None else list(cohorts)
+    seen = promised
+    if users is not None:
+        if len(users) != len(intents):
+            raise PrivacyError(f"Expected the cohorts of {len(intents)} releases, got {len(users)}.")
+        ways = [realised([users[number] for number in branch]) for branch in branches]
+        seen = Participation(
+            min((each.min_separation for each in ways), default=promised.min_separation),
+            max((each.max_participation for each in ways), default=0),
+            observed=True,
+        )
+    objection = device_noise.objection_to(intents)
+    for branch in branches:
+        objection = objection or _departure([intents[number] for number in branch], correlated=False)
+    accountant = "zCDP through RDP (alpha times rho)"
+    if noise is None:
+        why = "the ledger does not say what noise each device added"
+        return _Cost(math.inf, accountant, 0, math.inf, seen, why, gaussian=False)
+    rho = device_noise.rho_of(noise, users, [len(branch) for branch in branches], promised)
+    value = epsilon_of_any(rho, float(opened.plan["delta"]) * (1 - TAIL_SHARE))
+    # No draws that lack a tail: integers are sampled exactly.
+    return _Cost(value, accountant, 0, rho, seen, objection, gaussian=False)
+
+
+def _corrupt_devices(opened: Opened) -> tuple[str, ...]:
+    section = opened.plan.get("secagg") or {}
+    share = float(section.get("corrupt", 0.0))
+    who = f"at most {share:.1%} of a round's devices are" if share else "no device is"
+    return (f"{who} corrupt; every other one adds its share of noise and keeps it to itself",)
 
 
 def branches_of(intents: Sequence[Intent]) -> list[list[int]]:

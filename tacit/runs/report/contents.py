@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.privacy.assumptions import times
+from tacit.privacy.assumptions import SAMPLED, times
 from tacit.privacy.guarantee import up
 from tacit.runs.report.blocks import Bars, Block, Code, Level, Lines, Paragraph, Section, Series, Table
 from tacit.runs.report.reading import Reading, finite
@@ -142,9 +142,10 @@ def _participation(run: Reading) -> Section | None:
     population = run.ledger.opened.population
     text = (
         f"{len(seen):,} users took part at least once; the plan states a population of {population:,}. Nobody took part "
-        f"more than {times(int(seen.max()))}. Who was drawn must stay secret: the "
-        "amplification by sampling rests on it."
+        f"more than {times(int(seen.max()))}, rounds that ran again counted."
     )
+    if run.ledger.opened.plan.get("sampling") in SAMPLED:
+        text += " Who was drawn must stay secret: the amplification by sampling rests on it."
     chart = Bars(x="times a user took part", y="users", bars=_histogram(seen))
     note = Paragraph(text=text)
     return Section(name="participation", title="Who took part", order=55, private=True, blocks=[note, chart])

@@ -15,7 +15,7 @@ from tacit.privacy import participation_record
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.assumptions import SAMPLED, Observed
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.ledger import Ledger, is_being_written, read_ledger
+from tacit.privacy.ledger import Ledger, is_being_written
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import read_metrics
 
@@ -62,17 +62,9 @@ def state_of(folder: RunFolder, ledger: Ledger | None) -> str:
     return ledger.closed.outcome if ledger.closed else "interrupted"
 
 
-def ledger_of(folder: RunFolder) -> Ledger:
-    """The run's own ledger, verified; LedgerError if it is damaged or another run's."""
-    ledger = read_ledger(folder.ledger_path)
-    if ledger.opened.run_id != folder.run_id:
-        raise LedgerError(f"The ledger {folder.ledger_path} is that of another run.")
-    return ledger
-
-
 def read_run(folder: RunFolder, *, share: bool) -> Reading:
     """Everything a report needs. RunError, in one sentence, if the run is damaged."""
-    ledger = ledger_of(folder) if folder.begun else None
+    ledger = folder.ledger() if folder.begun else None
     state = state_of(folder, ledger)
     diagnostics: list[dict[str, Any]] = []
     cohorts, problem = None, None

@@ -39,7 +39,14 @@ def intent(round: int, sampling: dict[str, Any] | None = None, participation: st
 
 
 def run(
-    path: Path, *, rounds: int = 20, users: int = 1_000, sampler: Any = None, draw: Any = None, **changes: Any
+    path: Path,
+    *,
+    rounds: int = 20,
+    users: int = 1_000,
+    sampler: Any = None,
+    draw: Any = None,
+    closed: bool = True,
+    **changes: Any,
 ) -> RunFolder:
     """A run folder with a ledger and its participation record: each cohort is drawn by `draw`, or by the sampler itself."""
     sampler = Poisson(0.01) if sampler is None else sampler
@@ -58,5 +65,19 @@ def run(
         for round in range(rounds):
             cohort = (sampler if draw is None else draw).sample(users, generator)
             ledger.append(intent(round, sampling, participation.append(round, 0, cohort)))
-        ledger.append(Closed(rounds, "finished"))
+        if closed:
+            ledger.append(Closed(rounds, "finished"))
     return folder
+
+
+def go_on(folder: RunFolder, rounds: int) -> None:
+    """So many more rounds, Poisson-sampled."""
+    generator = np.random.default_rng()
+    with (
+        folder.open_ledger() as ledger,
+        ParticipationWriter(folder.participation_path) as participation,
+    ):
+        done = ledger.ledger.next_round
+        for round in range(done, done + rounds):
+            cohort = Poisson(0.01).sample(1_000, generator)
+            ledger.append(intent(round, None, participation.append(round, 0, cohort)))

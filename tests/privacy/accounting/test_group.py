@@ -31,3 +31,9 @@ def test_a_delta_of_one_promises_nothing() -> None:
 
 def test_rho_grows_with_the_square() -> None:
     assert group_rho(0.25, 4) == 4.0
+
+
+def test_large_groups_of_large_epsilons_stay_in_range() -> None:
+    epsilon, delta = group_epsilon_delta(300.0, 1e-300, 3)
+    assert epsilon == 900.0
+    assert delta == pytest.approx(1e-300 * math.exp(600))

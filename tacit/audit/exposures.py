@@ -1,0 +1,116 @@
+"""How often each canary was expected to be seen in training, and how often it was (Production, Table 3).
+
+A canary is seen once for every copy that a user or device holds and every round it takes part in. Who took part is known
+from the run's participation record; the counts therefore belong into the audit's own report and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.audit.canaries import Canary, CanaryPlan, CoinUser, Devices, Sharers, encode
+from tacit.audit.planting import count_copies, holders
+from tacit.data.users import Users
+from tacit.errors import AuditError
+
+# So many people are asked how much they wrote, where nobody keeps a count of it.
+_LOOKED_AT = 5_000
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """One canary. `holders` have at least one copy; `copies` are those in the data; `seen` counts passes over copies."""
+
+    canary: int
+    setting: str
+    holders: int
+    copies: int
+    expected: float
+    seen: int
+
+
+@dataclass(frozen=True)
+class SettingExposure:
+    """A row of Production's Table 3: the mean over the canaries of one setting."""
+
+    setting: str
+    canaries: int
+    holders: float
+    copies: float
+    expected: float
+    seen: float
+
+
+def exposures(
+    plan: CanaryPlan,
+    users: Users,
+    words: Sequence[str],
+    participations: NDArray[np.int64],
+    *,
+    rounds: int,
+    rate: float,
+    dealt_anew: bool = False,
+) -> list[Exposure]:
+    """The plan's canaries in its order.
+
+    `users` are the planted users as training saw them: with a `Capped` view on top where a recipe cuts users short, so that
+    copies beyond the cut do not count. Say `dealt_anew` where a `Reshuffled` view is on top: anybody may then hold a copy, and
+    all are looked at. `participations` says how often each took part
+    (`tacit.privacy.participation_record.participations`), over `rounds` rounds in which anybody takes part with probability
+    `rate`. The expectation is over the plan's draws and the rounds', with as many examples a person as `users` show, a device's
+    copies as planned, and no two canaries in the same place.
+    """
+    if len(participations) != len(users):
+        raise AuditError(f"Expected participations of {len(users)} users and devices, got {len(participations)}.")
+    who = np.arange(len(users), dtype=np.int64) if dealt_anew else np.unique(np.concatenate(holders(plan)))
+    held = np.zeros((3, len(plan.canaries)), np.int64)
+    for block, copies in count_copies(users, who, encode(plan.canaries, words)):
+        held += np.stack([(copies > 0).sum(axis=0), copies.sum(axis=0), participations[block] @ copies])
+    per_person = _examples_a_person(plan, users)
+    return [
+        Exposure(
+            canary=number,
+            setting=str(canary.sharing),
+            holders=int(held[0, number]),
+            copies=int(held[1, number]),
+            expected=rounds * _copies_a_round(plan, canary, rate, per_person),
+            seen=int(held[2, number]),
+        )
+        for number, canary in enumerate(plan.canaries)
+    ]
+
+
+def _examples_a_person(plan: CanaryPlan, users: Users) -> float:
+    """The mean over the people, or over evenly many of them where there are very many; 0 where nothing depends on it."""
+    if not any(isinstance(canary.sharing, Sharers) for canary in plan.canaries):
+        return 0.0
+    known = getattr(users, "example_counts", None)
+    if known is not None:
+        return float(known()[: plan.users].mean())
+    some = np.unique(np.linspace(0, plan.users - 1, _LOOKED_AT).astype(np.int64))
+    return float(np.diff(users.gather(some).user_offsets).mean())
+
+
+def _copies_a_round(plan: CanaryPlan, canary: Canary, rate: float, per_person: float) -> float:
+    how = canary.sharing
+    devices_rate = rate if plan.device_rate is None else plan.device_rate
+    if isinstance(how, Devices):
+        return how.devices * how.copies * devices_rate
+    if isinstance(how, CoinUser):
+        return how.copies / 2 * devices_rate
+    return plan.users * how.user_probability * per_person * how.example_probability * rate
+
+
+def by_setting(rows: Sequence[Exposure]) -> list[SettingExposure]:
+    """The mean over the canaries of each setting, settings in the plan's order."""
+    table = []
+    for setting, group in groupby(rows, key=lambda row: row.setting):
+        same = list(group)
+        figures = np.array([[row.holders, row.copies, row.expected, row.seen] for row in same], np.float64)
+        table.append(SettingExposure(setting, len(same), *figures.mean(axis=0).tolist()))
+    return table

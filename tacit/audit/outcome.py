@@ -1,0 +1,171 @@
+"""What an audit found, and what each number of it means in plain words."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
+
+from tacit.audit.exposures import SettingExposure
+from tacit.audit.lower_bound import LowerBound
+from tacit.runs.report.blocks import Paragraph, Section, Table
+
+BY_LOSS, BY_TRAJECTORY = "loss", "trajectory"
+BROKEN = (
+    "Something is broken: the attack got more out of the model than the proven epsilon allows. The noise, the clipping, the "
+    "sampling or the accounting is not what the ledger says. Do not use the model."
+)
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """One canary. `place`: where a beam search brought it out, 1 first; None: not at all."""
+
+    number: int
+    text: str
+    setting: str
+    rank: int
+    candidates: int
+    exposure: float
+    place: int | None
+
+
+@dataclass(frozen=True)
+class Proven:
+    """What is proven of the canary users' own participation; epsilon is infinite with its reasons."""
+
+    epsilon: float
+    delta: float
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An audit of one model. `bounds` by the kind of score, empty without canary users."""
+
+    prefix: int
+    suffixes: int
+    width: int
+    attacked: Sequence[Attacked]
+    exposures: Sequence[SettingExposure]
+    bounds: dict[str, LowerBound]
+    proven: Proven | None
+
+    @property
+    def broken(self) -> bool:
+        """Whether a lower bound exceeds what is proven."""
+        return self.proven is not None and any(b.epsilon > self.proven.epsilon for b in self.bounds.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON, without the canaries' texts."""
+        proven = None
+        if self.proven is not None:
+            proven = {**asdict(self.proven), "epsilon": _finite(self.proven.epsilon)}
+        return {
+            "prefix": self.prefix,
+            "suffixes": self.suffixes,
+            "beam_width": self.width,
+            "canaries": [{k: v for k, v in asdict(each).items() if k != "text"} for each in self.attacked],
+            "exposures": [asdict(each) for each in self.exposures],
+            "lower_bounds": {name: asdict(bound) for name, bound in self.bounds.items()},
+            "proven": proven,
+            "broken": self.broken,
+        }
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Column heads and rows, one a setting: how the canaries were shared, seen, ranked and extracted."""
+        seen = {row.setting: row for row in self.exposures}
+        rows = []
+        for setting, group in groupby(self.attacked, key=lambda each: each.setting):
+            same, shown = list(group), seen.get(setting)
+            rows.append(
+                [
+                    setting,
+                    str(len(same)),
+                    "" if shown is None else f"{shown.expected:.1f}",
+                    "" if shown is None else f"{shown.seen:.1f}",
+                    f"{statistics.median(each.rank for each in same):,.0f}",
+                    f"{min(each.rank for each in same):,}",
+                    f"{statistics.fmean(each.exposure for each in same):.1f}",
+                    str(sum(each.place is not None for each in same)),
+                ]
+            )
+        return [
+            "shared by",
+            "canaries",
+            "expected",
+            "seen",
+            "median rank",
+            "best rank",
+            "exposure, bits",
+            "extracted",
+        ], rows
+
+    def words(self) -> list[str]:
+        """What the numbers mean, a sentence or two each."""
+        said = []
+        if self.attacked:
+            most = max(each.candidates for each in self.attacked)
+            said = [
+                "A canary is a phrase of random words that nobody would write. It was planted in the training data, and the "
+                "attacks look for it in the model.",
+                "Expected and seen: how many copies of a canary training was expected to read, and how many it read, passes "
+                "over the same copy counted each time.",
+                f"Rank: the attacker knows the first {self.prefix} words and compares the rest with {most - 1:,} random "
+                f"endings. 1 means that the model prefers the secret to all of them; a model that has not memorised it gives "
+                f"any rank up to {most:,} with the same probability. Exposure is the same in bits: {math.log2(most):.1f} for "
+                "rank 1, one bit or so for chance.",
+                f"Extracted: the attacker knows the first {self.prefix} words alone, lets the model go on, keeps the "
+                f"{self.width} likeliest phrases, and finds the secret among them.",
+            ]
+        return said + self.bound_words()
+
+    def bound_words(self) -> list[str]:
+        """The lower bounds beside what is proven."""
+        said = []
+        names = {BY_LOSS: "by its loss alone", BY_TRAJECTORY: "by the way the model went in training"}
+        for name, bound in self.bounds.items():
+            said.append(
+                f"Membership {names[name]}: of {bound.canaries} canary users, each in or out by a fair coin, the attacker "
+                f"guessed {bound.guesses} and was right {bound.right} times. So epsilon is at least {down(bound.epsilon)}, "
+                f"with {bound.confidence:.2%} confidence."
+            )
+        if self.bounds and self.proven is not None:
+            best = max(bound.strongest for bound in self.bounds.values())
+            proven = (
+                f"at most {self.proven.epsilon:.2f} at delta {self.proven.delta:g}"
+                if math.isfinite(self.proven.epsilon)
+                else f"nothing, because {'; '.join(self.proven.reasons)}"
+            )
+            said.append(
+                f"Proven of these users' own participation: {proven}. So many canary users could at best have shown epsilon "
+                f"{down(best)}: a lower bound below that says what this attack got, not that there is no better one."
+            )
+            said.append(BROKEN if self.broken else "No lower bound exceeds what is proven.")
+        return said
+
+    def section(self) -> Section:
+        """The audit's part of the run's report. Only the owner may see it: it names the secrets."""
+        columns, rows = self.table()
+        blocks: list[Any] = [Paragraph(text=text, note=text == BROKEN) for text in self.words()]
+        if rows:
+            blocks.insert(1, Table(columns=columns, rows=rows, caption="Canaries by how they were shared"))
+            each = [
+                [str(a.number + 1), a.text, a.setting, f"{a.rank:,}", f"{a.exposure:.1f}", str(a.place or "no")]
+                for a in self.attacked
+            ]
+            heads = ["canary", "text", "shared by", "rank", "exposure, bits", "extracted at"]
+            blocks.append(Table(columns=heads, rows=each, caption="Every canary", folded=True))
+        return Section(name="audit", title="The audit", order=60, private=True, blocks=blocks)
+
+
+def down(value: float) -> str:
+    """With two decimals, rounded down: a lower bound stays one."""
+    return f"{math.floor(value * 100) / 100:.2f}"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,146 @@
+"""Plans of whole audits: Production's devices, Memorization's sharers, the coins of a lower bound, or all in one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tacit.audit.canaries import Canary, CanaryPlan, CoinUser, Devices, Sharers, binding, word_phrases
+from tacit.errors import AuditError
+
+# The Memorization paper's corpus, on whose size its p_u of 1/50,000, 3/50,000 and 1/5,000 mean so many expected sharers.
+PAPER_USERS = 392_000
+PAPER_SHARERS = tuple(PAPER_USERS * p for p in (1 / 50_000, 3 / 50_000, 1 / 5_000))
+
+SETTINGS = 9  # of Production's grid, and of Memorization's
+
+
+def device_plan(
+    phrases: Sequence[tuple[str, ...]],
+    description: Mapping[str, Any],
+    *,
+    users: int,
+    seed: int,
+    devices: Sequence[int] = (1, 4, 16),
+    copies: Sequence[int] = (1, 14, 200),
+    template: str | None = None,
+    examples_per_device: int = 200,
+    device_rate: float | None = None,
+) -> CanaryPlan:
+    """Production's plan: the phrases dealt out evenly to every n_u × n_e; with 27 phrases, 3 each on 189 devices."""
+    if max(copies) > examples_per_device:
+        raise AuditError(f"Expected at most {examples_per_device} copies on a device, got {max(copies)}.")
+    grid = [Devices(devices=n_u, copies=n_e) for n_u, n_e in itertools.product(devices, copies)]
+    return CanaryPlan(
+        data=binding(description),
+        users=users,
+        seed=seed,
+        examples_per_device=examples_per_device,
+        device_rate=device_rate,
+        canaries=_dealt(phrases, grid, template),
+    )
+
+
+def sharer_plan(
+    phrases: Sequence[tuple[str, ...]],
+    description: Mapping[str, Any],
+    *,
+    users: int,
+    seed: int,
+    expected_sharers: Sequence[float] = PAPER_SHARERS,
+    example_probabilities: Sequence[float] = (0.01, 0.1, 1.0),
+    template: str | None = None,
+) -> CanaryPlan:
+    """Memorization's plan: the phrases dealt out evenly to every p_u × p_e; with 90 phrases, 10 each.
+
+    p_u is what gives `expected_sharers` among so many users: on a smaller corpus larger than the paper's.
+    """
+    if not 0 < min(expected_sharers) <= max(expected_sharers) <= users:
+        raise AuditError(f"Expected from 0 to {users} sharers of a canary (the users), got {max(expected_sharers):g}.")
+    if not 0 < min(example_probabilities) <= max(example_probabilities) <= 1:
+        raise AuditError(f"Expected example probabilities from 0 to 1, got {list(example_probabilities)}.")
+    grid = [
+        Sharers(user_probability=sharers / users, example_probability=p_e)
+        for sharers, p_e in itertools.product(expected_sharers, example_probabilities)
+    ]
+    return CanaryPlan(data=binding(description), users=users, seed=seed, canaries=_dealt(phrases, grid, template))
+
+
+def coin_plan(
+    phrases: Sequence[tuple[str, ...]],
+    description: Mapping[str, Any],
+    *,
+    users: int,
+    seed: int,
+    copies: int = 20,
+    device_rate: float | None = None,
+) -> CanaryPlan:
+    """The plan of a lower bound on epsilon: a canary user for each phrase."""
+    return CanaryPlan(
+        data=binding(description),
+        users=users,
+        seed=seed,
+        device_rate=device_rate,
+        canaries=tuple(Canary(units=phrase, sharing=CoinUser(copies=copies)) for phrase in phrases),
+    )
+
+
+def mixed_plan(
+    words: Sequence[str],
+    description: Mapping[str, Any],
+    *,
+    users: int,
+    seed: int,
+    devices: int = 0,
+    sharers: int = 0,
+    coins: int = 0,
+    length: int = 5,
+    copies: int = 20,
+    expected_sharers: Sequence[float] = PAPER_SHARERS,
+    examples_per_device: int = 200,
+    device_rate: float | None = None,
+) -> CanaryPlan:
+    """One plan of different random phrases: so many a setting on devices, so many a setting among sharers, so many coins."""
+    if not devices + sharers + coins:
+        raise AuditError("Expected canaries to plant, got none of any kind.")
+    if device_rate is not None and not 0 < device_rate <= 1:
+        raise AuditError(f"Expected a rate of synthetic users above 0 and at most 1, got {device_rate:g}.")
+    phrases = word_phrases(words, length=length, count=SETTINGS * (devices + sharers) + coins, seed=seed)
+    on_devices, rest = phrases[: SETTINGS * devices], phrases[SETTINGS * devices :]
+    shared, tossed = rest[: SETTINGS * sharers], rest[SETTINGS * sharers :]
+    canaries: tuple[Canary, ...] = ()
+    if on_devices:
+        few, some = 1, max(2, round(0.07 * examples_per_device))  # the paper's 14 of 200
+        grid = device_plan(
+            on_devices,
+            description,
+            users=users,
+            seed=seed,
+            copies=(few, some, examples_per_device),
+            examples_per_device=examples_per_device,
+        )
+        canaries += grid.canaries
+    if shared:
+        canaries += sharer_plan(shared, description, users=users, seed=seed, expected_sharers=expected_sharers).canaries
+    if tossed:
+        canaries += coin_plan(tossed, description, users=users, seed=seed, copies=copies).canaries
+    return CanaryPlan(
+        data=binding(description),
+        users=users,
+        seed=seed,
+        examples_per_device=examples_per_device,
+        device_rate=device_rate,
+        canaries=canaries,
+    )
+
+
+def _dealt(
+    phrases: Sequence[tuple[str, ...]], grid: Sequence[Devices] | Sequence[Sharers], template: str | None
+) -> tuple[Canary, ...]:
+    if not phrases or len(phrases) % len(grid):
+        raise AuditError(f"Expected a multiple of {len(grid)} canaries (one a setting), got {len(phrases)}.")
+    each = len(phrases) // len(grid)
+    return tuple(
+        Canary(units=phrase, template=template, sharing=grid[number // each]) for number, phrase in enumerate(phrases)
+    )

@@ -1,0 +1,139 @@
+"""The log-perplexities of very many phrases after one beginning, in few large products.
+
+Phrases that begin alike share their work. Sorted, they are a tree: the words of level k hang on the beginnings of length k - 1,
+each of which is read once. A chunk is a run of sorted phrases, small enough for the memory of a device; in it, level by level,
+
+    score(word)      = score(beginning) + logsumexp(T o + b) - (T_word · o + b_word)      o: the output after the beginning
+    state, o (word)  = cell(state(beginning), word)                                       but at the last level
+
+so that the [beginnings, V] product is needed for its logsumexp alone and is gone when the chunk is. Of two million phrases
+of three words from ten thousand, the first two levels cost next to nothing: there are only so many first words.
+
+Every phrase passes through the same sums, a secret like those it is compared with. (Products may round the last bit otherwise
+in another chunk.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from tacit.data.users import BOS
+from tacit.errors import AuditError
+from tacit.models.cells import State, run
+from tacit.models.precision import product
+from tacit.models.word_lm import WordLM
+
+# Phrases in a chunk: on an accelerator some gigabytes of logits at 10,000 words, on a CPU what suits its caches.
+_CHUNK = {"cpu": 512}
+_CHUNK_ELSEWHERE = 65_536
+
+
+@dataclass(frozen=True)
+class Beginnings:
+    """What a model knows after each of several prefixes: its state, its output, and the logsumexp of its logits."""
+
+    state: State  # [prefixes, ...]
+    outputs: Array  # [prefixes, P]
+    normaliser: Array  # [prefixes]
+
+
+jax.tree_util.register_dataclass(Beginnings, ["state", "outputs", "normaliser"], [])
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Phrases as chunks of trees, on the device. A level: each node's parent in the level above, and its word."""
+
+    chunks: list[list[tuple[Array, Array]]]  # chunks, levels, each a pair of [nodes]; every chunk of one shape
+    order: NDArray[np.int64]  # the phrase behind each leaf; the last chunk is filled up with its last phrase
+    phrases: int
+
+
+def grow(phrases: NDArray[np.int32], *, chunk: int | None = None) -> Forest:
+    """The trees of phrases [N, length], to be scored after any number of prefixes."""
+    count, length = phrases.shape
+    size = min(chunk or _CHUNK.get(jax.default_backend(), _CHUNK_ELSEWHERE), count)
+    order = np.lexsort(phrases.T[::-1])
+    order = np.concatenate([order, np.repeat(order[-1:], -count % size)])
+    rows = phrases[order].reshape(-1, size, length)
+    fresh = np.ones(rows.shape[:2], bool)  # whether a row's beginning of this length is another than the row's before
+    fresh[:, 1:] = False
+    above = np.zeros(rows.shape[:2], np.int64)  # the node of each row's beginning
+    levels = []
+    for level in range(length - 1):
+        fresh = fresh.copy()
+        fresh[:, 1:] |= rows[:, 1:, level] != rows[:, :-1, level]
+        node = np.cumsum(fresh, axis=1) - 1
+        chunks, columns = np.nonzero(fresh)
+        parent = np.zeros((len(rows), int(node.max()) + 1), np.int32)
+        word = np.zeros_like(parent)
+        parent[chunks, node[fresh]] = above[chunks, columns]
+        word[chunks, node[fresh]] = rows[chunks, columns, level]
+        levels.append((parent, word))
+        above = node
+    levels.append((above.astype(np.int32), rows[:, :, -1]))
+    trees = [[(parent[j], word[j]) for parent, word in levels] for j in range(len(rows))]
+    return Forest(jax.device_put(trees), order, count)
+
+
+def read(model: WordLM, prefixes: NDArray[np.int32]) -> Beginnings:
+    """The model after bos and each of prefixes [C, length]; the length may be 0."""
+    bos = np.full((len(prefixes), 1), BOS, np.int32)
+    return _read(model, np.concatenate([bos, prefixes], axis=1))
+
+
+def log_perplexities(model: WordLM, beginnings: Beginnings, which: int, forest: Forest) -> NDArray[np.float32]:
+    """Σ -log Pr(word | prefix, words before it) of every phrase of the forest after prefix number `which`.
+
+    AuditError if the model gives anything but finite numbers: a comparison with them would find a secret where none is.
+    """
+    root = jax.tree.map(lambda a: a[which : which + 1], beginnings)
+    chunks = [_score(model, root, levels) for levels in forest.chunks]
+    scores = np.empty(forest.phrases, np.float32)
+    scores[forest.order] = np.concatenate(jax.device_get(chunks))
+    if not np.isfinite(scores).all():
+        raise AuditError("Expected a model whose probabilities are finite numbers, got one that has diverged.")
+    return scores
+
+
+def logits_of(model: WordLM, outputs: Array) -> Array:
+    """The logits [N, V] of outputs [N, P]."""
+    logits = product(outputs, model.output_table(), "float32", contract=(1, 1))
+    return logits if model.output_bias is None else logits + model.output_bias
+
+
+def step(model: WordLM, state: State, words: Array) -> tuple[State, Array]:
+    """One word [N] read from each state: the next states, and the outputs [N, P]."""
+    state, outputs, _ = run(model.cell, model.rows(words)[None], state, "float32")
+    return state, outputs[0]
+
+
+@jax.jit
+def _read(model: WordLM, tokens: Array) -> Beginnings:
+    start = jax.tree.map(lambda a: jnp.broadcast_to(a, (len(tokens), *a.shape)), model.initial_state())
+    state, outputs, _ = run(model.cell, model.rows(tokens.T), start, "float32")
+    return Beginnings(state, outputs[-1], _normaliser(model, outputs[-1]))
+
+
+@jax.jit
+def _score(model: WordLM, root: Beginnings, levels: list[tuple[Array, Array]]) -> Array:
+    table, now = model.output_table(), root
+    scores = jnp.zeros((1,), jnp.float32)
+    for level, (parent, word) in enumerate(levels):
+        logit = jnp.sum(now.outputs[parent] * table[word], axis=1)
+        logit = logit if model.output_bias is None else logit + model.output_bias[word]
+        scores = scores[parent] + (now.normaliser[parent] - logit)
+        if level < len(levels) - 1:
+            state, outputs = step(model, jax.tree.map(lambda a, p=parent: a[p], now.state), word)
+            now = Beginnings(state, outputs, _normaliser(model, outputs))
+    return scores
+
+
+def _normaliser(model: WordLM, outputs: Array) -> Array:
+    return jax.nn.logsumexp(logits_of(model, outputs), axis=1)

@@ -1,0 +1,56 @@
+"""Examples put together anew: replaced, picked, joined, in another order. The pieces that planting is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.ragged import offsets_of, ranges
+from tacit.data.users import Examples
+from tacit.errors import AuditError
+
+
+def replaced(full: Examples, which: NDArray[np.int64], contents: list[NDArray[Any]]) -> Examples:
+    """The same examples, but those with a number in `which` (-1: none) are that content."""
+    if full.labels is not None:
+        raise AuditError("Expected users with text to plant canaries among, got images.")
+    if not (which >= 0).any():
+        return full
+    sizes = np.array([len(content) for content in contents], np.int64)
+    lengths = np.where(which >= 0, sizes[which], np.diff(full.example_offsets))
+    offsets = offsets_of(lengths)
+    items = np.empty(offsets[-1], full.items.dtype)
+    kept = which < 0
+    items[ranges(offsets[:-1][kept], lengths[kept])] = full.items[
+        ranges(full.example_offsets[:-1][kept], lengths[kept])
+    ]
+    for number in np.unique(which[~kept]):
+        rows = which == number
+        items[ranges(offsets[:-1][rows], lengths[rows])] = np.tile(contents[number], int(rows.sum()))
+    return Examples(items, offsets, full.user_offsets)
+
+
+def picked(full: Examples, examples: NDArray[np.int64], user_offsets: NDArray[np.int64]) -> Examples:
+    """These examples, in this order, as those of the users that `user_offsets` tells."""
+    starts = full.example_offsets[examples]
+    lengths = full.example_offsets[examples + 1] - starts
+    return Examples(full.items[ranges(starts, lengths)], offsets_of(lengths), user_offsets)
+
+
+def joined(first: Examples, second: Examples) -> Examples:
+    """The users of one, then those of the other."""
+    items = np.concatenate([first.items, second.items.astype(first.items.dtype)])
+    return Examples(
+        items,
+        np.concatenate([first.example_offsets, first.example_offsets[-1] + second.example_offsets[1:]]),
+        np.concatenate([first.user_offsets, first.user_offsets[-1] + second.user_offsets[1:]]),
+        first.labels,
+    )
+
+
+def reordered(full: Examples, users: NDArray[np.int64]) -> Examples:
+    """The same users in another order: first number users[0], then users[1], ..."""
+    counts = np.diff(full.user_offsets)[users]
+    return picked(full, ranges(full.user_offsets[:-1][users], counts), offsets_of(counts))

@@ -1,0 +1,207 @@
+"""`tacit audit`: plant canaries, attack a trained run, compare training regimes."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tacit.errors import AuditError
+from tacit.runs.folder import RunFolder, by_name
+
+if TYPE_CHECKING:
+    from tacit.audit.canaries import CanaryPlan
+    from tacit.audit.outcome import Outcome
+
+app = typer.Typer(help="Plant canaries, and look for them in the model afterwards.", no_args_is_help=True)
+
+BROKEN_EXIT = 9
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
+
+
+@app.command("plant")
+def plant(
+    data: Annotated[
+        str, typer.Argument(help="A recipe whose users are trained on, a store's folder, or keyboard for the world.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="The plan to write. Keep it secret: it names the canaries.")],
+    devices: Annotated[
+        int, typer.Option("--devices", min=0, help="Canaries for each of 9 settings of devices and copies.")
+    ] = 3,
+    sharers: Annotated[
+        int, typer.Option("--sharers", min=0, help="Canaries for each of 9 settings of sharers among real users.")
+    ] = 0,
+    coins: Annotated[
+        int,
+        typer.Option("--coins", min=0, help="Canary users, in or out by a fair coin, for a lower bound on epsilon."),
+    ] = 0,
+    copies: Annotated[int, typer.Option("--copies", min=1, help="Copies that a canary user who is in holds.")] = 20,
+    expected_sharers: Annotated[
+        str | None,
+        typer.Option(
+            "--expected-sharers",
+            metavar="A,B,C",
+            help="How many real users share a canary.",
+            show_default="the paper's",
+        ),
+    ] = None,
+    length: Annotated[int, typer.Option("--length", min=1, help="Words of a canary.")] = 5,
+    examples_per_device: Annotated[int, typer.Option("--examples-per-device", min=1)] = 200,
+    device_rate: Annotated[
+        float | None,
+        typer.Option(
+            "--device-rate", help="Probability of a made-up user to be in a round.", show_default="as anybody's"
+        ),
+    ] = None,
+    users: Annotated[int, typer.Option("--users", min=1, help="keyboard: users of the world.")] = 500_000,
+    world_seed: Annotated[int, typer.Option("--world-seed", min=0, help="keyboard: which world.")] = 1,
+    vocabulary: Annotated[int, typer.Option("--vocabulary", min=100, help="keyboard: size of the vocabulary.")] = 2_000,
+    held_out: Annotated[int, typer.Option("--held-out", min=0, help="A store's folder: users not trained on.")] = 200,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed", min=0, help="Repeats a plan. Whoever guesses it knows the canaries.", show_default="secret"
+        ),
+    ] = None,
+) -> None:
+    """Draw canaries for a population and write the plan of who will hold them. Nobody's data is changed.
+
+    Example: tacit audit plant demo --coins 300 --out canaries.json
+    """
+    from tacit.audit.plans import PAPER_SHARERS, mixed_plan
+
+    if out.exists():
+        raise AuditError(f"Expected a new file for the plan, got {out}, which exists.")
+    description, people, words = _population(
+        data, users=users, world_seed=world_seed, vocabulary=vocabulary, held_out=held_out
+    )
+    plan = mixed_plan(
+        words,
+        description,
+        users=people,
+        seed=secrets.randbits(64) if seed is None else seed,
+        devices=devices,
+        sharers=sharers,
+        coins=coins,
+        length=length,
+        copies=copies,
+        expected_sharers=PAPER_SHARERS if expected_sharers is None else _numbers(expected_sharers),
+        examples_per_device=examples_per_device,
+        device_rate=device_rate,
+    )
+    plan.save(out)
+    typer.echo(_about(plan, out))
+
+
+@app.command("run")
+def run(
+    run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")],
+    prefix: Annotated[int, typer.Option("--prefix", help="Words of a canary that the attacker knows.")] = 2,
+    suffixes: Annotated[
+        int | None,
+        typer.Option(
+            "--suffixes", min=1, help="Random endings to compare with.", show_default="2,000,000; 20,000 on a CPU"
+        ),
+    ] = None,
+    width: Annotated[int, typer.Option("--width", help="Width of the beam search.")] = 5,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the random endings.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Attack a run that was trained with planted canaries, and hold its proven epsilon against what was found.
+
+    Exits with 9 if the attack got more than the proof allows. Also writes the owner's section of `tacit report`.
+
+    Example: tacit audit run runs/demo-1
+    """
+    # Imported here: JAX takes a second, and help should not.
+    from tacit.audit.outcome import BROKEN
+    from tacit.runs.report.sections import write_section
+    from tacit.simulation.auditing import audit_run
+
+    path = by_name(run)
+    with Console(stderr=True).status("") as status:
+        found = audit_run(
+            path,
+            prefix=prefix,
+            suffixes=suffixes,
+            width=width,
+            seed=seed,
+            told=lambda doing: status.update(Text(doing)),
+        )
+    write_section(RunFolder.open(path), found.section())
+    if as_json:
+        print(json.dumps({"run": str(path), **found.as_dict()}, allow_nan=False))
+    else:
+        _print(found, path)
+    if found.broken:
+        typer.echo(f"error: {BROKEN}", err=True)
+        raise typer.Exit(BROKEN_EXIT)
+
+
+def _print(found: Outcome, path: Path) -> None:
+    console = Console(highlight=False, markup=False)
+    columns, rows = found.table()
+    if rows:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for number, column in enumerate(columns):
+            table.add_column(column, justify="left" if number == 0 else "right")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    for text in found.words():
+        console.print(text, soft_wrap=True)
+    console.print(f"The owner's report now shows this: tacit report {path}", soft_wrap=True)
+
+
+def _population(
+    data: str, *, users: int, world_seed: int, vocabulary: int, held_out: int
+) -> tuple[Mapping[str, Any], int, Sequence[str]]:
+    """What tells the population from others, how many are trained on, and the words."""
+    from tacit.data.store import open_store
+    from tacit.data.worlds.keyboard import KeyboardWorld
+    from tacit.recipe import find_recipe, load_recipe
+
+    store = Path(data) if Path(data).is_dir() else None
+    if store is None and data != "keyboard":
+        section = load_recipe(find_recipe(data)).data
+        store = None if section.store is None else Path(section.store)
+        users, world_seed, vocabulary = section.users, section.world_seed, section.vocabulary
+        held_out = section.held_out
+    if store is None:
+        words: Sequence[str] = KeyboardWorld(world_seed, users, vocabulary_size=vocabulary).words
+        return {"world": "keyboard", "seed": world_seed}, users, words
+    opened = open_store(store)
+    if opened.vocabulary is None:
+        raise AuditError(f"Expected a store of text with a vocabulary, got {store}, which has none.")
+    if held_out >= len(opened):
+        raise AuditError(f"Expected --held-out below the {len(opened)} users of {store}, got {held_out}.")
+    words = opened.vocabulary.decode(range(len(opened.vocabulary)))
+    return {"store": opened.store_id}, len(opened) - held_out, words
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        found = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        found = ()
+    if len(found) != 3:
+        raise AuditError(f"Expected three numbers like 2,6,20 in --expected-sharers, got {text!r}.")
+    return found
+
+
+def _about(plan: CanaryPlan, out: Path) -> str:
+    made_up = plan.synthetic_users
+    return (
+        f"Wrote {out}: {len(plan.canaries)} canaries for {plan.users:,} users"
+        + (f" and {made_up} made-up users after them" if made_up else "")
+        + f". Only you can read it. Train with: --set audit.plan={shlex.quote(str(out))}"
+    )

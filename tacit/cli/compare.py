@@ -1,0 +1,124 @@
+"""`tacit compare`: models against a baseline, on the keyboards of the same held-out users."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tacit.cli.progress import epsilon_text
+
+if TYPE_CHECKING:
+    from tacit.learning.jackknife import Change
+    from tacit.simulation.comparison import Comparison
+
+_RATES = ("recall", "rate", "accuracy", "ratio")
+
+
+def compare(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            help="Two or more runs, ngram, ngram+history, or a saved n-gram (.npz); the first is the baseline."
+        ),
+    ],
+    on: Annotated[str, typer.Option("--on", help="A store's folder, or keyboard for the built-in world.")],
+    held_out: Annotated[
+        int | None, typer.Option("--held-out", help="How many users to replay.", show_default="as the runs have it")
+    ] = None,
+    split_seed: Annotated[
+        int | None, typer.Option("--split-seed", help="Which users of a store.", show_default="as the runs have it")
+    ] = None,
+    buckets: Annotated[int, typer.Option("--buckets", help="Buckets of users for the jackknife intervals.")] = 20,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the taps and the buckets.")] = 0,
+    ngram_order: Annotated[int, typer.Option("--ngram-order", help="Words in the longest n-gram.")] = 5,
+    ngram_on: Annotated[
+        Path | None,
+        typer.Option("--ngram-on", help="A store to count n-grams on.", show_default="the users who are not held out"),
+    ] = None,
+    ngram_public: Annotated[
+        bool, typer.Option("--ngram-public", help="You assert that the text of --ngram-on is public.")
+    ] = False,
+    save_ngram: Annotated[Path | None, typer.Option("--save-ngram", help="Keep the n-gram model, as .npz.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Also draw it, as .png or .svg.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
+) -> None:
+    """Replay held-out users' typing with each model: suggestions, Smart Compose, correction; change and 95% interval.
+
+    Example: tacit compare ngram runs/demo-1 --on keyboard
+    """
+    # Imported here: JAX takes a second, and help should not.
+    from tacit.simulation.comparison import NgramSettings
+    from tacit.simulation.comparison import compare as run_comparison
+
+    if plot is not None:
+        from tacit.simulation.population_plots import require_picture
+
+        require_picture(plot)
+    settings = NgramSettings(ngram_order, ngram_on, ngram_public, save_ngram)
+    with Console(stderr=True).status("") as status:
+        found = run_comparison(
+            models,
+            on,
+            held_out=held_out,
+            split_seed=split_seed,
+            buckets=buckets,
+            seed=seed,
+            ngram=settings,
+            told=lambda doing: status.update(Text(doing)),
+        )
+    if plot is not None:
+        from tacit.simulation.comparison_plots import plot_comparison
+
+        plot_comparison(found, plot)
+    if as_json:
+        about = {"on": found.on, "users": found.users, "words": found.words, "buckets": found.buckets}
+        about["outside_guarantee"] = True
+        print(json.dumps({**about, "models": [each.as_dict() for each in found.outcomes]}, allow_nan=False))
+    else:
+        _print(found)
+
+
+def _print(found: Comparison) -> None:
+    console = Console(highlight=False, markup=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("")
+    for outcome in found.outcomes:
+        table.add_column(outcome.name, justify="right", overflow="fold", min_width=18)
+    for metric in found.outcomes[0].metrics:
+        table.add_row(
+            metric, *(_cell(metric, each.metrics[metric], each.changes.get(metric)) for each in found.outcomes)
+        )
+    console.print(table)
+    for outcome in found.outcomes:
+        console.print(f"{outcome.name}: {_privacy(outcome.privacy)}.", soft_wrap=True)
+    console.print(
+        f"{found.words:,} words of {found.users:,} held-out users of {found.on}; change against {found.outcomes[0].name} with "
+        f"its 95% interval (jackknife, {found.buckets} buckets of users). Measured outside any guarantee.",
+        soft_wrap=True,
+    )
+
+
+def _cell(metric: str, value: float, change: Change | None) -> str:
+    percent = any(word in metric for word in _RATES)
+    shown = "-" if math.isnan(value) else f"{value:.2%}" if percent else f"{value:.2f}"
+    if change is None or math.isnan(change.relative):
+        return shown
+    low, high = 100 * change.low, 100 * change.high
+    return f"{shown} {100 * change.relative:+.2f}%\n({low:.2f}, {high:.2f})"
+
+
+def _privacy(privacy: Mapping[str, Any]) -> str:
+    if "counted_on" in privacy:
+        return f"{'public text' if privacy['is_public'] else 'no privacy'}, counted on {privacy['counted_on']}"
+    if privacy.get("epsilon") is not None:
+        return f"epsilon {epsilon_text(privacy['epsilon'])} at delta {privacy['delta']:g}"
+    reasons = privacy.get("reasons_not_private")
+    return "no privacy, because " + "; ".join(reasons) if reasons else "no privacy is stated yet"

@@ -1,0 +1,288 @@
+"""Which users and examples a generative model learns from: the tasks T1 to T6 of Debugging, Table 1.
+
+| task | criterion         | kept                                                                                  |
+|------|-------------------|---------------------------------------------------------------------------------------|
+| T1   | `Everything`      | all examples                                                                          |
+| T2   | `Judged`          | examples the primary model gets wrong (or right, for contrast)                        |
+| T3   | `UnknownWords`    | a view of its own: the words a vocabulary does not have, as bytes                     |
+| T4   | `UserAccuracy`    | all examples of users whose accuracy is low (or high); `Classes`: of some classes     |
+| T5   | `Unlabelled`      | a view of its own: all examples without their labels                                  |
+| T6   | `LikelihoodRatio` | sentences likely to a model of the private data and unlikely to a model of public text |
+
+**Membership is decided on the user's side.** A criterion sees one user's examples, public constants and released models;
+what it keeps of one user does not depend on anybody else. A selection is therefore a view with as many users as before: who
+does not belong has no examples, adds zero to a round, and nobody learns who that was. Sampling every user with a public q
+*is* Poisson sampling of the subpopulation with q, and its true size is never needed. `subpopulation` counts it nevertheless,
+for the convention of Tables 3 and 13, where N is the size of the subpopulation.
+
+`description` is what the ledger says about the data, so that a reviewer can see how users were chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.faults import Sentences, spelled
+from tacit.data.ragged import offsets_of, ranges
+from tacit.data.store import BLOCK
+from tacit.data.users import Examples, Users
+from tacit.data.views import Subset, example_counts
+from tacit.errors import DataError
+from tacit.inspection.judging import Judge, Likelihood
+from tacit.models.char_lm import FIRST_BYTE
+
+UNLABELLED = -1
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A number users are measured by: a public constant, or a quantile released with noise (`inspection.quantiles`).
+
+    `noise_multiplier` is that release's z; None says that the number was known before anybody's data was read.
+    """
+
+    value: float
+    noise_multiplier: float | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """For the ledger."""
+        if self.noise_multiplier is None:
+            return {"threshold": self.value, "from": "public constant"}
+        return {"threshold": self.value, "from": "private quantile", "noise_multiplier": self.noise_multiplier}
+
+
+class Criterion(Protocol):
+    """Says which examples to keep; a pure function of one user's examples at a time, batched over users."""
+
+    def keep(self, examples: Examples) -> NDArray[np.bool_]:
+        """Whether each example is kept."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """For the ledger."""
+        ...
+
+
+@dataclass(frozen=True)
+class Everything:
+    """T1: all examples."""
+
+    def keep(self, examples: Examples) -> NDArray[np.bool_]:
+        """Whether each example is kept: it is."""
+        return np.ones(len(examples.example_offsets) - 1, bool)
+
+    def describe(self) -> dict[str, Any]:
+        """For the ledger."""
+        return {"task": "T1"}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """T2, by example: those with a mistake of the primary model or, with `right`, those without."""
+
+    judge: Judge
+    right: bool = False
+
+    def keep(self, examples: Examples) -> NDArray[np.bool_]:
+        """Whether each example is kept; one that asks for no prediction is neither right nor wrong."""
+        marks = self.judge(examples)
+        return (marks.asked > 0) & ((marks.right == marks.asked) == self.right)
+
+    def describe(self) -> dict[str, Any]:
+        """For the ledger."""
+        return {"task": "T2", "by": "example", "predicted": "rightly" if self.right else "wrongly"}
+
+
+@dataclass(frozen=True)
+class UserAccuracy:
+    """T4, by user: all examples of users whose accuracy is at most (``low``) or at least (``high``) the threshold."""
+
+    judge: Judge
+    threshold: Threshold
+    side: Literal["low", "high"]
+
+    def keep(self, examples: Examples) -> NDArray[np.bool_]:
+        """Whether each example is kept: all of a user's or none. A user without predictions is on neither side."""
+        accuracy = self.judge(examples).by_user(examples.user_offsets).accuracy()
+        with np.errstate(invalid="ignore"):
+            member = accuracy <= self.threshold.value if self.side == "low" else accuracy >= self.threshold.value
+        return np.repeat(member, np.diff(examples.user_offsets))
+
+    def describe(self) -> dict[str, Any]:
+        """For the ledger."""
+        return {"task": "T4", "by": "user", "accuracy": self.side} | self.threshold.describe()
+
+
+@dataclass(frozen=True)
+class Classes:
+    """T4, by slice: examples of these classes, which are public constants."""
+
+    labels: Collection[int]
+
+    def keep(self, examples: Examples) -> NDArray[np.bool_]:
+        """Whether each example is kept."""
+        if examples.labels is None:
+            raise DataError("Expected users with labelled images for a selection of classes, got users with text.")
+        return np.isin(examples.labels, list(self.labels))
+
+    def describe(self) -> dict[str, Any]:
+        """For the ledger."""
+        return {"task": "T4", "by": "example", "classes": sorted(self.labels)}
+
+
+@dataclass(frozen=True)
+class LikelihoodRatio:
+    """T6, by example: log P_private(x) - log P_public(x), a prediction, is at least the threshold.
+
+    `private` asks a model that was itself released, whose cost composes with this one's; `public` one of public text. Without
+    `private` this is the paper's other form: log P_public(x) is at most minus the threshold.
+    """
+
+    private: Likelihood | None
+    public: Likelihood
+    threshold: Threshold
+
+    def keep(self, examples: Examples) -> NDArray[np.bool_]:
+        """Whether each sentence is kept."""
+        surprise = -self.public(examples)
+        ratio = surprise if self.private is None else surprise + self.private(examples)
+        return ratio >= self.threshold.value
+
+    def describe(self) -> dict[str, Any]:
+        """For the ledger."""
+        measure = "public likelihood" if self.private is None else "likelihood ratio"
+        return {"task": "T6", "by": "example", "measure": measure} | self.threshold.describe()
+
+
+class Selected:
+    """Users with the examples a criterion keeps. A user with fewer than `minimum_examples` of them has none (C.4)."""
+
+    def __init__(self, users: Users, criterion: Criterion, *, minimum_examples: int = 1) -> None:
+        if minimum_examples < 1:
+            raise DataError(f"Expected a minimum of at least 1 example a user, got {minimum_examples}.")
+        self._users, self._criterion, self._minimum = users, criterion, minimum_examples
+        # What is kept of a user never changes, and judging costs far more than remembering.
+        self._kept: dict[int, NDArray[np.bool_]] = {}
+
+    def __len__(self) -> int:
+        """How many users there are: as many as without a selection."""
+        return len(self._users)
+
+    def gather(self, users: NDArray[np.int64]) -> Examples:
+        """What is kept of these users; of those who do not belong, nothing."""
+        full = self._users.gather(users)
+        keep = self._keep(users, full)
+        owner = np.repeat(np.arange(len(users)), np.diff(full.user_offsets))
+        user_offsets = offsets_of(np.bincount(owner[keep], minlength=len(users)))
+        if full.labels is not None:
+            singles = np.arange(user_offsets[-1] + 1, dtype=np.int64)
+            return Examples(full.items[keep], singles, user_offsets, full.labels[keep])
+        starts, lengths = full.example_offsets[:-1][keep], np.diff(full.example_offsets)[keep]
+        return Examples(full.items[ranges(starts, lengths)], offsets_of(lengths), user_offsets)
+
+    def spelled(self, users: NDArray[np.int64]) -> list[Sentences]:
+        """What is kept of these users, token by token."""
+        flags = iter(self._keep(users, self._users.gather(users)).tolist())
+        return [[sentence for sentence in one if next(flags)] for one in spelled(self._users, users)]
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The selection, for the ledger."""
+        return self._criterion.describe() | {"minimum_examples": self._minimum}
+
+    def _keep(self, users: NDArray[np.int64], full: Examples) -> NDArray[np.bool_]:
+        if any(int(user) not in self._kept for user in users):
+            keep = self._criterion.keep(full)
+            for user, own in zip(users.tolist(), np.split(keep, full.user_offsets[1:-1]), strict=True):
+                self._kept[user] = own if own.sum() >= self._minimum else np.zeros_like(own)
+        return np.concatenate([np.empty(0, bool), *(self._kept[int(user)] for user in users)])
+
+
+class UnknownWords:
+    """T3: the words of each user that are not among the `known` ones, each an example of bytes for `models.char_lm`.
+
+    A word stands as often as it was written, and is cut after `longest` bytes. The users must keep texts, or be a view
+    that can spell (`data.faults.spelled`).
+    """
+
+    def __init__(self, users: Users, known: Iterable[str], *, longest: int = 20, minimum_examples: int = 1) -> None:
+        if longest < 1 or minimum_examples < 1:
+            raise DataError(
+                f"Expected at least 1 byte a word and 1 example a user, got {longest} and {minimum_examples}."
+            )
+        self._users, self._known = users, frozenset(known)
+        self._longest, self._minimum = longest, minimum_examples
+        self._words: dict[int, list[bytes]] = {}
+
+    def __len__(self) -> int:
+        """How many users there are: as many as without a selection."""
+        return len(self._users)
+
+    def gather(self, users: NDArray[np.int64]) -> Examples:
+        """The unknown words of these users: an item is a byte, numbered as the character model numbers it."""
+        new = np.array([user for user in users.tolist() if user not in self._words], np.int64)
+        for user, sentences in zip(new.tolist(), spelled(self._users, new), strict=True):
+            found = [word.encode()[: self._longest] for one in sentences for word in one if word not in self._known]
+            self._words[user] = found if len(found) >= self._minimum else []
+        words = [self._words[user] for user in users.tolist()]
+        flat = [word for one in words for word in one]
+        items = np.frombuffer(b"".join(flat), np.uint8).astype(np.uint16) + np.uint16(FIRST_BYTE)
+        return Examples(items, offsets_of(_sizes(flat)), offsets_of(_sizes(words)))
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The selection, for the ledger."""
+        return {"task": "T3", "by": "example", "longest": self._longest, "minimum_examples": self._minimum}
+
+
+class Unlabelled:
+    """T5: all images, every label replaced by `UNLABELLED`, so that whatever is made of them owes nothing to labels."""
+
+    def __init__(self, users: Users) -> None:
+        self._users = users
+
+    def __len__(self) -> int:
+        """How many users there are."""
+        return len(self._users)
+
+    def gather(self, users: NDArray[np.int64]) -> Examples:
+        """The images of these users."""
+        full = self._users.gather(users)
+        if full.labels is None:
+            raise DataError("Expected users with images to take the labels from, got users with text.")
+        return Examples(full.items, full.example_offsets, full.user_offsets, np.full_like(full.labels, UNLABELLED))
+
+    def example_counts(self) -> NDArray[np.int64]:
+        """How many images each user has."""
+        return example_counts(self._users)
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """The selection, for the ledger."""
+        return {"task": "T5"}
+
+
+def subpopulation(selected: Users, *, at_least: int = 1) -> Subset:
+    """The users who have anything, alone; DataError if they are fewer than `at_least` (a cohort, say).
+
+    This reads every user, and how many there are is no public number: it is for simulations after the paper's convention.
+    """
+    counts = [np.empty(0, np.int64)]
+    for start in range(0, len(selected), BLOCK):
+        block = np.arange(start, min(start + BLOCK, len(selected)), dtype=np.int64)
+        counts.append(np.diff(selected.gather(block).user_offsets))
+    members = np.flatnonzero(np.concatenate(counts)).astype(np.int64)
+    if not len(members):
+        raise DataError("Expected users who meet the selection, got none: the subpopulation is empty.")
+    if len(members) < at_least:
+        raise DataError(f"Expected a subpopulation of at least {at_least} users, got {len(members)}.")
+    return Subset(selected, members)
+
+
+def _sizes(lists: Collection[Any]) -> NDArray[np.int64]:
+    return np.array([len(each) for each in lists], np.int64)
