@@ -33,6 +33,8 @@ def print_summary(console: Console, folder: Path, summary: Mapping[str, Any]) ->
     console.print(table)
     console.print()
     console.print(privacy_sentence(summary["privacy"]))
+    if clip_norm := summary.get("clip_norm"):
+        console.print(f"The clip came to {clip_norm:.3g}: a large run could fix it there (privacy.clip_norm).")
     if scale := summary.get("at_scale"):
         console.print(scale_sentence(scale))
     if summary["examples"]:

@@ -326,6 +326,8 @@ def _run(
             seen = [cohort.users for cohort in verified(folder.participation_path, ledger.ledger)]
         spent = spent_by(opened, journal.intents, cohorts=seen)
         summary = summary_of(trainer.dataset, state.model, recipe, opened, spent)
+        if recipe.privacy.adaptive is not None:
+            summary["clip_norm"] = float(state.clipping["estimate"])
         if isinstance(sampler, DeviceCheckIns):
             summary["population"] = {"simulated_days": sampler.days}
         folder.write_summary(summary)

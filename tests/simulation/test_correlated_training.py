@@ -139,8 +139,9 @@ def test_the_clip_adapts_and_intents_say_where_it_was(mechanism, tmp_path):
         privacy["restarts"] = [2]
     recipe = ftrl(mechanism, privacy=privacy, rounds=5, seed=3)
     stopped(recipe, tmp_path / "run", 3)
-    resume_run(tmp_path / "run", Silent())
+    summary = resume_run(tmp_path / "run", Silent())
     intents = read_ledger(tmp_path / "run" / "ledger.jsonl").intents
+    assert summary["clip_norm"] > 0.01
     bounds = [intent.blocks["update"]["bound"] for intent in intents]
     changes = [a != b for a, b in pairwise(bounds)]
     assert changes == ([False, True, False, False] if mechanism == "tree" else [True] * 4)

@@ -147,12 +147,17 @@ def test_stopping_at_a_round_and_resuming_gives_the_same_run(seeded_run, tmp_pat
 KILLED = """
 import sys
 from pathlib import Path
-from tests.simulation.test_training import Silent, tiny
+from tests.simulation.test_training import Silent, killable
 from tacit.simulation.training import resume_run, start_run
 out = Path(sys.argv[1])
-seed = {"seed": 5} if sys.argv[2] == "seeded" else {}
-resume_run(out, Silent()) if out.exists() else start_run(tiny(run={"rounds": 40, **seed}), out, Silent())
+resume_run(out, Silent()) if out.exists() else start_run(killable(sys.argv[2]), out, Silent())
 """
+
+
+def killable(kind: str) -> Recipe:
+    """Rounds enough to be killed in."""
+    privacy = {"mechanism": "blt", "sampling": "check_in", "min_separation": 30} if "blt" in kind else {}
+    return tiny(privacy=privacy, run={"rounds": 40, **({"seed": 5} if "seeded" in kind else {})})
 
 
 def kill_after(out: Path, kind: str, intents: int) -> None:
@@ -168,11 +173,13 @@ def kill_after(out: Path, kind: str, intents: int) -> None:
     assert process.wait() == -signal.SIGKILL
 
 
-def test_kill_and_resume_gives_the_uninterrupted_run_and_a_complete_ledger(tmp_path):
-    start_run(tiny(run={"rounds": 40, "seed": 5}), tmp_path / "whole", Silent())
+@pytest.mark.parametrize("kind", ["seeded", "seeded blt"])
+def test_kill_and_resume_gives_the_uninterrupted_run_and_a_complete_ledger(kind, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    start_run(killable(kind), tmp_path / "whole", Silent())
     out = tmp_path / "killed"
-    kill_after(out, "seeded", 7)
-    kill_after(out, "seeded", 19)
+    kill_after(out, kind, 7)
+    kill_after(out, kind, 19)
     resume_run(out, Silent())
     assert_same_arrays(tmp_path / "whole", out)
     assert [r["round"] for r in read_metrics(out / "metrics.jsonl")] == list(range(2, 41, 2))
