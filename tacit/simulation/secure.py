@@ -67,10 +67,15 @@ class SecureSums:
             return cls(
                 for_server_noise(dimension, clip_norm=1.0, largest_cohort=cohort, bits=bits), plan.secagg, cohort
             )
-        z, certain = plan.noise_multipliers[UPDATE], plan.secagg.noisy(plan.secagg.reports_promised(cohort))
+        z, certain = plan.noise_multipliers[UPDATE], plan.secagg.noisy(plan.secagg.reports_promised(cohort), cohort)
         encoding = _for_noise(dimension, cohort, bits, z, certain)
         variance = math.ceil((z * encoding.inflated_bound * encoding.scale) ** 2 / certain)
         return cls(encoding, plan.secagg, cohort, variance)
+
+    @property
+    def minimum(self) -> int:
+        """The fewest whose sum a device helps to reveal: with noise from devices, all that the accounting counts on."""
+        return max(2, self.section.reports_promised(self.cohort)) if self.local_variance else 2
 
     def bound(self, clip: float) -> float:
         """The bound on one user's share of the decoded sum of updates."""
@@ -180,7 +185,7 @@ class SecureGate:
         sums = self.round.sums
         with jax.enable_x64(True):
             if sums.section.protocol and self._vectors:
-                return jnp.asarray(through_the_protocol(self._vectors, sums.encoding.bits))
+                return jnp.asarray(through_the_protocol(self._vectors, sums.encoding.bits, minimum=sums.minimum))
             # Without noise from devices nothing here waits for the accelerator.
             total = self._total + jnp.asarray(self._noise) if sums.local_variance else self._total
             return (total & self._mask).astype(jnp.uint32)
@@ -191,7 +196,7 @@ class SecureGate:
         encoding, words = sums.encoding, self.integers()
         with jax.enable_x64(True):
             total, *sides = _decode(words, self._signs, clip, encoding=encoding, sides=self._sides)
-            certain = sums.section.noisy(self._reports) * sums.local_variance
+            certain = sums.section.noisy(self._reports, sums.cohort) * sums.local_variance
             blocks = {
                 UPDATE: Block(
                     _unflattened(total, self._template), sums.bound(clip), clip * math.sqrt(certain) / encoding.scale
@@ -206,16 +211,20 @@ class SecureGate:
         return (1 << self.round.sums.encoding.bits) - 1
 
 
-def through_the_protocol(vectors: Mapping[int, NDArray[np.uint32]], bits: int) -> NDArray[np.uint32]:
+def through_the_protocol(
+    vectors: Mapping[int, NDArray[np.uint32]], bits: int, *, minimum: int = 2
+) -> NDArray[np.uint32]:
     """The sum modulo 2^bits of these devices' vectors, by the whole protocol: every pair shares a mask, nobody is lost."""
     devices = len(vectors)
+    if devices < minimum:
+        raise ProtocolError(f"Expected the vectors of at least {minimum} devices, got {devices}: they reveal no sum.")
     session = Session(
         session_id=os.urandom(ID_BYTES),
         graph_seed=os.urandom(ID_BYTES),
         devices=devices,
         neighbours=devices - 1,
         threshold=2 * (devices - 1) // 3 + 1 if devices > 3 else devices - 1,
-        minimum=2,
+        minimum=minimum,
         dimension=len(next(iter(vectors.values()))),
         bits=bits,
     )

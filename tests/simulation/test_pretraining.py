@@ -14,6 +14,7 @@ from tacit.data.build import save_users
 from tacit.data.vocabulary import PRIVATE, Vocabulary, word_list
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError, PrivacyError, RunError, StoreError, TacitError
+from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import read_ledger
 from tacit.recipe import Recipe
@@ -139,7 +140,7 @@ def test_the_ledger_names_the_public_data_and_the_guarantee_assumes_it(tmp_path,
         f"the data used for pre-training ({recorded['public']}) is public, as the recipe asserts, and holds nothing of "
         "these users"
     ]
-    statement = Guarantee.of(ledger, training.spent_by(ledger.opened, ledger.intents, quick=True))
+    statement = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents, quick=True))
     (uncovered,) = [part for part in statement.parts if part.title == "Not covered"]
     assert any(recorded["public"] in line.text and "not covered" in line.text for line in uncovered.lines)
 

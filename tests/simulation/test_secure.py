@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.errors import PrivacyError
+from tacit.errors import PrivacyError, ProtocolError
 from tacit.privacy.mechanisms import Discrete
 from tacit.privacy.participation import FixedSize
 from tacit.privacy.plan import PrivacyPlan
@@ -222,9 +222,10 @@ def test_the_whole_protocol_gives_the_plain_integer_sum_exactly(noise, monkeypat
     made = from_devices if noise else lambda **section: plan(secagg={"bits": 20, **section})
     rehearsed: list[int] = []
 
-    def watched(vectors: Any, bits: int) -> Any:
+    def watched(vectors: Any, bits: int, *, minimum: int) -> Any:
         rehearsed.append(len(vectors))
-        return through_the_protocol(vectors, bits)
+        assert minimum == (USERS if noise else 2)
+        return through_the_protocol(vectors, bits, minimum=minimum)
 
     monkeypatch.setattr(secure, "through_the_protocol", watched)
     updates = updates_of()
@@ -299,13 +300,31 @@ def test_corrupt_devices_and_missing_reports_are_made_up_for_by_the_others():
     shares = [each.local_variance / each.encoding.scale**2 for each in (plenty, few)]
     assert shares[1] == pytest.approx(2 * shares[0], rel=1e-3)
     corrupt = sums_of(from_devices(corrupt=0.5))
-    assert corrupt.section.noisy(USERS) == 3
+    assert corrupt.section.noisy(USERS, USERS) == 3
     block = gate_of(corrupt, updates_of()).close().blocks["update"]
     assert block.device_noise >= 3.0 * block.bound
     # Two reports where three were promised: the round is not released.
     lone = gate_of(few, updates_of(), present=np.arange(USERS) < 2).close()
     with pytest.raises(PrivacyError, match="too few devices reported"):
         Discrete({"update": 3.0}).release(lone, (), key=jax.random.key(0))
+
+
+def test_corrupt_devices_are_not_among_the_lost():
+    """Half of six are corrupt and one honest one is lost: two shares of noise are left, and not 5 - ⌈5/2⌉."""
+    sums = sums_of(from_devices(corrupt=0.5, fewest_reports=5))
+    shares = [each.local_variance / each.encoding.scale**2 for each in (sums, sums_of(from_devices(fewest_reports=2)))]
+    assert shares[0] == pytest.approx(shares[1], rel=1e-3)
+    block = gate_of(sums, updates_of(), present=np.arange(USERS) < 5).close().blocks["update"]
+    assert block.device_noise == pytest.approx(3.0 * block.bound, rel=1e-3)
+
+
+def test_the_devices_themselves_refuse_a_sum_with_less_noise_than_promised():
+    """A server that is not trusted to add noise is not trusted to count it either."""
+    sums, present = sums_of(from_devices(fewest_reports=4, protocol=True)), np.arange(USERS)
+    assert sums.minimum == 4
+    gate_of(sums, updates_of(), present=present < 4).integers()
+    with pytest.raises(ProtocolError, match="at least 4 devices, got 3"):
+        gate_of(sums, updates_of(), present=present < 3).integers()
 
 
 def test_noise_that_does_not_fit_the_bits_is_refused():

@@ -1,0 +1,180 @@
+"""The inspection of text as a run: a private model of the words that a vocabulary does not have (Debugging, section 5).
+
+It is a run like any other: the same loop, gate, journal and ledger, its own guarantee, its own entry in the store's odometer.
+What differs is what users hold (their unknown words), what is learned (a model of characters), and that the trained model
+is asked for its words when the last round is done.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.faults import CaseKept, Concatenated
+from tacit.data.rows import to_rows
+from tacit.data.store import open_store
+from tacit.data.users import Users
+from tacit.data.views import split_users
+from tacit.data.worlds.keyboard import KeyboardWorld
+from tacit.errors import DataError
+from tacit.inspection.findings import look_at
+from tacit.inspection.held_out import UnknownRates, symbol_scores, unknown_rates
+from tacit.inspection.selection import UnknownWords
+from tacit.inspection.text_recipe import TextInspection, parse_text_inspection
+from tacit.learning.loop import TrainingState
+from tacit.learning.server import Server, build_optimizer
+from tacit.learning.work import FedAvg, FedSGD, Work
+from tacit.models.char_lm import CharLMConfig, NextSymbol, build, preset
+from tacit.models.word_lm import parameter_count
+from tacit.privacy.accounting.spent import Spent
+from tacit.privacy.ledger import read_ledger
+from tacit.privacy.records import UPDATE, Opened
+from tacit.privacy.strategies import Strategy, from_description
+from tacit.runs.folder import RunFolder
+from tacit.runs.journal import Observer
+from tacit.runs.report.sections import write_section
+from tacit.simulation.batched import BatchedUsers, Shape
+from tacit.simulation.datasets import Dataset, open_dataset
+from tacit.simulation.devices import suitable_spread, use_every_core
+from tacit.simulation.running import Program, begin, go_on
+from tacit.simulation.secure import SecureSums
+from tacit.simulation.training import Trainer
+
+
+@dataclass(frozen=True)
+class Inspector:
+    """Everything the recipe of an inspection builds, ready to run; nothing on disk yet."""
+
+    recipe: TextInspection
+    trainer: Trainer
+    rates: UnknownRates
+
+    @classmethod
+    def build(cls, recipe: TextInspection, strategy: Strategy | None = None) -> Inspector:
+        """Open the data and build model, work and server; a run that goes on keeps the noise strategy it began with."""
+        use_every_core()
+        config = model_config(recipe)
+        dataset, rates = _open(recipe)
+        model = build(config, key=jax.random.key(recipe.model.init_seed))
+        plan, rounds = recipe.privacy, recipe.run.rounds
+        server = Server.build(
+            build_optimizer(recipe.server.optimizer, recipe.server.learning_rate, recipe.server.momentum),
+            plan.denominator,
+        )
+        strategy = strategy or plan.build_strategy(rounds)
+        mechanism = plan.build_mechanism(rounds, strategy)
+        blocks = {name: model if name == UPDATE else np.zeros((), np.float32) for name in plan.noise_multipliers}
+        start = TrainingState(0, model, server.init(model), plan.build_clipping().init(), mechanism.init(blocks))
+        shape = Shape(
+            recipe.data.layout,
+            recipe.data.length,
+            recipe.work.batch_size,
+            -(-recipe.data.tokens_per_user // (recipe.data.length * recipe.work.batch_size)),
+        )
+        parameters = parameter_count(cast(Any, model))
+        secure = SecureSums.of_plan(plan, parameters)
+        spread = suitable_spread(parameters, math.ceil(plan.cohort), recipe.engine.chunk)
+        users = BatchedUsers(dataset.train, build_work(recipe), plan, shape, spread, secure)
+        reasons = recipe.reasons_not_private() + list(dataset.reasons_not_private)
+        trainer = Trainer(recipe, dataset, cast(Any, config), start, server, users, strategy, mechanism, reasons)
+        return cls(recipe, trainer, rates)
+
+    def program(self, folder: RunFolder) -> Program:
+        """The same as what `running` takes: the model is judged by symbols, and asked for its words in the end."""
+        held_out = self.trainer.dataset.held_out
+
+        def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
+            found = look_at(state.model, self.recipe.look, self.rates, longest=self.recipe.longest)
+            write_section(folder, found.section(spent.as_dict()))
+            return {
+                "rounds": self.recipe.run.rounds,
+                "parameters": parameter_count(state.model),
+                "metrics": symbol_scores(state.model, held_out),
+                "privacy": spent.as_dict(),
+                "inspection": found.as_dict(),
+            }
+
+        return dataclasses.replace(
+            self.trainer.program(folder), evaluate=lambda model: symbol_scores(model, held_out), finish=finish
+        )
+
+
+def model_config(recipe: TextInspection) -> CharLMConfig:
+    """The shape of the recipe's model."""
+    changes = recipe.model.model_dump(include={"layers", "embedding", "units", "projection"}, exclude_none=True)
+    return dataclasses.replace(preset(recipe.model.preset), **changes)
+
+
+def build_work(recipe: TextInspection) -> Work:
+    """What the recipe has each user compute."""
+    task = NextSymbol(recipe.engine.precision)
+    if recipe.work.kind == "fedsgd":
+        return FedSGD(task, recipe.work.learning_rate)
+    style = recipe.privacy.clipping if recipe.work.clip_every_step else None
+    return FedAvg(task, recipe.work.epochs, recipe.work.learning_rate, style)
+
+
+def start_inspection(recipe: TextInspection, out: Path, observer: Observer) -> dict[str, Any]:
+    """Train the recipe's model in a new run folder and ask it for its words; returns the run's summary."""
+    inspector = Inspector.build(recipe)
+    for sentence in inspector.trainer.warnings():
+        observer.warned(sentence)
+    folder = RunFolder.create(out, recipe.to_toml(), vocabulary=inspector.trainer.dataset.words)
+    return begin(inspector.program(folder), folder, observer)
+
+
+def resume_inspection(path: Path, observer: Observer, *, older_if_damaged: bool = False) -> dict[str, Any]:
+    """Go on with such a run, under the promise its ledger was begun with; see `tacit.simulation.running`."""
+    folder = RunFolder.open(path)
+    recipe = parse_text_inspection(folder.recipe())
+    if not folder.begun:
+        return begin(Inspector.build(recipe).program(folder), folder, observer)
+    described = read_ledger(folder.ledger_path).opened.strategy
+    inspector = Inspector.build(recipe, from_description(described) if described else None)
+    return go_on(inspector.program(folder), folder, observer, older_if_damaged=older_if_damaged)
+
+
+def _open(recipe: TextInspection) -> tuple[Dataset, UnknownRates]:
+    """The users' unknown words in place of their sentences, the same of held-out users as rows, and how many there are."""
+    known = open_dataset(recipe)
+    everybody, numbers = _held_out(recipe)
+    aside = _with_fault(recipe, everybody, known.words)
+    shape = {"longest": recipe.longest}
+    unknown = UnknownWords(_with_fault(recipe, known.train, known.words), known.words, **shape)
+    found = UnknownWords(aside, known.words, **shape).gather(numbers)
+    if not len(found.items):
+        raise DataError("Expected users with words that the vocabulary does not have, got none among those held out.")
+    rows = to_rows(found, layout="sentences", length=recipe.data.length, max_rows=recipe.data.tokens_per_user).tokens
+    wanted = min(len(rows), -(-recipe.run.evaluate_words // recipe.data.length))
+    rows = rows[np.unique(np.linspace(0, len(rows) - 1, wanted).astype(np.int64))]
+    about = {**unknown.description, "fault": None if recipe.fault is None else recipe.fault.model_dump(mode="json")}
+    return (
+        Dataset(unknown, rows, known.words, {**known.description, "inspection": about}, known.reasons_not_private),
+        unknown_rates(aside, numbers),
+    )
+
+
+def _held_out(recipe: TextInspection) -> tuple[Users, NDArray[np.int64]]:
+    """Users among whom the held-out ones are, and the numbers that these have there."""
+    data = recipe.data
+    if data.store is None:
+        world = KeyboardWorld(data.world_seed, data.users + data.held_out, vocabulary_size=data.vocabulary)
+        return world, np.arange(data.users, data.users + data.held_out, dtype=np.int64)
+    aside = split_users(open_store(Path(data.store)), held_out=data.held_out, seed=data.split_seed)[1]
+    return aside, np.arange(len(aside), dtype=np.int64)
+
+
+def _with_fault(recipe: TextInspection, users: Users, words: tuple[str, ...]) -> Users:
+    fault = recipe.fault
+    if fault is None:
+        return users
+    if fault.kind == "case_kept":
+        return CaseKept(users, words, fault.share, seed=fault.seed)
+    return Concatenated(users, fault.share, seed=fault.seed)

@@ -1,0 +1,206 @@
+"""A run from its first record to its summary, whatever it trains: begin it, go on with it, stop it, finish it.
+
+What is trained comes as a `Program`. The way back is here too: a run that was stopped or killed goes on from its last
+checkpoint, under the promise its ledger was begun with. The rounds since then run again, with fresh noise, and are accounted
+again; a seeded run repeats them exactly.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import PrivacyError, RunError
+from tacit.learning.loop import TrainingState, train
+from tacit.learning.server import Server
+from tacit.learning.state import from_arrays, to_arrays
+from tacit.privacy.accounting.spent import Spent, spent_by
+from tacit.privacy.ledger import Ledger, LedgerWriter
+from tacit.privacy.mechanisms import Mechanism
+from tacit.privacy.participation import Sampler
+from tacit.privacy.participation_record import repair_torn_tail, verified
+from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.randomness import Randomness
+from tacit.privacy.records import FRESH_NOISE, SEEDED_REPLAY, Committed, Opened, Resumed
+from tacit.runs import checkpoints, odometer
+from tacit.runs.folder import RunFolder, first_difference
+from tacit.runs.journal import Observer, Rhythm, RunJournal
+from tacit.runs.metrics import truncate_after
+from tacit.simulation.batched import BatchedUsers
+from tacit.simulation.cohorts import CohortStream
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a run trains, ready to go; nothing on disk yet.
+
+    `opened` is the ledger's first record, `store` where the users come from (None: a world), `sample_from` their number.
+    `evaluate` looks at a model; `finish` makes the run's summary, and leaves what it wants in the run folder.
+    `evaluate_first`: what the rounds start from is worth a look.
+    """
+
+    plan: PrivacyPlan
+    rhythm: Rhythm
+    seed: int | None
+    opened: Opened
+    store: Path | None
+    start: TrainingState
+    users: BatchedUsers
+    sampler: Sampler
+    sample_from: int
+    mechanism: Mechanism
+    server: Server
+    evaluate: Callable[[Any], Mapping[str, float]]
+    finish: Callable[[TrainingState, Opened, Spent], dict[str, Any]]
+    evaluate_first: bool = False
+
+
+def begin(program: Program, folder: RunFolder, observer: Observer) -> dict[str, Any]:
+    """Run it in a folder that has no ledger yet; returns the run's summary."""
+    _register(program, folder)
+    ledger = folder.create_ledger(program.opened)
+    try:
+        return _run(program, folder, ledger, program.start, observer)
+    finally:
+        ledger.close()
+
+
+def go_on(program: Program, folder: RunFolder, observer: Observer, *, older_if_damaged: bool = False) -> dict[str, Any]:
+    """Go on with a run that has begun; PrivacyError if the program is not the one it was begun with."""
+    ledger = folder.open_ledger()
+    try:
+        closed = ledger.ledger.closed
+        if closed is not None and closed.outcome != "stopped":
+            raise RunError(f"Expected a run that can go on, got {folder.path}, which has {closed.outcome}.")
+        require_same_promise(ledger.ledger.opened, program.opened)
+        _register(program, folder)
+        repair_torn_tail(folder.participation_path, ledger.ledger)
+        checkpoint = folder.resume_point(older_if_damaged=older_if_damaged)
+        state = program.start
+        if checkpoint is not None:
+            noise = _noise_arrays(folder, state, checkpoint.round)
+            state = from_arrays(state, checkpoint.round, checkpoint.arrays, noise)
+            if checkpoint.round > ledger.ledger.rounds_committed:  # killed between the checkpoint and its record
+                ledger.append(Committed(checkpoint.round, checkpoint.digest))
+        lost = ledger.ledger.lost_from(state.round)
+        ledger.append(Resumed(state.round, lost, FRESH_NOISE if program.seed is None else SEEDED_REPLAY))
+        truncate_after(folder.metrics_path, state.round)
+        truncate_after(folder.diagnostics_path, state.round)
+        return _run(program, folder, ledger, state, observer)
+    finally:
+        ledger.close()
+
+
+def require_same_promise(recorded: Opened, now: Opened) -> None:
+    """The plan, the data and every reason why nothing may be claimed are still those the run was begun with."""
+    difference = first_difference(
+        vars(dataclasses.replace(recorded, tacit_version="")), vars(dataclasses.replace(now, tacit_version=""))
+    )
+    if difference is not None:
+        field, before, after = difference
+        raise PrivacyError(f"Expected what the ledger was begun with, where {field} is {before}, got {after}.")
+
+
+def _register(program: Program, folder: RunFolder) -> None:
+    """Enter the run into its store's odometer; a world has no people to keep one for."""
+    if program.store is not None:
+        claims = not program.opened.reasons_not_private
+        odometer.register(program.store, run_id=folder.run_id, run=folder.path, claims_privacy=claims)
+
+
+def _noise_arrays(folder: RunFolder, template: TrainingState, round: int) -> Mapping[str, Any]:
+    """The mechanism's state, from the private folder; independent noise has none."""
+    if not jax.tree.leaves(template.noise):
+        return {}
+    return checkpoints.load(checkpoints.path_of(folder.private_path, round)).arrays
+
+
+def _participation(folder: RunFolder, ledger: Ledger, rounds: int) -> list[NDArray[np.int64]]:
+    """The cohorts of the first `rounds` rounds, as they are in the model the run goes on with."""
+    if not ledger.intents:
+        return []
+    live = {intent.round: number for number, intent in enumerate(ledger.intents)}  # the last attempt of each
+    cohorts = [cohort.users for cohort in verified(folder.participation_path, ledger)]
+    return [cohorts[live[round]] for round in range(rounds)]
+
+
+def _run(
+    program: Program, folder: RunFolder, ledger: LedgerWriter, state: TrainingState, observer: Observer
+) -> dict[str, Any]:
+    opened = ledger.ledger.opened
+    journal = RunJournal(
+        folder,
+        ledger,
+        program.plan,
+        program.rhythm,
+        to_arrays=to_arrays,
+        evaluate=program.evaluate,
+        spent=lambda intents: spent_by(opened, intents, quick=True),
+        update_bound=program.users.update_bound,
+        observer=observer,
+    )
+    for users in _participation(folder, ledger.ledger, state.round):
+        program.sampler.remember(users)
+    cohorts = CohortStream(
+        program.sampler,
+        Randomness.fresh() if program.seed is None else Randomness.from_seed(program.seed),
+        program.sample_from,
+        program.users.prepare,
+        start=state.round,
+        stop=program.rhythm.rounds,
+        attempts=Counter(intent.round for intent in journal.intents),
+    )
+    try:
+        with _stopping_at_a_round(journal):
+            if program.evaluate_first and state.round == 0:
+                journal.begin(state)
+            state = train(
+                state,
+                participation=cohorts,
+                users=program.users,
+                clipping=program.plan.build_clipping(),
+                mechanism=program.mechanism,
+                server=program.server,
+                journal=journal,
+            )
+        seen = None
+        if program.plan.sampling == "check_in":
+            seen = [cohort.users for cohort in verified(folder.participation_path, ledger.ledger)]
+        summary = program.finish(state, opened, spent_by(opened, journal.intents, cohorts=seen))
+        folder.write_summary(summary)
+        journal.close("finished")
+        checkpoints.remove_all(folder.private_path)  # what was left of the noise
+        return summary
+    finally:
+        cohorts.close()
+        journal.release()
+
+
+@contextmanager
+def _stopping_at_a_round(journal: RunJournal) -> Iterator[None]:
+    """Ctrl-C stops after the round under way, with a checkpoint; a second one stops at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def request(number: int, frame: Any) -> None:
+        if journal.stop_requested:
+            raise KeyboardInterrupt
+        journal.stop_requested = True
+
+    before: Callable[[int, Any], Any] | int | None = signal.signal(signal.SIGINT, request)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
