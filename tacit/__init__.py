@@ -1,13 +1,16 @@
 """Tacit trains language models on text that nobody may look at, and proves how much they can have learned about anybody.
 
 errors        every mistake a person can make, as one tree
-privacy       what is released about users, and what it costs them: gate, mechanisms, ledger, accounting, plan
+privacy       what is released about users, and what it costs them: gate, mechanisms, ledger, accounting, plan, guarantee
+secagg        secure aggregation: vectors as integers, the protocol as pure stages; no I/O, no JAX
 data          users and their examples: stores, import, vocabulary, views, built-in worlds
 models        one model a file
-learning      the loop; work on one user; the server's step; evaluation
-runs          a run on disk: folder, journal, checkpoints, metrics
+learning      the loop; work on one user; the server's step; central training; evaluation
+runs          a run on disk: folder, journal, checkpoints, metrics, report, odometer
 recipe        a run as validated data
-simulation    users on this machine: the batched engine, the slow reference, training
+audit         canaries, the secret sharer's attacks, epsilon from below
+simulation    users on this machine: the batched engine, the slow reference, populations, training
+inspection    private generative models in place of looking at data
 cli           the commands
 
 Imports only go up this list; `import tacit` itself loads nothing heavy.

@@ -31,12 +31,16 @@ class SecAggSection(BaseModel):
         default=None, ge=1, description="fewest reports a round is accounted with; none: the cohort (device noise)"
     )
     corrupt: float = Field(
-        default=0.0, ge=0, lt=1, description="share of a round's devices whose noise an attacker knows (device noise)"
+        default=0.0, ge=0, lt=1, description="share of the cohort whose noise an attacker knows (device noise)"
     )
 
-    def noisy(self, reports: int) -> int:
-        """How many of so many reports carry noise that nobody else knows."""
-        return max(0, reports - math.ceil(self.corrupt * reports))
+    def noisy(self, reports: int, cohort: float) -> int:
+        """How many of so many reports carry noise that nobody else knows.
+
+        The corrupt are a share of the cohort and not of the reports: they are the last to be lost, so that in a round with
+        losses a larger share of the reports is theirs.
+        """
+        return max(0, reports - math.ceil(self.corrupt * cohort))
 
     def reports_promised(self, cohort: float) -> int:
         """How many reports a round is accounted with where it is not known how many came."""
@@ -80,7 +84,7 @@ class SecAggSection(BaseModel):
                 "devices add noise to their updates alone"
             )
         fewest = self.reports_promised(cohort)
-        if fewest > cohort or self.noisy(fewest) < 1:
+        if fewest > cohort or self.noisy(fewest, cohort) < 1:
             raise ValueError(
                 f"expected privacy.secagg.fewest_reports from 1 to privacy.cohort = {cohort:g}, and one of them not corrupt, "
                 f"got {fewest} with a corrupt share of {self.corrupt:g}"

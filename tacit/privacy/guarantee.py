@@ -53,12 +53,13 @@ _ACCOUNTANTS = {
 _FALSE_ALARMS = 0.01
 _CENTRAL = (
     "Central differential privacy: whoever runs the training sees single updates and adds the noise. That party "
-    "is trusted to run this code and to keep the run's private folder to itself; nobody else is trusted.",
+    "is trusted to run this code and to keep the run's private folder to itself.",
 )
 _DISTRIBUTED = (
     "Distributed differential privacy: each device adds a share of the noise before anything leaves it, and secure "
     "aggregation shows the server the sum alone. This removes the assumption that the server adds noise and keeps it "
-    "secret: the statement holds against the server too.",
+    "secret: the statement holds against the server too, if it follows the protocol, or if the round's parameters hold it "
+    "to the smallest number of devices (docs/secagg.md).",
     "What is trusted instead: the secure aggregation, and that the stated share of a round's devices and no more are "
     "corrupt. A run in simulation is all devices in one process, whose owner is trusted to run this code.",
 )
@@ -188,7 +189,8 @@ def _trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[
         lines.append(
             Line(
                 "Updates were turned into integers and summed as secure aggregation does it. A server that runs the protocol "
-                "sees their sum alone; it still adds the noise, and is trusted to."
+                "sees their sum alone; it still adds the noise, and is trusted to. Devices are trusted to clip their entries: "
+                "one that sends larger integers can make the sum wrap, and others' shares are then no longer bounded."
             )
         )
     if said.mechanism in CORRELATED:

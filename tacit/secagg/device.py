@@ -5,9 +5,13 @@
                                   set      and of the included devices' seeds
 
 A stage raises `ProtocolError` when the server's message is not one that an honest server sends to this device now; the device
-then leaves the round. **A state is used once**: calling `agree` or `reveal` twice on one state with two different messages
-would give away what the protocol protects, so whoever drives a device replaces its state with the one returned and forgets
-the old one. States hold secrets; they do not show in a repr and do not belong in logs.
+then leaves the round. **A state is used once.** `share` twice encrypts twice under one key and nonce; `mask` twice shows the
+difference of two vectors; `agree` or `reveal` twice, with two different messages, hands out both secrets of a neighbour. So
+whoever drives a device replaces its state with the one returned and forgets the old one, also when the stage raises; to
+repeat a message that was lost on the way is to send the same bytes again. States hold secrets; they do not show in a repr and
+do not belong in logs.
+
+The session's constants come through the server. A device that does not trust it runs `parameters.check` on them first.
 
 What a device makes sure of before it reveals anything:
 

@@ -25,6 +25,18 @@ KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 TAG_BYTES = 16
 _NONCE = bytes(12)
+# X25519 works modulo this prime, and ignores the bit above it: without a check a key would have several encodings.
+_FIELD = 2**255 - 19
+# The points of order 1, 2, 4 and 8, with which every private key agrees on zero.
+_SMALL_ORDER = frozenset(
+    (
+        0,
+        1,
+        _FIELD - 1,
+        0x00B8495F16056286FDB1329CEB8D09DA6AC49FF1FAE35616AEB8413B7C7AEBE0,
+        0x57119FD0DD4E22D8868E1C58C45C44045BEF839C55B1D0B1248C50A3BC959C5F,
+    )
+)
 
 
 def clamped(private: bytes) -> bytes:
@@ -35,6 +47,12 @@ def clamped(private: bytes) -> bytes:
 def agreement_public(private: bytes) -> bytes:
     """The public half of an X25519 key."""
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+def is_agreement_public(public: bytes) -> bool:
+    """Whether these 32 bytes are the one encoding of an X25519 public key that agrees on something secret."""
+    value = int.from_bytes(public, "little")
+    return value < _FIELD and value not in _SMALL_ORDER
 
 
 def agree(private: bytes, public: bytes) -> bytes:

@@ -125,7 +125,10 @@ def advertisement(session: Session, sender: int, message: bytes) -> Advertisemen
     body = _sized(opened(session, Kind.ADVERTISE, sender, SERVER, message), 96 + keys.SIGNATURE_BYTES, Kind.ADVERTISE)
     identity = body[:32]
     opened_signed(session, Kind.ADVERTISE, sender, identity, message)
-    return Advertisement(identity, body[32:64], body[64:96], message)
+    mask_key, cipher_key = body[32:64], body[64:96]
+    if not (keys.is_agreement_public(mask_key) and keys.is_agreement_public(cipher_key)):
+        raise ProtocolError(f"Expected X25519 keys of large order in their one encoding, got device {sender}'s.")
+    return Advertisement(identity, mask_key, cipher_key, message)
 
 
 def sender_of(message: bytes) -> int:

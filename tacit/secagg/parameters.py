@@ -21,6 +21,11 @@ it sends (docs/secagg.md has the proof; it uses the ring and the consistency rou
 
     n · P[Hyp(n - 1, C, k) > c],   t = ⌊k/2⌋ + c + 1                                    ("exposure", malicious)
 
+That one set may be smaller than the session's `minimum`: such a server can tell stretches of the ring of different sets, each
+large enough. If 3t > 2(k + c), all who reveal have signed the same set, and the sum is that of all its honest members:
+
+    n · P[Hyp(n - 1, C, k) > c],   c = ⌈3t/2⌉ - k - 1; in a complete graph c as above   ("split")
+
 All of it is computed in integers, without rounding, and turned into a
 float at the end. `choose` returns about the smallest k that keeps both failures below what was asked (they fall with k but
 for the steps of a whole threshold, over which its search may pass).
@@ -36,6 +41,7 @@ from functools import lru_cache
 from typing import Literal
 
 from tacit.errors import ProtocolError
+from tacit.secagg.session import Session
 
 Server = Literal["curious", "malicious"]
 
@@ -62,11 +68,13 @@ def choose(
     server: Server,
     exposure: float = 2.0**-40,
     interruption: float = 2.0**-20,
+    one_set: bool = False,
 ) -> Parameters:
     """About the fewest neighbours that do, with the highest threshold that lets the round complete.
 
-    Raises if even the complete graph does not do: a malicious server needs dropout + corruption < 1/2 with room to spare,
-    and any server needs dropout + corruption < 1.
+    With `one_set`, `exposure` also bounds the probability that a malicious server reveals a sum of fewer honest devices than
+    `minimum` less the corrupt (a curious one never does). Raises if even the complete graph does not do: a malicious server
+    needs dropout + corruption < 1/2 with room to spare, and any server needs dropout + corruption < 1.
     """
     if devices < 2:
         raise ProtocolError(f"Expected devices ≥ 2, got {devices}.")
@@ -75,8 +83,15 @@ def choose(
             raise ProtocolError(f"Expected {name} to be at least 0 and below 1, got {value}.")
     corrupt, lost = math.ceil(corruption * devices), math.ceil(dropout * devices)
     candidates = [*range(2, devices - 1, 2), devices - 1]
+
+    def fits(k: int) -> Parameters | None:
+        found = _fits(devices, k, corrupt, lost, server, exposure, interruption)
+        if found is None or not one_set or server == "curious":
+            return found
+        return found if split_probability(devices, k, found.threshold, corrupt=corrupt) <= exposure else None
+
     low, high = -1, 0
-    while (found := _fits(devices, candidates[high], corrupt, lost, server, exposure, interruption)) is None:
+    while (found := fits(candidates[high])) is None:
         if high == len(candidates) - 1:
             raise ProtocolError(
                 f"Expected a dropout and corruption that {devices} devices can bear against a {server} server, "
@@ -85,12 +100,47 @@ def choose(
         low, high = high, min(2 * high + 1, len(candidates) - 1)
     while high - low > 1:
         middle = (low + high) // 2
-        better = _fits(devices, candidates[middle], corrupt, lost, server, exposure, interruption)
+        better = fits(candidates[middle])
         if better is None:
             low = middle
         else:
             high, found = middle, better
     return found
+
+
+def check(
+    session: Session,
+    *,
+    dropout: float,
+    corruption: float,
+    server: Server,
+    exposure: float = 2.0**-40,
+    minimum: int = 2,
+) -> None:
+    """ProtocolError unless a round with these constants exposes no more than this.
+
+    With a `minimum` above 2, also unless any sum is over at least so many devices, the corrupt among them included.
+    A session reaches devices through the server. One that does what it likes could offer all of them a threshold of one, so
+    a device calls this, with assumptions that are its owner's and not the server's, before it advertises.
+    """
+    corrupt, lost = math.ceil(corruption * session.devices), math.ceil(dropout * session.devices)
+    found = exposed_probability(
+        session.devices, session.neighbours, session.threshold, corrupt=corrupt, lost=lost, server=server
+    )
+    if found > exposure:
+        raise ProtocolError(
+            f"Expected neighbours and threshold that expose a round with probability {exposure:.3g} or less to a {server} "
+            f"server, got {session.neighbours} and {session.threshold}: {float(found):.3g}."
+        )
+    if session.minimum < minimum:
+        raise ProtocolError(f"Expected sums of at least {minimum} devices, got a minimum of {session.minimum}.")
+    if server == "malicious" and minimum > 2:
+        split = split_probability(session.devices, session.neighbours, session.threshold, corrupt=corrupt)
+        if split > exposure:
+            raise ProtocolError(
+                f"Expected a threshold that holds a malicious server to the minimum but for a probability of {exposure:.3g}, "
+                f"got {session.threshold} of {session.neighbours} neighbours: {float(split):.3g}."
+            )
 
 
 def _fits(
@@ -118,6 +168,13 @@ def exposed_probability(
     if k < devices - 1:  # a complete graph cannot fall apart
         total += devices * Fraction(math.comb(min(corrupt + lost, devices), k // 2), math.comb(devices, k // 2))
     return min(Fraction(1), total)
+
+
+def split_probability(devices: int, neighbours: int, threshold: int, *, corrupt: int) -> Fraction:
+    """The bound above on revealing to a malicious server what devices with different sets hold, exactly; at most 1."""
+    k = neighbours
+    allowed = threshold - k // 2 - 1 if k == devices - 1 else -(-3 * threshold // 2) - k - 1
+    return min(Fraction(1), devices * tail(devices - 1, corrupt, k, allowed + 1)) if allowed >= 0 else Fraction(1)
 
 
 @lru_cache(maxsize=4096)

@@ -32,8 +32,9 @@ class Session:
 
     `session_id` is never used twice. `graph_seed` is public randomness; against a malicious server it must become known
     only after the roster (which identity key has which number) is fixed, from a source the server does not steer.
-    `threshold` shares of `neighbours` recover a secret, and at least `minimum` devices must be in any sum a device helps to
-    reveal. Vectors have `dimension` entries modulo 2^`bits`.
+    `threshold` shares of `neighbours` recover a secret, and a device agrees to no set of fewer than `minimum` devices (what
+    that says about sums, if the server is malicious, depends on the threshold: docs/secagg.md). Vectors have `dimension`
+    entries modulo 2^`bits`.
     """
 
     session_id: bytes

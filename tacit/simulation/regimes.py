@@ -27,7 +27,7 @@ from tacit.learning.server import OptimizerName
 from tacit.models.word_lm import build
 from tacit.recipe import Recipe, apply_change, parse_recipe
 from tacit.runs.files import write_atomic
-from tacit.runs.folder import is_run
+from tacit.runs.folder import RunFolder, is_run
 from tacit.simulation.auditing import attack
 from tacit.simulation.datasets import open_dataset
 from tacit.simulation.training import load_trained, model_config, resume_run, start_run
@@ -136,7 +136,9 @@ def _one(recipe: Recipe, regime: Regime, plan: Path, folder: Path, suffixes: int
 
 def _federated(recipe: Recipe, regime: Regime, folder: Path) -> tuple[Any, Sequence[str], dict[str, Any]]:
     out = folder / regime.name.replace(",", "").replace(" + ", "-").replace(" ", "-").lower()
-    summary = resume_run(out, _Nobody()) if is_run(out) else start_run(recipe, out, _Nobody())
+    summary = RunFolder.open(out).summary() if is_run(out) else start_run(recipe, out, _Nobody())
+    if summary is None:  # cut off on its way; one that has a summary was cut off in the attack
+        summary = resume_run(out, _Nobody())
     model, words = load_trained(out)
     metrics, privacy = summary["metrics"], summary["privacy"]
     return model, words, {"top1": metrics["top1"], "perplexity": metrics["perplexity"], "epsilon": privacy["epsilon"]}

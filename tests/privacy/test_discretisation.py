@@ -70,5 +70,12 @@ def test_without_the_section_a_plan_reads_as_before():
 
 def test_corrupt_devices_are_rounded_up_and_never_below_none():
     section = SecAggSection(scheme="device_noise", corrupt=0.11)
-    assert [section.noisy(reports) for reports in (0, 1, 10, 100)] == [0, 0, 8, 89]
+    assert [section.noisy(reports, reports) for reports in (0, 1, 10, 100)] == [0, 0, 8, 89]
     assert section.reports_promised(10.0) == 10
+
+
+def test_the_corrupt_are_a_share_of_the_cohort_however_few_report():
+    section = SecAggSection(scheme="device_noise", corrupt=0.25)
+    assert [section.noisy(reports, 100) for reports in (100, 70, 26, 25, 3)] == [75, 45, 1, 0, 0]
+    with pytest.raises(ValidationError, match="one of them not corrupt"):
+        PrivacyPlan(**DEVICES | {"secagg": {"scheme": "device_noise", "corrupt": 0.5, "fewest_reports": 5}})

@@ -47,8 +47,17 @@ def test_samples_are_independent_of_each_other():
 
 def test_the_exact_path_has_the_same_distribution(monkeypatch):
     """Every coin is settled by exact arithmetic."""
+    settled, exact = [], discrete_gaussian._settled
+
+    def watched(word: int, gamma: Fraction, bits: Bits) -> bool:
+        settled.append(exact(word, gamma, bits))
+        return settled[-1]
+
     monkeypatch.setattr(discrete_gaussian, "_DOUBT", 2.0)
+    monkeypatch.setattr(discrete_gaussian, "_settled", watched)
     samples = sampled(3, 1000, entropy=replayable(4))
+    assert len(settled) > 3000
+    assert 0 < sum(settled) < len(settled)
     assert misfit(samples, 3) > 0.001
     assert misfit(samples, 4.5) < 0.001
 

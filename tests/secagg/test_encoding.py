@@ -99,17 +99,18 @@ def test_wider_integers_inflate_less():
 
 
 @pytest.mark.parametrize("bits", [12, 16, 32])
-def test_no_cohort_wraps(bits):
-    """Everybody sends the largest entry with the same sign."""
-    encoding = for_server_noise(8, clip_norm=1.0, largest_cohort=100, bits=bits, block=8)
-    assert 100 * encoding.element_clip < 1 << (bits - 1)
-    assert encoding.largest_cohort() >= 100
+@pytest.mark.parametrize("cohort", [100, 128])
+def test_no_cohort_wraps(bits, cohort):
+    """Everybody sends the largest entry with the same sign; a power of two is what comes nearest to the edge."""
+    encoding = for_server_noise(8, clip_norm=1.0, largest_cohort=cohort, bits=bits, block=8)
+    assert cohort * encoding.element_clip < 1 << (bits - 1)
+    assert encoding.largest_cohort() >= cohort
     for sign in (1, -1):
         one = np.full(8, sign * encoding.element_clip).astype(np.int64) & ((1 << bits) - 1)
-        total = 100 * one & ((1 << bits) - 1)
-        np.testing.assert_array_equal(centred(total, bits), 100 * sign * encoding.element_clip)
+        total = cohort * one & ((1 << bits) - 1)
+        np.testing.assert_array_equal(centred(total, bits), cohort * sign * encoding.element_clip)
         signs = public_signs(b"", 8)
-        expected = unrotated(np.full(8, 100.0 * sign * encoding.element_clip) / encoding.scale, signs, 8)
+        expected = unrotated(np.full(8, float(cohort) * sign * encoding.element_clip) / encoding.scale, signs, 8)
         np.testing.assert_allclose(decoded(total.astype(np.uint32), encoding, signs=signs), expected, rtol=1e-12)
 
 

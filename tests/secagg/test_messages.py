@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import ProtocolError
-from tacit.secagg import device, messages
+from tacit.secagg import device, keys, messages
 from tacit.secagg.messages import SERVER, Kind
 from tests.secagg.drive import RECEIVE, TO_DEVICES, TO_SERVER, session, whole_round
 
@@ -129,6 +129,30 @@ def test_a_stranger_is_not_taken_for_a_neighbour():
 def test_a_key_that_agrees_on_zero_is_refused():
     with pytest.raises(ProtocolError, match="large order"):
         messages.keys.agree(bytes(31) + b"\x40", bytes(32))
+
+
+ORDER_EIGHT = 0x57119FD0DD4E22D8868E1C58C45C44045BEF839C55B1D0B1248C50A3BC959C5F
+OTHER_ORDER_EIGHT = 0x00B8495F16056286FDB1329CEB8D09DA6AC49FF1FAE35616AEB8413B7C7AEBE0
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [(value, "zero") for value in (0, 1, 2**255 - 20, ORDER_EIGHT, OTHER_ORDER_EIGHT)]
+    + [(value, "second encoding") for value in (2**255 - 19 + 9, 2**255 + 9, 2**255 - 19)],
+)
+def test_public_keys_have_one_encoding_and_large_order(value, why, place):
+    """One device with such a key would otherwise make each of its neighbours leave, or its own mask key irrecoverable."""
+    public, good = value.to_bytes(32, "little"), keys.agreement_public(bytes(31) + b"\x40")
+    if why == "zero":
+        with pytest.raises(ProtocolError, match="agrees on zero"):
+            keys.agree(bytes(31) + b"\x40", public)
+    identity = ROUND.identities[3]
+    body = keys.identity_public(identity) + (public + good if place == 0 else good + public)
+    with pytest.raises(ProtocolError, match="in their one encoding, got device 3's"):
+        deliver(Kind.ADVERTISE, 3, messages.signed(ROUND.session, Kind.ADVERTISE, 3, identity, body))
+    honest = keys.identity_public(identity) + good + good
+    deliver(Kind.ADVERTISE, 3, messages.signed(ROUND.session, Kind.ADVERTISE, 3, identity, honest))
 
 
 def test_bits_are_canonical():

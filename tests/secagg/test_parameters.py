@@ -11,7 +11,8 @@ import pytest
 from scipy.stats import hypergeom
 
 from tacit.errors import ProtocolError
-from tacit.secagg.parameters import choose, exposed_probability, tail
+from tacit.secagg.parameters import check, choose, exposed_probability, split_probability, tail
+from tests.secagg.drive import session
 
 
 def test_the_tail_is_the_count_of_subsets():
@@ -20,6 +21,46 @@ def test_the_tail_is_the_count_of_subsets():
         for at_least in range(5):
             counted = sum(sum(item < marked for item in subset) >= at_least for subset in subsets)
             assert tail(8, marked, 3, at_least) * len(subsets) == counted
+
+
+@pytest.mark.parametrize("server", ["curious", "malicious"])
+def test_a_device_accepts_what_was_chosen_and_refuses_weaker_constants(server):
+    found = choose(1000, dropout=0.05, corruption=0.05, server=server, one_set=True)
+    constants = {"devices": 1000, "neighbours": found.neighbours, "minimum": 900}
+    assumed = {"dropout": 0.05, "corruption": 0.05, "server": server}
+    check(session(**constants, threshold=found.threshold), **assumed, minimum=900)
+    weakest = next(
+        t
+        for t in range(1, found.threshold + 1)
+        if exposed_probability(1000, found.neighbours, t, corrupt=50, lost=50, server=server) <= 2.0**-40
+    )
+    for threshold in (1, weakest - 1):
+        with pytest.raises(ProtocolError, match=f"or less to a {server} server, got {found.neighbours}"):
+            check(session(**constants, threshold=threshold), **assumed)
+    with pytest.raises(ProtocolError, match="at least 901 devices, got a minimum of 900"):
+        check(session(**constants, threshold=found.threshold), **assumed, minimum=901)
+
+
+def test_holding_a_malicious_server_to_the_minimum_takes_more_neighbours():
+    assumed = {"dropout": 0.05, "corruption": 0.05}
+    loose, strict = (choose(1000, **assumed, server="malicious", one_set=each) for each in (False, True))
+    assert strict.neighbours > loose.neighbours
+    # The most corrupt neighbours with 3t > 2(k + c), whose tail it is.
+    most = max(c for c in range(1000) if 3 * strict.threshold > 2 * (strict.neighbours + c))
+    expected = 1000 * hypergeom.sf(most, 999, 50, strict.neighbours)
+    found = split_probability(1000, strict.neighbours, strict.threshold, corrupt=50)
+    assert float(found) == pytest.approx(expected, rel=1e-5)
+    assert found <= 2.0**-40
+    constants = {"devices": 1000, "minimum": 900}
+    weaker = session(**constants, neighbours=loose.neighbours, threshold=loose.threshold)
+    check(weaker, **assumed, server="malicious")  # one sum, whatever it is over
+    with pytest.raises(ProtocolError, match="holds a malicious server to the minimum"):
+        check(weaker, **assumed, server="malicious", minimum=900)
+    assert choose(1000, **assumed, server="curious", one_set=True) == choose(1000, **assumed, server="curious")
+    # Where everybody hears everybody, no two sets have enough signatures.
+    assert split_probability(100, 99, 69, corrupt=5) == exposed_probability(
+        100, 99, 69, corrupt=5, lost=30, server="malicious"
+    )
 
 
 def test_the_tail_agrees_with_scipy_at_size():

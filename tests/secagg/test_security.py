@@ -16,6 +16,7 @@ import pytest
 from tacit.errors import ProtocolError
 from tacit.secagg import device, keys, masks, messages, server, shamir
 from tacit.secagg.messages import Kind
+from tacit.secagg.parameters import split_probability
 from tests.secagg.drive import Round, replayable, session, whole_round
 
 TRIO = session(devices=3, neighbours=2, threshold=2, minimum=2, dimension=1, bits=2)
@@ -140,6 +141,31 @@ def test_masks_differ_from_session_to_session_and_from_draw_to_draw():
     assert len(set(seen)) == 6
 
 
+def test_no_key_encrypts_twice(monkeypatch):
+    """The nonce is constant, so that each direction between two devices has a key of its own."""
+    used, encrypt = [], keys.encrypt
+
+    def watched(key: bytes, plaintext: bytes, bound_to: bytes) -> bytes:
+        used.append(key)
+        return encrypt(key, plaintext, bound_to)
+
+    monkeypatch.setattr(keys, "encrypt", watched)
+    constants = session()
+    whole_round(constants)
+    assert len(used) == constants.devices * constants.neighbours
+    assert len(set(used)) == len(used)
+
+
+def test_a_share_of_one_secret_says_nothing_about_the_other():
+    """Shared out by one polynomial, the two would differ by the same number everywhere, and one share would tell it."""
+    done = whole_round(session())
+    held = {i: state.shares for i, state in done.device_states[Kind.SURVIVORS].items()}
+    for owner in range(done.session.devices):
+        pairs = [held[i][owner] for i in done.session.neighbours_of(owner)]
+        differences = [int.from_bytes(p[:32], "little") - int.from_bytes(p[32:], "little") for p in pairs]
+        assert len({difference % shamir.P for difference in differences}) == len(pairs)
+
+
 # A malicious server from here on. Six devices that all know each other; the threshold is above half.
 SIX = session(devices=6, neighbours=5, threshold=4, minimum=3)
 
@@ -152,8 +178,8 @@ def announcement(done: Round, index: int, survivors: set[int]) -> bytes:
     return server.close_masking(state)[0][index]
 
 
-def victim_seen(done: Round, victim: int, revealed: dict[int, bytes]) -> np.ndarray | None:
-    """Take every mask off the victim's vector that the revealed messages give away; None if one stays."""
+def rebuilt(done: Round, revealed: dict[int, bytes]) -> dict[tuple[int, int], bytes]:
+    """Every secret, by owner and kind, that these messages have enough shares of."""
     constants, shares = done.session, {}
     for sender, message in revealed.items():
         body = messages.opened_signed(
@@ -161,11 +187,16 @@ def victim_seen(done: Round, victim: int, revealed: dict[int, bytes]) -> np.ndar
         )
         for owner, record in messages.records(body, 33, Kind.REVEAL).items():
             shares.setdefault((owner, record[0]), {})[sender] = record[1:]
-    secrets = {
+    return {
         name: shamir.combine(held, constants.threshold)
         for name, held in shares.items()
         if len(held) >= constants.threshold
     }
+
+
+def victim_seen(done: Round, victim: int, revealed: dict[int, bytes]) -> np.ndarray | None:
+    """Take every mask off the victim's vector that the revealed messages give away; None if one stays."""
+    constants, secrets = done.session, rebuilt(done, revealed)
     adverts = done.server_states[Kind.SHARES].advertisements
     if (victim, 0) not in secrets:
         return None
@@ -208,7 +239,7 @@ def test_the_consistency_round_refuses_a_set_a_device_would_be_nearly_alone_in()
 def _forged(done: Round, index: int, survivors: set[int]) -> bytes:
     """An announcement that an honest server's own checks would not let out."""
     size = messages.witness_size(done.session)
-    around = [done.sent[Kind.MASKED][i][:size] for i in sorted(survivors - {index})]
+    around = [done.sent[Kind.MASKED][i][:size] for i in done.session.neighbours_of(index) if i in survivors]
     bits = messages.as_bits(survivors, range(done.session.devices))
     return messages.from_server(done.session, Kind.SURVIVORS, index, bits + b"".join(around))
 
@@ -225,6 +256,45 @@ def test_a_server_that_tells_two_stories_gets_no_share_at_all():
                 ProtocolError, match=r"agreed on the same included devices|at least 4 neighbours that agree"
             ):
                 device.reveal(state, messages.from_server(SIX, Kind.AGREEMENTS, index, told))
+
+
+@pytest.mark.parametrize("threshold", [5, 6])
+def test_only_a_threshold_above_two_thirds_holds_a_malicious_server_to_the_minimum(threshold):
+    """Each half of the ring hears that one of its own is lost and nobody of the other half: both sets have 25 members.
+
+    With 5 of 8 shares the server learns the sum over the 24 that are in both, which is still one sum; with 6 it learns none.
+    """
+    constants = session(devices=26, neighbours=8, threshold=threshold, minimum=25)
+    done, (order, places) = whole_round(constants), constants._ring
+    half = {i: places[i] // 13 for i in range(26)}
+    missing = {order[6], order[19]}
+    stories = [set(range(26)) - {order[6]}, set(range(26)) - {order[19]}]
+    said, revealed = {}, {}
+    for i in set(range(26)) - missing:
+        said[i] = done.speak(Kind.SURVIVORS, i, _forged(done, i, stories[half[i]]))
+    for i, (_, state) in said.items():
+        around = [said[j][0] for j in constants.neighbours_of(i) if j in said and half[j] == half[i]]
+        try:
+            revealed[i], _ = device.reveal(state, messages.from_server(constants, Kind.AGREEMENTS, i, b"".join(around)))
+        except ProtocolError:
+            continue
+    secrets = rebuilt(done, revealed)
+    group = stories[0] & stories[1]
+    assert not any((i, 0) in secrets and (i, 1) in secrets for i in range(26))
+    if threshold == 6:
+        assert split_probability(26, 8, 6, corrupt=0) == 0
+        assert not all((i, 0) in secrets for i in group)
+        return
+    assert split_probability(26, 8, 5, corrupt=0) == 1
+    layers = [replace(device.self_mask(constants, i, secrets[i, 0]), negative=True) for i in group]
+    adverts, total = done.server_states[Kind.SHARES].advertisements, np.zeros(constants.dimension, np.uint32)
+    for i in group:
+        vector = done.sent[Kind.MASKED][i][messages.witness_size(constants) :]
+        total += masks.unpack(vector, constants.dimension, constants.bits)
+        for lost in missing.intersection(constants.neighbours_of(i)):
+            layers.append(device.pair_mask(constants, secrets[lost, 1], adverts[i].mask_key, owner=lost, other=i))
+    expected = masks.reduced(np.sum([done.values[i] for i in group], axis=0, dtype=np.uint32), constants.bits)
+    np.testing.assert_array_equal(masks.with_masks(total, layers, constants.bits), expected)
 
 
 def test_a_story_about_a_stranger_is_noticed_before_anything_is_revealed():

@@ -77,6 +77,12 @@ def test_what_is_done_is_not_done_again(plan: Path, tmp_path: Path, monkeypatch:
     assert private["candidates"] == 21
     assert results["SGD, by user"]["epsilon"] is None
     assert (tmp_path / "dp-fedavg-by-user" / "ledger.jsonl").exists()
+    kept = {name: found for name, found in results.items() if name != "DP-FedAvg, by user"}
+    (tmp_path / "results.json").write_text(json.dumps(kept))  # as if killed in the attack, after training
+    with monkeypatch.context() as patch:
+        patch.setattr(regimes, "resume_run", None)
+        found, _ = compare_regimes(base(), plan, tmp_path, names=names, suffixes=20)
+    assert found["DP-FedAvg, by user"]["ranks"] == private["ranks"]
     monkeypatch.setattr(regimes, "_one", None)
     assert compare_regimes(base(), plan, tmp_path, names=names)[1]
     with pytest.raises(RecipeError, match="'SGD'"):

@@ -1,7 +1,8 @@
 """What a run with noise from its devices has cost, read off its ledger: the ρ of each release, and who was in it.
 
 A release's ρ comes from the integers (`discrete_gaussian`): the squared norm that no user's integers exceed, one device's
-variance, and how many shares of noise are certainly there and unknown, which is the number of reports less the corrupt share.
+variance, and how many shares of noise are certainly there and unknown: the number of reports less all that are corrupt in a
+full cohort, whose devices need not be among the lost.
 How many reported is read off the participation record where that is given, for better and for worse: neighbours here differ in
 what one user sends and not in who takes part ("zero out one user"), so the number says nothing about anybody's data. Otherwise
 it is the fewest that the plan promises.
@@ -36,14 +37,19 @@ class DeviceNoise:
     local_variance: int
     integers: int
     section: SecAggSection
-    fewest_reports: int
+    cohort: int
+
+    @property
+    def fewest_reports(self) -> int:
+        """How many reports the plan promises."""
+        return self.section.reports_promised(self.cohort)
 
     def rho(self, reports: int) -> float:
         """ρ of one release of so many reports for one of those who are in it."""
         return discrete_rho(
             float(self.norm_limit_squared),
             local_variance=self.local_variance,
-            devices=self.section.noisy(reports),
+            devices=self.section.noisy(reports, self.cohort),
             dimension=self.integers,
         )
 
@@ -61,7 +67,7 @@ def constants_of(opened: Opened) -> DeviceNoise | None:
     if any(type(value) is not int or value < 1 for value in found):
         return None
     limit, variance, integers = map(int, found)
-    return DeviceNoise(limit, variance, integers, section, section.reports_promised(opened.plan["cohort"]))
+    return DeviceNoise(limit, variance, integers, section, int(opened.plan["cohort"]))
 
 
 def rho_of(

@@ -2,7 +2,8 @@
 
 Each device adds a discrete Gaussian to every integer of its encoded update; the sum over the round, decoded, is the release.
 The server adds nothing and is not trusted to. What is left for it to do is to refuse a sum that does not carry the noise it
-should: every block states how much its devices put into it (`Block.device_noise`). Noise is fresh in every round, so there
+should: every block states how much its devices put into it (`Block.device_noise`). That guards against accidents; against
+the server itself the devices guard, who reveal no sum of fewer than a round's minimum. Noise is fresh in every round, so there
 is no state. What it costs is in `accounting.discrete_gaussian`, from the integers and not from z; z_j · bound_j is the least
 standard deviation that the promised number of devices bring together.
 """

@@ -86,6 +86,8 @@ def test_a_participation_costs_what_the_promised_devices_leave():
 def test_fewer_reports_and_corrupt_devices_cost_more():
     assert cost(rounds(20), plan=plan_of(fewest_reports=5)).rho == pytest.approx(4 * one(5))
     assert cost(rounds(20), plan=plan_of(corrupt=0.25)).rho == pytest.approx(4 * one(7))
+    # Three of the cohort of ten are corrupt, and none of them need be among the five that are lost.
+    assert cost(rounds(20), plan=plan_of(corrupt=0.25, fewest_reports=5)).rho == pytest.approx(4 * one(2))
 
 
 def test_the_record_counts_for_better_and_for_worse():
@@ -100,9 +102,9 @@ def test_the_record_counts_for_better_and_for_worse():
     observed = cost(rounds(1), [short], plan=plan_of(fewest_reports=5)).rho
     assert promised == pytest.approx(one(5))
     assert observed == pytest.approx(one(4))
-    # With all but one corrupt of two, one share is left; without any, nothing is claimed.
-    assert cost(rounds(1), [np.arange(2)], plan=plan_of(corrupt=0.5)).rho == pytest.approx(one(1))
-    lone = cost(rounds(1), [np.arange(1)], plan=plan_of(corrupt=0.5))
+    # With all but one corrupt of six that came, one share is left; without any, nothing is claimed.
+    assert cost(rounds(1), [np.arange(6)], plan=plan_of(corrupt=0.5)).rho == pytest.approx(one(1))
+    lone = cost(rounds(1), [np.arange(5)], plan=plan_of(corrupt=0.5))
     assert math.isinf(lone.epsilon)
     assert lone.reasons_not_private == ["no noise was added"]
 
