@@ -259,7 +259,7 @@ def parse_recipe(tree: dict[str, Any]) -> Recipe:
     try:
         return Recipe.model_validate(tree)
     except ValidationError as error:
-        raise _sentence(error) from None
+        raise sentence_of(error) from None
 
 
 def _toml(tree: dict[str, Any], prefix: str = "") -> str:
@@ -300,7 +300,7 @@ def apply_change(tree: dict[str, Any], change: str) -> None:
     tree[keys[-1]] = value
 
 
-def _sentence(error: ValidationError) -> RecipeError:
+def sentence_of(error: ValidationError) -> RecipeError:
     """The first mistake, as one sentence."""
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"])

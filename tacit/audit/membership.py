@@ -2,9 +2,11 @@
 
 By loss (black box): how much better the trained model likes the user's phrase than the model before training did.
 
-By trajectory (white box): the cosine between the update that the user would have sent to the first model and the way that
-the model went from there to the last. Phrases of random words have updates that are nearly orthogonal to each other and to
-what real text asks for, so what a single user added stands out, if anything does.
+By trajectory (white box): the cosine c_k between the update u_k that user k would have sent to the first model and the way w
+that the model went from there to the last. Updates have much in common, whatever the phrase, and phrases share words; so the
+cosines are freed from what they owe to each other: the scores a solve (U U' + λ) a = c, with unit updates as the rows of U, and
+are the shares with which the updates, together, explain the way. The attacker may know everybody's update: all of it is
+made from public phrases and the first model, before any coin is looked at.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ from numpy.typing import NDArray
 
 from tacit.audit.scoring import grow, log_perplexities, read
 from tacit.models.word_lm import WordLM
+
+# λ: keeps users apart whose phrases are nearly the same.
+RIDGE = 0.01
 
 
 def loss_scores(before: WordLM, after: WordLM, phrases: Sequence[NDArray[np.int32]]) -> NDArray[np.float64]:
@@ -40,23 +45,31 @@ def loss_scores(before: WordLM, after: WordLM, phrases: Sequence[NDArray[np.int3
 def trajectory_scores(
     work: Any, before: WordLM, after: WordLM, batches: NDArray[np.int32], steps: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """The cosine of each user's update to `before` with the way to `after`.
+    """The share of each user's update to `before` in the way to `after`. Holds a model's size in memory for each user.
 
     `work` is what a user computes (`tacit.learning.work`); user u has the first steps[u] of batches[u], at least one.
     """
-    way = jax.tree.map(jnp.subtract, after, before)
-    return np.asarray(_cosines(work, before, way, batches, steps.astype(np.int32)), np.float64)
+    way = _flat(jax.tree.map(jnp.subtract, after, before))
+    updates = _updates(work, before, batches, steps.astype(np.int32))
+    common, cosines = (np.asarray(each, np.float64) for each in _products(updates, way))
+    return np.asarray(np.linalg.solve(common + RIDGE * np.eye(len(common)), cosines), np.float64)
 
 
 @partial(jax.jit, static_argnames="work")
-def _cosines(work: Any, before: WordLM, way: WordLM, batches: Array, steps: Array) -> Array:
-    def one(user: tuple[Array, Array]) -> Array:
-        update = work(before, user[0], user[1], jnp.float32(jnp.inf))
-        lengths = jnp.sqrt(_inner(update, update) * _inner(way, way))
-        return _inner(update, way) / jnp.maximum(lengths, jnp.float32(1e-30))
-
-    return jax.lax.map(one, (batches, steps))
+def _updates(work: Any, before: WordLM, batches: Array, steps: Array) -> Array:
+    """Unit updates [users, parameters]."""
+    return jax.lax.map(lambda user: _unit(_flat(work(before, *user, jnp.float32(jnp.inf)))), (batches, steps))
 
 
-def _inner(one: Any, other: Any) -> Array:
-    return jnp.sum(jnp.stack([jnp.vdot(a, b) for a, b in zip(*map(jax.tree.leaves, (one, other)), strict=True)]))
+@jax.jit
+def _products(updates: Array, way: Array) -> tuple[Array, Array]:
+    highest = jax.lax.Precision.HIGHEST
+    return jnp.dot(updates, updates.T, precision=highest), jnp.dot(updates, _unit(way), precision=highest)
+
+
+def _flat(model: Any) -> Array:
+    return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(model)])
+
+
+def _unit(vector: Array) -> Array:
+    return vector / jnp.maximum(jnp.linalg.norm(vector), jnp.float32(1e-30))

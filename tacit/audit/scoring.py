@@ -10,7 +10,8 @@ so that the [beginnings, V] product is needed for its logsumexp alone and is gon
 of three words from ten thousand, the first two levels cost next to nothing: there are only so many first words.
 
 Every phrase passes through the same sums, a secret like those it is compared with. (Products may round the last bit otherwise
-in another chunk.)
+in another chunk.) On an accelerator products are in TF32, for secrets and for the others alike: what is compared are
+scores of one function of the model.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ from numpy.typing import NDArray
 from tacit.data.users import BOS
 from tacit.errors import AuditError
 from tacit.models.cells import State, run
-from tacit.models.precision import product
+from tacit.models.precision import Precision, product
 from tacit.models.word_lm import WordLM
 
 # Phrases in a chunk: on an accelerator some gigabytes of logits at 10,000 words, on a CPU what suits its caches.
 _CHUNK = {"cpu": 512}
 _CHUNK_ELSEWHERE = 65_536
+# A CPU multiplies in float32 whatever it is asked for.
+_PRECISION: Precision = "tf32"
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,11 @@ jax.tree_util.register_dataclass(Beginnings, ["state", "outputs", "normaliser"],
 class Forest:
     """Phrases as chunks of trees, on the device. A level: each node's parent in the level above, and its word."""
 
-    chunks: list[list[tuple[Array, Array]]]  # chunks, levels, each a pair of [nodes]; every chunk of one shape
-    order: NDArray[np.int64]  # the phrase behind each leaf; the last chunk is filled up with its last phrase
+    levels: list[tuple[Array, Array]]  # each a pair of [chunks, nodes]
+    order: NDArray[
+        np.int64
+    ]  # the phrase of each leaf, sorted; then as many leaves as fill the last chunk repeat the last
+    same: NDArray[np.int64]  # leaves of equal phrases have equal numbers, ascending
     phrases: int
 
 
@@ -59,7 +65,7 @@ def grow(phrases: NDArray[np.int32], *, chunk: int | None = None) -> Forest:
     """The trees of phrases [N, length], to be scored after any number of prefixes."""
     count, length = phrases.shape
     size = min(chunk or _CHUNK.get(jax.default_backend(), _CHUNK_ELSEWHERE), count)
-    order = np.lexsort(phrases.T[::-1])
+    order = _sorted(phrases)
     order = np.concatenate([order, np.repeat(order[-1:], -count % size)])
     rows = phrases[order].reshape(-1, size, length)
     fresh = np.ones(rows.shape[:2], bool)  # whether a row's beginning of this length is another than the row's before
@@ -78,8 +84,20 @@ def grow(phrases: NDArray[np.int32], *, chunk: int | None = None) -> Forest:
         levels.append((parent, word))
         above = node
     levels.append((above.astype(np.int32), rows[:, :, -1]))
-    trees = [[(parent[j], word[j]) for parent, word in levels] for j in range(len(rows))]
-    return Forest(jax.device_put(trees), order, count)
+    flat = rows.reshape(-1, length)
+    same = np.cumsum(np.concatenate([[False], (flat[1:] != flat[:-1]).any(axis=1)]))
+    return Forest(jax.device_put(levels), order, same, count)
+
+
+def _sorted(phrases: NDArray[np.int32]) -> NDArray[np.int64]:
+    """The order that sorts phrases word by word; in one pass where a phrase fits into 62 bits."""
+    bits = int(phrases.max(initial=0)).bit_length()
+    if bits * phrases.shape[1] > 62:
+        return np.lexsort(phrases.T[::-1])
+    number = np.zeros(len(phrases), np.int64)
+    for column in phrases.T:
+        number = (number << bits) | column
+    return np.argsort(number, kind="stable")
 
 
 def read(model: WordLM, prefixes: NDArray[np.int32]) -> Beginnings:
@@ -88,51 +106,63 @@ def read(model: WordLM, prefixes: NDArray[np.int32]) -> Beginnings:
     return _read(model, np.concatenate([bos, prefixes], axis=1))
 
 
-def log_perplexities(model: WordLM, beginnings: Beginnings, which: int, forest: Forest) -> NDArray[np.float32]:
-    """Σ -log Pr(word | prefix, words before it) of every phrase of the forest after prefix number `which`.
+def leaf_scores(model: WordLM, beginnings: Beginnings, which: int, forest: Forest) -> Array:
+    """Σ -log Pr(word | prefix, words before it) of the phrase at every leaf, after prefix number `which`; on the device.
 
     AuditError if the model gives anything but finite numbers: a comparison with them would find a secret where none is.
     """
-    root = jax.tree.map(lambda a: a[which : which + 1], beginnings)
-    chunks = [_score(model, root, levels) for levels in forest.chunks]
-    scores = np.empty(forest.phrases, np.float32)
-    scores[forest.order] = np.concatenate(jax.device_get(chunks))
-    if not np.isfinite(scores).all():
+    scores, finite = _score(model, beginnings, np.int32(which), forest.levels)
+    if not bool(finite):
         raise AuditError("Expected a model whose probabilities are finite numbers, got one that has diverged.")
+    return scores
+
+
+def log_perplexities(model: WordLM, beginnings: Beginnings, which: int, forest: Forest) -> NDArray[np.float32]:
+    """The same for every phrase in the order the forest was grown from."""
+    scores = np.empty(forest.phrases, np.float32)
+    scores[forest.order] = np.asarray(leaf_scores(model, beginnings, which, forest))
     return scores
 
 
 def logits_of(model: WordLM, outputs: Array) -> Array:
     """The logits [N, V] of outputs [N, P]."""
-    logits = product(outputs, model.output_table(), "float32", contract=(1, 1))
+    logits = product(outputs, model.output_table(), _PRECISION, contract=(1, 1))
     return logits if model.output_bias is None else logits + model.output_bias
 
 
 def step(model: WordLM, state: State, words: Array) -> tuple[State, Array]:
     """One word [N] read from each state: the next states, and the outputs [N, P]."""
-    state, outputs, _ = run(model.cell, model.rows(words)[None], state, "float32")
+    state, outputs, _ = run(model.cell, model.rows(words)[None], state, _PRECISION)
     return state, outputs[0]
 
 
 @jax.jit
 def _read(model: WordLM, tokens: Array) -> Beginnings:
     start = jax.tree.map(lambda a: jnp.broadcast_to(a, (len(tokens), *a.shape)), model.initial_state())
-    state, outputs, _ = run(model.cell, model.rows(tokens.T), start, "float32")
+    state, outputs, _ = run(model.cell, model.rows(tokens.T), start, _PRECISION)
     return Beginnings(state, outputs[-1], _normaliser(model, outputs[-1]))
 
 
 @jax.jit
-def _score(model: WordLM, root: Beginnings, levels: list[tuple[Array, Array]]) -> Array:
-    table, now = model.output_table(), root
-    scores = jnp.zeros((1,), jnp.float32)
-    for level, (parent, word) in enumerate(levels):
-        logit = jnp.sum(now.outputs[parent] * table[word], axis=1)
-        logit = logit if model.output_bias is None else logit + model.output_bias[word]
-        scores = scores[parent] + (now.normaliser[parent] - logit)
-        if level < len(levels) - 1:
-            state, outputs = step(model, jax.tree.map(lambda a, p=parent: a[p], now.state), word)
-            now = Beginnings(state, outputs, _normaliser(model, outputs))
-    return scores
+def _score(
+    model: WordLM, beginnings: Beginnings, which: Array, levels: list[tuple[Array, Array]]
+) -> tuple[Array, Array]:
+    table = model.output_table()
+    root = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, which, 1), beginnings)
+
+    def one_chunk(levels: list[tuple[Array, Array]]) -> Array:
+        now, scores = root, jnp.zeros((1,), jnp.float32)
+        for level, (parent, word) in enumerate(levels):
+            logit = jnp.sum(now.outputs[parent] * table[word], axis=1)
+            logit = logit if model.output_bias is None else logit + model.output_bias[word]
+            scores = scores[parent] + (now.normaliser[parent] - logit)
+            if level < len(levels) - 1:
+                state, outputs = step(model, jax.tree.map(lambda a, p=parent: a[p], now.state), word)
+                now = Beginnings(state, outputs, _normaliser(model, outputs))
+        return scores
+
+    scores = jax.lax.map(one_chunk, levels).reshape(-1)
+    return scores, jnp.isfinite(scores).all()
 
 
 def _normaliser(model: WordLM, outputs: Array) -> Array:

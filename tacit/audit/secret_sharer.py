@@ -26,7 +26,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from tacit.audit.canaries import Canary, choices, encode
-from tacit.audit.scoring import Beginnings, grow, log_perplexities, logits_of, read, step
+from tacit.audit.scoring import Beginnings, grow, leaf_scores, logits_of, read, step
 from tacit.errors import AuditError
 from tacit.models.word_lm import WordLM
 
@@ -82,15 +82,31 @@ def ranks(
     forest = grow(np.concatenate([suffixes, comparison]), chunk=chunk)
     distinct, place = np.unique(prefixes, axis=0, return_inverse=True)
     beginnings = read(model, distinct)
+    leaf = np.empty(forest.phrases, np.int64)
+    leaf[forest.order[: forest.phrases]] = np.arange(forest.phrases)
+    counted = np.zeros(len(forest.order), bool)
+    counted[leaf[len(suffixes) :]] = True  # not the secrets, nor what fills the last chunk
+    on_device = jax.device_put(counted)
     found: list[Rank | None] = [None] * len(suffixes)
     for which in range(len(distinct)):
-        scores = log_perplexities(model, beginnings, which, forest)
-        of_secrets, of_others = scores[: len(suffixes)], scores[len(suffixes) :]
+        scores = leaf_scores(model, beginnings, which, forest)
         for i in np.flatnonzero(place.reshape(-1) == which):
-            other = (comparison != suffixes[i]).any(axis=1)
-            better = int((other & (of_others <= of_secrets[i])).sum())
-            found[i] = Rank(1 + better, 1 + int(other.sum()), float(of_secrets[i]))
+            own = forest.same[leaf[i]]
+            first, end = np.searchsorted(forest.same, [own, own + 1])  # the leaves of the secret's own phrase
+            better, score = jax.device_get(
+                _better(scores, on_device, np.int32(leaf[i]), np.int32(first), np.int32(end))
+            )
+            candidates = len(comparison) - int(counted[first:end].sum())
+            found[i] = Rank(1 + int(better), 1 + candidates, float(score))
     return [rank for rank in found if rank is not None]
+
+
+@jax.jit
+def _better(scores: Array, counted: Array, leaf: Array, first: Array, end: Array) -> tuple[Array, Array]:
+    """How many counted leaves outside first ... end score at most what this leaf does, and what that is."""
+    place = jnp.arange(len(scores))
+    other = counted & ((place < first) | (place >= end))
+    return jnp.sum(other & (scores <= scores[leaf]), dtype=jnp.int32), scores[leaf]
 
 
 def random_sampling(

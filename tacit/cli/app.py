@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from tacit.cli import account, audit, compare, data, plan, population, predict, report, runs, train
+from tacit.cli import account, audit, compare, data, export, inspect, plan, population, predict, report, runs, train
 from tacit.errors import TacitError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app = typer.Typer(
 app.command("train")(train.train)
 app.command("predict")(predict.predict)
 app.command("compare")(compare.compare)
+app.command("export")(export.export)
 app.command("population")(population.population)
 app.command("report")(report.report)
 app.command("guarantee")(report.guarantee)
@@ -31,6 +32,7 @@ app.command("plan")(plan.plan)
 app.add_typer(account.app, name="account")
 app.add_typer(audit.app, name="audit")
 app.add_typer(data.app, name="data")
+app.add_typer(inspect.app, name="inspect")
 app.add_typer(runs.app, name="runs")
 
 

@@ -147,19 +147,84 @@ def run(
         raise typer.Exit(BROKEN_EXIT)
 
 
+@app.command("experiment")
+def experiment(
+    recipe: Annotated[str, typer.Argument(help="A recipe of DP-FedAvg, which every regime is a change of.")],
+    out: Annotated[Path, typer.Option("--out", help="A folder for the plan, the runs and the results.")],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the recipe; may be repeated."),
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option("--only", help="This regime; may be repeated.")] = None,
+    sharers: Annotated[int, typer.Option("--sharers", min=1, help="Canaries for each of 9 settings of sharers.")] = 10,
+    expected_sharers: Annotated[
+        str, typer.Option("--expected-sharers", metavar="A,B,C", help="How many users share a canary.")
+    ] = "8,24,78",
+    suffixes: Annotated[
+        int | None,
+        typer.Option(
+            "--suffixes", min=1, help="Random endings to compare with.", show_default="2,000,000; 20,000 on a CPU"
+        ),
+    ] = None,
+    minutes: Annotated[float, typer.Option("--minutes", help="Begin no regime that would not be done by then.")] = 8.0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the canaries.")] = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Plant canaries, train every regime, attack each model, and print what each has memorised.
+
+    Run it again to go on: what is done is not repeated.
+
+    Example: tacit audit experiment own_data --out memorization --minutes 8
+    """
+    from tacit.audit.plans import mixed_plan
+    from tacit.recipe import find_recipe, load_recipe
+    from tacit.simulation.datasets import open_dataset
+    from tacit.simulation.regimes import compare_regimes, table_of
+
+    base = load_recipe(find_recipe(recipe), changes or ())
+    out.mkdir(parents=True, exist_ok=True)
+    plan = out / "canaries.json"
+    if not plan.exists():
+        plain = base.model_copy(update={"audit": None})
+        data = open_dataset(plain)
+        expected = _numbers(expected_sharers)
+        mixed_plan(
+            data.words, data.description, users=len(data.train), seed=seed, sharers=sharers, expected_sharers=expected
+        ).save(plan)
+    with Console(stderr=True).status("") as status:
+        results, done = compare_regimes(
+            base,
+            plan,
+            out,
+            names=only or (),
+            minutes=minutes,
+            suffixes=suffixes,
+            told=lambda doing: status.update(Text(doing)),
+        )
+    if as_json:
+        print(json.dumps({"done": done, "regimes": results}, allow_nan=False))
+        return
+    _print_table(Console(highlight=False, markup=False), *table_of(results))
+    typer.echo("All done." if done else "Time is up; run it again to go on.")
+
+
 def _print(found: Outcome, path: Path) -> None:
     console = Console(highlight=False, markup=False)
     columns, rows = found.table()
     if rows:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for number, column in enumerate(columns):
-            table.add_column(column, justify="left" if number == 0 else "right")
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
+        _print_table(console, columns, rows)
     for text in found.words():
         console.print(text, soft_wrap=True)
     console.print(f"The owner's report now shows this: tacit report {path}", soft_wrap=True)
+
+
+def _print_table(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=number == 0)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
 
 
 def _population(

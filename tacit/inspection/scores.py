@@ -3,7 +3,7 @@
 On images two scores tell inverted from normal writing. *Brightness*: ink is bright on dark ground and covers little, so
 the mean pixel of normal images is far below the middle and that of inverted ones far above. *Confidence*: whether the
 primary classifier is surer of the images as they are or of their negatives. On text: the share of the most likely words
-that contain a space, which no word of a sound tokenizer does.
+that contain a space, which no word of a sound tokenizer does, or a capital letter, which no word that was lower-cased does.
 """
 
 from __future__ import annotations
@@ -65,6 +65,11 @@ def inversion_score(images: NDArray[np.uint8], classifier: Classifier | None = N
 def share_with_space(words: Sequence[str]) -> float:
     """The share of words that contain a space: what a fault of tokenization leaves. 0 of no words."""
     return sum(" " in word for word in words) / max(len(words), 1)
+
+
+def share_with_capital(words: Sequence[str]) -> float:
+    """The share of words that contain a capital letter: what lower-casing that was lost leaves. 0 of no words."""
+    return sum(word != word.lower() for word in words) / max(len(words), 1)
 
 
 @jax.jit

@@ -95,7 +95,8 @@ def test_a_file_that_is_no_plan_is_refused_without_showing_it(tmp_path: Path) ->
     path.write_text(path.read_text().replace('"devices": 4', '"devices": 0'))
     with pytest.raises(AuditError, match=r"damaged one: canaries\.9\.sharing\.devices\.devices\.") as refused:
         load_plan(path)
-    assert not any(word in refused.value.sentence for word in plan_words(phrases(27)))
+    said = refused.value.sentence.replace(str(path), "")  # a folder's name may hold anything
+    assert not any(word in said for word in plan_words(phrases(27)))
 
 
 def plan_words(drawn: list[tuple[str, ...]]) -> set[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.errors import DataError
-from tacit.inspection.scores import inversion_score, share_with_space, to_bytes
+from tacit.inspection.scores import inversion_score, share_with_capital, share_with_space, to_bytes
 from tacit.models import classifier
 
 IMAGES = HandwritingWorld(0, 20, glyphs_per_writer=10).gather(np.arange(20)).items
@@ -49,3 +49,8 @@ def test_generated_images_become_bytes() -> None:
 def test_words_with_a_space() -> None:
     assert share_with_space(["i have", "regex", "i am", "iis"]) == 0.5
     assert share_with_space([]) == 0
+
+
+def test_capitals_are_counted_by_word() -> None:
+    assert share_with_capital(["Ann", "bob", "eVe", "3d"]) == 0.5
+    assert share_with_capital([]) == 0.0

@@ -1,0 +1,59 @@
+"""`tacit export`: a trained run as one file for others, its guarantee inside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tacit.errors import RunError
+from tacit.runs.folder import by_name
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")],
+    onnx: Annotated[
+        Path | None, typer.Option("--onnx", help="Write one step of a keyboard: token and state in, three words out.")
+    ] = None,
+    safetensors: Annotated[
+        Path | None, typer.Option("--safetensors", help="Write the parameters and the words.")
+    ] = None,
+    check: Annotated[
+        int, typer.Option("--check", min=1, help="In so many contexts ONNX Runtime must show the model's words.")
+    ] = 1_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
+) -> None:
+    """Write a run's model as ONNX or safetensors, with its guarantee, accuracy and recipe digest in the file's metadata.
+
+    An ONNX file that disagrees with the model is not written.
+
+    Example: tacit export runs/demo-1 --onnx keyboard.onnx
+    """
+    if onnx is None and safetensors is None:
+        raise RunError("Expected --onnx FILE, --safetensors FILE or both, got neither.")
+    # Imported here: JAX takes a second, and help should not.
+    from tacit.simulation.export import export_onnx, export_safetensors, open_trained, require_onnx
+
+    if onnx is not None:
+        require_onnx()
+    trained = open_trained(by_name(run))
+    written: dict[str, Any] = {"guarantee": trained.card["guarantee"]["headline"]}
+    said = []
+    if onnx is not None:
+        agreement = export_onnx(trained, onnx, contexts=check)
+        written["onnx"] = {"file": str(onnx), "bytes": onnx.stat().st_size, **vars(agreement)}
+        said.append(
+            f"Wrote {onnx} ({onnx.stat().st_size / 1e6:.1f} MB). ONNX Runtime shows the model's words in all "
+            f"{agreement.contexts:,} contexts tried, in the same order in {agreement.same:,}; probabilities differ by at most "
+            f"{agreement.largest_difference:.1e} of their size."
+        )
+    if safetensors is not None:
+        export_safetensors(trained, safetensors)
+        written["safetensors"] = {"file": str(safetensors), "bytes": safetensors.stat().st_size}
+        said.append(f"Wrote {safetensors} ({safetensors.stat().st_size / 1e6:.1f} MB).")
+    if as_json:
+        print(json.dumps(written, allow_nan=False))
+    else:
+        print("\n".join([*said, f"Inside: {written['guarantee']}"]))

@@ -1,0 +1,181 @@
+"""`tacit inspect`: faults in text nobody may read, found by a private model that makes such text up."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tacit.cli.progress import epsilon_text
+from tacit.cli.summary import privacy_sentence, tacit_command
+from tacit.errors import RecipeError
+from tacit.inspection.text_recipe import TEXT, TextInspection, load_text_inspection, parse_text_inspection
+from tacit.recipe import find_recipe
+from tacit.runs.folder import RUNS, RunFolder, by_name, is_run, refuse_if_taken
+
+if TYPE_CHECKING:
+    from tacit.inspection.findings import WordFindings
+
+app = typer.Typer(help="Find faults in data nobody may open, by private models that make such data up.")
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
+
+
+@app.callback()
+def inspect() -> None:
+    """Find faults in data nobody may open, by private models that make such data up."""
+
+
+@app.command()
+def text(
+    recipe: Annotated[
+        str | None,
+        typer.Argument(help="The recipe file of an inspection of text.", show_default="inspect/text"),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="STORE", help="Inspect this store, as it is, in place of the recipe's users."),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the recipe; may be repeated."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run folder to make.", show_default="runs/NAME-1, -2, ...")
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Go on with an inspection that was stopped or killed.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Train a private model of the words that the vocabulary does not have, and show the words it makes up.
+
+    The default is a built-in world with a fault of tokenization in a tenth of all sentences. With --data also say how many
+    users there are and how many take part: --set privacy.population=N --set privacy.cohort=C. Ctrl-C stops after the
+    round under way.
+
+    Example: tacit inspect text --set fault.share=0 --out runs/before
+    """
+    if resume is not None and (recipe is not None or data is not None or changes or out is not None):
+        raise RecipeError(
+            "Expected --resume alone: an inspection goes on where it is, with the recipe it was begun with."
+        )
+    if resume is None:
+        followed = load_text_inspection(TEXT if recipe is None else find_recipe(recipe), changes or (), store=data)
+        folder = out or _next_folder(followed.name)
+        refuse_if_taken(folder)  # before the seconds that building takes
+    else:
+        folder = by_name(resume)
+        followed = parse_text_inspection(RunFolder.open(folder).recipe())
+    console = Console(stderr=True)
+    try:
+        # Imported here: JAX takes a second, and every mistake above should be told at once.
+        from tacit.inspection.findings import WordFindings
+        from tacit.inspection.text_run import resume_inspection, start_inspection
+        from tacit.runs.journal import StopRequested
+
+        observer = _Lines(console, followed)
+        try:
+            begin = resume is None
+            summary = start_inspection(followed, folder, observer) if begin else resume_inspection(folder, observer)
+        except StopRequested:
+            _say_how_to_go_on(console, folder, "Stopped after the round under way, which is saved.")
+            raise typer.Exit(130) from None
+    except KeyboardInterrupt:  # a second Ctrl-C, or one before the first round
+        if is_run(folder):
+            _say_how_to_go_on(console, folder, "Stopped at once; a round that was under way counts as released.")
+        else:
+            console.print("Stopped before the run began; nothing was written.", highlight=False)
+        raise typer.Exit(130) from None
+    found = WordFindings.from_dict(summary["inspection"])
+    if as_json:
+        print(json.dumps({"run": str(folder), **summary, "conclusion": found.conclusion()}, allow_nan=False))
+    else:
+        _print(found, folder, summary)
+
+
+@app.command()
+def compare(
+    before: Annotated[Path, typer.Argument(help="A finished inspection of text, or its name in runs/.")],
+    after: Annotated[Path, typer.Argument(help="A later one; its report will show the comparison.")],
+    as_json: Json = False,
+) -> None:
+    """Hold two inspections of text against each other: what the words of the later one have that those before had not.
+
+    Example: tacit inspect compare runs/before runs/after
+    """
+    from tacit.inspection.text_comparison import compare_inspections
+    from tacit.runs.report.sections import write_section
+
+    later = by_name(after)
+    found = compare_inspections(by_name(before), later)
+    write_section(RunFolder.open(later), found.section())
+    if as_json:
+        print(json.dumps(found.as_dict(), allow_nan=False))
+        return
+    console = Console(highlight=False, markup=False)
+    _print_table(console, ["before", "× 1000", "after", "× 1000"], found.rows())
+    for sentence in (found.conclusion(), found.price(), f"The report now shows this: tacit report {later}"):
+        console.print(sentence, soft_wrap=True)
+
+
+class _Lines:
+    """How it goes, a line for each evaluation."""
+
+    def __init__(self, console: Console, recipe: TextInspection) -> None:
+        self._console, self._rounds = console, recipe.run.rounds
+
+    def warned(self, sentence: str) -> None:
+        self._console.print(f"Warning: {sentence}", highlight=False, soft_wrap=True, markup=False)
+
+    def round_done(self, round: int) -> None:
+        pass
+
+    def evaluated(self, record: Mapping[str, Any]) -> None:
+        self._console.print(
+            f"round {record['round']}/{self._rounds}: perplexity of a letter {record['perplexity']:.2f}, "
+            f"ε so far {epsilon_text(record['epsilon'])}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def _print(found: WordFindings, folder: Path, summary: Mapping[str, Any]) -> None:
+    from tacit.inspection.findings import OUTSIDE, word_rows
+
+    console = Console(highlight=False, markup=False)
+    _print_table(console, ["unknown word", "probability × 1000"], word_rows(found.words))
+    console.print(found.conclusion(), soft_wrap=True)
+    console.print(OUTSIDE, soft_wrap=True)
+    console.print(Text.from_markup(privacy_sentence(summary["privacy"])), soft_wrap=True)
+    console.print(
+        f"The run is in {folder}. A page of it: {tacit_command()} report {shlex.quote(str(folder))}", soft_wrap=True
+    )
+
+
+def _print_table(console: Console, columns: list[str], rows: list[list[str]]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number % 2 == 0 else "right")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def _say_how_to_go_on(console: Console, folder: Path, sentence: str) -> None:
+    command = f"{tacit_command()} inspect text --resume {shlex.quote(str(folder))}"
+    console.print(Text.assemble(sentence, " Go on with: ", (command, "bold")), highlight=False, soft_wrap=True)
+
+
+def _next_folder(name: str) -> Path:
+    """runs/NAME-1, or the first number that is free."""
+    number = 1
+    while (path := RUNS / f"{name}-{number}").exists():
+        number += 1
+    return path

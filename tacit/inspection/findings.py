@@ -1,0 +1,146 @@
+"""What a model of unknown words says, and what that means: a section of the report, and sentences for a person.
+
+The words are the model's own, made up by a function of what was released; nobody's text is read for them. Where the run can
+claim no privacy, the section is the owner's alone, because then a made-up word may as well be somebody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from tacit.inspection.held_out import UnknownRates
+from tacit.inspection.scores import share_with_capital, share_with_space
+from tacit.inspection.text_recipe import LookSection
+from tacit.models.char_lm import CharLM, likely_words, sample_words
+from tacit.privacy.guarantee import up
+from tacit.runs.report.blocks import Block, Lines, Paragraph, Section, Series, Table
+
+# From this share of the most likely words on, a trait is no accident of noise.
+TELLING = 0.1
+OUTSIDE = "The rates of unknown words were counted on held-out users, without noise: outside the guarantee."
+NO_CLAIM = "No privacy is claimed for this run, so these words may be somebody's: they are for the owner alone."
+
+
+@dataclass(frozen=True)
+class WordFindings:
+    """The most likely words with their joint probabilities, traits of them and of `drawn` random ones, unknown words' rates."""
+
+    words: tuple[tuple[str, float], ...]
+    drawn: int
+    drawn_with_space: float
+    drawn_with_capital: float
+    rates: UnknownRates
+
+    @property
+    def with_space(self) -> float:
+        """The share of the most likely words that contain a space."""
+        return share_with_space([word for word, _ in self.words])
+
+    @property
+    def with_capital(self) -> float:
+        """The share of the most likely words that contain a capital letter."""
+        return share_with_capital([word for word, _ in self.words])
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "words": [[word, probability] for word, probability in self.words],
+            "with_space": self.with_space,
+            "with_capital": self.with_capital,
+            "drawn": self.drawn,
+            "drawn_with_space": self.drawn_with_space,
+            "drawn_with_capital": self.drawn_with_capital,
+            "unknown_words": self.rates.as_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, tree: Mapping[str, Any]) -> WordFindings:
+        """What `as_dict` gave."""
+        return cls(
+            tuple((str(word), float(probability)) for word, probability in tree["words"]),
+            int(tree["drawn"]),
+            float(tree["drawn_with_space"]),
+            float(tree["drawn_with_capital"]),
+            UnknownRates.from_dict(tree["unknown_words"]),
+        )
+
+    def conclusion(self) -> str:
+        """What the words point to, in one paragraph."""
+        count = len(self.words)
+        first = f", {self.rates.by_place[0]:.1%} of the first words of sentences" if self.rates.by_place else ""
+        counted = (
+            f"Of the {count} most likely unknown words {round(self.with_space * count)} contain a space and "
+            f"{round(self.with_capital * count)} a capital letter; of {self.drawn:,} drawn at random "
+            f"{self.drawn_with_space:.1%} and {self.drawn_with_capital:.1%}. "
+            f"{self.rates.overall:.1%} of all words are unknown{first}."
+        )
+        return f"{counted} {' '.join(self._pointers())}"
+
+    def _pointers(self) -> list[str]:
+        found = []
+        if self.with_space >= TELLING:
+            found.append(
+                "No word of a sound tokenizer contains a space: somewhere tokens are joined that belong apart."
+            )
+        if self.with_capital >= TELLING:
+            found.append("Text is lower-cased before it is looked up: somewhere that step is lost.")
+        return found or ["Nothing points to tokens that are joined, or to case that is kept."]
+
+    def section(self, privacy: Mapping[str, Any]) -> Section:
+        """A section of the report; `privacy` is what the run has spent, as its summary has it."""
+        claimed = privacy["epsilon"] is not None
+        blocks: list[Block] = [Paragraph(text=self.conclusion())]
+        blocks.append(Table(columns=["unknown word", "probability × 1000"], rows=word_rows(self.words)))
+        if self.rates.by_place:
+            blocks.append(places([("unknown words", self.rates)]))
+        blocks += [
+            Paragraph(text=OUTSIDE, note=True),
+            Paragraph(text=price(privacy) if claimed else NO_CLAIM, note=True),
+        ]
+        title = "Unknown words, as a model makes them up"
+        return Section(name="inspection", title=title, order=60, private=not claimed, blocks=blocks)
+
+
+def look_at(model: CharLM, look: LookSection, rates: UnknownRates, *, longest: int) -> WordFindings:
+    """Ask a trained model for its words."""
+    likely = likely_words(model, look.top + 1, longest=longest, width=look.width)
+    drawn = sample_words(model, look.drawn, longest=longest, key=jax.random.key(look.seed))
+    texts = [word for word, _ in drawn]
+    words = [(_printable(word), probability) for word, probability in likely if word][: look.top]
+    return WordFindings(tuple(words), len(drawn), share_with_space(texts), share_with_capital(texts), rates)
+
+
+def word_rows(words: Sequence[tuple[str, float]]) -> list[list[str]]:
+    """Words and thousandfold probabilities, for a table; a space is made visible."""
+    return [[visible(word), f"{1000 * probability:.3g}"] for word, probability in words]
+
+
+def visible(word: str) -> str:
+    """The word with its spaces shown."""
+    return word.replace(" ", "␣")
+
+
+def places(curves: Sequence[tuple[str, UnknownRates]]) -> Lines:
+    """The rate by place in the sentence, a curve each."""
+    series = [
+        Series(name=name, points=[(float(place + 1), rate) for place, rate in enumerate(rates.by_place)])
+        for name, rates in curves
+    ]
+    return Lines(x="place in the sentence", y="words that are unknown", series=series, percent=True)
+
+
+def price(privacy: Mapping[str, Any]) -> str:
+    """What the model cost the users."""
+    return (
+        f"The words are functions of a model released with ε = {up(privacy['epsilon'])} at δ = {privacy['delta']:g}, for all "
+        f"the data of any one {privacy['unit']}; asking it costs nothing more."
+    )
+
+
+def _printable(word: str) -> str:
+    """The word without what a terminal would obey: bytes are made up freely, control characters among them."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in word)

@@ -1,0 +1,114 @@
+"""A recipe for the inspection of text: a recipe for training, whose model is one of characters, with a fault and a look.
+
+The sections are those of `tacit.recipe`. A row is a word: `data.layout` is "sentences", `data.length` the predictions of a row
+(the bytes of a word and its end), `data.tokens_per_user` a cap on the bytes of one user.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from tacit.errors import RecipeError
+from tacit.recipe import RECIPES, ModelSection, Recipe, Seed, apply_change, sentence_of
+
+TEXT = RECIPES / "inspect" / "text.toml"
+# What the training of a next-word model knows, and an inspection has no use for.
+_WITHOUT = ("pretrain", "population", "scale", "audit")
+_WORD_MODEL_ONLY = ("cell", "tied", "output_bias", "unit_norm")
+
+
+class FaultSection(BaseModel):
+    """A fault put into the text on purpose (`tacit.data.faults`), to see whether it would be found."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    kind: Literal["concatenated", "case_kept"] = "concatenated"
+    share: float = Field(ge=0, le=1, description="share of all sentences that it hits")
+    seed: Seed = 1
+
+
+class LookSection(BaseModel):
+    """How the trained model is looked at; all of it is post-processing, and free."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    top: int = Field(default=20, gt=0, le=200, description="so many of the most likely words are shown")
+    width: int = Field(default=256, gt=0, le=4096, description="of the beam that searches for them")
+    drawn: int = Field(default=2_000, gt=0, le=100_000, description="words drawn from the model, to be counted")
+    seed: Seed = Field(default=1, description="draws the words; it protects nobody")
+
+
+class CharModelSection(ModelSection):
+    """A preset of `tacit.models.char_lm`, and what to change in it."""
+
+    preset: str = "small"
+    layers: int | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _is_of_characters(self) -> CharModelSection:
+        for name in _WORD_MODEL_ONLY:
+            if getattr(self, name) is not None:
+                raise ValueError(f"expected no model.{name}: a model of characters has no such choice")
+        return self
+
+
+class TextInspection(Recipe):
+    """Everything that makes the inspection of a text."""
+
+    model: CharModelSection = CharModelSection()
+    fault: FaultSection | None = None
+    look: LookSection = LookSection()
+
+    @model_validator(mode="after")
+    def _is_an_inspection(self) -> TextInspection:
+        for name in _WITHOUT:
+            if getattr(self, name) is not None:
+                raise ValueError(f"expected no [{name}] in the recipe of an inspection")
+        if self.data.layout != "sentences":
+            raise ValueError(
+                f"expected data.layout = 'sentences' in an inspection, a word a row, got {self.data.layout!r}"
+            )
+        if self.data.length < 2:
+            raise ValueError(f"expected data.length ≥ 2, a byte and the end of a word, got {self.data.length}")
+        if self.data.iid:
+            raise ValueError("expected data.iid = false in an inspection: texts that are dealt out cannot be spelled")
+        return self
+
+    @property
+    def longest(self) -> int:
+        """The most bytes of a word: a row has one more prediction, its end."""
+        return self.data.length - 1
+
+
+def load_text_inspection(path: Path, changes: Iterable[str] = (), *, store: Path | None = None) -> TextInspection:
+    """Read and validate such a recipe, with changes of the form section.key=value.
+
+    With `store` the users are those of that store in place of the recipe's, and what was put into the recipe's is not.
+    """
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"Expected TOML in {path}, but: {error}.") from None
+    except OSError as error:
+        raise RecipeError(f"Expected a readable recipe, but {path} gives: {error.strerror}.") from None
+    if store is not None:
+        kept = {key: value for key, value in tree.items() if key != "fault"}
+        data = {key: value for key, value in dict(tree.get("data", {})).items() if key != "world"}
+        tree = {**kept, "data": {**data, "store": str(store)}}
+    for change in changes:
+        apply_change(tree, change)
+    return parse_text_inspection(tree)
+
+
+def parse_text_inspection(tree: Mapping[str, Any]) -> TextInspection:
+    """Validate such a recipe given as nested dictionaries."""
+    try:
+        return TextInspection.model_validate(tree)
+    except ValidationError as error:
+        first = error.errors()[0]
+        if first["type"] == "extra_forbidden":
+            raise RecipeError(f"Unknown key {'.'.join(map(str, first['loc']))} in the recipe.") from None
+        raise sentence_of(error) from None

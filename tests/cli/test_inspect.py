@@ -1,0 +1,62 @@
+"""`tacit inspect` as a person uses it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Tacit, everything
+from tests.inspection.test_text_recipe import tiny_text
+
+
+@pytest.fixture
+def inspected(here: Path) -> Path:
+    """A folder with the recipe words.toml, four rounds of a very small model."""
+    (here / "words.toml").write_text(tiny_text(fault={"share": 0.5}).to_toml())
+    return here
+
+
+def test_from_a_recipe_to_a_comparison(tacit: Tacit, inspected: Path) -> None:
+    first = tacit("inspect", "text", "words.toml", "--set", "fault.share=0", "--json").object
+    assert first["run"] == "runs/tiny-text-1"
+    assert len(first["inspection"]["words"]) == 5
+    assert first["privacy"]["releases"] == 4
+    shown = tacit("inspect", "text", "words.toml", "--out", "after")
+    assert shown.code == 0
+    assert "round 4/4: perplexity of a letter" in shown.err
+    for part in ("unknown word", "outside the guarantee", "ε = ", "tacit report after"):
+        assert part in shown.out
+    compared = tacit("inspect", "compare", "tiny-text-1", "after", "--json").object
+    assert compared["privacy"]["releases"] == 8
+    assert compared["privacy"]["epsilon"] > first["privacy"]["epsilon"]
+    assert compared["before"]["words"] == first["inspection"]["words"]
+    rates = [compared[side]["unknown_words"]["by_place"][0] for side in ("before", "after")]
+    assert rates[1] > rates[0] + 0.3
+    assert "before" in tacit("inspect", "compare", "tiny-text-1", "after").out
+    assert tacit("report", "after", "--share", "--out", "page.html").code == 0
+    page = (inspected / "page.html").read_text()
+    assert "Unknown words, before and after" in page
+    facts = tacit("runs", "show", "after", "--json").object
+    assert facts["state"] == "finished"
+    assert json.loads((inspected / "after" / "summary.json").read_text())["metrics"] == facts["metrics"]
+
+
+def test_mistakes_are_one_sentence(tacit: Tacit, inspected: Path) -> None:
+    before = everything(inspected)
+    assert "fault.share ≤ 1, got 3" in tacit("inspect", "text", "words.toml", "--set", "fault.share=3").refusal(2)
+    assert "which does not exist" in tacit("inspect", "text", "nothing").refusal(2)
+    assert "Unknown key fault" not in tacit("inspect", "text", "tiny.toml").refusal(2)
+    assert "--resume alone" in tacit("inspect", "text", "words.toml", "--resume", "run").refusal(2)
+    assert "which does not exist" in tacit("inspect", "text", "--resume", "run").refusal(4)
+    assert "which does not exist" in tacit("inspect", "compare", "one", "other").refusal(4)
+    assert "nothing there" in tacit("inspect", "text", "words.toml", "--data", "nothing there").refusal(3)
+    assert everything(inspected) == before
+
+
+def test_help_and_refusals_say_what_there_is(tacit: Tacit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert all(word in tacit("inspect", "--help").out for word in ("text", "compare"))
+    for word in ("--data", "--set", "--resume", "--json", "Example: tacit inspect text"):
+        assert word in tacit("inspect", "text", "--help").out
