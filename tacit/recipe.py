@@ -243,15 +243,20 @@ def find_recipe(name: str) -> Path:
 
 def load_recipe(path: Path, changes: Iterable[str] = ()) -> Recipe:
     """Read and validate a recipe, with changes of the form section.key=value."""
+    tree = read_toml(path)
+    for change in changes:
+        apply_change(tree, change)
+    return parse_recipe(tree)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A recipe file as nested dictionaries, not validated yet."""
     try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"Expected TOML in {path}, but: {error}.") from None
     except OSError as error:
         raise RecipeError(f"Expected a readable recipe, but {path} gives: {error.strerror}.") from None
-    for change in changes:
-        apply_change(tree, change)
-    return parse_recipe(tree)
 
 
 def parse_recipe(tree: dict[str, Any]) -> Recipe:

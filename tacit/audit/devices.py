@@ -10,6 +10,7 @@ else's, under every adjacency that a guarantee here is stated for.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -25,7 +26,7 @@ from tacit.data.views import example_counts
 from tacit.data.worlds.randomness import name, uniform
 
 
-class _Appended:
+class _Appended(ABC):
     """Users, then others made up by `_made`."""
 
     def __init__(self, users: Users, others: NDArray[np.int64]) -> None:
@@ -51,8 +52,9 @@ class _Appended:
         """How many examples each user has."""
         return np.concatenate([example_counts(self._users), self._sizes])
 
+    @abstractmethod
     def _made(self, numbers: NDArray[np.int64]) -> Examples:
-        raise NotImplementedError
+        """The examples of the users behind the real ones, counted from 0."""
 
 
 class WithDevices(_Appended):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
+from tacit.privacy.statement import up
 from tacit.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def watching(recipe: Recipe, console: Console) -> Iterator[Observer]:
 
 def epsilon_text(epsilon: float | None) -> str:
     """Two decimals, rounded up: a bound stays one. Infinity (None in JSON) as its sign."""
-    return "∞" if epsilon is None or math.isinf(epsilon) else f"{math.ceil(epsilon * 100) / 100:.2f}"
+    return up(math.inf if epsilon is None else epsilon)
 
 
 class _Bar:

@@ -14,10 +14,11 @@ from rich.table import Table
 from tacit.cli.progress import epsilon_text
 from tacit.errors import RunError
 from tacit.privacy.accounting.spent import spent_by
-from tacit.privacy.ledger import Ledger, is_being_written
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.participation_record import verified
 from tacit.runs.folder import RUNS, RunFolder, by_name, find_runs
 from tacit.runs.metrics import last_metrics
+from tacit.runs.report.reading import state_of
 
 app = typer.Typer(help="List, show, compare and plot runs.")
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -138,7 +139,7 @@ def _facts(folder: RunFolder, *, recount: bool = False) -> dict[str, Any]:
         "run": str(folder.path),
         "run_id": folder.run_id,
         "created": folder.created,
-        "state": _state(folder, ledger),
+        "state": state_of(folder, ledger),
         "rounds": ledger.next_round if ledger else 0,
         "releases": len(ledger.releases()) if ledger else 0,
         "metrics": metrics,
@@ -155,14 +156,6 @@ def _privacy(folder: RunFolder, ledger: Ledger, stated: dict[str, Any] | None, r
     if ledger.opened.plan.get("sampling") == "check_in" and folder.participation_path.exists():
         cohorts = [cohort.users for cohort in verified(folder.participation_path, ledger)]
     return spent_by(ledger.opened, ledger.intents, cohorts=cohorts, quick=not recount).as_dict()
-
-
-def _state(folder: RunFolder, ledger: Ledger | None) -> str:
-    if ledger is None:
-        return "not begun"
-    if is_being_written(folder.ledger_path):
-        return "running"
-    return ledger.closed.outcome if ledger.closed else "interrupted"
 
 
 def _privacy_words(facts: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from tacit.inspection.held_out import UnknownRates
 from tacit.inspection.scores import share_with_capital, share_with_space
 from tacit.inspection.text_recipe import LookSection
 from tacit.models.char_lm import CharLM, likely_words, sample_words
-from tacit.privacy.guarantee import up
+from tacit.privacy.statement import up
 from tacit.runs.report.blocks import Block, Lines, Paragraph, Section, Series, Table
 
 # From this share of the most likely words on, a trait is no accident of noise.

@@ -16,8 +16,8 @@ from typing import Any
 from tacit.errors import RunError
 from tacit.inspection.findings import NO_CLAIM, OUTSIDE, TELLING, WordFindings, places, word_rows
 from tacit.privacy.accounting.several_runs import Together, together
-from tacit.privacy.guarantee import up
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.statement import up
 from tacit.runs.folder import RunFolder
 from tacit.runs.report.blocks import Block, Paragraph, Section, Table
 

@@ -6,7 +6,6 @@ The sections are those of `tacit.recipe`. A row is a word: `data.layout` is "sen
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tacit.errors import RecipeError
-from tacit.recipe import RECIPES, ModelSection, Recipe, Seed, apply_change, sentence_of
+from tacit.recipe import RECIPES, ModelSection, Recipe, Seed, apply_change, read_toml, sentence_of
 
 TEXT = RECIPES / "inspect" / "text.toml"
 # What the training of a next-word model knows, and an inspection has no use for.
@@ -88,12 +87,7 @@ def load_text_inspection(path: Path, changes: Iterable[str] = (), *, store: Path
 
     With `store` the users are those of that store in place of the recipe's, and what was put into the recipe's is not.
     """
-    try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RecipeError(f"Expected TOML in {path}, but: {error}.") from None
-    except OSError as error:
-        raise RecipeError(f"Expected a readable recipe, but {path} gives: {error.strerror}.") from None
+    tree = read_toml(path)
     if store is not None:
         kept = {key: value for key, value in tree.items() if key != "fault"}
         data = {key: value for key, value in dict(tree.get("data", {})).items() if key != "world"}

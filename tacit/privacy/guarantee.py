@@ -29,6 +29,7 @@ from tacit.privacy.statement import (
     parts_as_json,
     parts_as_markdown,
     plain,
+    up,
 )
 from tacit.privacy.tail import tail_probability
 
@@ -176,11 +177,6 @@ class Guarantee:
         """A fragment for a page: the headline, then parts under headings of the third level; everything escaped."""
         verdict = "claimed" if self.private else "not-claimed"
         return f'<p class="headline {verdict}">{escaped(self.headline)}</p>\n{parts_as_html(self.parts)}'
-
-
-def up(value: float, decimals: int = 2) -> str:
-    """The number with so many decimals, rounded up: a bound stays one."""
-    return "∞" if math.isinf(value) else f"{math.ceil(value * 10**decimals) / 10**decimals:.{decimals}f}"
 
 
 def _trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[Line, ...]:

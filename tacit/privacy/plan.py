@@ -21,7 +21,8 @@ from pydantic import (
 )
 
 from tacit.privacy.accounting.noise_split import bit_noise_multiplier, other_block
-from tacit.privacy.accounting.participation import Gap
+from tacit.privacy.accounting.participation import ZERO_OUT, Gap
+from tacit.privacy.accounting.sampled_gaussian import ADJACENCY as SAMPLED_ADJACENCY
 from tacit.privacy.accounting.sampled_gaussian import combined_noise_multiplier
 from tacit.privacy.discretisation import DISCRETE, SecAggSection
 from tacit.privacy.participation import CheckIn, FixedSize, Poisson, Sampler
@@ -33,11 +34,7 @@ if TYPE_CHECKING:
     from tacit.privacy.strategies import Strategy
 
 # What two neighbouring data sets differ in. With check_in the user is in the same rounds on both sides, with zeros.
-ADJACENCY = {
-    "poisson": "add or remove one user",
-    "fixed": "replace one user",
-    "check_in": "zero out one user",
-}
+ADJACENCY = {**SAMPLED_ADJACENCY, "check_in": ZERO_OUT}
 CORRELATED = ("tree", "blt", "banded")
 
 # Rounding in the gate is covered by its bound up to this many users a round (tacit.privacy.sums).

@@ -7,6 +7,7 @@ and cannot become markup, nor a control sequence for a terminal.
 from __future__ import annotations
 
 import html
+import math
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -43,6 +44,11 @@ class Part:
 def plain(text: object) -> str:
     """The text on one line, without characters that do not print."""
     return "".join(each for each in " ".join(str(text).split()) if each.isprintable())
+
+
+def up(value: float, decimals: int = 2) -> str:
+    """The number with so many decimals, rounded up: a bound stays one."""
+    return "∞" if math.isinf(value) else f"{math.ceil(value * 10**decimals) / 10**decimals:.{decimals}f}"
 
 
 def escaped(text: object) -> str:

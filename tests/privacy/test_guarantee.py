@@ -18,11 +18,11 @@ from tacit.privacy.accounting.participation import Participation
 from tacit.privacy.accounting.spent import ASSUMPTIONS, Spent, spent_by
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.assumptions import Observed
-from tacit.privacy.guarantee import Guarantee, up
+from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger, LedgerWriter
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.records import Intent, Opened
-from tacit.privacy.statement import Mark
+from tacit.privacy.statement import Mark, up
 
 POISSON: dict[str, Any] = {
     "population": 1000,

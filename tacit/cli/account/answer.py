@@ -29,7 +29,6 @@ RestartAt = Annotated[
 # Less or more than this leaves the range of floating-point numbers on the way.
 LEAST_FIGURE, MOST_FIGURE = 1e-6, 1e6
 
-ZERO_OUT = "zero out one user"
 CLIPPED = (
     "each user's update is clipped, and noise of the noise multiplier times the clip is added to every sum: "
     "every round's, or every node's of a tree",

@@ -9,7 +9,6 @@ import typer
 from tacit.cli.account.answer import (
     CLIPPED,
     SAMPLED,
-    ZERO_OUT,
     Answer,
     Delta,
     Json,
@@ -27,7 +26,7 @@ from tacit.cli.account.answer import (
 )
 from tacit.cli.account.settings import MOST_ROUNDS_OF_TREES, UNSAMPLED, require_unsampled
 from tacit.errors import RecipeError
-from tacit.privacy.accounting.participation import Gap
+from tacit.privacy.accounting.participation import ZERO_OUT, Gap
 from tacit.privacy.accounting.sampled_gaussian import ADJACENCY
 from tacit.privacy.calibration import MOST_ROUNDS, Found, calibrate_sampled, calibrate_unsampled
 

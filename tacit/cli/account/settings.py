@@ -13,7 +13,6 @@ import typer
 from tacit.cli.account.answer import (
     CLIPPED,
     SAMPLED,
-    ZERO_OUT,
     Answer,
     Delta,
     Json,
@@ -36,7 +35,7 @@ from tacit.privacy.accounting import conventions as papers
 from tacit.privacy.accounting import gaussian, tree
 from tacit.privacy.accounting.composition import sampled_epsilon
 from tacit.privacy.accounting.conventions import CONVENTIONS, Convention
-from tacit.privacy.accounting.participation import Gap
+from tacit.privacy.accounting.participation import ZERO_OUT, Gap
 from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, Accountant, Rounds, epsilon
 from tacit.privacy.accounting.spent import SMALLEST_FOR_PLD
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho

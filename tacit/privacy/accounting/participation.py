@@ -8,6 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+# The neighbours of everything accounted by MinS and MaxP: the user is in the same rounds on both sides, on one with zeros.
+ZERO_OUT = "zero out one user"
+
 
 @dataclass(frozen=True)
 class Gap:

@@ -15,6 +15,7 @@ restart, so the result is a bound.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -29,19 +30,19 @@ from tacit.privacy.accounting.participation import Gap, most_participations
 from tacit.privacy.strategies.base import Floats, block_diagonal, horizon_of, numbers, rmse_over, within_horizon
 
 
-class Toeplitz:
+class Toeplitz(ABC):
     """What Toeplitz strategies share; they differ in their columns."""
 
     name: str
     horizon: int
 
+    @abstractmethod
     def column(self, rounds: int) -> Floats:
         """c_0 .. c_(rounds-1), the first column of C."""
-        raise NotImplementedError
 
+    @abstractmethod
     def inverse_column(self, rounds: int) -> Floats:
         """The first column of C⁻¹, which is Toeplitz as well."""
-        raise NotImplementedError
 
     def stretches(self, rounds: int, restarts: Sequence[int] = ()) -> list[int]:
         return within_horizon(self.name, self.horizon, rounds, restarts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tacit.errors import RunError
-from tacit.privacy.guarantee import up
+from tacit.privacy.statement import up
 from tacit.runs.files import write_atomic
 from tacit.runs.folder import RunFolder
 from tacit.runs.report.contents import own_sections

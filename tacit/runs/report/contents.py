@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit.privacy.assumptions import SAMPLED, times
-from tacit.privacy.guarantee import up
+from tacit.privacy.statement import up
 from tacit.runs.report.blocks import Bars, Block, Code, Level, Lines, Paragraph, Section, Series, Table
 from tacit.runs.report.reading import Reading, finite
 
