@@ -8,10 +8,9 @@ is asked for its words when the last round is done.
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
@@ -29,22 +28,18 @@ from tacit.inspection.held_out import UnknownRates, symbol_scores, unknown_rates
 from tacit.inspection.selection import UnknownWords
 from tacit.inspection.text_recipe import TextInspection, parse_text_inspection
 from tacit.learning.loop import TrainingState
-from tacit.learning.server import Server, build_optimizer
-from tacit.learning.work import FedAvg, FedSGD, Work
 from tacit.models.char_lm import CharLMConfig, NextSymbol, build, preset
 from tacit.models.word_lm import parameter_count
 from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.ledger import read_ledger
-from tacit.privacy.records import UPDATE, Opened
+from tacit.privacy.records import Opened
 from tacit.privacy.strategies import Strategy, from_description
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import Observer
 from tacit.runs.report.sections import write_section
-from tacit.simulation.batched import BatchedUsers, Shape
 from tacit.simulation.datasets import Dataset, open_dataset
-from tacit.simulation.devices import suitable_spread, use_every_core
+from tacit.simulation.devices import use_every_core
 from tacit.simulation.running import Program, begin, go_on
-from tacit.simulation.secure import SecureSums
 from tacit.simulation.training import Trainer
 
 
@@ -58,32 +53,11 @@ class Inspector:
 
     @classmethod
     def build(cls, recipe: TextInspection, strategy: Strategy | None = None) -> Inspector:
-        """Open the data and build model, work and server; a run that goes on keeps the noise strategy it began with."""
+        """Open the data and build a model of characters; a run that goes on keeps the noise strategy it began with."""
         use_every_core()
-        config = model_config(recipe)
         dataset, rates = _open(recipe)
-        model = build(config, key=jax.random.key(recipe.model.init_seed))
-        plan, rounds = recipe.privacy, recipe.run.rounds
-        server = Server.build(
-            build_optimizer(recipe.server.optimizer, recipe.server.learning_rate, recipe.server.momentum),
-            plan.denominator,
-        )
-        strategy = strategy or plan.build_strategy(rounds)
-        mechanism = plan.build_mechanism(rounds, strategy)
-        blocks = {name: model if name == UPDATE else np.zeros((), np.float32) for name in plan.noise_multipliers}
-        start = TrainingState(0, model, server.init(model), plan.build_clipping().init(), mechanism.init(blocks))
-        shape = Shape(
-            recipe.data.layout,
-            recipe.data.length,
-            recipe.work.batch_size,
-            -(-recipe.data.tokens_per_user // (recipe.data.length * recipe.work.batch_size)),
-        )
-        parameters = parameter_count(cast(Any, model))
-        secure = SecureSums.of_plan(plan, parameters)
-        spread = suitable_spread(parameters, math.ceil(plan.cohort), recipe.engine.chunk)
-        users = BatchedUsers(dataset.train, build_work(recipe), plan, shape, spread, secure)
-        reasons = recipe.reasons_not_private() + list(dataset.reasons_not_private)
-        trainer = Trainer(recipe, dataset, cast(Any, config), start, server, users, strategy, mechanism, reasons)
+        model = build(model_config(recipe), key=jax.random.key(recipe.model.init_seed))
+        trainer = Trainer.of(recipe, dataset, model, NextSymbol(recipe.engine.precision), strategy)
         return cls(recipe, trainer, rates)
 
     def program(self, folder: RunFolder) -> Program:
@@ -110,15 +84,6 @@ def model_config(recipe: TextInspection) -> CharLMConfig:
     """The shape of the recipe's model."""
     changes = recipe.model.model_dump(include={"layers", "embedding", "units", "projection"}, exclude_none=True)
     return dataclasses.replace(preset(recipe.model.preset), **changes)
-
-
-def build_work(recipe: TextInspection) -> Work:
-    """What the recipe has each user compute."""
-    task = NextSymbol(recipe.engine.precision)
-    if recipe.work.kind == "fedsgd":
-        return FedSGD(task, recipe.work.learning_rate)
-    style = recipe.privacy.clipping if recipe.work.clip_every_step else None
-    return FedAvg(task, recipe.work.epochs, recipe.work.learning_rate, style)
 
 
 def start_inspection(recipe: TextInspection, out: Path, observer: Observer) -> dict[str, Any]:

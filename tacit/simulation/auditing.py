@@ -22,6 +22,7 @@ from tacit.data.ragged import offsets_of
 from tacit.data.rows import pack, to_rows
 from tacit.data.users import Examples, Users
 from tacit.errors import AuditError
+from tacit.learning.next_word import NextWord
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.participation_record import participations, verified
@@ -157,9 +158,10 @@ def _bounds(trainer: Trainer, plan: CanaryPlan, model: Any, words: Sequence[str]
     batches = pack(rows, np.arange(len(numbers)), batch_size=shape.batch_size, steps=shape.steps)
     steps = np.maximum(-(-rows.sizes() // shape.batch_size), 1)
     phrases = encode([plan.canaries[i] for i in plan.coin_canaries()], words)
+    work = build_work(trainer.recipe, NextWord(trainer.recipe.engine.precision))
     scores = {
         BY_LOSS: loss_scores(start, model, phrases),
-        BY_TRAJECTORY: trajectory_scores(build_work(trainer.recipe), start, model, batches, steps),
+        BY_TRAJECTORY: trajectory_scores(work, start, model, batches, steps),
     }
     each = 1 - (1 - CONFIDENCE) / len(scores)
     delta = trainer.recipe.privacy.delta

@@ -20,7 +20,7 @@ from tacit.learning.loop import TrainingState
 from tacit.learning.next_word import NextWord, evaluate
 from tacit.learning.server import Server, build_optimizer
 from tacit.learning.state import load_model
-from tacit.learning.work import FedAvg, FedSGD, Work
+from tacit.learning.work import FedAvg, FedSGD, Task, Work
 from tacit.models.word_lm import WordLMConfig, build, parameter_count, preset
 from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.foresight import warnings_of
@@ -53,7 +53,6 @@ class Trainer:
 
     recipe: Recipe
     dataset: Dataset
-    config: WordLMConfig
     start: TrainingState
     server: Server
     users: BatchedUsers
@@ -64,11 +63,15 @@ class Trainer:
 
     @classmethod
     def build(cls, recipe: Recipe, strategy: Strategy | None = None) -> Trainer:
-        """Open the data and build model, work and server; a run that goes on keeps the noise strategy it began with."""
+        """Open the data and build a word model, work and server."""
         use_every_core()
         dataset = open_dataset(recipe)
-        config = model_config(recipe, len(dataset.words))
-        model = build(config, key=jax.random.key(recipe.model.init_seed))
+        model = build(model_config(recipe, len(dataset.words)), key=jax.random.key(recipe.model.init_seed))
+        return cls.of(recipe, dataset, model, NextWord(recipe.engine.precision), strategy)
+
+    @classmethod
+    def of(cls, recipe: Recipe, dataset: Dataset, model: Any, task: Task, strategy: Strategy | None) -> Trainer:
+        """The rest, for any model and what it learns; a run that goes on keeps the noise strategy it began with."""
         server = Server.build(
             build_optimizer(recipe.server.optimizer, recipe.server.learning_rate, recipe.server.momentum),
             recipe.privacy.denominator,
@@ -91,10 +94,9 @@ class Trainer:
         return cls(
             recipe,
             dataset,
-            config,
             start,
             server,
-            BatchedUsers(dataset.train, build_work(recipe), plan, shape, spread, secure),
+            BatchedUsers(dataset.train, build_work(recipe, task), plan, shape, spread, secure),
             strategy,
             mechanism,
             recipe.reasons_not_private() + list(dataset.reasons_not_private),
@@ -183,9 +185,8 @@ def model_config(recipe: Recipe, vocabulary: int) -> WordLMConfig:
     return dataclasses.replace(preset(recipe.model.preset), vocabulary=vocabulary, **changes)
 
 
-def build_work(recipe: Recipe) -> Work:
+def build_work(recipe: Recipe, task: Task) -> Work:
     """What the recipe has each user compute."""
-    task = NextWord(recipe.engine.precision)
     if recipe.work.kind == "fedsgd":
         return FedSGD(task, recipe.work.learning_rate)
     style = recipe.privacy.clipping if recipe.work.clip_every_step else None
