@@ -9,6 +9,7 @@
     ├── PrivacyError           a step that would make the stated guarantee false; nothing was released
     ├── DivergedError          training left the finite numbers; the last finite checkpoint is kept
     ├── ProtocolError          secure aggregation refuses a message or a round; nothing was revealed
+    ├── FleetError             a device, a report or a round of a fleet is not what it should be; nothing was counted
     └── AuditError             a canary, its plan or an attack does not fit the data or the model
 
 Anything else that escapes is a bug and shows its traceback.
@@ -76,3 +77,9 @@ class AuditError(TacitError):
     """A canary, its plan or an attack does not fit the data or the model it is meant for."""
 
     exit_code = 8
+
+
+class FleetError(TacitError):
+    """A device, a report or a round of a fleet is not what it should be; nothing was counted."""
+
+    exit_code = 9

@@ -37,6 +37,10 @@ class Cohort(Protocol):
     attempt: int
     noise_key: jax.Array
 
+    def settle(self, broadcast: Any, norms: Norms) -> Any:
+        """The cohort as it came. Real devices are asked here; what they sent stays on their side of the gate."""
+        ...
+
 
 class Devices(Protocol):
     """Users' side of the gate: simulated or real."""
@@ -50,7 +54,7 @@ class Journal(Protocol):
     """What must be durable, when."""
 
     def before(self, cohort: Any, norms: Norms) -> None:
-        """Called before the round touches users: makes the intent durable."""
+        """Called before anything that depends on the cohort leaves it: makes the intent durable."""
         ...
 
     def after(self, state: TrainingState, diagnostics: list[Diagnostics]) -> None:
@@ -69,8 +73,9 @@ def train(
     journal: Journal,
 ) -> TrainingState:
     """Run a round for each cohort."""
-    for cohort in participation:
-        norms = clipping.norms(state.clipping, cohort.round)
+    for invited in participation:
+        norms = clipping.norms(state.clipping, invited.round)
+        cohort = invited.settle(state.model, norms)
         journal.before(cohort, norms)
         bounded, diagnostics = users.collect(state.model, cohort, norms)
         release, noise = mechanism.release(bounded, state.noise, key=cohort.noise_key)

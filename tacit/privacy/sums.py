@@ -7,12 +7,8 @@ z_j · bound_j; the blocks together then cost what one block with z⁻² = Σ z_
 Blocks so far: ``update`` (Σ w_k Δ_k, bound S); for the clipped-denominator estimator ``weight`` (Σ w_k, bound 1); for
 adaptive clipping ``within`` (Σ (b_k - ½), bound ½; b_k says whether the norm of Δ_k was within a threshold).
 
-Rounding is part of the proof. Norms, clipping and accumulation run in float64. A user's clipped contribution is
-computed to a relative error below 2⁻⁴⁰ (d < 10¹⁰ coordinates), and the running sum of n contributions of norm ≤ S is off
-by at most n² · 2⁻⁵³ · S in any order of addition, which moves by at most twice that when one user is added. `HEADROOM`
-shrinks every contribution by more than both up to 131,072 users a round; a plan allows 100,000. (One user's update must not
-depend on who shares its chunk; the engine is tested for that.)
-In TF32 or float32 neither would hold.
+Rounding is part of the proof (`rounding.py`): every contribution is shrunk by `HEADROOM`. One user's update must not depend on
+who shares its chunk; the engine is tested for that.
 """
 
 from __future__ import annotations
@@ -28,8 +24,7 @@ import jax.numpy as jnp
 from tacit.privacy.accounting.noise_split import BIT_BOUND
 from tacit.privacy.clipping import ClipStyle, clip_scales, global_norm
 from tacit.privacy.records import UPDATE, WEIGHT, WITHIN
-
-HEADROOM = 1 - 2.0**-18
+from tacit.privacy.rounding import HEADROOM
 
 
 @dataclass(frozen=True)

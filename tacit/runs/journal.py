@@ -140,8 +140,8 @@ class RunJournal:
         """Evaluate a model and write down what came out."""
         record = {
             "round": state.round,
-            **self._evaluate(state.model),
             "measured_on": "held-out users, outside the guarantee",
+            **self._evaluate(state.model),
             "epsilon": self._spent(self.intents).epsilon,
             # Whole seconds: finer ones would tell how many users took part.
             "seconds": round(time.monotonic() - self._started),

@@ -34,6 +34,10 @@ class SimulatedCohort:
     chunks: Iterator[Any]
     entropy: Callable[[str], bytes]
 
+    def settle(self, broadcast: Any, norms: Any) -> SimulatedCohort:
+        """Simulated users come when they are drawn."""
+        return self
+
 
 class CohortStream:
     """Iterates over the cohorts of rounds `start` to `stop`; close it when you stop early."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -41,6 +41,14 @@ from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.cohorts import CohortStream
 
 
+class Participation(Protocol):
+    """The cohorts of a run, one after another; closed when the run stops early."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def close(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class Program:
     """What a run trains, ready to go; nothing on disk yet.
@@ -64,6 +72,18 @@ class Program:
     evaluate: Callable[[Any], Mapping[str, float]]
     finish: Callable[[TrainingState, Opened, Spent], dict[str, Any]]
     evaluate_first: bool = False
+
+    def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Participation:
+        """The cohorts of the rounds from `start` on; `attempts` says how often a round was begun before."""
+        return CohortStream(
+            self.sampler,
+            randomness,
+            self.sample_from,
+            self.users.prepare,
+            start=start,
+            stop=self.rhythm.rounds,
+            attempts=attempts,
+        )
 
 
 def begin(program: Program, folder: RunFolder, observer: Observer) -> dict[str, Any]:
@@ -152,14 +172,10 @@ def _run(
     )
     for users in _participation(folder, ledger.ledger, state.round):
         program.sampler.remember(users)
-    cohorts = CohortStream(
-        program.sampler,
+    cohorts = program.participation(
         Randomness.fresh() if program.seed is None else Randomness.from_seed(program.seed),
-        program.sample_from,
-        program.users.prepare,
-        start=state.round,
-        stop=program.rhythm.rounds,
-        attempts=Counter(intent.round for intent in journal.intents),
+        state.round,
+        Counter(intent.round for intent in journal.intents),
     )
     try:
         with _stopping_at_a_round(journal):
