@@ -2,8 +2,8 @@
 
 `WithDevices` appends Production's devices, copies of a canary scattered among public sentences. `WithCoinUsers` appends the
 canary users of a lower bound: who is in holds copies of a canary and nothing else; who is out stays a user who may be
-asked, and has nothing. So between in and out one user's data is added, removed, replaced or zeroed: all of it, and nobody
-else's, under every adjacency that a guarantee here is stated for.
+asked, has nothing, and gives nothing to any block of the gate. So between in and out one user's data is added, removed,
+replaced or zeroed: all of it, and nobody else's, under every adjacency that a guarantee here is stated for.
 
 `OwnRate` lets them take part more often than people do, as Production's did, which ignored pace steering.
 """

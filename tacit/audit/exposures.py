@@ -1,7 +1,8 @@
 """How often each canary was expected to be seen in training, and how often it was (Production, Table 3).
 
-A canary is seen once for every copy that a user or device holds and every round it takes part in. Who took part is known
-from the run's participation record; the counts therefore belong into the audit's own report and nowhere else.
+A canary is seen once for every copy that a user or device holds, every round it takes part in, and every local epoch of it.
+Who took part is known from the run's participation record; the counts therefore belong into the audit's own report and
+nowhere else.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.audit.canaries import Canary, CanaryPlan, CoinUser, Devices, Sharers, encode
+from tacit.audit.canaries import Canary, CanaryPlan, Sharers, encode
 from tacit.audit.planting import count_copies, holders
 from tacit.data.users import Users
 from tacit.errors import AuditError
@@ -24,7 +25,7 @@ _LOOKED_AT = 5_000
 
 @dataclass(frozen=True)
 class Exposure:
-    """One canary. `holders` have at least one copy; `copies` are those in the data; `seen` counts passes over copies."""
+    """One canary. `holders` have at least one copy; `copies` are those trained on; `seen` counts passes over copies."""
 
     canary: int
     setting: str
@@ -54,6 +55,7 @@ def exposures(
     *,
     rounds: int,
     rate: float,
+    epochs: int = 1,
     dealt_anew: bool = False,
 ) -> list[Exposure]:
     """The plan's canaries in its order.
@@ -62,8 +64,9 @@ def exposures(
     copies beyond the cut do not count. Say `dealt_anew` where a `Reshuffled` view is on top: anybody may then hold a copy, and
     all are looked at. `participations` says how often each took part
     (`tacit.privacy.participation_record.participations`), over `rounds` rounds in which anybody takes part with probability
-    `rate`. The expectation is over the plan's draws and the rounds', with as many examples a person as `users` show, a device's
-    copies as planned, and no two canaries in the same place.
+    `rate` and reads its examples `epochs` times. The expectation is over the rounds' draws, with the copies that a synthetic
+    user has; for sharers also over the plan's, with as many examples a person as `users` show and no two canaries in the same
+    place.
     """
     if len(participations) != len(users):
         raise AuditError(f"Expected participations of {len(users)} users and devices, got {len(participations)}.")
@@ -78,8 +81,8 @@ def exposures(
             setting=str(canary.sharing),
             holders=int(held[0, number]),
             copies=int(held[1, number]),
-            expected=rounds * _copies_a_round(plan, canary, rate, per_person),
-            seen=int(held[2, number]),
+            expected=rounds * epochs * _copies_a_round(plan, canary, int(held[1, number]), rate, per_person),
+            seen=epochs * int(held[2, number]),
         )
         for number, canary in enumerate(plan.canaries)
     ]
@@ -96,14 +99,11 @@ def _examples_a_person(plan: CanaryPlan, users: Users) -> float:
     return float(np.diff(users.gather(some).user_offsets).mean())
 
 
-def _copies_a_round(plan: CanaryPlan, canary: Canary, rate: float, per_person: float) -> float:
+def _copies_a_round(plan: CanaryPlan, canary: Canary, copies: int, rate: float, per_person: float) -> float:
     how = canary.sharing
-    devices_rate = rate if plan.device_rate is None else plan.device_rate
-    if isinstance(how, Devices):
-        return how.devices * how.copies * devices_rate
-    if isinstance(how, CoinUser):
-        return how.copies / 2 * devices_rate
-    return plan.users * how.user_probability * per_person * how.example_probability * rate
+    if isinstance(how, Sharers):
+        return plan.users * how.user_probability * per_person * how.example_probability * rate
+    return copies * (rate if plan.device_rate is None else plan.device_rate)
 
 
 def by_setting(rows: Sequence[Exposure]) -> list[SettingExposure]:

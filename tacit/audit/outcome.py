@@ -11,6 +11,7 @@ from typing import Any
 
 from tacit.audit.exposures import SettingExposure
 from tacit.audit.lower_bound import LowerBound
+from tacit.privacy.statement import up
 from tacit.runs.report.blocks import Paragraph, Section, Table
 
 BY_LOSS, BY_TRAJECTORY = "loss", "trajectory"
@@ -35,7 +36,7 @@ class Attacked:
 
 @dataclass(frozen=True)
 class Proven:
-    """What is proven of the canary users' own participation; epsilon is infinite with its reasons."""
+    """What is proven of any one made-up user, from their own participation; epsilon is infinite with its reasons."""
 
     epsilon: float
     delta: float
@@ -44,7 +45,7 @@ class Proven:
 
 @dataclass(frozen=True)
 class Outcome:
-    """An audit of one model. `bounds` by the kind of score, empty without canary users."""
+    """An audit of one model. `bounds` by the kind of score, empty without canary users; `proven` without made-up ones."""
 
     prefix: int
     suffixes: int
@@ -85,8 +86,8 @@ class Outcome:
                 [
                     setting,
                     str(len(same)),
-                    "" if shown is None else f"{shown.expected:.1f}",
-                    "" if shown is None else f"{shown.seen:.1f}",
+                    "" if shown is None else _count(shown.expected),
+                    "" if shown is None else _count(shown.seen),
                     f"{statistics.median(each.rank for each in same):,.0f}",
                     f"{min(each.rank for each in same):,}",
                     f"{statistics.fmean(each.exposure for each in same):.1f}",
@@ -95,13 +96,13 @@ class Outcome:
             )
         return [
             "shared by",
-            "canaries",
+            "phrases",
             "expected",
             "seen",
             "median rank",
             "best rank",
-            "exposure, bits",
-            "extracted",
+            "bits",
+            "found",
         ], rows
 
     def words(self) -> list[str]:
@@ -113,12 +114,12 @@ class Outcome:
                 "A canary is a phrase of random words that nobody would write. It was planted in the training data, and the "
                 "attacks look for it in the model.",
                 "Expected and seen: how many copies of a canary training was expected to read, and how many it read, passes "
-                "over the same copy counted each time.",
+                "over the same copy counted each time. Copies that lie behind what training reads of a user do not count.",
                 f"Rank: the attacker knows the first {self.prefix} words and compares the rest with {most - 1:,} random "
                 f"endings. 1 means that the model prefers the secret to all of them; a model that has not memorised it gives "
-                f"any rank up to {most:,} with the same probability. Exposure is the same in bits: {math.log2(most):.1f} for "
-                "rank 1, one bit or so for chance.",
-                f"Extracted: the attacker knows the first {self.prefix} words alone, lets the model go on, keeps the "
+                f"any rank up to {most:,} with the same probability. Bits: the mean exposure, which is the same in bits: "
+                f"{math.log2(most):.1f} for rank 1, one and a half or so for chance.",
+                f"Found: the attacker knows the first {self.prefix} words alone, lets the model go on, keeps the "
                 f"{self.width} likeliest phrases, and finds the secret among them.",
             ]
         return said + self.bound_words()
@@ -133,16 +134,25 @@ class Outcome:
                 f"guessed {bound.guesses} and was right {bound.right} times. So epsilon is at least {down(bound.epsilon)}, "
                 f"with {bound.confidence:.2%} confidence."
             )
-        if self.bounds and self.proven is not None:
-            best = max(bound.strongest for bound in self.bounds.values())
+        if self.proven is not None:
             proven = (
-                f"at most {self.proven.epsilon:.2f} at delta {self.proven.delta:g}"
+                f"epsilon at most {up(self.proven.epsilon)} at delta {self.proven.delta:g}"
                 if math.isfinite(self.proven.epsilon)
                 else f"nothing, because {'; '.join(self.proven.reasons)}"
             )
+            said.append(f"Proven of any one made-up user, from their own participation: {proven}.")
+        if self.bounds:
+            together = 1 - sum(1 - bound.confidence for bound in self.bounds.values())
+            best = max(bound.strongest for bound in self.bounds.values())
             said.append(
-                f"Proven of these users' own participation: {proven}. So many canary users could at best have shown epsilon "
-                f"{down(best)}: a lower bound below that says what this attack got, not that there is no better one."
+                f"The lower bounds hold together with {together:.2%} confidence. "
+                + (
+                    f"With so many canary users an attacker who is always right could have shown epsilon {down(best)}: a lower "
+                    "bound below that says what this attack got, not that there is no better one."
+                    if best > 0
+                    else "So many canary users can show nothing at this delta, however good the attack: it takes more of "
+                    "them, or a smaller delta."
+                )
             )
             said.append(BROKEN if self.broken else "No lower bound exceeds what is proven.")
         return said
@@ -165,6 +175,10 @@ class Outcome:
 def down(value: float) -> str:
     """With two decimals, rounded down: a lower bound stays one."""
     return f"{math.floor(value * 100) / 100:.2f}"
+
+
+def _count(value: float) -> str:
+    return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
 
 
 def _finite(value: float) -> float | None:

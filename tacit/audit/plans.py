@@ -56,10 +56,15 @@ def sharer_plan(
 
     p_u is what gives `expected_sharers` among so many users: on a smaller corpus larger than the paper's.
     """
-    if not 0 < min(expected_sharers) <= max(expected_sharers) <= users:
-        raise AuditError(f"Expected from 0 to {users} sharers of a canary (the users), got {max(expected_sharers):g}.")
-    if not 0 < min(example_probabilities) <= max(example_probabilities) <= 1:
-        raise AuditError(f"Expected example probabilities from 0 to 1, got {list(example_probabilities)}.")
+    for sharers in expected_sharers:
+        if not 0 < sharers <= users:
+            raise AuditError(
+                f"Expected more than 0 and at most {users} sharers of a canary (the users), got {sharers:g}.",
+                hint="--expected-sharers A,B,C says how many users share a canary",
+            )
+    for probability in example_probabilities:
+        if not 0 < probability <= 1:
+            raise AuditError(f"Expected example probabilities above 0 and at most 1, got {probability:g}.")
     grid = [
         Sharers(user_probability=sharers / users, example_probability=p_e)
         for sharers, p_e in itertools.product(expected_sharers, example_probabilities)
@@ -104,6 +109,8 @@ def mixed_plan(
     """One plan of different random phrases: so many a setting on devices, so many a setting among sharers, so many coins."""
     if not devices + sharers + coins:
         raise AuditError("Expected canaries to plant, got none of any kind.")
+    if not 0 <= seed < 2**64:
+        raise AuditError(f"Expected a seed from 0 to 2⁶⁴ - 1, got {seed}.")
     if device_rate is not None and not 0 < device_rate <= 1:
         raise AuditError(f"Expected a rate of synthetic users above 0 and at most 1, got {device_rate:g}.")
     phrases = word_phrases(words, length=length, count=SETTINGS * (devices + sharers) + coins, seed=seed)
@@ -111,6 +118,10 @@ def mixed_plan(
     shared, tossed = rest[: SETTINGS * sharers], rest[SETTINGS * sharers :]
     canaries: tuple[Canary, ...] = ()
     if on_devices:
+        if examples_per_device < 3:
+            raise AuditError(
+                f"Expected at least 3 examples a device, so that one, some and all of them differ, got {examples_per_device}."
+            )
         few, some = 1, max(2, round(0.07 * examples_per_device))  # the paper's 14 of 200
         grid = device_plan(
             on_devices,

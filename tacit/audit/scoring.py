@@ -10,13 +10,14 @@ so that the [beginnings, V] product is needed for its logsumexp alone and is gon
 of three words from ten thousand, the first two levels cost next to nothing: there are only so many first words.
 
 Every phrase passes through the same sums, a secret like those it is compared with. (Products may round the last bit otherwise
-in another chunk.) On an accelerator products are in TF32, for secrets and for the others alike: what is compared are
-scores of one function of the model.
+in another chunk.) On an accelerator products are in TF32 unless told otherwise, for secrets and for the others alike: what is
+compared are scores of one function of the model. `benchmarks/audit.py` measures what that does to ranks.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +35,7 @@ from tacit.models.word_lm import WordLM
 _CHUNK = {"cpu": 512}
 _CHUNK_ELSEWHERE = 65_536
 # A CPU multiplies in float32 whatever it is asked for.
-_PRECISION: Precision = "tf32"
+USUAL: Precision = "tf32"
 
 
 @dataclass(frozen=True)
@@ -100,18 +101,20 @@ def _sorted(phrases: NDArray[np.int32]) -> NDArray[np.int64]:
     return np.argsort(number, kind="stable")
 
 
-def read(model: WordLM, prefixes: NDArray[np.int32]) -> Beginnings:
+def read(model: WordLM, prefixes: NDArray[np.int32], *, precision: Precision = USUAL) -> Beginnings:
     """The model after bos and each of prefixes [C, length]; the length may be 0."""
     bos = np.full((len(prefixes), 1), BOS, np.int32)
-    return _read(model, np.concatenate([bos, prefixes], axis=1))
+    return _read(model, np.concatenate([bos, prefixes], axis=1), precision)
 
 
-def leaf_scores(model: WordLM, beginnings: Beginnings, which: int, forest: Forest) -> Array:
+def leaf_scores(
+    model: WordLM, beginnings: Beginnings, which: int, forest: Forest, *, precision: Precision = USUAL
+) -> Array:
     """Σ -log Pr(word | prefix, words before it) of the phrase at every leaf, after prefix number `which`; on the device.
 
     AuditError if the model gives anything but finite numbers: a comparison with them would find a secret where none is.
     """
-    scores, finite = _score(model, beginnings, np.int32(which), forest.levels)
+    scores, finite = _score(model, beginnings, np.int32(which), forest.levels, precision)
     if not bool(finite):
         raise AuditError("Expected a model whose probabilities are finite numbers, got one that has diverged.")
     return scores
@@ -124,28 +127,28 @@ def log_perplexities(model: WordLM, beginnings: Beginnings, which: int, forest: 
     return scores
 
 
-def logits_of(model: WordLM, outputs: Array) -> Array:
+def logits_of(model: WordLM, outputs: Array, precision: Precision = USUAL) -> Array:
     """The logits [N, V] of outputs [N, P]."""
-    logits = product(outputs, model.output_table(), _PRECISION, contract=(1, 1))
+    logits = product(outputs, model.output_table(), precision, contract=(1, 1))
     return logits if model.output_bias is None else logits + model.output_bias
 
 
-def step(model: WordLM, state: State, words: Array) -> tuple[State, Array]:
+def step(model: WordLM, state: State, words: Array, precision: Precision = USUAL) -> tuple[State, Array]:
     """One word [N] read from each state: the next states, and the outputs [N, P]."""
-    state, outputs, _ = run(model.cell, model.rows(words)[None], state, _PRECISION)
+    state, outputs, _ = run(model.cell, model.rows(words)[None], state, precision)
     return state, outputs[0]
 
 
-@jax.jit
-def _read(model: WordLM, tokens: Array) -> Beginnings:
+@partial(jax.jit, static_argnames="precision")
+def _read(model: WordLM, tokens: Array, precision: Precision) -> Beginnings:
     start = jax.tree.map(lambda a: jnp.broadcast_to(a, (len(tokens), *a.shape)), model.initial_state())
-    state, outputs, _ = run(model.cell, model.rows(tokens.T), start, _PRECISION)
-    return Beginnings(state, outputs[-1], _normaliser(model, outputs[-1]))
+    state, outputs, _ = run(model.cell, model.rows(tokens.T), start, precision)
+    return Beginnings(state, outputs[-1], _normaliser(model, outputs[-1], precision))
 
 
-@jax.jit
+@partial(jax.jit, static_argnames="precision")
 def _score(
-    model: WordLM, beginnings: Beginnings, which: Array, levels: list[tuple[Array, Array]]
+    model: WordLM, beginnings: Beginnings, which: Array, levels: list[tuple[Array, Array]], precision: Precision
 ) -> tuple[Array, Array]:
     table = model.output_table()
     root = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, which, 1), beginnings)
@@ -157,13 +160,13 @@ def _score(
             logit = logit if model.output_bias is None else logit + model.output_bias[word]
             scores = scores[parent] + (now.normaliser[parent] - logit)
             if level < len(levels) - 1:
-                state, outputs = step(model, jax.tree.map(lambda a, p=parent: a[p], now.state), word)
-                now = Beginnings(state, outputs, _normaliser(model, outputs))
+                state, outputs = step(model, jax.tree.map(lambda a, p=parent: a[p], now.state), word, precision)
+                now = Beginnings(state, outputs, _normaliser(model, outputs, precision))
         return scores
 
     scores = jax.lax.map(one_chunk, levels).reshape(-1)
     return scores, jnp.isfinite(scores).all()
 
 
-def _normaliser(model: WordLM, outputs: Array) -> Array:
-    return jax.nn.logsumexp(logits_of(model, outputs), axis=1)
+def _normaliser(model: WordLM, outputs: Array, precision: Precision) -> Array:
+    return jax.nn.logsumexp(logits_of(model, outputs, precision), axis=1)

@@ -26,8 +26,9 @@ from jax import Array
 from numpy.typing import NDArray
 
 from tacit.audit.canaries import Canary, choices, encode
-from tacit.audit.scoring import Beginnings, grow, leaf_scores, logits_of, read, step
+from tacit.audit.scoring import USUAL, Beginnings, grow, leaf_scores, logits_of, read, step
 from tacit.errors import AuditError
+from tacit.models.precision import Precision
 from tacit.models.word_lm import WordLM
 
 COMPARISONS = 2_000_000
@@ -74,6 +75,7 @@ def ranks(
     comparison: NDArray[np.int32],
     *,
     chunk: int | None = None,
+    precision: Precision = USUAL,
 ) -> list[Rank]:
     """The rank of suffixes[i] after prefixes[i] among the comparison set [N, length], which all of them share.
 
@@ -81,7 +83,7 @@ def ranks(
     """
     forest = grow(np.concatenate([suffixes, comparison]), chunk=chunk)
     distinct, place = np.unique(prefixes, axis=0, return_inverse=True)
-    beginnings = read(model, distinct)
+    beginnings = read(model, distinct, precision=precision)
     leaf = np.empty(forest.phrases, np.int64)
     leaf[forest.order[: forest.phrases]] = np.arange(forest.phrases)
     counted = np.zeros(len(forest.order), bool)
@@ -89,7 +91,7 @@ def ranks(
     on_device = jax.device_put(counted)
     found: list[Rank | None] = [None] * len(suffixes)
     for which in range(len(distinct)):
-        scores = leaf_scores(model, beginnings, which, forest)
+        scores = leaf_scores(model, beginnings, which, forest, precision=precision)
         for i in np.flatnonzero(place.reshape(-1) == which):
             own = forest.same[leaf[i]]
             first, end = np.searchsorted(forest.same, [own, own + 1])  # the leaves of the secret's own phrase
@@ -118,6 +120,7 @@ def random_sampling(
     seed: int,
     size: int = COMPARISONS,
     chunk: int | None = None,
+    precision: Precision = USUAL,
 ) -> list[Rank]:
     """The rank of each canary, its first `prefix` units given, among `size` random suffixes of its form."""
     if size < 1:
@@ -128,7 +131,7 @@ def random_sampling(
     for members in _of_one_form(canaries):
         comparison = random_suffixes(choices(canaries[members[0]], words, prefix), size, rng)
         stacked = np.stack([ids[i] for i in members])
-        ranked = ranks(model, stacked[:, :prefix], stacked[:, prefix:], comparison, chunk=chunk)
+        ranked = ranks(model, stacked[:, :prefix], stacked[:, prefix:], comparison, chunk=chunk, precision=precision)
         found.update(zip(members, ranked, strict=True))
     return [found[i] for i in range(len(canaries))]
 

@@ -20,10 +20,12 @@ from tacit.runs.folder import RunFolder, by_name
 if TYPE_CHECKING:
     from tacit.audit.canaries import CanaryPlan
     from tacit.audit.outcome import Outcome
+    from tacit.recipe import Recipe
 
 app = typer.Typer(help="Plant canaries, and look for them in the model afterwards.", no_args_is_help=True)
 
-BROKEN_EXIT = 9
+# Apart from the codes of mistakes (tacit/errors.py): nothing was mistyped, the mechanism is broken.
+BROKEN_EXIT = 20
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 
@@ -42,7 +44,11 @@ def plant(
     ] = 0,
     coins: Annotated[
         int,
-        typer.Option("--coins", min=0, help="Canary users, in or out by a fair coin, for a lower bound on epsilon."),
+        typer.Option(
+            "--coins",
+            min=0,
+            help="Canary users, in or out by a fair coin, for a lower bound on epsilon: some hundreds.",
+        ),
     ] = 0,
     copies: Annotated[int, typer.Option("--copies", min=1, help="Copies that a canary user who is in holds.")] = 20,
     expected_sharers: Annotated[
@@ -51,15 +57,22 @@ def plant(
             "--expected-sharers",
             metavar="A,B,C",
             help="How many real users share a canary.",
-            show_default="the paper's",
+            show_default="the paper's: 7.84,23.52,78.4",
         ),
     ] = None,
     length: Annotated[int, typer.Option("--length", min=1, help="Words of a canary.")] = 5,
-    examples_per_device: Annotated[int, typer.Option("--examples-per-device", min=1)] = 200,
+    examples_per_device: Annotated[
+        int,
+        typer.Option(
+            "--examples-per-device", min=3, help="What a device holds; training reads data.tokens_per_user of it."
+        ),
+    ] = 200,
     device_rate: Annotated[
         float | None,
         typer.Option(
-            "--device-rate", help="Probability of a made-up user to be in a round.", show_default="as anybody's"
+            "--device-rate",
+            help="Probability of a made-up user to be in a round. Who hardly ever comes shows nothing.",
+            show_default="as anybody's",
         ),
     ] = None,
     users: Annotated[int, typer.Option("--users", min=1, help="keyboard: users of the world.")] = 500_000,
@@ -75,7 +88,7 @@ def plant(
 ) -> None:
     """Draw canaries for a population and write the plan of who will hold them. Nobody's data is changed.
 
-    Example: tacit audit plant demo --coins 300 --out canaries.json
+    Example: tacit audit plant demo --coins 300 --device-rate 0.5 --examples-per-device 20 --out canaries.json
     """
     from tacit.audit.plans import PAPER_SHARERS, mixed_plan
 
@@ -118,7 +131,7 @@ def run(
 ) -> None:
     """Attack a run that was trained with planted canaries, and hold its proven epsilon against what was found.
 
-    Exits with 9 if the attack got more than the proof allows. Also writes the owner's section of `tacit report`.
+    Exits with 20 if the attack got more than the proof allows. Also writes the owner's section of `tacit report`.
 
     Example: tacit audit run runs/demo-1
     """
@@ -172,25 +185,24 @@ def experiment(
 ) -> None:
     """Plant canaries, train every regime, attack each model, and print what each has memorised.
 
-    Run it again to go on: what is done is not repeated.
+    Give the same command again to go on: what is done is not repeated.
 
     Example: tacit audit experiment own_data --out memorization --minutes 8
     """
     from tacit.audit.plans import mixed_plan
     from tacit.recipe import find_recipe, load_recipe
     from tacit.simulation.datasets import open_dataset
-    from tacit.simulation.regimes import compare_regimes, table_of
+    from tacit.simulation.regimes import compare_regimes, possible, recipe_for, table_of
 
     base = load_recipe(find_recipe(recipe), changes or ())
-    out.mkdir(parents=True, exist_ok=True)
-    plan = out / "canaries.json"
-    if not plan.exists():
-        plain = base.model_copy(update={"audit": None})
-        data = open_dataset(plain)
-        expected = _numbers(expected_sharers)
-        mixed_plan(
-            data.words, data.description, users=len(data.train), seed=seed, sharers=sharers, expected_sharers=expected
-        ).save(plan)
+    for regime in possible(base):  # a recipe that does not do is told before there is a folder
+        recipe_for(base, regime, out / "canaries.json")
+    data = open_dataset(base.model_copy(update={"audit": None}))
+    expected = _numbers(expected_sharers)
+    canaries = mixed_plan(
+        data.words, data.description, users=len(data.train), seed=seed, sharers=sharers, expected_sharers=expected
+    )
+    plan = _kept(out, base, canaries)
     with Console(stderr=True).status("") as status:
         results, done = compare_regimes(
             base,
@@ -208,6 +220,25 @@ def experiment(
     typer.echo("All done." if done else "Time is up; run it again to go on.")
 
 
+def _kept(out: Path, base: Recipe, plan: CanaryPlan) -> Path:
+    """The plan's file in the experiment's folder; AuditError if what is done there is of another recipe or plan."""
+    from tacit.audit.canaries import load_plan
+    from tacit.runs.files import write_atomic
+
+    canaries, recipe = out / "canaries.json", out / "recipe.toml"
+    if not canaries.exists():
+        out.mkdir(parents=True, exist_ok=True)
+        write_atomic(recipe, base.to_toml() + "\n")
+        plan.save(canaries)
+    elif load_plan(canaries) != plan or not recipe.exists() or recipe.read_text() != base.to_toml() + "\n":
+        raise AuditError(
+            f"Expected the recipe, changes, --sharers, --expected-sharers and --seed that the experiment in {out} was begun "
+            "with, got others.",
+            hint="Its results would be mixed with other ones: give the command as it was, or another --out.",
+        )
+    return canaries
+
+
 def _print(found: Outcome, path: Path) -> None:
     console = Console(highlight=False, markup=False)
     columns, rows = found.table()
@@ -219,7 +250,7 @@ def _print(found: Outcome, path: Path) -> None:
 
 
 def _print_table(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     for number, column in enumerate(columns):
         table.add_column(column, justify="left" if number == 0 else "right", no_wrap=number == 0)
     for row in rows:
@@ -258,8 +289,8 @@ def _numbers(text: str) -> tuple[float, ...]:
         found = tuple(float(part) for part in text.split(","))
     except ValueError:
         found = ()
-    if len(found) != 3:
-        raise AuditError(f"Expected three numbers like 2,6,20 in --expected-sharers, got {text!r}.")
+    if len(set(found)) != 3:
+        raise AuditError(f"Expected three different numbers like 2,6,20 in --expected-sharers, got {text!r}.")
     return found
 
 

@@ -131,7 +131,10 @@ def weigh(
     threshold: float,
     style: ClipStyle,
 ) -> Weighed:
-    """Clip and weigh in float64; who is absent or not finite counts as zero. Trace it with 64-bit types enabled."""
+    """Clip and weigh in float64; who is absent or not finite counts as zero. Trace it with 64-bit types enabled.
+
+    Who weighs nothing, having no data, gives no bit either: a user with nothing is as good as one who is not there.
+    """
     bound = jnp.asarray(clip_norm, jnp.float64)
 
     def factors(update: Any) -> tuple[Any, jax.Array, jax.Array]:
@@ -142,7 +145,7 @@ def weigh(
     scales, norms, clipped = jax.vmap(factors)(updates)
     counted = present & jnp.isfinite(norms) & jnp.isfinite(weights)
     weight = jnp.where(counted, jnp.clip(weights.astype(jnp.float64), 0, 1), 0) * HEADROOM
-    bits = jnp.where(counted, jnp.where(norms <= threshold, BIT_BOUND, -BIT_BOUND), 0) * HEADROOM
+    bits = jnp.where(weight > 0, jnp.where(norms <= threshold, BIT_BOUND, -BIT_BOUND), 0) * HEADROOM
     return Weighed(counted, weight, scales, bits, norms, clipped & counted)
 
 

@@ -26,7 +26,7 @@ from tacit.learning.next_word import NextWord
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.participation_record import participations, verified
-from tacit.privacy.plan import ADJACENCY
+from tacit.privacy.plan import ADJACENCY, PrivacyPlan
 from tacit.recipe import parse_recipe
 from tacit.runs.folder import RunFolder
 from tacit.simulation.batched import Shape
@@ -71,8 +71,9 @@ def audit_run(
     if len(plan.coin_canaries()):
         told("guessing who was in")
         bounds = _bounds(trainer, plan, model, words)
+    if plan.synthetic_users:
         proven = _proven(ledger, plan, [cohort.users for cohort in cohorts])
-    return Outcome(prefix, suffixes or _usual_size(), width, attacked, seen, bounds, proven)
+    return Outcome(prefix, _size(suffixes), width, attacked, seen, bounds, proven)
 
 
 def attack(
@@ -90,8 +91,7 @@ def attack(
     if not numbers:
         return []
     canaries = [plan.canaries[i] for i in numbers]
-    size = suffixes or _usual_size()
-    ranks = random_sampling(model, canaries, words, prefix=prefix, seed=seed, size=size)
+    ranks = random_sampling(model, canaries, words, prefix=prefix, seed=seed, size=_size(suffixes))
     places = extraction(model, canaries, words, prefix=prefix, width=width)
     return [
         Attacked(i, c.text, str(c.sharing), rank.rank, rank.candidates, rank.exposure, place)
@@ -99,7 +99,9 @@ def attack(
     ]
 
 
-def _usual_size() -> int:
+def _size(suffixes: int | None) -> int:
+    if suffixes is not None:
+        return suffixes
     return SUFFIXES_ON_CPU if jax.default_backend() == "cpu" else COMPARISONS
 
 
@@ -141,10 +143,18 @@ def _exposures(
         words,
         times,
         rounds=rounds,
-        rate=min(1.0, recipe.privacy.cohort / recipe.privacy.population),
+        rate=_rate(recipe.privacy, plan, len(users)),
+        epochs=recipe.work.epochs if recipe.work.kind == "fedavg" else 1,
         dealt_anew=recipe.data.iid,
     )
     return by_setting([row for row in rows if not isinstance(plan.canaries[row.canary].sharing, CoinUser)])
+
+
+def _rate(plan: PrivacyPlan, canaries: CanaryPlan, users: int) -> float:
+    """How often anybody is in a round: the plan's q, or a share of a cohort of one size among all whom it is drawn from."""
+    if plan.sampling == "poisson":
+        return plan.sampling_probability
+    return plan.cohort / (users if canaries.device_rate is None else canaries.users)
 
 
 def _bounds(trainer: Trainer, plan: CanaryPlan, model: Any, words: Sequence[str]) -> dict[str, LowerBound]:
@@ -169,7 +179,7 @@ def _bounds(trainer: Trainer, plan: CanaryPlan, model: Any, words: Sequence[str]
 
 
 def _proven(ledger: Ledger, plan: CanaryPlan, cohorts: Sequence[NDArray[np.int64]]) -> Proven:
-    """The epsilon of the canary users: everybody's, or that of their own rate, at which they are sampled independently."""
+    """The epsilon of made-up users: everybody's, or that of their own rate, at which they are sampled independently."""
     opened, intents = ledger.opened, list(ledger.intents)
     if plan.device_rate is not None:
         opened = dataclasses.replace(

@@ -2,12 +2,15 @@
 
 Central training sees records: mixed (IID) or user after user. Federated training sees users: their updates as they are,
 clipped, with noise, or with correlated noise. A recipe of DP-FedAvg is the base; each regime changes what makes it another.
-Steps are resumable: what is done is in results.json and is not done again, and a federated run goes on where it was.
+Steps are resumable: what is done is in the file of results and is not done again, and a federated run goes on where it was.
+A regime that diverges is tried again with half the step, twice; its result tells the rates that went through.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,14 +20,17 @@ from typing import Any
 import jax
 import numpy as np
 
-from tacit.audit.canaries import load_plan
+from tacit.audit.canaries import CoinUser, load_plan
 from tacit.audit.outcome import Attacked
+from tacit.audit.secret_sharer import extraction
 from tacit.data.rows import to_rows
 from tacit.errors import DivergedError, RecipeError
 from tacit.learning.central import Descent, shuffled, train_central, user_by_user
 from tacit.learning.next_word import NextWord, evaluate
 from tacit.learning.server import OptimizerName
 from tacit.models.word_lm import build
+from tacit.privacy.accounting.spent import spent_by
+from tacit.privacy.participation_record import verified
 from tacit.recipe import Recipe, apply_change, parse_recipe
 from tacit.runs.files import write_atomic
 from tacit.runs.folder import RunFolder, is_run
@@ -32,6 +38,10 @@ from tacit.simulation.auditing import attack
 from tacit.simulation.datasets import open_dataset
 from tacit.simulation.training import load_trained, model_config, resume_run, start_run
 
+# Memorization's beam search knows one word, its random sampling two; Production's attacks know two.
+ONE_WORD = 1
+# Of the recipe's rates: how much of them is tried, where more diverged.
+STEPS = (1.0, 0.5, 0.25)
 NO_NOISE = ("privacy.mechanism=none", "privacy.noise_multiplier=0.0")
 
 
@@ -55,14 +65,15 @@ REGIMES = (
     Regime("SGD, by user", "sgd"),
     Regime("FedAvg, IID", mixed=True, changes=NO_NOISE, unclipped=True),
     Regime("FedAvg, by user", changes=NO_NOISE, unclipped=True),
+    Regime("FedAvg + clip, IID", mixed=True, changes=NO_NOISE),
     Regime("FedAvg + clip, by user", changes=NO_NOISE),
-    Regime("DP-FedAvg, by user"),
     Regime("DP-FedAvg, IID", mixed=True),
-    Regime("DP-FTRL, by user", correlated=True),
+    Regime("DP-FedAvg, by user"),
     Regime("momentum, IID", "momentum", mixed=True),
     Regime("momentum, by user", "momentum"),
     Regime("Adam, IID", "adam", mixed=True),
     Regime("Adam, by user", "adam"),
+    Regime("DP-FTRL, by user", correlated=True),
 )
 
 
@@ -100,10 +111,14 @@ def compare_regimes(
     names: Sequence[str] = (),
     minutes: float = 8.0,
     suffixes: int | None = None,
+    results_path: Path | None = None,
     told: Callable[[str], None] = lambda doing: None,
 ) -> tuple[dict[str, Any], bool]:
-    """Train and attack regime after regime until the time is nearly up; (results by name, whether all are done)."""
-    path, deadline, longest = folder / "results.json", time.monotonic() + 60 * minutes, 0.0
+    """Train and attack regime after regime until the time is nearly up; (results by name, whether all are done).
+
+    Results are kept in `results_path` (none: results.json in `folder`), which alone says what is done.
+    """
+    path, deadline, longest = results_path or folder / "results.json", time.monotonic() + 60 * minutes, 0.0
     chosen = [each for each in possible(base) if not names or each.name in names]
     if unknown := set(names) - {each.name for each in possible(base)}:
         known = ", ".join(each.name for each in possible(base))
@@ -126,22 +141,69 @@ def compare_regimes(
 
 
 def _one(recipe: Recipe, regime: Regime, plan: Path, folder: Path, suffixes: int | None) -> dict[str, Any]:
-    try:
-        trained = _federated(recipe, regime, folder) if regime.optimizer is None else _central(recipe, regime)
-    except DivergedError as error:
-        return {"diverged": error.sentence}
-    model, words, about = trained
-    return {**about, **summary_of(attack(model, load_plan(plan), words, suffixes=suffixes))}
+    """Train and attack; a regime that diverges is given less of its rate until it does not, or has had every chance."""
+    said = ""
+    for part in STEPS:
+        slower = _slowed(recipe, regime, part)
+        try:
+            trained = (
+                _central(slower, regime) if regime.optimizer else _federated(slower, _folder(folder, regime, part))
+            )
+        except DivergedError as error:
+            said = error.sentence
+            continue
+        model, words, about = trained
+        canaries = load_plan(plan)
+        began = time.monotonic()
+        attacked = attack(model, canaries, words, suffixes=suffixes)
+        known = [canary for canary in canaries.canaries if not isinstance(canary.sharing, CoinUser)]
+        from_one = extraction(model, known, words, prefix=ONE_WORD)
+        rates = {"local_rate": slower.work.learning_rate}
+        if regime.optimizer is None:
+            rates["server_rate"] = slower.server.learning_rate
+        attacking = {"attack_seconds": round(time.monotonic() - began, 1)}
+        return {**about, **rates, **attacking, **summary_of(attacked, from_one)}
+    return {"diverged": said}
 
 
-def _federated(recipe: Recipe, regime: Regime, folder: Path) -> tuple[Any, Sequence[str], dict[str, Any]]:
-    out = folder / regime.name.replace(",", "").replace(" + ", "-").replace(" ", "-").lower()
-    summary = RunFolder.open(out).summary() if is_run(out) else start_run(recipe, out, _Nobody())
-    if summary is None:  # cut off on its way; one that has a summary was cut off in the attack
-        summary = resume_run(out, _Nobody())
+def _slowed(recipe: Recipe, regime: Regime, part: float) -> Recipe:
+    """With so much of the rate: the server's, or that of central training."""
+    section = "work" if regime.optimizer else "server"
+    rates = getattr(recipe, section)
+    return recipe.model_copy(update={section: rates.model_copy(update={"learning_rate": part * rates.learning_rate})})
+
+
+def _folder(folder: Path, regime: Regime, part: float) -> Path:
+    name = regime.name.replace(",", "").replace(" + ", "-").replace(" ", "-").lower()
+    return folder / (name if part == 1 else f"{name}-{part:g}")
+
+
+def run_to_its_end(recipe: Recipe, out: Path) -> dict[str, Any]:
+    """The summary of the run of this recipe in folder `out`: begun, gone on with or only read, as it was left."""
+    if not is_run(out):
+        return start_run(recipe, out, _Nobody())
+    folder = RunFolder.open(out)
+    closed = folder.ledger().closed if folder.begun else None
+    if closed is not None and closed.outcome == "diverged":
+        raise DivergedError(f"The run in {out} has diverged before.")
+    return folder.summary() or resume_run(out, _Nobody())
+
+
+def _federated(recipe: Recipe, out: Path) -> tuple[Any, Sequence[str], dict[str, Any]]:
+    summary = run_to_its_end(recipe, out)
     model, words = load_trained(out)
     metrics, privacy = summary["metrics"], summary["privacy"]
-    return model, words, {"top1": metrics["top1"], "perplexity": metrics["perplexity"], "epsilon": privacy["epsilon"]}
+    about = {"top1": metrics["top1"], "perplexity": metrics["perplexity"], "epsilon": privacy["epsilon"]}
+    return model, words, {**about, "epsilon_of_noise": _epsilon_of_noise(RunFolder.open(out))}
+
+
+def _epsilon_of_noise(folder: RunFolder) -> float | None:
+    """What the rounds would have cost, if nothing but their noise counted: not the seed, nor where the words come from."""
+    ledger = folder.ledger()
+    opened = dataclasses.replace(ledger.opened, reasons_not_private=[])
+    cohorts = [each.users for each in verified(folder.participation_path, ledger)]
+    epsilon = spent_by(opened, ledger.intents, cohorts=cohorts).epsilon
+    return epsilon if math.isfinite(epsilon) else None
 
 
 def _central(recipe: Recipe, regime: Regime) -> tuple[Any, Sequence[str], dict[str, Any]]:
@@ -165,45 +227,60 @@ def _central(recipe: Recipe, regime: Regime) -> tuple[Any, Sequence[str], dict[s
     descent = Descent(NextWord(recipe.engine.precision), regime.optimizer, recipe.work.learning_rate)
     model = train_central(model, rows.tokens, order, descent, batch_size=recipe.work.batch_size)
     scores = evaluate(model, dataset.held_out)
-    about = {"top1": scores.top1, "perplexity": scores.perplexity, "epsilon": None, "epochs": epochs}
-    return model, dataset.words, about
+    about = {"top1": scores.top1, "perplexity": scores.perplexity, "epsilon": None, "epsilon_of_noise": None}
+    return model, dataset.words, {**about, "epochs": epochs}
 
 
-def summary_of(attacked: Sequence[Attacked]) -> dict[str, Any]:
-    """How many canaries are memorised: first among random endings, found by beam search; and by setting."""
+def summary_of(attacked: Sequence[Attacked], from_one: Sequence[int | None]) -> dict[str, Any]:
+    """How many canaries are memorised, in all and by setting; `from_one`: their places in a beam search from one word."""
+    places = {each.number: place for each, place in zip(attacked, from_one, strict=True)}
     settings: dict[str, list[Attacked]] = {}
     for each in attacked:
         settings.setdefault(each.setting, []).append(each)
     return {
         "canaries": len(attacked),
         "candidates": max((each.candidates for each in attacked), default=0),
-        **_counts(attacked),
-        "settings": {name: _counts(group) for name, group in settings.items()},
+        **_counts(attacked, places),
+        "settings": {name: _counts(group, places) for name, group in settings.items()},
     }
 
 
-def _counts(attacked: Sequence[Attacked]) -> dict[str, Any]:
+def _counts(attacked: Sequence[Attacked], from_one: Mapping[int, int | None]) -> dict[str, Any]:
+    """First among random endings; found by beam search from two words, and from one."""
     return {
         "random_sampling": sum(each.rank == 1 for each in attacked),
         "beam_search": sum(each.place is not None for each in attacked),
+        "beam_search_from_one_word": sum(from_one[each.number] is not None for each in attacked),
         "exposure": float(np.mean([each.exposure for each in attacked])) if attacked else 0.0,
         "ranks": sorted(each.rank for each in attacked),
     }
 
 
 def table_of(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Column heads and rows, a regime each, as Memorization prints them."""
-    heads = ["regime", "memorised, RS", "memorised, BS", "exposure, bits", "top-1", "perplexity", "epsilon"]
+    """Column heads and rows, a regime each, as Memorization prints them; epsilon of the noise alone, if no more holds."""
+    canaries = max((found.get("canaries", 0) for found in results.values()), default=0)
+    found_by = {
+        f"RS, of {canaries}": "random_sampling",
+        f"BS, of {canaries}": "beam_search",
+        "BS from 1 word": "beam_search_from_one_word",
+    }
+    heads = ["regime", *found_by, "exposure, bits", "top-1", "perplexity", "epsilon"]
     rows = []
     for name, found in results.items():
         if "diverged" in found:
-            rows.append([name, "diverged", "", "", "", "", ""])
+            rows.append([name, "diverged", *[""] * (len(heads) - 2)])
             continue
-        epsilon = "∞" if found["epsilon"] is None else f"{found['epsilon']:.2f}"
-        rs, bs = (f"{found[key]} of {found['canaries']}" for key in ("random_sampling", "beam_search"))
-        figures = [f"{found['exposure']:.2f}", f"{found['top1']:.2%}", f"{found['perplexity']:.4g}", epsilon]
-        rows.append([name, rs, bs, *figures])
+        counts = [str(found[key]) if key in found else "" for key in found_by.values()]
+        figures = [f"{found['exposure']:.2f}", f"{found['top1']:.2%}", f"{found['perplexity']:.4g}"]
+        rows.append([name, *counts, *figures, _epsilon(found)])
     return heads, rows
+
+
+def _epsilon(found: Mapping[str, Any]) -> str:
+    if found["epsilon"] is not None:
+        return f"{found['epsilon']:.2f}"
+    of_noise = found.get("epsilon_of_noise")
+    return "∞" if of_noise is None else f"∞ (noise: {of_noise:.2f})"
 
 
 class _Nobody:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import re
 import stat
 from collections import Counter
@@ -19,7 +20,7 @@ from tacit.audit.canaries import (
     load_plan,
     word_phrases,
 )
-from tacit.audit.plans import device_plan, sharer_plan
+from tacit.audit.plans import device_plan, mixed_plan, sharer_plan
 from tacit.errors import AuditError, RunError
 
 WORDS = ("<pad>", "<bos>", "<eos>", "<oov>", *(f"w{i}" for i in range(50)))
@@ -140,8 +141,14 @@ def test_what_could_stand_at_each_place() -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"expected_sharers": (2, 2000)}, "from 0 to 1000 sharers"),
-        ({"example_probabilities": (0.5, 1.5)}, "from 0 to 1, got"),
+        (
+            {"expected_sharers": (2, 2000)},
+            r"more than 0 and at most 1000 sharers of a canary \(the users\), got 2000\.$",
+        ),
+        ({"expected_sharers": (0, 5)}, "got 0"),
+        ({"expected_sharers": (5, math.nan)}, "got nan"),
+        ({"example_probabilities": (0.5, 1.5)}, r"above 0 and at most 1, got 1\.5"),
+        ({"example_probabilities": (0.5, math.nan)}, "got nan"),
         ({"example_probabilities": (0.5, 1.0)}, "a multiple of 6 canaries"),
     ],
 )
@@ -153,6 +160,18 @@ def test_an_impossible_plan_of_sharers_is_refused(change: dict[str, tuple[float,
 def test_more_copies_than_a_device_has_examples_are_refused() -> None:
     with pytest.raises(AuditError, match="at most 100 copies on a device, got 200"):
         device_plan(phrases(27), STORE, users=10, seed=1, examples_per_device=100)
+
+
+def test_one_some_and_all_examples_of_a_device_must_differ() -> None:
+    assert len({str(each.sharing) for each in mixed(3).canaries}) == 9
+    with pytest.raises(
+        AuditError, match="at least 3 examples a device, so that one, some and all of them differ, got 2"
+    ):
+        mixed(2)
+
+
+def mixed(examples_per_device: int) -> CanaryPlan:
+    return mixed_plan(WORDS, STORE, users=10, seed=1, devices=1, examples_per_device=examples_per_device)
 
 
 def test_a_plan_of_both_kinds_counts_devices_only_where_there_are_any() -> None:

@@ -66,7 +66,28 @@ def test_a_cut_hides_the_copies_behind_it() -> None:
     rows = exposures(plan, planted, WORDS, np.ones(199, np.int64), rounds=10, rate=0.1)
     full = [row for row in rows if row.setting == "n_u = 1, n_e = 200"]
     assert [row.copies for row in full] == [20, 20, 20]
-    assert full[0].expected == 200
+    assert [row.expected for row in full] == [
+        20,
+        20,
+        20,
+    ]  # a device is in one of ten rounds: what lies behind is never read
+    assert sum(row.expected for row in rows) == sum(row.seen for row in rows) > 0
+
+
+def test_every_local_epoch_reads_a_copy_again() -> None:
+    plans = (
+        device_plan(PHRASES, DATA, users=10, seed=2),
+        sharer_plan(PHRASES, DATA, users=10, seed=2, expected_sharers=(1, 2, 4)),
+    )
+    for plan in plans:
+        planted = plant(Listed([[[4, 5]]] * 10), plan, WORDS, DATA, public())
+        once, thrice = (
+            exposures(plan, planted, WORDS, np.ones(len(planted), np.int64), rounds=10, rate=0.1, epochs=epochs)
+            for epochs in (1, 3)
+        )
+        assert [row.seen for row in thrice] == [3 * row.seen for row in once]
+        assert [row.expected for row in thrice] == pytest.approx([3 * row.expected for row in once])
+        assert [row.copies for row in thrice] == [row.copies for row in once]
 
 
 def test_participations_of_another_population_are_refused() -> None:

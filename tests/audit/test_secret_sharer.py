@@ -104,6 +104,18 @@ def test_neither_the_chunk_nor_the_company_changes_a_rank(length: int) -> None:
     assert [rank.rank for rank in alone] == [rank.rank for rank in whole]
 
 
+def test_products_are_of_the_precision_that_is_asked_for() -> None:
+    """A CPU has bf16 and float32: the former moves scores by a little, the latter are those of plain reading."""
+    model, words = untrained(CIFG), words_of(untrained(CIFG))
+    canaries = canaries_of(word_phrases(words, length=4, count=6, seed=2))
+    secrets = np.array([ids(canary, words) for canary in canaries], np.int32)
+    slow = [slow_scores(model, secret[:2].tolist(), secret[None, 2:])[0] for secret in secrets]
+    for precision, error in (("float32", 1e-5), ("bf16", 0.1)):
+        found = random_sampling(model, canaries, words, prefix=2, seed=3, size=50, precision=precision)
+        off = np.abs(np.array([rank.log_perplexity for rank in found]) - slow).max()
+        assert error / 1000 < off < error
+
+
 def test_equal_perplexities_count_against_the_secret() -> None:
     model = untrained(CIFG, scale=0.0)  # every word is as likely as any other
     words = words_of(model)

@@ -6,6 +6,7 @@ import html
 import json
 import stat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +14,14 @@ import pytest
 from tacit.audit.canaries import load_plan
 from tacit.audit.lower_bound import LowerBound
 from tacit.audit.outcome import Outcome, Proven
+from tacit.cli.audit import BROKEN_EXIT
 from tacit.data.build import save_users
 from tacit.data.vocabulary import Vocabulary, word_list
+from tacit.errors import TacitError
+from tacit.privacy.mechanisms.gaussian import Gaussian, NoNoise
 from tests.cli.conftest import Tacit
 from tests.helpers import ListUsers
+from tests.simulation.test_training import tiny
 
 
 @pytest.fixture
@@ -49,21 +54,59 @@ def test_from_plan_to_report(tacit: Tacit, planted: Path) -> None:
     assert "prefix from 0 to 4" in tacit("audit", "run", "run", "--prefix", 5).refusal(8)
 
 
-def test_a_broken_promise_exits_with_nine(tacit: Tacit, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_promise_has_an_exit_code_of_its_own(
+    tacit: Tacit, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tacit.runs.folder import RunFolder
-    from tests.simulation.test_training import tiny
 
     RunFolder.create(here / "run", tiny().to_toml())
     bound = LowerBound(1.51, 0.9995, 100, 100, 99, 2.0)
     found = Outcome(2, 30, 5, [], [], {"loss": bound}, Proven(1.5, 1e-6, ()))
     monkeypatch.setattr("tacit.simulation.auditing.audit_run", lambda *a, **k: found)
     said = tacit("audit", "run", "run")
-    assert said.code == 9
+    assert said.code == BROKEN_EXIT
     assert "Something is broken" in said.err
     assert "at least 1.51" in said.out
     said = tacit("audit", "run", "run", "--json")
-    assert said.code == 9
+    assert said.code == BROKEN_EXIT
     assert json.loads(said.out)["broken"] is True
+    mistakes = [TacitError]
+    for each in mistakes:
+        mistakes += each.__subclasses__()
+    assert len(mistakes) > 5
+    assert BROKEN_EXIT not in {0, *(each.exit_code for each in mistakes)}
+
+
+def test_noise_that_is_left_out_ends_the_command_with_an_error(
+    tacit: Tacit, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trained with an epsilon below 1 in its ledger and not a bit of noise, and audited: not one figure here is made up."""
+
+    def forgetful(self: Gaussian, bounded: Any, state: Any, *, key: Any) -> Any:
+        return NoNoise(self.noise_multipliers).release(bounded, state, key=key)
+
+    (here / "claims.toml").write_text(
+        tiny(
+            model={"embedding": 16, "units": 16, "projection": 16},
+            data={"users": 40, "vocabulary": 1200},
+            work={"batch_size": 4, "learning_rate": 2.0},
+            privacy={"population": 40, "cohort": 40, "clip_norm": 0.05, "noise_multiplier": 8.0, "delta": 1e-7},
+            server={"optimizer": "sgd"},
+            run={"rounds": 2, "checkpoint_every": 1},
+            engine={"chunk": 64},
+        ).to_toml()
+    )
+    plant = ("audit", "plant", "claims.toml", "--devices", 0, "--coins", 160, "--copies", 4, "--seed", 11)
+    assert tacit(*plant, "--out", "plan.json").code == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Gaussian, "release", forgetful)
+        assert tacit("train", "claims.toml", "--set", "audit.plan=plan.json", "--out", "run").code == 0
+    said = tacit("audit", "run", "run", "--json")
+    assert said.code == BROKEN_EXIT
+    assert "Do not use the model" in said.err
+    found = json.loads(said.out)
+    assert found["broken"]
+    assert found["proven"]["epsilon"] < 1 < max(each["epsilon"] for each in found["lower_bounds"].values())
 
 
 def test_a_plan_for_a_store(tacit: Tacit, here: Path) -> None:
@@ -86,15 +129,24 @@ def test_mistakes_in_planting(tacit: Tacit, here: Path) -> None:
     assert "canaries to plant" in tacit(*plant, "--devices", 0, "--out", "a").refusal(8)
     assert "which exists" in tacit(*plant, "--out", "tiny.toml").refusal(8)
     assert "got 1.5" in tacit(*plant, "--device-rate", 1.5, "--out", "a").refusal(8)
-    assert "three numbers" in tacit(*plant, "--sharers", 1, "--expected-sharers", "1,x", "--out", "a").refusal(8)
-    assert "from 0 to 50 sharers" in tacit(*plant, "--sharers", 1, "--out", "a").refusal(8)
+    shared = (*plant, "--sharers", 1, "--out", "a")
+    assert "at most 50 sharers of a canary (the users), got 78.4" in tacit(*shared).refusal(8)
+    for given, sentence in {
+        "1,x": "three different numbers",
+        "1,2": "three different numbers",
+        "2,2,4": "three different numbers",
+        "0,1,2": "more than 0 and at most 50 sharers of a canary (the users), got 0",
+        "1,nan,2": "got nan",
+        "1,2,inf": "got inf",
+    }.items():
+        assert sentence in tacit(*shared, "--expected-sharers", given).refusal(8)
+    assert "seed from 0 to 2⁶⁴ - 1, got 18446744073709551616" in tacit(*plant, "--seed", 2**64, "--out", "a").refusal(8)
     assert "'nowhere'" in tacit("audit", "plant", "nowhere", "--out", "a").refusal(2)
     assert not (here / "a").exists()
 
 
 def test_a_run_without_canaries(tacit: Tacit, here: Path) -> None:
     from tacit.runs.folder import RunFolder
-    from tests.simulation.test_training import tiny
 
     RunFolder.create(here / "run", tiny().to_toml())
     assert "no [audit]" in tacit("audit", "run", "run").refusal(8)
@@ -107,8 +159,13 @@ def test_an_experiment_goes_on_where_it_was(tacit: Tacit, here: Path) -> None:
     first = tacit(*again, *few, "--json").object
     assert first["done"]
     assert first["regimes"]["SGD, by user"]["canaries"] == 9
-    said = tacit(*again)
+    said = tacit(*again, *few)
     assert said.code == 0
     assert "All done." in said.out
+    for other in (("--set", "run.rounds=2"), ("--sharers", 2), ("--expected-sharers", "2,4,9"), ("--seed", 2)):
+        assert "was begun with, got others" in tacit(*again, *few, *other).refusal(8)
+    assert "was begun with, got others" in tacit(*again).refusal(8)
     assert load_plan(here / "x" / "canaries.json").canaries[0].text not in said.out
-    assert "'SGD'" in tacit("audit", "experiment", "tiny.toml", "--out", "x", "--only", "SGD").refusal(2)
+    assert "'SGD'" in tacit("audit", "experiment", "tiny.toml", "--out", "x", *few, "--only", "SGD").refusal(2)
+    assert "check_in" in tacit("audit", "experiment", "gboard", "--out", "y").refusal(2)
+    assert not (here / "y").exists()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -19,7 +21,7 @@ from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import read_ledger
 from tacit.privacy.mechanisms.gaussian import Gaussian, NoNoise
 from tacit.privacy.participation_record import verified
-from tacit.privacy.sums import Contributions, Diagnostics, Gate
+from tacit.privacy.sums import Contributions, Diagnostics, Gate, Norms
 from tacit.recipe import Recipe, parse_recipe
 from tacit.runs.folder import RunFolder
 from tacit.runs.report.sections import read_sections, write_section
@@ -27,7 +29,7 @@ from tacit.simulation import datasets
 from tacit.simulation.auditing import AsTrained, audit_run
 from tacit.simulation.batched import Shape
 from tacit.simulation.datasets import open_dataset
-from tacit.simulation.training import resume_run, start_run
+from tacit.simulation.training import Trainer, resume_run, start_run
 from tests.helpers import ListUsers
 from tests.simulation.test_training import Silent, tiny
 
@@ -128,9 +130,18 @@ def test_a_sound_run_passes(found: Outcome) -> None:
 def test_exposures_are_what_training_read(found: Outcome) -> None:
     """Everybody takes part in both rounds: a device's copies are read twice, as many of them as its rows hold."""
     whole = {row.setting: row for row in found.exposures}["n_u = 4, n_e = 6"]
-    assert whole.expected == 2 * 4 * 6
     assert whole.seen == 2 * 4 * 3  # 24 predictions: bos, five words, eos, and again; the fourth is cut
+    assert whole.expected == 2 * 4 * 3  # of the six copies that were planted, as many as can be read
     assert whole.holders == 4
+
+
+def test_cohorts_of_one_size_are_drawn_from_people_and_made_up_users_alike(plan: Path, tmp_path: Path) -> None:
+    """As many are expected as rounds of 40 out of 40 people, 63 devices and 160 canary users make; twice, in two epochs."""
+    changes = {"privacy": {"sampling": "fixed"}, "work": {"epochs": 2}}
+    found = audit_run(trained(plan, tmp_path / "run", **changes), suffixes=50)
+    whole = {row.setting: row for row in found.exposures}["n_u = 16, n_e = 6"]
+    assert whole.expected == pytest.approx(2 * 2 * 16 * 3 * PEOPLE / (PEOPLE + 63 + COINS))
+    assert whole.seen % 2 == 0
 
 
 def test_noise_left_out_is_caught(coins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,6 +189,23 @@ def test_made_up_users_may_come_at_a_rate_of_their_own(plan: Path, tmp_path: Pat
     people = spent_by(ledger.opened, ledger.intents).epsilon
     assert people < found.proven.epsilon < 1
     assert "rate of their own" in Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents)).as_markdown()
+
+
+def test_devices_stand_beside_what_their_own_participation_costs(tmp_path: Path) -> None:
+    """Not a coin here: devices are in every round, people in one out of four. Sharers are people, who have their statement."""
+    words = open_dataset(tiny(data={"users": PEOPLE, "vocabulary": 1200})).words
+    proven = {}
+    for kind, settings in {
+        "devices": {"devices": 1, "device_rate": 1.0, "examples_per_device": 6},
+        "sharers": {"sharers": 1, "expected_sharers": (2, 4, 8)},
+    }.items():
+        mixed_plan(words, WORLD, users=PEOPLE, seed=11, **settings).save(tmp_path / f"{kind}.json")  # type: ignore[arg-type]
+        run = trained(tmp_path / f"{kind}.json", tmp_path / kind, privacy={"cohort": PEOPLE / 4})
+        proven[kind] = audit_run(run, suffixes=50).proven
+    ledger = read_ledger(tmp_path / "devices" / "ledger.jsonl")
+    assert proven["sharers"] is None
+    assert proven["devices"] is not None
+    assert 2 * spent_by(ledger.opened, ledger.intents).epsilon < proven["devices"].epsilon < 1
 
 
 def test_a_plan_that_does_not_fit_is_refused(run: Path, plan: Path, tmp_path: Path) -> None:
@@ -228,6 +256,29 @@ def test_an_example_counts_if_its_last_word_is_read() -> None:
     assert kept.items.tolist() == [5, 6, 7, 8, 9]
     kept = AsTrained(users, Shape("sentences", 4, 2, 1)).gather(everyone)
     assert np.diff(kept.user_offsets).tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize("estimator", ["fixed", "clipped"])
+def test_who_is_out_gives_nothing_to_any_block(coins: Path, estimator: str) -> None:
+    """Otherwise out and in would be farther apart than with and without, which the proven epsilon is about."""
+    weights = {"estimator": "clipped", "total_weight": 20, "example_cap": 100} if estimator == "clipped" else {}
+    adaptive = {"quantile": 0.5, "count_noise": 10.0}
+    trainer = Trainer.build(recipe_of(coins, privacy={"adaptive": adaptive, "noise_multiplier": 1.0, **weights}))
+    drawn, norms = load_plan(coins), Norms(0.05, 1e-6)
+
+    def blocks(users: np.ndarray) -> dict[str, float]:
+        cohort = SimpleNamespace(chunks=trainer.users.prepare(users))
+        bounded, _ = trainer.users.collect(trainer.start.model, cohort, norms)
+        return {
+            name: max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(block.total))
+            for name, block in bounded.blocks.items()
+        }
+
+    tossed = PEOPLE + np.arange(COINS)
+    out, inside = blocks(tossed[~drawn.coins()]), blocks(tossed[drawn.coins()])
+    assert set(out) == {"update", "within"} | ({"weight"} if estimator == "clipped" else set())
+    assert set(out.values()) == {0.0}
+    assert min(inside.values()) > 0
 
 
 def test_coin_users_hold_copies_or_nothing(plan: Path) -> None:

@@ -12,11 +12,19 @@ import pytest
 
 from tacit.audit.outcome import Attacked
 from tacit.audit.plans import mixed_plan
-from tacit.errors import RecipeError
+from tacit.errors import DivergedError, RecipeError
 from tacit.recipe import Recipe, parse_recipe
 from tacit.simulation import regimes
 from tacit.simulation.datasets import open_dataset
-from tacit.simulation.regimes import REGIMES, compare_regimes, possible, recipe_for, summary_of, table_of
+from tacit.simulation.regimes import (
+    REGIMES,
+    compare_regimes,
+    possible,
+    recipe_for,
+    run_to_its_end,
+    summary_of,
+    table_of,
+)
 from tests.simulation.test_training import tiny
 
 BY_NAME = {regime.name: regime for regime in REGIMES}
@@ -62,6 +70,8 @@ def test_only_a_store_can_be_dealt_out_anew() -> None:
     assert {"SGD, IID", "SGD, by user", "DP-FTRL, by user"} <= set(names)
     stored = tiny(data={"world": None, "store": "somewhere"})
     assert possible(stored) == list(REGIMES)
+    by_user = {name.removesuffix(", IID") + ", by user" for name in BY_NAME if name.endswith("IID")}
+    assert by_user == {name for name in BY_NAME if name.endswith("by user")} - {"DP-FTRL, by user"}
     assert recipe_for(stored, BY_NAME["FedAvg, IID"], Path("p")).data.iid
 
 
@@ -77,6 +87,8 @@ def test_what_is_done_is_not_done_again(plan: Path, tmp_path: Path, monkeypatch:
     assert json.loads((tmp_path / "results.json").read_text()) == results
     private = results["DP-FedAvg, by user"]
     assert private["epsilon"] > 0
+    assert private["epsilon_of_noise"] == private["epsilon"]
+    assert (private["local_rate"], private["server_rate"]) == (base().work.learning_rate, base().server.learning_rate)
     assert private["canaries"] == 9
     assert private["candidates"] == 21
     assert results["SGD, by user"]["epsilon"] is None
@@ -89,8 +101,57 @@ def test_what_is_done_is_not_done_again(plan: Path, tmp_path: Path, monkeypatch:
     assert found["DP-FedAvg, by user"]["ranks"] == private["ranks"]
     monkeypatch.setattr(regimes, "_one", None)
     assert compare_regimes(base(), plan, tmp_path, names=names)[1]
+    # The file of results alone says what is done: another folder for the runs makes no difference.
+    elsewhere = tmp_path / "results.json"
+    assert compare_regimes(base(), plan, tmp_path / "new", names=names, results_path=elsewhere) == (found, True)
     with pytest.raises(RecipeError, match="'SGD'"):
         compare_regimes(base(), plan, tmp_path, names=["SGD"])
+
+
+def test_what_can_claim_nothing_still_tells_the_epsilon_of_its_noise(plan: Path, tmp_path: Path) -> None:
+    names = ["DP-FedAvg, by user", "FedAvg + clip, by user"]
+    seeded = base(run={"rounds": 2, "seed": 1})
+    results, _ = compare_regimes(seeded, plan, tmp_path, names=names, suffixes=20)
+    private, clipped = (results[name] for name in sorted(names))
+    assert private["epsilon"] is None
+    assert private["epsilon_of_noise"] > 0
+    assert (clipped["epsilon"], clipped["epsilon_of_noise"]) == (None, None)
+    _, rows = table_of(results)
+    assert {row[0]: row[-1] for row in rows} == dict(
+        zip(names, [f"∞ (noise: {private['epsilon_of_noise']:.2f})", "∞"], strict=True)
+    )
+
+
+@pytest.mark.parametrize("name", ["SGD, IID", "FedAvg, by user"])
+def test_what_diverges_is_tried_with_half_the_step(
+    name: str, plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    regime, rates = BY_NAME[name], []
+    recipe = recipe_for(base(), regime, plan)
+
+    def diverge(recipe: Recipe, *_: Any) -> Any:
+        rates.append((recipe.work.learning_rate, recipe.server.learning_rate))
+        raise DivergedError("It diverged.")
+
+    monkeypatch.setattr(regimes, "_central", diverge)
+    monkeypatch.setattr(regimes, "start_run", diverge)
+    assert regimes._one(recipe, regime, plan, tmp_path, 20) == {"diverged": "It diverged."}
+    work, server = recipe.work.learning_rate, recipe.server.learning_rate
+    central = regime.optimizer is not None
+    assert rates == [(work * part, server) if central else (work, server * part) for part in (1, 0.5, 0.25)]
+
+
+def test_a_run_that_diverged_is_not_gone_on_with(plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if killed after the divergence, before the next try was done."""
+    regime = BY_NAME["FedAvg, by user"]
+    wild = {**base().model_dump(mode="json", exclude_none=True)}
+    wild["work"] |= {"learning_rate": 1e30}
+    recipe = recipe_for(parse_recipe(wild), regime, plan)
+    with pytest.raises(DivergedError, match="Training diverged"):
+        run_to_its_end(recipe, tmp_path / "run")
+    monkeypatch.setattr(regimes, "resume_run", None)
+    with pytest.raises(DivergedError, match="has diverged before"):
+        run_to_its_end(recipe, tmp_path / "run")
 
 
 def test_tables_count_what_was_memorised() -> None:
@@ -99,10 +160,12 @@ def test_tables_count_what_was_memorised() -> None:
         Attacked(1, "b", "rare", 7, 11, 1.0, 2),
         Attacked(2, "c", "often", 1, 11, 3.0, 1),
     ]
-    counted = summary_of(found)
-    assert (counted["random_sampling"], counted["beam_search"]) == (2, 2)
+    counted = summary_of(found, [None, None, 4])
+    assert [counted[key] for key in ("random_sampling", "beam_search", "beam_search_from_one_word")] == [2, 2, 1]
+    assert counted["settings"]["rare"]["beam_search_from_one_word"] == 0
     assert counted["settings"]["rare"]["ranks"] == [1, 7]
     about = {"top1": 0.25, "perplexity": 80.0, "epsilon": None}
-    _, rows = table_of({"SGD": {**about, **counted}, "FedAvg": {"diverged": "So."}})
-    assert rows[0] == ["SGD", "2 of 3", "2 of 3", "2.33", "25.00%", "80", "∞"]
-    assert rows[1][1] == "diverged"
+    heads, rows = table_of({"SGD": {**about, **counted}, "FedAvg": {"diverged": "So."}})
+    assert heads[1:3] == ["RS, of 3", "BS, of 3"]
+    assert rows[0] == ["SGD", "2", "2", "1", "2.33", "25.00%", "80", "∞"]
+    assert rows[1] == ["FedAvg", "diverged", *[""] * 6]
