@@ -169,6 +169,31 @@ class PopulationSection(_Section):
     seed: Seed = 1
 
 
+class FleetSection(_Section):
+    """Rounds on real devices (`tacit serve`); a simulation of the same recipe passes over it."""
+
+    evaluates: str | None = Field(
+        default=None, description="a run whose model devices look at, instead of training one"
+    )
+    over_selection: float = Field(default=1.3, ge=1, le=10, description="places in a round for each report wanted")
+    deadline_s: float = Field(
+        default=600.0, gt=0, allow_inf_nan=False, description="how long a round waits for reports"
+    )
+    timer_s: float = Field(
+        default=86_400.0, ge=0, allow_inf_nan=False, description="rest after a report, on the device"
+    )
+    selection_s: float = Field(
+        default=60.0, gt=0, allow_inf_nan=False, description="secure aggregation: how long devices are gathered"
+    )
+    stage_s: float = Field(
+        default=60.0, gt=0, allow_inf_nan=False, description="secure aggregation: how long each stage waits"
+    )
+    dropout: float = Field(default=0.3, ge=0, lt=1, description="secure aggregation: share that may be lost in a round")
+    corruption: float = Field(
+        default=0.1, ge=0, lt=1, description="secure aggregation: share that may work for the server"
+    )
+
+
 class AuditSection(_Section):
     """Canaries planted among the users, to be looked for in the model afterwards (`tacit audit`)."""
 
@@ -192,6 +217,7 @@ class Recipe(_Section):
     population: PopulationSection | None = None
     scale: ScaleSection | None = None
     audit: AuditSection | None = None
+    fleet: FleetSection | None = None
     engine: EngineSection = EngineSection()
     paper: dict[str, Any] = Field(default_factory=dict, description="notes: the paper's figures, how to scale up")
 
@@ -212,13 +238,27 @@ class Recipe(_Section):
                 f"expected privacy.sampling = 'check_in' with a [population]: devices that come when they can are no sample, "
                 f"got {self.privacy.sampling!r}"
             )
+        if self.fleet is not None and self.privacy.sampling != "check_in":
+            raise ValueError(
+                f"expected privacy.sampling = 'check_in' with a [fleet]: no law of who comes can be promised, "
+                f"got {self.privacy.sampling!r}"
+            )
+        if self.fleet is not None and self.fleet.evaluates is not None:
+            plan = self.privacy
+            if (plan.clip_norm, plan.clipping, plan.weighted) != (1.0, "flat", False) or plan.adaptive is not None:
+                raise ValueError(
+                    "expected privacy.clip_norm = 1, clipped 'flat', and neither adaptive nor a clipped estimator with "
+                    "fleet.evaluates: a device's metrics are one vector of norm 1 at most"
+                )
+        if self.fleet is not None and (self.audit is not None or self.scale is not None):
+            raise ValueError("expected neither [audit] nor [scale] with a [fleet]: both are about simulated users")
         if self.scale is not None:
             scaled_up(self.privacy, self.scale).check_rounds(self.run.rounds)
         return self
 
     def to_toml(self) -> str:
         """The effective recipe, every default written out."""
-        return _toml(self.model_dump(mode="json", exclude_none=True))
+        return toml_of(self.model_dump(mode="json", exclude_none=True))
 
     def reasons_not_private(self) -> list[str]:
         """Why this recipe can claim no finite epsilon; empty if it can."""
@@ -261,18 +301,23 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def parse_recipe(tree: dict[str, Any]) -> Recipe:
     """Validate a recipe given as nested dictionaries."""
+    if "inspect" in tree:  # a recipe of `tacit.inspection`, which knows more sections than these
+        raise RecipeError(
+            f"Expected a recipe for training, got one for an inspection (inspect = {json.dumps(tree['inspect'])}).",
+            hint=f"Such a recipe is for: tacit inspect {tree['inspect']}",
+        )
     try:
         return Recipe.model_validate(tree)
     except ValidationError as error:
         raise sentence_of(error) from None
 
 
-def _toml(tree: dict[str, Any], prefix: str = "") -> str:
+def toml_of(tree: dict[str, Any], prefix: str = "") -> str:
     """Nested dictionaries as TOML; lists of tables are written inline."""
     lines = [f"{_key(key)} = {_value(value)}" for key, value in tree.items() if not isinstance(value, dict)]
     for key, value in tree.items():
         if isinstance(value, dict):
-            lines += ["", f"[{prefix}{_key(key)}]", _toml(value, f"{prefix}{_key(key)}.")]
+            lines += ["", f"[{prefix}{_key(key)}]", toml_of(value, f"{prefix}{_key(key)}.")]
     return "\n".join(lines)
 
 

@@ -1,4 +1,7 @@
-"""`tacit inspect`: faults in text nobody may read, found by a private model that makes such text up."""
+"""`tacit inspect`: faults in text nobody may read, found by a private model that makes such text up.
+
+The command for images has a file of its own, `inspect_images.py`.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tacit.cli.inspect_images import images
 from tacit.cli.progress import epsilon_text
+from tacit.cli.running import interruptible, next_folder
 from tacit.cli.summary import privacy_sentence, tacit_command
 from tacit.errors import RecipeError
 from tacit.inspection.text_recipe import TEXT, TextInspection, load_text_inspection, parse_text_inspection
 from tacit.recipe import find_recipe
-from tacit.runs.folder import RUNS, RunFolder, by_name, is_run, refuse_if_taken
+from tacit.runs.folder import RunFolder, by_name, is_run, refuse_if_taken
 
 if TYPE_CHECKING:
     from tacit.inspection.findings import WordFindings
 
 app = typer.Typer(help="Find faults in data nobody may open, by private models that make such data up.")
+app.command()(images)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 
 
@@ -34,13 +40,19 @@ def inspect() -> None:
 
 @app.command()
 def text(
-    recipe: Annotated[
+    what: Annotated[
         str | None,
-        typer.Argument(help="The recipe file of an inspection of text.", show_default="inspect/text"),
+        typer.Argument(
+            metavar="[RUN|RECIPE]",
+            help="A finished run of tacit train, whose users and model are inspected, or the recipe of an inspection.",
+            show_default="inspect_text",
+        ),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="STORE", help="Inspect this store, as it is, in place of the recipe's users."),
+        typer.Option(
+            metavar="STORE", help="Inspect this store, as it is, in place of the run's or the recipe's users."
+        ),
     ] = None,
     changes: Annotated[
         list[str] | None,
@@ -56,43 +68,36 @@ def text(
 ) -> None:
     """Train a private model of the words that the vocabulary does not have, and show the words it makes up.
 
-    The default is a built-in world with a fault of tokenization in a tenth of all sentences. With --data also say how many
-    users there are and how many take part: --set privacy.population=N --set privacy.cohort=C. Ctrl-C stops after the
-    round under way.
+    With a run of a next-word model that model is looked into as well: its accuracy, and sentences that it makes up. The default
+    is a built-in world with a fault of tokenization in a tenth of all sentences. With --data also say how many users there
+    are and how many take part: --set privacy.population=N --set privacy.cohort=C. Ctrl-C stops after the round under way.
 
-    Example: tacit inspect text --set fault.share=0 --out runs/before
+    Example: tacit inspect text runs/demo-1 --out runs/inspected
     """
-    if resume is not None and (recipe is not None or data is not None or changes or out is not None):
+    if resume is not None and (what is not None or data is not None or changes or out is not None):
         raise RecipeError(
             "Expected --resume alone: an inspection goes on where it is, with the recipe it was begun with."
         )
     if resume is None:
-        followed = load_text_inspection(TEXT if recipe is None else find_recipe(recipe), changes or (), store=data)
-        folder = out or _next_folder(followed.name)
+        run = None if what is None else by_name(Path(what))
+        if run is not None and is_run(run):
+            followed = load_text_inspection(changes=changes or (), primary=run, store=data)
+        else:
+            followed = load_text_inspection(TEXT if what is None else find_recipe(what), changes or (), store=data)
+        folder = out or next_folder(followed.name)
         refuse_if_taken(folder)  # before the seconds that building takes
     else:
         folder = by_name(resume)
         followed = parse_text_inspection(RunFolder.open(folder).recipe())
     console = Console(stderr=True)
-    try:
+    with interruptible(console, folder, "inspect text"):
         # Imported here: JAX takes a second, and every mistake above should be told at once.
         from tacit.inspection.findings import WordFindings
         from tacit.inspection.text_run import resume_inspection, start_inspection
-        from tacit.runs.journal import StopRequested
 
         observer = _Lines(console, followed)
-        try:
-            begin = resume is None
-            summary = start_inspection(followed, folder, observer) if begin else resume_inspection(folder, observer)
-        except StopRequested:
-            _say_how_to_go_on(console, folder, "Stopped after the round under way, which is saved.")
-            raise typer.Exit(130) from None
-    except KeyboardInterrupt:  # a second Ctrl-C, or one before the first round
-        if is_run(folder):
-            _say_how_to_go_on(console, folder, "Stopped at once; a round that was under way counts as released.")
-        else:
-            console.print("Stopped before the run began; nothing was written.", highlight=False)
-        raise typer.Exit(130) from None
+        begin = resume is None
+        summary = start_inspection(followed, folder, observer) if begin else resume_inspection(folder, observer)
     found = WordFindings.from_dict(summary["inspection"])
     if as_json:
         print(json.dumps({"run": str(folder), **summary, "conclusion": found.conclusion()}, allow_nan=False))
@@ -121,6 +126,7 @@ def compare(
         return
     console = Console(highlight=False, markup=False)
     _print_table(console, ["before", "× 1000", "after", "× 1000"], found.rows())
+    _print_table(console, found.place_columns(), found.place_rows(), caption="Words that are unknown, by place")
     for sentence in (found.conclusion(), found.price(), f"The report now shows this: tacit report {later}"):
         console.print(sentence, soft_wrap=True)
 
@@ -147,35 +153,31 @@ class _Lines:
 
 
 def _print(found: WordFindings, folder: Path, summary: Mapping[str, Any]) -> None:
-    from tacit.inspection.findings import OUTSIDE, word_rows
+    from tacit.inspection.costs import price_at_scale, price_together
+    from tacit.inspection.findings import OUTSIDE, OUTSIDE_ACCURACY, word_rows
 
     console = Console(highlight=False, markup=False)
     _print_table(console, ["unknown word", "probability × 1000"], word_rows(found.words))
-    console.print(found.conclusion(), soft_wrap=True)
-    console.print(OUTSIDE, soft_wrap=True)
+    said = [found.conclusion(), OUTSIDE]
+    if found.primary is not None:
+        said += [found.primary.metric(), *(f"  {sentence}" for sentence in found.primary.sentences), OUTSIDE_ACCURACY]
+    for sentence in said:
+        console.print(sentence, soft_wrap=True)
     console.print(Text.from_markup(privacy_sentence(summary["privacy"])), soft_wrap=True)
+    if found.primary is not None:
+        console.print(price_together(summary["together"]), soft_wrap=True)
+    if scale := summary.get("at_scale"):
+        console.print(price_at_scale(scale), soft_wrap=True)
     console.print(
         f"The run is in {folder}. A page of it: {tacit_command()} report {shlex.quote(str(folder))}", soft_wrap=True
     )
 
 
-def _print_table(console: Console, columns: list[str], rows: list[list[str]]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number % 2 == 0 else "right")
+def _print_table(console: Console, columns: list[str], rows: list[list[str]], caption: str | None = None) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold", title=caption, title_justify="left")
+    for place, column in enumerate(columns):
+        is_number = all(not row[place] or row[place][0].isdigit() for row in rows)
+        table.add_column(column, justify="right" if is_number else "left")
     for row in rows:
         table.add_row(*row)
     console.print(table)
-
-
-def _say_how_to_go_on(console: Console, folder: Path, sentence: str) -> None:
-    command = f"{tacit_command()} inspect text --resume {shlex.quote(str(folder))}"
-    console.print(Text.assemble(sentence, " Go on with: ", (command, "bold")), highlight=False, soft_wrap=True)
-
-
-def _next_folder(name: str) -> Path:
-    """runs/NAME-1, or the first number that is free."""
-    number = 1
-    while (path := RUNS / f"{name}-{number}").exists():
-        number += 1
-    return path

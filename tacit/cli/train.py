@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.text import Text
 
 from tacit.cli.progress import watching
-from tacit.cli.summary import print_summary, tacit_command
+from tacit.cli.running import interruptible, next_folder
+from tacit.cli.summary import print_summary
 from tacit.errors import RecipeError
 from tacit.recipe import Recipe, find_recipe, load_recipe, parse_recipe
-from tacit.runs.folder import RUNS, RunFolder, by_name, is_run, refuse_if_taken
+from tacit.runs.folder import RunFolder, by_name, refuse_if_taken
 
 
 def train(
@@ -60,7 +59,7 @@ def train(
     wanted: Recipe | None = None  # beside --resume: the recipe the run must have been begun with
     if resume is None:
         followed = load_recipe(find_recipe(recipe or "demo"), changes or ())
-        folder = out or _next_folder(followed.name)
+        folder = out or next_folder(followed.name)
         refuse_if_taken(folder)  # before the seconds that building takes
     else:
         if recipe is not None:
@@ -69,40 +68,16 @@ def train(
         followed = parse_recipe(RunFolder.open(folder).recipe())
 
     console = Console(stderr=True)
-    try:
+    with interruptible(console, folder, "train"):
         # Imported here: JAX takes a second, and every mistake above should be told at once.
-        from tacit.runs.journal import StopRequested
         from tacit.simulation.training import resume_run, start_run
 
-        try:
-            with watching(followed, console) as observer:
-                if resume is None:
-                    summary = start_run(followed, folder, observer)
-                else:
-                    summary = resume_run(folder, observer, wanted, older_if_damaged=older_checkpoint)
-        except StopRequested:
-            _say_how_to_go_on(console, folder, "Stopped after the round under way, which is saved.")
-            raise typer.Exit(130) from None
-    except KeyboardInterrupt:  # a second Ctrl-C, or one before the first round
-        if is_run(folder):
-            _say_how_to_go_on(console, folder, "Stopped at once; a round that was under way counts as released.")
-        else:
-            console.print("Stopped before the run began; nothing was written.", highlight=False)
-        raise typer.Exit(130) from None
+        with watching(followed, console) as observer:
+            if resume is None:
+                summary = start_run(followed, folder, observer)
+            else:
+                summary = resume_run(folder, observer, wanted, older_if_damaged=older_checkpoint)
     if as_json:
         print(json.dumps({"run": str(folder), **summary}, allow_nan=False))
     else:
         print_summary(Console(), folder, summary)
-
-
-def _say_how_to_go_on(console: Console, folder: Path, sentence: str) -> None:
-    command = f"{tacit_command()} train --resume {shlex.quote(str(folder))}"
-    console.print(Text.assemble(sentence, " Go on with: ", (command, "bold")), highlight=False, soft_wrap=True)
-
-
-def _next_folder(name: str) -> Path:
-    """runs/NAME-1, or the first number that is free."""
-    number = 1
-    while (path := RUNS / f"{name}-{number}").exists():
-        number += 1
-    return path

@@ -12,28 +12,35 @@ from typing import Any
 
 import jax
 
+from tacit.inspection.costs import price, price_at_scale, price_together
 from tacit.inspection.held_out import UnknownRates
+from tacit.inspection.primary import PrimaryFindings
 from tacit.inspection.scores import share_with_capital, share_with_space
 from tacit.inspection.text_recipe import LookSection
 from tacit.models.char_lm import CharLM, likely_words, sample_words
-from tacit.privacy.statement import up
 from tacit.runs.report.blocks import Block, Lines, Paragraph, Section, Series, Table
 
 # From this share of the most likely words on, a trait is no accident of noise.
 TELLING = 0.1
 OUTSIDE = "The rates of unknown words were counted on held-out users, without noise: outside the guarantee."
+OUTSIDE_ACCURACY = (
+    "The accuracy was measured on held-out users, without noise: outside the guarantee. The sentences are functions of the "
+    "released model."
+)
 NO_CLAIM = "No privacy is claimed for this run, so these words may be somebody's: they are for the owner alone."
 
 
 @dataclass(frozen=True)
 class WordFindings:
-    """The most likely words with their joint probabilities, traits of them and of `drawn` random ones, unknown words' rates."""
+    """The most likely words with their joint probabilities, traits of them and of `drawn` random ones, unknown words' rates
+    among held-out users, and what the primary model does and says, where one was given."""
 
     words: tuple[tuple[str, float], ...]
     drawn: int
     drawn_with_space: float
     drawn_with_capital: float
     rates: UnknownRates
+    primary: PrimaryFindings | None = None
 
     @property
     def with_space(self) -> float:
@@ -55,6 +62,7 @@ class WordFindings:
             "drawn_with_space": self.drawn_with_space,
             "drawn_with_capital": self.drawn_with_capital,
             "unknown_words": self.rates.as_dict(),
+            "primary": None if self.primary is None else self.primary.as_dict(),
         }
 
     @classmethod
@@ -66,6 +74,7 @@ class WordFindings:
             float(tree["drawn_with_space"]),
             float(tree["drawn_with_capital"]),
             UnknownRates.from_dict(tree["unknown_words"]),
+            None if tree["primary"] is None else PrimaryFindings.from_dict(tree["primary"]),
         )
 
     def conclusion(self) -> str:
@@ -90,19 +99,37 @@ class WordFindings:
             found.append("Text is lower-cased before it is looked up: somewhere that step is lost.")
         return found or ["Nothing points to tokens that are joined, or to case that is kept."]
 
-    def section(self, privacy: Mapping[str, Any]) -> Section:
-        """A section of the report; `privacy` is what the run has spent, as its summary has it."""
-        claimed = privacy["epsilon"] is not None
+    def sections(self, summary: Mapping[str, Any]) -> list[Section]:
+        """Sections of the report; `summary` says what the run has spent, by itself and together with the primary model's."""
+        return [self._words_section(summary)] + ([] if self.primary is None else [self._primary_section(summary)])
+
+    def _words_section(self, summary: Mapping[str, Any]) -> Section:
+        claimed = summary["privacy"]["epsilon"] is not None
         blocks: list[Block] = [Paragraph(text=self.conclusion())]
         blocks.append(Table(columns=["unknown word", "probability × 1000"], rows=word_rows(self.words)))
         if self.rates.by_place:
             blocks.append(places([("unknown words", self.rates)]))
-        blocks += [
-            Paragraph(text=OUTSIDE, note=True),
-            Paragraph(text=price(privacy) if claimed else NO_CLAIM, note=True),
-        ]
+        notes = [OUTSIDE, price(summary["privacy"]) if claimed else NO_CLAIM]
+        if scale := summary.get("at_scale"):
+            notes.append(price_at_scale(scale))
+        blocks += [Paragraph(text=note, note=True) for note in notes]
         title = "Unknown words, as a model makes them up"
         return Section(name="inspection", title=title, order=60, private=not claimed, blocks=blocks)
+
+    def _primary_section(self, summary: Mapping[str, Any]) -> Section:
+        assert self.primary is not None
+        blocks: list[Block] = [
+            Paragraph(text=self.primary.metric()),
+            Table(columns=["sentences that it makes up"], rows=[[sentence] for sentence in self.primary.sentences]),
+        ]
+        if self.primary.rates.by_place:
+            blocks.append(places([("made-up sentences", self.primary.rates)]))
+        notes = [OUTSIDE_ACCURACY, price_together(summary["together"])]
+        blocks += [Paragraph(text=note, note=True) for note in notes]
+        title = "The primary model, and what it says"
+        return Section(
+            name="inspection-primary", title=title, order=61, private=not self.primary.claimed, blocks=blocks
+        )
 
 
 def look_at(model: CharLM, look: LookSection, rates: UnknownRates, *, longest: int) -> WordFindings:
@@ -131,14 +158,6 @@ def places(curves: Sequence[tuple[str, UnknownRates]]) -> Lines:
         for name, rates in curves
     ]
     return Lines(x="place in the sentence", y="words that are unknown", series=series, percent=True)
-
-
-def price(privacy: Mapping[str, Any]) -> str:
-    """What the model cost the users."""
-    return (
-        f"The words are functions of a model released with ε = {up(privacy['epsilon'])} at δ = {privacy['delta']:g}, for all "
-        f"the data of any one {privacy['unit']}; asking it costs nothing more."
-    )
 
 
 def _printable(word: str) -> str:

@@ -1,65 +1,76 @@
-"""Users' accuracies as a histogram that crosses the gate, and the thresholds read from it (Debugging, C.3).
+"""Users' accuracies as a histogram that crosses the gate, and the thresholds read from it (Debugging, C.3 and Figure 5).
 
 A threshold such as "the 25th percentile of users' accuracies" is a function of everybody's data: used as it is, one user
 would move other users in and out of a subpopulation, and no accountant would see it. So a threshold is either a public
-constant, or it is read from a histogram to which each user adds 1 in one bin. That is a `BoundedSum` with bound 1, and a
-Gaussian mechanism with noise multiplier z makes a release of it.
+constant, or it is read from a histogram to which each user adds 1 in one bin.
 
-What it costs: one release of the Gaussian mechanism with multiplier z on *all* users (nobody is sampled, so nothing is
-amplified), to be recorded in the ledger as a round of its own with the block `ACCURACY`, and composed with every model that
-is trained on what the threshold selects. The percentile, and the picture of Figure 5, are then free.
+Such a histogram is a run like any other, of one round: the *model* is the histogram, a user's *update* is 1 in the bin of
+his own accuracy, the clip is 1, and the mean over the public number of users is what is released. Ledger, noise, sampling and
+guarantee are those of every run. The percentile, and the picture, are then free.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from numpy.typing import NDArray
 
-from tacit.data.store import BLOCK
-from tacit.data.users import Users
 from tacit.errors import DataError, PrivacyError
-from tacit.inspection.judging import Judge
-from tacit.privacy.sums import Block, BoundedSum
-
-# The block's name, as intents call it.
-ACCURACY = "accuracy"
+from tacit.models.classifier import Classifier
 
 
-def accuracies(users: Users, judge: Judge) -> NDArray[np.float64]:
-    """The accuracy of the primary model on each user, nan for users without predictions.
+@dataclass(frozen=True)
+class AccuracyWork:
+    """Work on one user: 1 in the bin of the accuracy that a (public) classifier has on this user's images.
 
-    It reads every user and crosses no gate: in a simulation it may be shown, marked as outside the guarantee; it must not
-    choose a threshold.
+    All zeros for a user without images. The broadcast model is the histogram, float32 [bins], and is not looked at.
     """
-    found = [np.empty(0)]
-    for start in range(0, len(users), BLOCK):
-        examples = users.gather(np.arange(start, min(start + BLOCK, len(users)), dtype=np.int64))
-        found.append(judge(examples).by_user(examples.user_offsets).accuracy())
-    return np.concatenate(found)
+
+    classifier: Classifier
+
+    def __call__(self, model: Array, batches: Any, steps: Array, clip_norm: Array) -> Array:
+        """The user's place, [bins]; its norm is at most 1."""
+
+        def one_batch(i: Array, counts: Array) -> Array:
+            batch = jax.tree.map(lambda leaf: leaf[i], batches)
+            there = batch["mask"] > 0
+            guess = jnp.argmax(jax.vmap(self.classifier)(batch["images"]), axis=1).astype(jnp.int32)
+            right = there & (guess == batch["labels"])
+            return counts + jnp.stack([jnp.sum(right, dtype=jnp.int32), jnp.sum(there, dtype=jnp.int32)])
+
+        right, asked = jax.lax.fori_loop(0, steps, one_batch, jnp.zeros((2,), jnp.int32))
+        bins = len(model)
+        place = jnp.minimum(right * bins // jnp.maximum(asked, 1), bins - 1)
+        return jnp.where(asked > 0, jax.nn.one_hot(place, bins, dtype=jnp.float32), jnp.float32(0))
 
 
-def accuracy_histogram(users: Users, judge: Judge, *, bins: int = 50) -> BoundedSum:
-    """How many users have an accuracy in each of `bins` equal parts of [0, 1]; a user adds to one bin at most."""
-    if bins < 1:
-        raise DataError(f"Expected at least 1 bin in a histogram, got {bins}.")
-    own = accuracies(users, judge)
-    place = np.minimum((own[~np.isnan(own)] * bins).astype(np.int64), bins - 1)
-    counts = np.bincount(place, minlength=bins).astype(np.float64)  # whole numbers, so sums and the bound are exact
-    with jax.enable_x64(True):
-        return BoundedSum({ACCURACY: Block(jnp.asarray(counts), 1.0)})
+def percentile(histogram: NDArray[np.generic], share: float, *, side: Literal["low", "high"]) -> float:
+    """The end of the bin in which this share of the users in a released histogram is reached.
 
-
-def percentile(release: Mapping[str, jax.Array], share: float) -> float:
-    """The accuracy that `share` of the users in a released histogram do not exceed, to the end of its bin."""
+    The upper end for the ``low`` side, so that at least this share is at or below it; the lower end for ``high``, so that at
+    least the rest is at or above it.
+    """
     if not 0 < share < 1:
         raise DataError(f"Expected a percentile's share between 0 and 1, got {share:g}.")
     # Noise leaves bins below zero; a histogram has none, and cutting them off is post-processing.
-    counts = np.maximum(np.asarray(release[ACCURACY], np.float64), 0.0)
+    counts = np.maximum(np.asarray(histogram, np.float64), 0.0)
     if not counts.sum() > 0:
         raise PrivacyError("Expected a histogram of accuracies with users in it, got none that outweigh the noise.")
-    reached = np.searchsorted(np.cumsum(counts), share * counts.sum())
-    return float(min(reached + 1, len(counts)) / len(counts))
+    reached = min(int(np.searchsorted(np.cumsum(counts), share * counts.sum())), len(counts) - 1)
+    return (reached + (side == "low")) / len(counts)
+
+
+def share_beyond(histogram: NDArray[np.generic], threshold: float, *, side: Literal["low", "high"]) -> float:
+    """The sum of the bins at or below (``low``) or at or above (``high``) a threshold, noise and all.
+
+    A bin that the threshold cuts in two counts.
+    """
+    counts, bins = np.asarray(histogram, np.float64), len(histogram)
+    edge = threshold * bins
+    inside = np.arange(bins) < edge - 1e-9 if side == "low" else np.arange(1, bins + 1) > edge + 1e-9
+    return float(counts[inside].sum())

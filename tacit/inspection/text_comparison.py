@@ -1,23 +1,24 @@
-"""Two inspections held against each other: before and after something changed, as Debugging does in Table 2.
+"""Two inspections held against each other: before and after something changed, as Debugging does in Table 2 and Figure 1.
 
-Only what the runs left behind is read: their summaries and their ledgers. The words are functions of two released models, so
-the comparison costs nothing more; what both models cost together is composed from the ledgers, as if everybody had been in
-both.
+Only what the runs left behind is read: their summaries and their ledgers. The words are functions of released models, so
+the comparison costs nothing more; what all the models cost together, primary ones included, is composed from the ledgers, as if
+everybody had been in all of them.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from tacit.errors import RunError
+from tacit.inspection.costs import cost_together, price_together
 from tacit.inspection.findings import NO_CLAIM, OUTSIDE, TELLING, WordFindings, places, word_rows
-from tacit.privacy.accounting.several_runs import Together, together
+from tacit.inspection.held_out import UnknownRates
+from tacit.inspection.primary import PrimaryFindings
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.statement import up
 from tacit.runs.folder import RunFolder
 from tacit.runs.report.blocks import Block, Paragraph, Section, Table
 
@@ -28,7 +29,7 @@ class Comparison:
 
     before: WordFindings
     after: WordFindings
-    cost: Together
+    cost: Mapping[str, Any]  # of all models together, as `cost_together` gives it
 
     @property
     def new_words(self) -> list[str]:
@@ -53,24 +54,17 @@ class Comparison:
         return f"{facts} {' '.join(found) or 'Neither spaces nor capitals have become more frequent.'}"
 
     def price(self) -> str:
-        """What both models cost the users, or why nothing can be said."""
-        if math.isinf(self.cost.epsilon):
-            return f"No privacy can be claimed for both models together: {'; '.join(self.cost.reasons_not_private)}."
-        return (
-            f"Both models together: ε = {up(self.cost.epsilon)} at δ = {self.cost.delta:g}, for all the data of any one "
-            f"{self.cost.unit} ({self.cost.adjacency}), over {self.cost.releases} releases."
-        )
+        """What all the models cost the users, or why nothing can be said."""
+        return price_together(self.cost)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; an infinite epsilon is null."""
-        cost = asdict(self.cost)
-        cost["epsilon"] = cost["epsilon"] if math.isfinite(self.cost.epsilon) else None
         return {
             "before": self.before.as_dict(),
             "after": self.after.as_dict(),
             "new_words": self.new_words,
             "conclusion": self.conclusion(),
-            "privacy": cost,
+            "privacy": dict(self.cost),
         }
 
     def rows(self) -> list[list[str]]:
@@ -78,37 +72,72 @@ class Comparison:
         sides = zip_longest(word_rows(self.before.words), word_rows(self.after.words), fillvalue=["", ""])
         return [[*one, *other] for one, other in sides]
 
+    def place_rows(self) -> list[list[str]]:
+        """The share of unknown words by place in the sentence, before and after: of held-out users and, where both
+        inspections have a primary model, of the sentences that it makes up."""
+        curves = [self.before.rates, self.after.rates, *(each.rates for each in self._primaries())]
+        longest = max(len(curve.by_place) for curve in curves)
+        return [
+            [str(place + 1)]
+            + [f"{curve.by_place[place]:.1%}" if place < len(curve.by_place) else "" for curve in curves]
+            for place in range(longest)
+        ]
+
+    def place_columns(self) -> list[str]:
+        """What stands over `place_rows`."""
+        return ["place", "before", "after"] + (["made up before", "made up after"] if self._primaries() else [])
+
     def section(self) -> Section:
-        """A section of the later run's report; the owner's alone unless privacy can be claimed for both."""
-        claimed = math.isfinite(self.cost.epsilon)
+        """A section of the later run's report; the owner's alone unless privacy can be claimed for all models."""
+        claimed = self.cost["epsilon"] is not None
         blocks: list[Block] = [
             Paragraph(text=self.conclusion()),
             Table(columns=["before", "× 1000", "after", "× 1000"], rows=self.rows()),
         ]
         if self.before.rates.by_place and self.after.rates.by_place:
             blocks.append(places([("before", self.before.rates), ("after", self.after.rates)]))
+        if primaries := self._primaries():
+            before, after = primaries
+            blocks.append(places([("made up before", before.rates), ("made up after", after.rates)]))
+            said = [list(pair) for pair in zip_longest(before.sentences, after.sentences, fillvalue="")]
+            blocks.append(Table(columns=["made up before", "made up after"], rows=said))
         blocks += [Paragraph(text=OUTSIDE, note=True), Paragraph(text=self.price() if claimed else NO_CLAIM, note=True)]
         title = "Unknown words, before and after"
         return Section(name="inspection-compared", title=title, order=62, private=not claimed, blocks=blocks)
 
+    def _primaries(self) -> tuple[PrimaryFindings, PrimaryFindings] | tuple[()]:
+        before, after = self.before.primary, self.after.primary
+        return () if before is None or after is None else (before, after)
+
     def _first_place(self) -> str:
-        if not (self.before.rates.by_place and self.after.rates.by_place):
-            return ""
-        return f"; of the first words of sentences {self.before.rates.by_place[0]:.1%} and {self.after.rates.by_place[0]:.1%}"
+        said = _of_first_words("of the first words of sentences", self.before.rates, self.after.rates)
+        if primaries := self._primaries():
+            before, after = primaries
+            said += _of_first_words("of those that the primary models make up", before.rates, after.rates)
+        return said
+
+
+def _of_first_words(whose: str, before: UnknownRates, after: UnknownRates) -> str:
+    if not (before.by_place and after.by_place):
+        return ""
+    return f"; {whose} {before.by_place[0]:.1%} and {after.by_place[0]:.1%}"
 
 
 def compare_inspections(before: Path, after: Path) -> Comparison:
     """Read two finished inspections; RunError for any other run."""
-    (found_before, ledger_before), (found_after, ledger_after) = _read(before), _read(after)
-    return Comparison(found_before, found_after, together([ledger_before, ledger_after]))
+    (found_before, ledgers_before), (found_after, ledgers_after) = _read(before), _read(after)
+    return Comparison(found_before, found_after, cost_together(ledgers_before + ledgers_after))
 
 
-def _read(path: Path) -> tuple[WordFindings, Ledger]:
+def _read(path: Path) -> tuple[WordFindings, list[Ledger]]:
+    """What the inspection found, and the ledgers of its models."""
     folder = RunFolder.open(path)
-    found = (folder.summary() or {}).get("inspection")
-    if found is None:
+    tree = (folder.summary() or {}).get("inspection")
+    if tree is None:
         raise RunError(f"Expected a finished inspection of text, got {path}, which is none.")
     try:
-        return WordFindings.from_dict(found), folder.ledger()
+        found = WordFindings.from_dict(tree)
     except (KeyError, TypeError, ValueError):
         raise RunError(f"The run {path} is damaged: its summary.json does not hold an inspection's findings.") from None
+    models = [folder] if found.primary is None else [folder, RunFolder.open(Path(found.primary.run))]
+    return found, [model.ledger() for model in models]

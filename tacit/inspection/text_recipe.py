@@ -1,7 +1,8 @@
 """A recipe for the inspection of text: a recipe for training, whose model is one of characters, with a fault and a look.
 
 The sections are those of `tacit.recipe`. A row is a word: `data.layout` is "sentences", `data.length` the predictions of a row
-(the bytes of a word and its end), `data.tokens_per_user` a cap on the bytes of one user.
+(the bytes of a word and its end), `data.tokens_per_user` a cap on the bytes of one user. `primary` names the run of a next-word
+model that is looked into as well; its users are then the inspection's.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tacit.errors import RecipeError
-from tacit.recipe import RECIPES, ModelSection, Recipe, Seed, apply_change, read_toml, sentence_of
+from tacit.recipe import RECIPES, ModelSection, Recipe, Seed, apply_change, parse_recipe, read_toml, sentence_of
+from tacit.runs.folder import RunFolder
 
-TEXT = RECIPES / "inspect" / "text.toml"
+TEXT = RECIPES / "inspect_text.toml"
 # What the training of a next-word model knows, and an inspection has no use for.
-_WITHOUT = ("pretrain", "population", "scale", "audit")
+_WITHOUT = ("pretrain", "population", "audit")
+# What says who the users of a primary model are.
+_WHO = ("world", "store", "users", "vocabulary", "world_seed", "held_out", "split_seed", "iid")
 _WORD_MODEL_ONLY = ("cell", "tied", "output_bias", "unit_norm")
 
 
@@ -36,8 +40,10 @@ class LookSection(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     top: int = Field(default=20, gt=0, le=200, description="so many of the most likely words are shown")
     width: int = Field(default=256, gt=0, le=4096, description="of the beam that searches for them")
-    drawn: int = Field(default=2_000, gt=0, le=100_000, description="words drawn from the model, to be counted")
-    seed: Seed = Field(default=1, description="draws the words; it protects nobody")
+    drawn: int = Field(
+        default=2_000, gt=0, le=100_000, description="words, and sentences of a primary model, drawn to be counted"
+    )
+    seed: Seed = Field(default=1, description="draws them; it protects nobody")
 
 
 class CharModelSection(ModelSection):
@@ -57,6 +63,8 @@ class CharModelSection(ModelSection):
 class TextInspection(Recipe):
     """Everything that makes the inspection of a text."""
 
+    inspect: Literal["text"] = "text"
+    primary: str | None = Field(default=None, description="a finished run of `tacit train`, the primary model")
     model: CharModelSection = CharModelSection()
     fault: FaultSection | None = None
     look: LookSection = LookSection()
@@ -82,19 +90,39 @@ class TextInspection(Recipe):
         return self.data.length - 1
 
 
-def load_text_inspection(path: Path, changes: Iterable[str] = (), *, store: Path | None = None) -> TextInspection:
+def load_text_inspection(
+    path: Path = TEXT, changes: Iterable[str] = (), *, primary: Path | None = None, store: Path | None = None
+) -> TextInspection:
     """Read and validate such a recipe, with changes of the form section.key=value.
 
-    With `store` the users are those of that store in place of the recipe's, and what was put into the recipe's is not.
+    With `primary`, a run of `tacit train`, the users are that run's in place of the recipe's; with `store` they are those of
+    that store. What was put into the recipe's own users (a fault) is then not put into them.
     """
     tree = read_toml(path)
+    if primary is not None:
+        tree = _with_users_of(tree, primary)
     if store is not None:
-        kept = {key: value for key, value in tree.items() if key != "fault"}
-        data = {key: value for key, value in dict(tree.get("data", {})).items() if key != "world"}
-        tree = {**kept, "data": {**data, "store": str(store)}}
+        tree = _without_fault(tree, {"store": str(store)})
     for change in changes:
         apply_change(tree, change)
     return parse_text_inspection(tree)
+
+
+def _with_users_of(tree: Mapping[str, Any], primary: Path) -> dict[str, Any]:
+    """The users and the population of a run. The cohort stays the inspection's own, if there are so many people."""
+    trained = parse_recipe(RunFolder.open(primary).recipe())
+    users, plan = trained.data.model_dump(include=set(_WHO), exclude_none=True), trained.privacy
+    privacy = dict(tree.get("privacy", {}))
+    cohort = min(privacy.get("cohort", plan.cohort), plan.population)
+    privacy |= {"population": plan.population, "cohort": cohort, "delta": plan.delta}
+    return {**_without_fault(tree, users), "primary": str(primary), "privacy": privacy}
+
+
+def _without_fault(tree: Mapping[str, Any], users: Mapping[str, Any]) -> dict[str, Any]:
+    """The recipe for other users, from a world or a store, as they are."""
+    kept = {key: value for key, value in tree.items() if key != "fault"}
+    data = {key: value for key, value in dict(tree.get("data", {})).items() if key not in ("world", "store")}
+    return {**kept, "data": {**data, **users}}
 
 
 def parse_text_inspection(tree: Mapping[str, Any]) -> TextInspection:

@@ -2,12 +2,14 @@
 
 It is a run like any other: the same loop, gate, journal and ledger, its own guarantee, its own entry in the store's odometer.
 What differs is what users hold (their unknown words), what is learned (a model of characters), and that the trained model
-is asked for its words when the last round is done.
+is asked for its words when the last round is done. Where the recipe names a primary model, that one is looked into as well, and
+what both models cost together is in the summary.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +25,12 @@ from tacit.data.users import Users
 from tacit.data.views import split_users
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError
+from tacit.inspection.costs import cost_together
 from tacit.inspection.findings import look_at
 from tacit.inspection.held_out import UnknownRates, symbol_scores, unknown_rates
+from tacit.inspection.primary import Primary
 from tacit.inspection.selection import UnknownWords
-from tacit.inspection.text_recipe import TextInspection, parse_text_inspection
+from tacit.inspection.text_recipe import FaultSection, TextInspection, parse_text_inspection
 from tacit.learning.loop import TrainingState
 from tacit.models.char_lm import CharLMConfig, NextSymbol, build, preset
 from tacit.models.word_lm import parameter_count
@@ -40,7 +44,17 @@ from tacit.runs.report.sections import write_section
 from tacit.simulation.datasets import Dataset, open_dataset
 from tacit.simulation.devices import use_every_core
 from tacit.simulation.running import Program, begin, go_on
+from tacit.simulation.summary import at_scale
 from tacit.simulation.training import Trainer
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """People whom nothing is trained on, as the fault leaves them: `numbers` among `users`, and how many words are unknown."""
+
+    users: Users
+    numbers: NDArray[np.int64]
+    rates: UnknownRates
 
 
 @dataclass(frozen=True)
@@ -49,34 +63,46 @@ class Inspector:
 
     recipe: TextInspection
     trainer: Trainer
-    rates: UnknownRates
+    held_out: HeldOut
+    primary: Primary | None
 
     @classmethod
     def build(cls, recipe: TextInspection, strategy: Strategy | None = None) -> Inspector:
         """Open the data and build a model of characters; a run that goes on keeps the noise strategy it began with."""
         use_every_core()
-        dataset, rates = _open(recipe)
+        primary = None if recipe.primary is None else Primary.open(Path(recipe.primary))
+        dataset, held_out = _open(recipe)
+        if primary is not None:
+            primary.require_words(dataset.words)
         model = build(model_config(recipe), key=jax.random.key(recipe.model.init_seed))
         trainer = Trainer.of(recipe, dataset, model, NextSymbol(recipe.engine.precision), strategy)
-        return cls(recipe, trainer, rates)
+        return cls(recipe, trainer, held_out, primary)
 
     def program(self, folder: RunFolder) -> Program:
         """The same as what `running` takes: the model is judged by symbols, and asked for its words in the end."""
-        held_out = self.trainer.dataset.held_out
+        rows = self.trainer.dataset.held_out
 
         def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
-            found = look_at(state.model, self.recipe.look, self.rates, longest=self.recipe.longest)
-            write_section(folder, found.section(spent.as_dict()))
-            return {
+            summary: dict[str, Any] = {
                 "rounds": self.recipe.run.rounds,
                 "parameters": parameter_count(state.model),
-                "metrics": symbol_scores(state.model, held_out),
+                "metrics": symbol_scores(state.model, rows),
                 "privacy": spent.as_dict(),
-                "inspection": found.as_dict(),
             }
+            if self.recipe.scale is not None:
+                summary["at_scale"] = at_scale(self.recipe, opened)
+            found = look_at(state.model, self.recipe.look, self.held_out.rates, longest=self.recipe.longest)
+            if self.primary is not None:
+                own = self.primary.look(self.recipe.look, self.held_out.users, self.held_out.numbers)
+                found = dataclasses.replace(found, primary=own)
+                summary["together"] = cost_together([self.primary.ledger, folder.ledger()])
+            summary["inspection"] = found.as_dict()
+            for section in found.sections(summary):
+                write_section(folder, section)
+            return summary
 
         return dataclasses.replace(
-            self.trainer.program(folder), evaluate=lambda model: symbol_scores(model, held_out), finish=finish
+            self.trainer.program(folder), evaluate=lambda model: symbol_scores(model, rows), finish=finish
         )
 
 
@@ -106,13 +132,13 @@ def resume_inspection(path: Path, observer: Observer, *, older_if_damaged: bool 
     return go_on(inspector.program(folder), folder, observer, older_if_damaged=older_if_damaged)
 
 
-def _open(recipe: TextInspection) -> tuple[Dataset, UnknownRates]:
-    """The users' unknown words in place of their sentences, the same of held-out users as rows, and how many there are."""
+def _open(recipe: TextInspection) -> tuple[Dataset, HeldOut]:
+    """The users' unknown words in place of their sentences, the same of held-out users as rows, and these users."""
     known = open_dataset(recipe)
     everybody, numbers = _held_out(recipe)
-    aside = _with_fault(recipe, everybody, known.words)
+    aside = with_fault(everybody, recipe.fault, known.words)
     shape = {"longest": recipe.longest}
-    unknown = UnknownWords(_with_fault(recipe, known.train, known.words), known.words, **shape)
+    unknown = UnknownWords(with_fault(known.train, recipe.fault, known.words), known.words, **shape)
     found = UnknownWords(aside, known.words, **shape).gather(numbers)
     if not len(found.items):
         raise DataError("Expected users with words that the vocabulary does not have, got none among those held out.")
@@ -122,7 +148,7 @@ def _open(recipe: TextInspection) -> tuple[Dataset, UnknownRates]:
     about = {**unknown.description, "fault": None if recipe.fault is None else recipe.fault.model_dump(mode="json")}
     return (
         Dataset(unknown, rows, known.words, {**known.description, "inspection": about}, known.reasons_not_private),
-        unknown_rates(aside, numbers),
+        HeldOut(aside, numbers, unknown_rates(aside, numbers)),
     )
 
 
@@ -136,8 +162,8 @@ def _held_out(recipe: TextInspection) -> tuple[Users, NDArray[np.int64]]:
     return aside, np.arange(len(aside), dtype=np.int64)
 
 
-def _with_fault(recipe: TextInspection, users: Users, words: tuple[str, ...]) -> Users:
-    fault = recipe.fault
+def with_fault(users: Users, fault: FaultSection | None, words: Sequence[str]) -> Users:
+    """These users with the fault, or as they are; `words[i]` is the word with number i."""
     if fault is None:
         return users
     if fault.kind == "case_kept":

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tacit.data.users import BOS, FIRST_WORD, OOV, PAD
 from tacit.models.precision import Precision
 from tacit.models.sgd import sgd_step
-from tacit.models.word_lm import WordLM, loss_sum
+from tacit.models.word_lm import Batch, WordLM, loss_sum
 
 HEAD_SIZES = (10, 50, 100)
 
@@ -30,11 +30,11 @@ class NextWord:
     """The task of `tacit.learning.work`, on batches of rows: int32 [rows, length + 1]."""
 
     precision: Precision = "float32"
+    kernels: bool | None = None  # of `tacit.models.sgd`: None asks the device
 
     def sgd_step(self, model: WordLM, tokens: jax.Array, learning_rate: float) -> WordLM:
-        return sgd_step(
-            model, {"tokens": tokens, "mask": prediction_mask(tokens)}, learning_rate, precision=self.precision
-        )
+        batch: Batch = {"tokens": tokens, "mask": prediction_mask(tokens)}
+        return sgd_step(model, batch, learning_rate, precision=self.precision, kernels=self.kernels)
 
     def loss_sum(self, model: WordLM, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
         return loss_sum(model, {"tokens": tokens, "mask": prediction_mask(tokens)}, precision=self.precision)
@@ -66,7 +66,7 @@ def evaluate(model: WordLM, rows: NDArray[np.int32], *, chunk: int | None = None
     chunk = chunk or (128 if jax.default_backend() == "cpu" else 2048)
     total = np.zeros(7, np.float64)
     for tokens in _chunks(rows, chunk):
-        total += np.asarray(_score(model, tokens), np.float64)
+        total += np.asarray(score_sums(model, tokens), np.float64)
     words, top1, top3, known, known_top1, loss, predictions = total
     return Scores(
         words=int(words),
@@ -79,7 +79,8 @@ def evaluate(model: WordLM, rows: NDArray[np.int32], *, chunk: int | None = None
 
 
 @jax.jit
-def _score(model: WordLM, tokens: jax.Array) -> jax.Array:
+def score_sums(model: WordLM, tokens: jax.Array) -> jax.Array:
+    """Over rows: words, first and third guesses right, known words and first guesses among them, loss, predictions [7]."""
     targets = tokens[:, 1:]
     logits = jax.vmap(model)(tokens[:, :-1])  # [rows, length, vocabulary]
     own = jnp.take_along_axis(logits, targets[..., None], axis=-1)

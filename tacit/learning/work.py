@@ -80,5 +80,11 @@ class FedSGD:
         return jax.tree.map(lambda leaf: leaf * factor.astype(leaf.dtype), gradient)
 
 
+def learned_by(work: Work, model: Model) -> Any:
+    """The part of the broadcast model that updates are of: all of it, unless the work's `learned` says which."""
+    part = getattr(work, "learned", None)
+    return model if part is None else part(model)
+
+
 def _minus(a: Any, b: Any) -> Any:
     return jax.tree.map(jnp.subtract, a, b)

@@ -9,10 +9,16 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import read_metrics
 
 INK, ACCENT, FAINT = "#1f2933", "#0b7285", "#9aa5b1"
+# What a run is judged by, the first that its metrics have: a share, its name, a title.
+MEASURES = {
+    "top1": ("next word guessed right, %", "Accuracy on held-out people"),
+    "accuracy": ("guessed right, %", "Accuracy on held-out people"),
+    "inverted": ("images with bright ground, %", "What the model makes up"),
+}
 
 
 def plot_training(folder: RunFolder, out: Path) -> None:
-    """Accuracy over rounds with what it can be compared to, and epsilon beside it, as a PNG or SVG."""
+    """What the run is judged by over its rounds, with what it can be compared to, and epsilon beside it, as a PNG or SVG."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -23,12 +29,16 @@ def plot_training(folder: RunFolder, out: Path) -> None:
     records = list(read_metrics(folder.metrics_path))
     if not records:
         raise RunError(f"Expected a run with at least one evaluation, got {folder.path}, which has none yet.")
+    measure = next((name for name in MEASURES if all(name in record for record in records)), None)
+    if measure is None:
+        raise RunError(f"Expected a run with {', '.join(MEASURES)} in its metrics, got {folder.path}, which has none.")
+    what, title = MEASURES[measure]
     summary = folder.summary() or {}
     rounds = [record["round"] for record in records]
     figure, (accuracy, budget) = pyplot.subplots(
         1, 2, figsize=(9, 3.4), width_ratios=[3, 2], layout="constrained", facecolor="white"
     )
-    reached = [100 * record["top1"] for record in records]
+    reached = [100 * record[measure] for record in records]
     accuracy.plot(rounds, reached, color=ACCENT, lw=2, marker="o", ms=3)
     baselines = summary.get("baselines", {})
     levels = {}
@@ -38,8 +48,8 @@ def plot_training(folder: RunFolder, out: Path) -> None:
         levels["best possible"] = 100 * baselines["best_possible"]["top1"]
     for label, height in levels.items():
         _level(accuracy, height, label)
-    accuracy.set(xlabel="round", ylabel="next word guessed right, %", title="Accuracy on held-out people")
-    accuracy.set(xlim=(0, None), ylim=(0, 1.12 * max([*reached, *levels.values()])))
+    accuracy.set(xlabel="round", ylabel=what, title=title)
+    accuracy.set(xlim=(0, None), ylim=(0, 1.12 * max([1.0, *reached, *levels.values()])))
     privacy = summary.get("privacy", {})
     spent = [record["epsilon"] for record in records]
     if None in spent:

@@ -8,18 +8,19 @@ nothing. No call waits for the device.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.rows import Layout, pack, to_rows
-from tacit.data.users import Users
-from tacit.learning.work import Work
+from tacit.data.users import Examples, Users
+from tacit.learning.images import image_batches
+from tacit.learning.work import Work, learned_by
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.sums import BoundedSum, Contributions, Diagnostics, Gate, Norms
 from tacit.simulation.devices import Spread
@@ -30,20 +31,62 @@ GATHERED_CHUNKS = 8
 
 
 @dataclass(frozen=True)
+class LaidOut:
+    """Users' examples, ready to be cut: each user's rows and predictions; `batches` of some users [users, steps, rows, ...]."""
+
+    sizes: NDArray[np.int64]
+    predictions: NDArray[np.int64]
+    batches: Callable[[NDArray[np.int64]], Any]
+
+
+class Batching(Protocol):
+    """How users' examples become batches."""
+
+    @property
+    def batch_size(self) -> int:
+        """Rows a batch."""
+        ...
+
+    def lay_out(self, examples: Examples) -> LaidOut:
+        """The examples of several users."""
+        ...
+
+
+@dataclass(frozen=True)
 class Shape:
-    """How a user's examples become batches: row layout and length, rows a batch, at most so many batches."""
+    """Batches of text: row layout and length, rows a batch, at most so many batches a user."""
 
     layout: Layout
     length: int
     batch_size: int
     steps: int
 
+    def lay_out(self, examples: Examples) -> LaidOut:
+        """Rows of tokens [users, steps, rows, length + 1]."""
+        rows = to_rows(examples, layout=self.layout, length=self.length, max_rows=self.steps * self.batch_size)
+        cut = partial(pack, rows, batch_size=self.batch_size, steps=self.steps)
+        return LaidOut(rows.sizes(), rows.predictions(), cut)
+
+
+@dataclass(frozen=True)
+class ImageShape:
+    """Batches of images: so many a batch, at most so many batches a user."""
+
+    batch_size: int
+    steps: int
+
+    def lay_out(self, examples: Examples) -> LaidOut:
+        """What `image_batches` gives; an image is a row, and asks for one prediction."""
+        batches = image_batches(examples, batch_size=self.batch_size, steps=self.steps)
+        sizes = np.minimum(np.diff(examples.user_offsets), self.batch_size * self.steps)
+        return LaidOut(sizes, sizes, lambda users: {name: leaf[users] for name, leaf in batches.items()})
+
 
 @dataclass(frozen=True)
 class Chunk:
-    """Users gathered and packed: tokens [users, steps, rows, length + 1], the largest number of batches any has."""
+    """Users gathered and cut into batches [users, steps, rows, ...], and the largest number of batches any has."""
 
-    tokens: NDArray[np.int32]
+    batches: Any
     steps: int
     weights: NDArray[np.float32]
     present: NDArray[np.bool_]
@@ -57,12 +100,13 @@ class BatchedUsers:
         users: Users,
         work: Work,
         plan: PrivacyPlan,
-        shape: Shape,
+        shape: Batching,
         spread: Spread,
         secure: SecureSums | None = None,
     ) -> None:
-        self.users, self.plan, self.shape, self.chunk, self.secure = users, plan, shape, spread.chunk, secure
-        self._devices = spread.devices
+        self.users, self.plan, self.chunk, self.secure = users, plan, spread.chunk, secure
+        self.shape: Any = shape  # whoever looks at it knows which kind the users have
+        self._work, self._devices = work, spread.devices
         self._updates = jax.jit(partial(_updates, work, spread.lanes))
 
     def collect(self, broadcast: Any, cohort: Any, norms: Norms) -> tuple[BoundedSum, list[Diagnostics]]:
@@ -72,8 +116,8 @@ class BatchedUsers:
         diagnostics = []
         for number, chunk in enumerate(cohort.chunks):
             turn = number % len(self._devices)
-            tokens = jax.device_put(chunk.tokens, self._devices[turn])
-            updates = self._updates(models[turn], tokens, np.int32(chunk.steps), np.float32(norms.clip))
+            batches = jax.device_put(chunk.batches, self._devices[turn])
+            updates = self._updates(models[turn], batches, np.int32(chunk.steps), np.float32(norms.clip))
             diagnostics.append(gates[turn].admit(Contributions(updates, chunk.weights, chunk.present)))
         for gate in gates[1:]:
             gates[0].merge(gate)
@@ -84,42 +128,37 @@ class BatchedUsers:
         return clip if self.secure is None else self.secure.bound(clip)
 
     def _gates(self, models: list[Any], cohort: Any, norms: Norms) -> list[Any]:
-        """A gate on each device."""
+        """A gate on each device, for what the work learns."""
+        learned = [learned_by(self._work, model) for model in models]
         style: dict[str, Any] = {"style": self.plan.clipping, "weighted": self.plan.weighted}
         if self.secure is None:
-            return [Gate(model, norms, **style) for model in models]
+            return [Gate(part, norms, **style) for part in learned]
         round = self.secure.open(cohort)
-        return [SecureGate(model, norms, round, **style) for model in models]
+        return [SecureGate(part, norms, round, **style) for part in learned]
 
     def prepare(self, cohort: NDArray[np.int64]) -> Iterator[Chunk]:
         """Gather the cohort's users, a few chunks at a time."""
         together = self.chunk * GATHERED_CHUNKS
         for start in range(0, len(cohort), together):
-            rows = to_rows(
-                self.users.gather(cohort[start : start + together]),
-                layout=self.shape.layout,
-                length=self.shape.length,
-                max_rows=self.shape.steps * self.shape.batch_size,
-            )
-            sizes, predictions = rows.sizes(), rows.predictions()
-            order = np.argsort(-sizes, kind="stable")
+            laid_out = self.shape.lay_out(self.users.gather(cohort[start : start + together]))
+            order = np.argsort(-laid_out.sizes, kind="stable")
             for first in range(0, len(order), self.chunk):
                 chosen = order[first : first + self.chunk]
-                tokens = pack(rows, chosen, batch_size=self.shape.batch_size, steps=self.shape.steps)
-                yield self._chunk(tokens, int(sizes[chosen].max()), predictions[chosen])
+                rows = int(laid_out.sizes[chosen].max())
+                yield self._chunk(laid_out.batches(chosen), rows, laid_out.predictions[chosen])
 
-    def _chunk(self, tokens: NDArray[np.int32], rows: int, predictions: NDArray[np.int64]) -> Chunk:
+    def _chunk(self, batches: Any, rows: int, predictions: NDArray[np.int64]) -> Chunk:
         """Pad to a full chunk."""
-        missing = self.chunk - len(tokens)
+        missing = self.chunk - len(predictions)
         cap = self.plan.example_cap
         weights = np.minimum(predictions / cap, 1) if cap is not None else predictions > 0
         return Chunk(
-            np.pad(tokens, ((0, missing), (0, 0), (0, 0), (0, 0))),
+            jax.tree.map(lambda leaf: np.pad(leaf, ((0, missing), *[(0, 0)] * (leaf.ndim - 1))), batches),
             -(-rows // self.shape.batch_size),
             np.pad(weights.astype(np.float32), (0, missing)),
             np.pad(np.ones(len(predictions), bool), (0, missing)),
         )
 
 
-def _updates(work: Work, lanes: int, model: Any, tokens: jax.Array, steps: jax.Array, clip_norm: jax.Array) -> Any:
-    return jax.lax.map(lambda one: work(model, one, steps, clip_norm), tokens, batch_size=lanes)
+def _updates(work: Work, lanes: int, model: Any, batches: Any, steps: jax.Array, clip_norm: jax.Array) -> Any:
+    return jax.lax.map(lambda one: work(model, one, steps, clip_norm), batches, batch_size=lanes)

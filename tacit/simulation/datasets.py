@@ -54,7 +54,7 @@ def open_dataset(recipe: Recipe) -> Dataset:
             f"Expected at least privacy.population = {plan.population} users for fixed-size rounds, got {people}: "
             "a smaller population is amplified less than the plan claims."
         )
-    if plan.sampling == "check_in":
+    if plan.sampling == "check_in" and recipe.fleet is None:  # devices are not counted here
         try:
             plan.model_copy(update={"population": len(dataset.train)}).check_participation(recipe.run.rounds)
         except ValueError as error:

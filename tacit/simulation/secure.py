@@ -93,6 +93,24 @@ class SecureSums:
             "local_variance": self.local_variance,
         }
 
+    def sides(self, norms: Norms, *, weighted: bool) -> tuple[str, ...]:
+        """The numbers beside the update, in their order."""
+        return (WEIGHT,) * weighted + (WITHIN,) * (norms.threshold is not None)
+
+    def bounded(
+        self, words: Any, signs: Any, norms: Norms, sides: tuple[str, ...], template: Any, reports: int
+    ) -> BoundedSum:
+        """What a sum of so many reports, integers modulo 2^bits, decodes to, with its bounds."""
+        clip, encoding = norms.clip, self.encoding
+        with jax.enable_x64(True):
+            total, *beside = _decode(jnp.asarray(words), jnp.asarray(signs), clip, encoding=encoding, sides=sides)
+            certain = self.section.noisy(reports, self.cohort) * self.local_variance
+            noise = clip * math.sqrt(certain) / encoding.scale
+            blocks = {UPDATE: Block(unflattened(total, template), self.bound(clip), noise)}
+            bounds = {WEIGHT: 1.0, WITHIN: BIT_BOUND}
+            blocks |= {name: Block(side, bounds[name]) for name, side in zip(sides, beside, strict=True)}
+        return BoundedSum(blocks)
+
     def upload_bytes(self, side_blocks: int = 0) -> int:
         """What one device's vector takes, packed."""
         return -(-(self.encoding.padded + side_blocks) * self.encoding.bits // 8)
@@ -131,7 +149,7 @@ class SecureGate:
 
     def __init__(self, template: Any, norms: Norms, round: SecureRound, *, style: ClipStyle, weighted: bool) -> None:
         self.norms, self.style, self.round, self.weighted = norms, style, round, weighted
-        self._sides = (WEIGHT,) * weighted + (WITHIN,) * (norms.threshold is not None)
+        self._sides = round.sums.sides(norms, weighted=weighted)
         self._template = jax.eval_shape(lambda tree: tree, template)
         device = jax.tree.leaves(template)[0].device
         with jax.enable_x64(True):
@@ -192,19 +210,8 @@ class SecureGate:
 
     def close(self) -> BoundedSum:
         """The decoded sums, with their bounds."""
-        sums, clip = self.round.sums, self.norms.clip
-        encoding, words = sums.encoding, self.integers()
-        with jax.enable_x64(True):
-            total, *sides = _decode(words, self._signs, clip, encoding=encoding, sides=self._sides)
-            certain = sums.section.noisy(self._reports, sums.cohort) * sums.local_variance
-            blocks = {
-                UPDATE: Block(
-                    _unflattened(total, self._template), sums.bound(clip), clip * math.sqrt(certain) / encoding.scale
-                )
-            }
-            bounds = {WEIGHT: 1.0, WITHIN: BIT_BOUND}
-            blocks |= {name: Block(side, bounds[name]) for name, side in zip(self._sides, sides, strict=True)}
-        return BoundedSum(blocks)
+        words, signs = self.integers(), self._signs
+        return self.round.sums.bounded(words, signs, self.norms, self._sides, self._template, self._reports)
 
     @property
     def _mask(self) -> int:
@@ -314,7 +321,8 @@ def _decode(
     return found + [centred[index].astype(jnp.float64) * units[side] for index, side in enumerate(sides)]
 
 
-def _unflattened(vector: jax.Array, template: Any) -> Any:
+def unflattened(vector: jax.Array, template: Any) -> Any:
+    """A vector as arrays of the template's shapes, in their order."""
     leaves, tree = jax.tree.flatten(template)
     edges = np.cumsum([leaf.size for leaf in leaves])[:-1]
     pieces = jnp.split(vector, edges)

@@ -29,7 +29,7 @@ def summary_of(dataset: Dataset, model: Any, recipe: Recipe, opened: Opened, spe
         "examples": _examples(model, dataset.words),
     }
     if recipe.scale is not None:
-        summary["at_scale"] = _at_scale(recipe, opened)
+        summary["at_scale"] = at_scale(recipe, opened)
     return summary
 
 
@@ -43,7 +43,7 @@ def _examples(model: Any, words: tuple[str, ...]) -> dict[str, Any]:
     return examples
 
 
-def _at_scale(recipe: Recipe, opened: Opened) -> dict[str, Any]:
+def at_scale(recipe: Recipe, opened: Opened) -> dict[str, Any]:
     """The guarantee of the run one would make with a fleet, and the label it has to carry."""
     assert recipe.scale is not None
     plan = scaled_up(recipe.privacy, recipe.scale)

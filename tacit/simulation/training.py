@@ -27,6 +27,7 @@ from tacit.privacy.foresight import warnings_of
 from tacit.privacy.ledger import Ledger, read_ledger
 from tacit.privacy.mechanisms import Mechanism
 from tacit.privacy.participation import Sampler
+from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.records import FORMAT, UPDATE, Opened
 from tacit.privacy.scaling import scaled_up
 from tacit.privacy.strategies import Strategy, from_description
@@ -123,25 +124,19 @@ class Trainer:
 
     def opened(self, folder: RunFolder) -> Opened:
         """The ledger's first record."""
-        return Opened(
-            run_id=folder.run_id,
-            format=FORMAT,
-            tacit_version=__version__,
-            plan=self.recipe.privacy.model_dump(mode="json"),
-            mechanism=self.recipe.privacy.mechanism,
-            strategy={} if self.strategy is None else self.strategy.describe(),
-            population=self.recipe.privacy.population,
+        return opening(
+            folder,
+            self.recipe.privacy,
+            self.start.model,
+            recipe_text=self.recipe.to_toml(),
             seeded=self.recipe.run.seed is not None,
             reasons_not_private=self.reasons_not_private,
+            strategy=self.strategy,
             data={
                 **self.dataset.description,
-                **_release_size(self.start.model, len(self.recipe.privacy.noise_multipliers) - 1),
-                "recipe": hashlib.sha256(self.recipe.to_toml().encode()).hexdigest(),
                 **({} if self.pretraining is None else {"pretraining": dict(self.pretraining)}),
                 **({} if self.users.secure is None else {"secagg": self.users.secure.describe()}),
             },
-            unit=UNIT,
-            adjacency=self.recipe.privacy.adjacency,
         )
 
     def program(self, folder: RunFolder) -> Program:
@@ -172,6 +167,38 @@ class Trainer:
             finish=finish,
             evaluate_first=self.pretraining is not None,
         )
+
+
+def opening(
+    folder: RunFolder,
+    plan: PrivacyPlan,
+    learned: Any,
+    *,
+    recipe_text: str,
+    seeded: bool,
+    reasons_not_private: list[str],
+    data: Mapping[str, Any],
+    strategy: Strategy | None = None,
+) -> Opened:
+    """The first record of a run's ledger; `learned` is what users' updates are of, `data` describes who they are."""
+    return Opened(
+        run_id=folder.run_id,
+        format=FORMAT,
+        tacit_version=__version__,
+        plan=plan.model_dump(mode="json"),
+        mechanism=plan.mechanism,
+        strategy={} if strategy is None else strategy.describe(),
+        population=plan.population,
+        seeded=seeded,
+        reasons_not_private=reasons_not_private,
+        data={
+            **data,
+            **_release_size(learned, len(plan.noise_multipliers) - 1),
+            "recipe": hashlib.sha256(recipe_text.encode()).hexdigest(),
+        },
+        unit=UNIT,
+        adjacency=plan.adjacency,
+    )
 
 
 def _release_size(model: Any, side_blocks: int) -> dict[str, int]:
@@ -210,7 +237,7 @@ def resume_run(
     folder = RunFolder.open(path)
     if recipe is not None:
         folder.require_same_recipe(recipe.model_dump(mode="json", exclude_none=True))
-    program = _trainer_of(folder, observer).program(folder)
+    program = trainer_of(folder, observer).program(folder)
     if not folder.begun:
         return begin(program, folder, observer)
     return go_on(program, folder, observer, older_if_damaged=older_if_damaged)
@@ -220,12 +247,12 @@ def reopen(folder: RunFolder) -> tuple[Trainer, Ledger]:
     """What a run that has begun was built from, checked against its ledger; nothing is changed and nothing runs."""
     if not folder.begun:
         raise RunError(f"Expected a run with a ledger, got {folder.path}, which has not begun.")
-    ledger, trainer = folder.ledger(), _trainer_of(folder)
+    ledger, trainer = folder.ledger(), trainer_of(folder)
     require_same_promise(ledger.opened, trainer.opened(folder))
     return trainer, ledger
 
 
-def _trainer_of(folder: RunFolder, observer: Observer | None = None) -> Trainer:
+def trainer_of(folder: RunFolder, observer: Observer | None = None) -> Trainer:
     """What the run's own recipe builds, with the noise strategy and the pre-trained model it has."""
     described = read_ledger(folder.ledger_path).opened.strategy if folder.begun else {}
     strategy = from_description(described) if described else None

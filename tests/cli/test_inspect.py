@@ -43,6 +43,45 @@ def test_from_a_recipe_to_a_comparison(tacit: Tacit, inspected: Path) -> None:
     assert json.loads((inspected / "after" / "summary.json").read_text())["metrics"] == facts["metrics"]
 
 
+def test_a_run_of_a_next_word_model_is_looked_into(tacit: Tacit, inspected: Path) -> None:
+    noise = "--set=privacy.noise_multiplier=4"  # losses are then small, and quickly accounted for
+    assert tacit("train", "tiny.toml", "--set", "run.rounds=1", noise, "--json").code == 0
+    small = [
+        f"--set={change}"
+        for change in (
+            "run.rounds=1",
+            "model.embedding=12",
+            "model.units=20",
+            "model.projection=12",
+            "engine.chunk=4",
+            "data.held_out=3",
+            "data.length=9",
+            "data.tokens_per_user=72",
+            "privacy.cohort=8",
+            "look.drawn=50",
+            "look.width=8",
+            "run.evaluate_words=200",
+            "scale.population=40000",
+            "scale.cohort=800",
+            "scale.delta=1e-6",
+        )
+    ]
+    shown = tacit("inspect", "text", "tiny-1", *small, noise, "--out", "looked")
+    assert shown.code == 0, shown.err
+    for part in ("The primary model (runs/tiny-1) guesses", "outside the guarantee", "All 2 models together: ε = "):
+        assert part in shown.out
+    assert "At scale, an estimate and not this run: 800 of 40,000 users" in shown.out
+    facts = json.loads((inspected / "looked" / "summary.json").read_text())
+    assert facts["together"]["releases"] == 2
+    assert all(sentence in shown.out for sentence in facts["inspection"]["primary"]["sentences"])
+    compared = tacit("inspect", "compare", "looked", "looked")
+    assert "made up after" in compared.out
+    assert (
+        tacit("train", "inspect_text").refusal(2).startswith("Expected a recipe for training, got one for an inspect")
+    )
+    assert "for an inspection" in tacit("inspect", "text", "looked").refusal(2)
+
+
 def test_mistakes_are_one_sentence(tacit: Tacit, inspected: Path) -> None:
     before = everything(inspected)
     assert "fault.share ≤ 1, got 3" in tacit("inspect", "text", "words.toml", "--set", "fault.share=3").refusal(2)
@@ -58,5 +97,5 @@ def test_mistakes_are_one_sentence(tacit: Tacit, inspected: Path) -> None:
 def test_help_and_refusals_say_what_there_is(tacit: Tacit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     assert all(word in tacit("inspect", "--help").out for word in ("text", "compare"))
-    for word in ("--data", "--set", "--resume", "--json", "Example: tacit inspect text"):
+    for word in ("RUN|RECIPE", "--data", "--set", "--resume", "--json", "Example: tacit inspect text"):
         assert word in tacit("inspect", "text", "--help").out

@@ -19,7 +19,6 @@ import pytest
 from numpy.typing import NDArray
 from rich.console import Console
 
-from tacit.cli import train as module
 from tacit.cli.progress import epsilon_text, watching
 from tacit.cli.summary import print_summary, privacy_sentence
 from tacit.data.store import Store
@@ -67,13 +66,6 @@ def test_a_person_reads_accuracy_privacy_and_where_it_is(tacit: Tacit, here: Pat
     assert said.endswith("""The run is in my [red] run. Try: tacit predict 'my [red] run' "see you\"""")
     assert (here / "my [red] run" / "summary.json").exists()
     assert (here / "my [red] run" / "recipe.toml").read_text() == tiny(run={"rounds": 1}).to_toml()
-
-
-def test_each_run_gets_a_folder_of_its_own(here: Path) -> None:
-    assert module._next_folder("demo") == Path("runs/demo-1")
-    (here / "runs" / "demo-1").mkdir(parents=True)
-    (here / "runs" / "demo-2").write_text("")
-    assert module._next_folder("demo") == Path("runs/demo-3")
 
 
 @pytest.mark.parametrize(

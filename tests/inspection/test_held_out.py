@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from tacit.inspection.held_out import PLACES, UnknownRates, symbol_scores, unknown_rates
+from tacit.inspection.held_out import PLACES, UnknownRates, drawn_rates, symbol_scores, unknown_rates
 from tacit.models.char_lm import CharLMConfig, build, encode_words, log_likelihoods
 from tests.helpers import ListUsers
 
@@ -22,6 +22,17 @@ def test_rates_are_counted_by_place() -> None:
 def test_far_places_count_in_the_rate_and_are_not_listed() -> None:
     users = ListUsers([[[4] * PLACES + [3] * PLACES]])
     assert unknown_rates(users, ALL[:1]) == UnknownRates(0.5, (0.0,) * PLACES)
+
+
+def test_made_up_sentences_are_counted_as_written_ones() -> None:
+    written = [[3, 5, 3], [4, 5], [3]]
+    rows = np.zeros((3, PLACES + 2), np.int32)
+    for row, sentence in zip(rows, written, strict=True):
+        row[: len(sentence)] = sentence
+    assert drawn_rates(rows) == unknown_rates(ListUsers([written]), ALL[:1])
+    long = np.array([[4] * PLACES + [3] * PLACES], np.int32)
+    assert drawn_rates(long) == UnknownRates(0.5, (0.0,) * PLACES)
+    assert drawn_rates(np.zeros((2, 5), np.int32)) == UnknownRates(0.0, ())
 
 
 def test_nobody_has_no_rate() -> None:

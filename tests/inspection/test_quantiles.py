@@ -1,73 +1,82 @@
-"""Histograms of accuracies behind the gate, and the percentiles read from them."""
+"""The histogram of accuracies as work behind the gate, and what is read from a released one."""
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tacit.data.users import Examples
+from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.errors import DataError, PrivacyError
-from tacit.inspection.judging import Marks
-from tacit.inspection.quantiles import ACCURACY, accuracies, accuracy_histogram, percentile
-from tacit.privacy.mechanisms import Gaussian
-from tests.helpers import ListUsers
+from tacit.inspection.judging import image_judge
+from tacit.inspection.quantiles import AccuracyWork, percentile, share_beyond
+from tacit.learning.images import image_batches
+from tacit.models import classifier
+from tacit.models.classifier import Classifier, Classify
+
+BINS = 10
+EXAMPLES = HandwritingWorld(3, 12, glyphs_per_writer=7, most_glyphs=16).gather(np.arange(12))
+BATCHES = image_batches(EXAMPLES, batch_size=4, steps=4)
 
 
-def judge(examples: Examples) -> Marks:
-    """Words below 50 are right."""
-    lengths = np.diff(examples.example_offsets)
-    owner = np.repeat(np.arange(len(lengths)), lengths)
-    return Marks(np.bincount(owner[examples.items < 50], minlength=len(lengths)), lengths)
+@cache
+def learned() -> Classifier:
+    """A classifier that gets some of these images right."""
+    model = classifier.build(classifier.preset("small", 62), key=jax.random.key(0))
+    batch: Any = {
+        "images": jnp.asarray(EXAMPLES.items),
+        "labels": jnp.asarray(EXAMPLES.labels),
+        "mask": jnp.ones(len(EXAMPLES.items), jnp.float32),
+    }
+    for _ in range(8):
+        model = jax.jit(Classify().sgd_step)(model, batch, 0.3)
+    return model
 
 
-def people(shares: list[int]) -> ListUsers:
-    """Users of whose ten words so many are right."""
-    return ListUsers([[[4] * right + [60] * (10 - right)] for right in shares])
+def places(batches: Any) -> np.ndarray:
+    work = jax.vmap(AccuracyWork(learned()), in_axes=(None, 0, None, None))
+    return np.asarray(work(jnp.zeros((BINS,), jnp.float32), batches, np.int32(4), np.float32(1.0)))
 
 
-def totals(users: ListUsers, bins: int = 10) -> np.ndarray:
-    return np.asarray(accuracy_histogram(users, judge, bins=bins).blocks[ACCURACY].total)
+def test_a_user_stands_in_the_bin_of_his_own_accuracy() -> None:
+    marks = image_judge(learned())(EXAMPLES).by_user(EXAMPLES.user_offsets)
+    expected = np.minimum(marks.right * BINS // marks.asked, BINS - 1)
+    assert len(set(expected.tolist())) > 2  # or the test would say little
+    found = places(BATCHES)
+    assert found.argmax(axis=1).tolist() == expected.tolist()
+    assert (found.sum(axis=1) == 1).all()
+    assert (np.linalg.norm(found, axis=1) <= 1).all()
 
 
-def test_everybody_stands_in_one_bin() -> None:
-    users = people([0, 5, 5, 9, 10])
-    users.users.append([])
-    assert totals(users).tolist() == [1, 0, 0, 0, 0, 2, 0, 0, 0, 2]
-    np.testing.assert_allclose(accuracies(users, judge), [0, 0.5, 0.5, 0.9, 1.0, np.nan])
-
-
-@settings(deadline=None, max_examples=50)
-@given(st.lists(st.integers(0, 10), min_size=1, max_size=8), st.data())
-def test_one_user_moves_the_sum_by_at_most_the_bound(shares: list[int], data: st.DataObject) -> None:
-    who = data.draw(st.integers(0, len(shares) - 1))
-    bound = accuracy_histogram(people(shares), judge).blocks[ACCURACY].bound
-    without = shares[:who] + shares[who + 1 :]
-    moved = totals(people(shares)) - (totals(people(without)) if without else 0)
-    assert np.linalg.norm(moved) <= bound
+def test_who_has_no_images_stands_nowhere() -> None:
+    nobody = {name: np.zeros_like(leaf) for name, leaf in BATCHES.items()}
+    assert not places(nobody).any()
 
 
 def test_percentiles_of_a_release() -> None:
-    release = {ACCURACY: np.array([10.0, 0.0, 0.0, 30.0, 60.0])}
-    assert [percentile(release, share) for share in (0.05, 0.25, 0.75)] == [0.2, 0.8, 1.0]
-    assert percentile({ACCURACY: np.array([-3.0, 5.0])}, 0.1) == 1.0
+    histogram = np.array([10.0, 0.0, 0.0, 30.0, 60.0])
+    assert [percentile(histogram, share, side="low") for share in (0.05, 0.25, 0.75)] == [0.2, 0.8, 1.0]
+    assert [percentile(histogram, share, side="high") for share in (0.05, 0.25, 0.75)] == [0.0, 0.6, 0.8]
+    assert percentile(np.array([-3.0, 5.0]), 0.1, side="low") == 1.0
 
 
-def test_noise_hardly_moves_the_percentile_of_many() -> None:
-    shares = np.random.default_rng(0).binomial(10, 0.9, 4000).tolist()
-    bounded = accuracy_histogram(people(shares), judge, bins=20)
-    release, _ = Gaussian({ACCURACY: 4.0}).release(bounded, (), key=jax.random.key(0))
-    exact = percentile({ACCURACY: np.asarray(bounded.blocks[ACCURACY].total)}, 0.25)
-    assert percentile(release, 0.25) == pytest.approx(exact, abs=0.051)
-    assert not np.array_equal(release[ACCURACY], bounded.blocks[ACCURACY].total)
+def test_the_users_beyond_a_threshold_are_at_least_the_share_asked_for() -> None:
+    counts = np.random.default_rng(0).integers(0, 50, 20).astype(float)
+    for share in (0.1, 0.25, 0.5, 0.9):
+        low, high = (percentile(counts, share, side=side) for side in ("low", "high"))
+        assert share_beyond(counts, low, side="low") >= share * counts.sum()
+        assert share_beyond(counts, high, side="high") >= (1 - share) * counts.sum()
+        assert share_beyond(counts, low, side="low") + share_beyond(counts, low, side="high") == counts.sum()
+    assert share_beyond(np.array([1.0, -2.0, 4.0, 8.0]), 0.6, side="low") == 3.0
+    assert share_beyond(np.array([1.0, -2.0, 4.0, 8.0]), 0.6, side="high") == 12.0
 
 
 def test_wrong_use_is_one_sentence() -> None:
     with pytest.raises(DataError, match="between 0 and 1, got 25"):
-        percentile({ACCURACY: np.ones(3)}, 25)
-    with pytest.raises(DataError, match="at least 1 bin in a histogram, got 0"):
-        accuracy_histogram(people([1]), judge, bins=0)
+        percentile(np.ones(3), 25, side="low")
     with pytest.raises(PrivacyError, match="none that outweigh the noise"):
-        percentile({ACCURACY: -np.ones(3)}, 0.5)
+        percentile(-np.ones(3), 0.5, side="low")

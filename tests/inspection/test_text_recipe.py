@@ -45,6 +45,19 @@ def test_the_recipe_that_comes_along_is_sound_and_private() -> None:
     assert load_text_inspection(TEXT, ["fault.share=0"]).fault.share == 0  # type: ignore[union-attr]
 
 
+def test_it_says_what_it_is_for(tmp_path: Path) -> None:
+    assert 'inspect = "text"' in tiny_text().to_toml()
+    (tmp_path / "images.toml").write_text(tiny_text().to_toml().replace('inspect = "text"', 'inspect = "images"'))
+    with pytest.raises(RecipeError, match="Expected inspect to be 'text', got \"images\""):
+        load_text_inspection(tmp_path / "images.toml")
+
+
+def test_a_small_run_may_stand_for_a_larger_one() -> None:
+    recipe = tiny_text(scale={"population": 20_000, "cohort": 80, "delta": 1e-6})
+    assert recipe.scale is not None
+    assert recipe.scale.cohort == 80
+
+
 def test_it_is_written_and_read_back_whole(tmp_path: Path) -> None:
     recipe = tiny_text(fault={"share": 0.5}, model={"layers": 2})
     (tmp_path / "recipe.toml").write_text(recipe.to_toml())

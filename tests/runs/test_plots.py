@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from matplotlib import pyplot
 
 from tacit.errors import RunError
 from tacit.runs.folder import RunFolder
@@ -43,3 +44,21 @@ def test_names_that_cannot_be_written(tmp_path, name, words):
 def test_nothing_to_draw(tmp_path):
     with pytest.raises(RunError, match="at least one evaluation"):
         plot_training(folder_with(tmp_path, []), tmp_path / "x.png")
+
+
+@pytest.mark.parametrize(("measure", "words"), [("accuracy", "guessed right"), ("inverted", "bright ground")])
+def test_a_run_is_drawn_by_what_it_is_judged_by(tmp_path, measure, words):
+    folder = RunFolder.create(tmp_path / "run", "name = 'x'\n")
+    with MetricsWriter(folder.metrics_path) as metrics:
+        metrics.append({"round": 1, measure: 0.0, "epsilon": 1.0})
+    with pyplot.rc_context({"svg.fonttype": "none"}):
+        plot_training(folder, tmp_path / "picture.svg")
+    assert words in (tmp_path / "picture.svg").read_text()
+
+
+def test_a_run_without_any_measure_is_refused(tmp_path):
+    folder = RunFolder.create(tmp_path / "run", "name = 'x'\n")
+    with MetricsWriter(folder.metrics_path) as metrics:
+        metrics.append({"round": 1, "epsilon": 1.0})
+    with pytest.raises(RunError, match="top1, accuracy, inverted in its metrics"):
+        plot_training(folder, tmp_path / "picture.svg")

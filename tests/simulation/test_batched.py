@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit.data.users import Users
+from tacit.data.worlds.handwriting import HandwritingWorld
+from tacit.errors import DataError
 from tacit.learning.next_word import NextWord
 from tacit.learning.work import FedAvg, FedSGD
 from tacit.models.word_lm import WordLM, WordLMConfig, build
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.sums import HEADROOM, Norms
 from tacit.simulation import reference
-from tacit.simulation.batched import BatchedUsers, Shape
+from tacit.simulation.batched import BatchedUsers, ImageShape, Shape
 from tacit.simulation.devices import Spread, suitable_spread
 from tests.helpers import ListUsers
 
@@ -153,7 +158,43 @@ def test_a_users_update_does_not_depend_on_who_shares_the_chunk():
         for company in (others, more):
             batched.users = ListUsers([user, *company])
             (chunk,) = batched.prepare(np.arange(4))
-            place = int(np.flatnonzero((chunk.tokens[:, 0, 0] == [1, 4, 5, 6]).all(axis=1))[0])
-            all_updates = batched._updates(tiny_model(), chunk.tokens, np.int32(chunk.steps), np.float32(1e-3))
+            place = int(np.flatnonzero((chunk.batches[:, 0, 0] == [1, 4, 5, 6]).all(axis=1))[0])
+            all_updates = batched._updates(tiny_model(), chunk.batches, np.int32(chunk.steps), np.float32(1e-3))
             updates.append([np.asarray(leaf[place]) for leaf in jax.tree.leaves(all_updates)])
         assert all((one == other).all() for one, other in zip(*updates, strict=True))
+
+
+@dataclass(frozen=True)
+class MeanImage:
+    """Work on images that learns a part of what was sent out."""
+
+    def learned(self, model: Any) -> Any:
+        return model["ink"]
+
+    def __call__(self, model: Any, batches: Any, steps: jax.Array, clip_norm: jax.Array) -> jax.Array:
+        ink = jnp.sum(batches["images"].astype(jnp.float32) * batches["mask"][..., None, None], axis=(0, 1))
+        return ink * model["scale"] / jnp.maximum(jnp.sum(batches["mask"]), 1.0)
+
+
+def image_engine(users: Users) -> BatchedUsers:
+    spread = Spread(suitable_spread(1, 1).devices, chunk=4, lanes=2)
+    return BatchedUsers(users, MeanImage(), plan(clip_norm=1e6), ImageShape(2, 3), spread)
+
+
+def test_images_pass_the_gate_in_batches_and_only_what_is_learned():
+    users = HandwritingWorld(0, 9, glyphs_per_writer=5)
+    batched = image_engine(users)
+    model = {"ink": jnp.zeros((28, 28), jnp.float32), "scale": jnp.float32(0.5)}
+    bounded, diagnostics = batched.collect(model, Cohort(0, batched.prepare(np.arange(9))), Norms(1e6))
+    full = users.gather(np.arange(9))
+    first = [full.items[start : min(start + 6, end)] for start, end in pairwise(full.user_offsets)]
+    expected = sum(0.5 * images.mean(axis=0) for images in first)
+    total = np.asarray(bounded.blocks["update"].total)
+    assert total.shape == (28, 28)
+    np.testing.assert_allclose(total, expected * HEADROOM, rtol=1e-5, atol=1e-3)
+    assert sum(int(np.asarray(each.present).sum()) for each in diagnostics) == 9
+
+
+def test_an_engine_for_images_refuses_text():
+    with pytest.raises(DataError, match="images of 28×28, got text"):
+        next(image_engine(ListUsers([[[4, 5]]])).prepare(np.arange(1)))

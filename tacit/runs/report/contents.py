@@ -14,6 +14,9 @@ from tacit.runs.report.reading import Reading, finite
 
 # What a curve is called that metrics know by its short name.
 _MEASURES = {"top1": "first guess", "top3": "one of three", "accuracy": "right"}
+# The same of images that a generative model makes up.
+_MADE_UP = {"inverted": "bright ground", "brightness": "mean intensity"}
+_HELD_OUT = "Measured on held-out users, who are not trained on and are outside the guarantee."
 _MOST_POINTS = 300
 _MOST_BARS = 20
 # Values this many times as large as others need an axis of powers of ten.
@@ -36,10 +39,14 @@ def _training(run: Reading) -> Section | None:
     if points := _curve(run, "perplexity"):
         perplexity = [Series(name="perplexity", points=points)]
         blocks.append(Lines(x="round", y="perplexity", series=perplexity, log=_far_apart(perplexity)))
-    blocks.append(
-        Paragraph(text="Measured on held-out users, who are not trained on and are outside the guarantee.", note=True)
-    )
-    names = [name for name in (*_MEASURES, "perplexity") if any(name in record for record in run.metrics)]
+    if made_up := [
+        Series(name=label, points=points) for name, label in _MADE_UP.items() if (points := _curve(run, name))
+    ]:
+        blocks.append(Lines(x="round", y="of images it makes up", series=made_up, percent=True))
+    where = "Counted on what the model makes up, which costs nothing more." if made_up else _HELD_OUT
+    blocks.append(Paragraph(text=where, note=True))
+    shown = (*_MEASURES, *_MADE_UP, "perplexity")
+    names = [name for name in shown if any(name in record for record in run.metrics)]
     rows = [
         [
             str(record["round"]),
@@ -50,7 +57,7 @@ def _training(run: Reading) -> Section | None:
     ]
     blocks.append(
         Table(
-            columns=["round", *(_MEASURES.get(name, name) for name in names), "ε"],
+            columns=["round", *((_MEASURES | _MADE_UP).get(name, name) for name in names), "ε"],
             rows=rows,
             folded=True,
             caption="All evaluations" if len(rows) == len(run.metrics) else "Evaluations",

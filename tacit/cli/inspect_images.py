@@ -1,0 +1,121 @@
+"""`tacit inspect images`: a fault in images nobody may see, found by two private models that make such images up."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tacit.cli.progress import epsilon_text
+from tacit.cli.running import interruptible, next_folder
+from tacit.cli.summary import tacit_command
+from tacit.errors import RecipeError
+from tacit.inspection.image_recipe import IMAGES, load_image_inspection, recipe_of, refuse_if_inspected
+from tacit.recipe import find_recipe
+from tacit.runs.folder import by_name
+
+if TYPE_CHECKING:
+    from tacit.inspection.image_findings import ImageFindings
+
+
+def images(
+    recipe: Annotated[
+        str | None,
+        typer.Argument(help="The recipe file of an inspection of images.", show_default="inspect_images"),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="STORE", help="Inspect this store, as it is, in place of the recipe's users."),
+    ] = None,
+    classifier: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="The primary model: the run classifier/ of an earlier inspection."),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the recipe; may be repeated."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder to make.", show_default="runs/NAME-1, -2, ...")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Go on with an inspection that was stopped or killed.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
+) -> None:
+    """Train a classifier, see whom it serves well and badly, and let a private model of each make up images like theirs.
+
+    The default is a built-in world in which half of the devices exchange light and dark. With --data also say how many classes
+    and users there are (--set data.classes=10, and population and cohort in selection.privacy, gan.privacy and
+    classifier.privacy). Ctrl-C stops after the round under way.
+
+    Example: tacit inspect images --set fault.share=0 --out runs/fixed
+    """
+    if resume is not None and (recipe or data or classifier or changes or out):
+        raise RecipeError(
+            "Expected --resume alone: an inspection goes on where it is, with the recipe it was begun with."
+        )
+    if resume is None:
+        path = IMAGES if recipe is None else find_recipe(recipe)
+        primary = None if classifier is None else by_name(classifier)
+        followed = load_image_inspection(path, changes or (), store=data, classifier=primary)
+        folder = out or next_folder(followed.name)
+        refuse_if_inspected(folder)  # before the seconds that building takes
+    else:
+        folder = by_name(resume)
+        recipe_of(folder)
+    console = Console(stderr=True)
+    with interruptible(console, folder, "inspect images"):
+        # Imported here: JAX takes a second, and every mistake above should be told at once.
+        from tacit.inspection.image_run import resume_images, start_images
+
+        def watch(stage: str, rounds: int) -> _Lines:
+            return _Lines(console, stage, rounds)
+
+        looked = resume_images(folder, watch) if resume is not None else start_images(followed, folder, watch)
+    if as_json:
+        print(json.dumps({"folder": str(folder), **looked.findings.as_dict()}, allow_nan=False))
+    else:
+        _print(looked.findings, folder)
+
+
+class _Lines:
+    """How a stage goes, a line for each evaluation."""
+
+    def __init__(self, console: Console, stage: str, rounds: int) -> None:
+        self._console, self._stage, self._rounds = console, stage, rounds
+
+    def warned(self, sentence: str) -> None:
+        self._console.print(f"Warning: {sentence}", highlight=False, soft_wrap=True, markup=False)
+
+    def round_done(self, round: int) -> None:
+        pass
+
+    def evaluated(self, record: Mapping[str, Any]) -> None:
+        if "accuracy" in record:
+            seen = f"{record['accuracy']:.1%} of held-out images classified right"
+        else:
+            seen = f"{record['inverted']:.0%} of generated images have bright ground"
+        self._console.print(
+            f"{self._stage}, round {record['round']}/{self._rounds}: {seen}, ε so far {epsilon_text(record['epsilon'])}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def _print(found: ImageFindings, folder: Path) -> None:
+    from tacit.inspection.image_findings import OUTSIDE, SCORE_COLUMNS
+
+    console = Console(highlight=False, markup=False)
+    table = Table(*SCORE_COLUMNS, box=None, pad_edge=False, header_style="bold")
+    for row in found.score_rows():
+        table.add_row(*row)
+    console.print(table)
+    where = shlex.quote(str(folder / "low"))
+    last = f"The runs are in {folder}. A page with the images: {tacit_command()} report {where}"
+    for sentence in (found.conclusion(), OUTSIDE, found.price(), last):
+        console.print(sentence, soft_wrap=True)

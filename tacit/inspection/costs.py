@@ -1,0 +1,59 @@
+"""What models cost the users: one by itself, several together, and the same noise with a larger population."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tacit.errors import PrivacyError
+from tacit.privacy.accounting.several_runs import together
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.statement import up
+
+
+def cost_together(ledgers: Sequence[Ledger]) -> dict[str, Any]:
+    """What these runs, each once, cost users who were in all of them, for JSON.
+
+    An infinite epsilon is null, and its reasons say why; so it is with runs that are stated for different neighbours.
+    """
+    unique = {ledger.opened.run_id: ledger for ledger in ledgers}
+    try:
+        cost = together(list(unique.values()))
+    except PrivacyError as error:
+        return {"epsilon": None, "reasons_not_private": [error.sentence.rstrip(".")]}
+    return {
+        **dataclasses.asdict(cost),
+        "epsilon": cost.epsilon if math.isfinite(cost.epsilon) else None,
+        "models": len(unique),
+    }
+
+
+def price(privacy: Mapping[str, Any]) -> str:
+    """What one model cost the users."""
+    return (
+        f"The words are functions of a model released with ε = {up(privacy['epsilon'])} at δ = {privacy['delta']:g}, for all "
+        f"the data of any one {privacy['unit']}; asking it costs nothing more."
+    )
+
+
+def price_together(cost: Mapping[str, Any]) -> str:
+    """What `cost_together` found, or why nothing can be said."""
+    if cost["epsilon"] is None:
+        return f"No privacy can be claimed for all models together: {'; '.join(cost['reasons_not_private'])}."
+    return (
+        f"All {cost['models']} models together: ε = {up(cost['epsilon'])} at δ = {cost['delta']:g}, for all the data of any "
+        f"one {cost['unit']} ({cost['adjacency']}), over {cost['releases']} releases."
+    )
+
+
+def price_at_scale(scale: Mapping[str, Any]) -> str:
+    """What the run that a small one stands for would cost (`tacit.privacy.scaling`)."""
+    privacy = scale["privacy"]
+    cost = "no privacy" if privacy["epsilon"] is None else f"ε = {up(privacy['epsilon'])} at δ = {privacy['delta']:g}"
+    return (
+        f"At scale, an estimate and not this run: {scale['cohort']:,.0f} of {scale['population']:,} users a round with the "
+        f"same noise on their mean (noise multiplier {scale['noise_multiplier']:.3g}) would cost {cost}, if more users train "
+        "as well."
+    )
