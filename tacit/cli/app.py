@@ -10,7 +10,24 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from tacit.cli import account, audit, compare, data, export, inspect, plan, population, predict, report, runs, train
+from tacit.cli import (
+    account,
+    audit,
+    compare,
+    data,
+    device,
+    export,
+    fleet,
+    fleet_demo,
+    inspect,
+    plan,
+    population,
+    predict,
+    report,
+    runs,
+    serve,
+    train,
+)
 from tacit.errors import TacitError
 
 app = typer.Typer(
@@ -22,6 +39,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("train")(train.train)
+app.command("serve")(serve.serve)
 app.command("predict")(predict.predict)
 app.command("compare")(compare.compare)
 app.command("export")(export.export)
@@ -32,6 +50,9 @@ app.command("plan")(plan.plan)
 app.add_typer(account.app, name="account")
 app.add_typer(audit.app, name="audit")
 app.add_typer(data.app, name="data")
+app.add_typer(device.app, name="device")
+fleet.app.command("demo")(fleet_demo.demo)
+app.add_typer(fleet.app, name="fleet")
 app.add_typer(inspect.app, name="inspect")
 app.add_typer(runs.app, name="runs")
 

@@ -89,6 +89,7 @@ rounds = Table(
     Column("deadline", Float, nullable=False),
     Column("closed_at", Float),
     Index("open_rounds", "state", "task"),
+    Index("recent_rounds", "task", "opened_at"),
 )
 
 # A device's place in a round. `state`: selected, reported, refused.

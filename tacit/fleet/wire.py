@@ -105,6 +105,7 @@ class SecAggTerms(Message):
     local_variance: int = Field(
         ge=0, description="of the noise each device adds to each integer; 0: the server adds it"
     )
+    weighted: bool = Field(description="whether the weight is one more integer after the update's")
 
 
 class Task(Message):

@@ -18,6 +18,7 @@ from tacit.privacy.accounting.spent import Spent, rounds_of
 from tacit.privacy.accounting.zcdp import gaussian_rho
 from tacit.privacy.discretisation import DISCRETE
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.on_devices import device_lines, devices_are_trusted, fleet_of
 from tacit.privacy.plan import ADJACENCY, CORRELATED, PrivacyPlan
 from tacit.privacy.records import Intent, Opened
 from tacit.privacy.statement import Line, Mark, plain
@@ -108,22 +109,29 @@ def _sampling_constants(plan: PrivacyPlan) -> dict[str, Any]:
 def assumptions_of(ledger: Ledger, spent: Spent, observed: Observed | None = None) -> tuple[Line, ...]:
     """Everything the guarantee rests on, marked. What the accountant lists without proof is always marked assumed."""
     opened, sampling = ledger.opened, str(ledger.opened.plan.get("sampling"))
+    on_devices = device_lines(opened)
     lines = [Line(text, Mark.ENFORCED) for text in _enforced(opened, ledger.intents, sampling)]
+    lines += [line for line in on_devices if line.mark is Mark.ENFORCED]
     lines += [Line(text, Mark.OBSERVED) for text in _seen(ledger)]
     lines += [Line(text, Mark.OBSERVED) for text in _recorded(ledger, spent, observed)]
     lines += [Line(text, Mark.ASSUMED) for text in spent.assumptions]
+    lines += [line for line in on_devices if line.mark is Mark.ASSUMED]
     return tuple(replace(line, text=line.text[:1].upper() + line.text[1:]) for line in lines)
 
 
 def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[str]:
     bounded = all(block["bound"] is not None for intent in intents for block in intent.blocks.values())
-    found = ["every release is accounted: its intent was on disk before the round touched a user, and counts by itself"]
-    if bounded:
+    before = "the round touched a user" if fleet_of(opened) is None else "anything of the round left the users' side"
+    found = [f"every release is accounted: its intent was on disk before {before}, and counts by itself"]
+    trusted = devices_are_trusted(opened)
+    if bounded and not trusted:
         found.append(
             "one user moves a released sum by at most the stated bound: norms, clipping and sums in float64, with room "
             "for rounding"
         )
-    if opened.mechanism != "none" and not opened.seeded:
+    # Noise that devices draw where nobody looks is their word, too.
+    drawn_here = opened.mechanism != DISCRETE or not trusted
+    if opened.mechanism != "none" and not opened.seeded and drawn_here:
         found.append(
             "the noise has the stated scale and comes from the operating system's entropy; no key is ever on disk, and "
             + (
@@ -137,7 +145,7 @@ def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[
             if opened.mechanism == DISCRETE
             else "the noise reaches 10.98 standard deviations; what lies beyond is charged to delta"
         )
-    if "secagg" in opened.data and opened.mechanism != DISCRETE:
+    if "secagg" in opened.data and opened.mechanism != DISCRETE and not trusted:
         found.append(
             f"sums of {opened.data['secagg'].get('bits')}-bit integers cannot wrap: the largest cohort times the largest entry "
             "is below half the modulus; what rounding adds to one user's share is in its bound"

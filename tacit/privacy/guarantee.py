@@ -243,11 +243,13 @@ def _covered(said: Guarantee) -> tuple[Line, ...]:
 
 
 def _not_covered(ledger: Ledger) -> tuple[Line, ...]:
+    held_out = (
+        "Accuracy and its baselines were measured on held-out users, who are not trained on. They are outside this statement."
+        if "evaluates" not in ledger.opened.data
+        else "The model that was measured was trained by another run, and what that cost is in the other run's statement."
+    )
     lines = [
-        Line(
-            "Accuracy and its baselines were measured on held-out users, who are not trained on. They are outside this "
-            "statement."
-        ),
+        Line(held_out),
         Line(
             "Diagnostics such as update norms, the clipped share and the size of cohorts have no noise. They are written "
             "for the run's owner alone and steer nothing."

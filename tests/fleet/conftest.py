@@ -1,5 +1,5 @@
 """Fixtures that every test of the fleet may use."""
 
-from tests.fleet.postgres import database_url, engine, postgres_server, postgres_url
+from tests.fleet.postgres import database_url, engine, postgres_engine, postgres_server, postgres_url, sqlite_engine
 
-__all__ = ["database_url", "engine", "postgres_server", "postgres_url"]
+__all__ = ["database_url", "engine", "postgres_engine", "postgres_server", "postgres_url", "sqlite_engine"]

@@ -1,7 +1,8 @@
 """A real PostgreSQL for tests: one server a test session, in a temporary folder, reached by a unix socket alone.
 
 Tests skip, saying why, where no PostgreSQL is installed. `postgres_url` is a fresh database; `database_url` is one of each
-kind in turn, and `engine` is that one with its tables made. `PostgresServer.restart` is for tests of what survives it.
+kind in turn; `engine` is one of each kind with its tables made and empty. `PostgresServer.stop` and `start` are for tests of
+what survives that.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
 from tacit.fleet.database import migrate, open_database
+from tacit.fleet.schema import metadata
 
 _PROGRAMS = ("initdb", "pg_ctl", "psql")
 _SETTINGS = "-c listen_addresses='' -c fsync=off -c max_connections=60 -c shared_buffers=16MB"
@@ -98,10 +100,33 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return url
 
 
-@pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
-    """A database of each kind with its tables made."""
-    engine = open_database(database_url)
+@pytest.fixture(scope="session")
+def postgres_engine(postgres_server: PostgresServer) -> Iterator[Engine]:
+    """One PostgreSQL database with its tables made: making one takes longer than most tests."""
+    postgres_server.sql("CREATE DATABASE shared")
+    engine = open_database(postgres_server.url("shared"))
     migrate(engine)
     yield engine
     engine.dispose()
+
+
+@pytest.fixture
+def sqlite_engine(tmp_path: Path) -> Iterator[Engine]:
+    """An SQLite database with its tables made and nothing in them."""
+    engine = open_database(f"sqlite:///{tmp_path}/fleet.db")
+    migrate(engine)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """A database of each kind with its tables made and nothing in them."""
+    if request.param == "sqlite":
+        yield request.getfixturevalue("sqlite_engine")
+        return
+    shared: Engine = request.getfixturevalue("postgres_engine")
+    yield shared
+    names = ", ".join(name for name in metadata.tables if name != "schema_version")
+    with shared.begin() as connection:
+        connection.execute(text(f"TRUNCATE {names} RESTART IDENTITY"))

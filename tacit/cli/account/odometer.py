@@ -13,11 +13,11 @@ import typer
 from tacit.cli.account.answer import Answer, Json, headline, require_delta, tell
 from tacit.cli.account.evidence import Evidence, evidence_of
 from tacit.cli.account.ledgers import DeltaOfAll, answer_of, compose_evidence, releases_in_words
-from tacit.data.store import open_store
+from tacit.data.store import INFO, open_store
 from tacit.errors import PrivacyError, RunError, TacitError
 from tacit.runs.checkpoints import rounds_kept
 from tacit.runs.folder import RunFolder
-from tacit.runs.odometer import Entry, runs_of
+from tacit.runs.odometer import NAME, Entry, runs_of
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class _Listed:
 
 
 def odometer(
-    store: Annotated[Path, typer.Argument(help="A store's folder.")],
+    store: Annotated[Path, typer.Argument(help="A store's folder, or that of a server of devices.")],
     delta: DeltaOfAll = None,
     as_json: Json = False,
 ) -> None:
@@ -48,7 +48,8 @@ def odometer(
     """
     if delta is not None:
         require_delta(delta)
-    store_id = open_store(store).store_id
+    # Devices are in no store: their server's folder has the list and nothing else of one.
+    store_id = None if (store / NAME).exists() and not (store / INFO).exists() else open_store(store).store_id
     listed = [_look_up(entries) for entries in runs_of(store).values()]
     runs = [each.facts() for each in listed]
     if not as_json:

@@ -1,0 +1,81 @@
+"""`tacit device`: a device of a fleet, on this machine."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from tacit.cli.running import STOPPED
+from tacit.errors import FleetError
+
+app = typer.Typer(help="Take part in a fleet's training with text that stays here.", no_args_is_help=True)
+
+
+@app.command()
+def enrol(
+    server: Annotated[str, typer.Option(help="The server's address, https://…")],
+    token: Annotated[str, typer.Option(help="An enrolment token of the server.", envvar="TACIT_TOKEN")],
+    data: Annotated[Path, typer.Option(help='Sentences: a text file, one a line, or .jsonl with "text".')],
+    home: Annotated[Path, typer.Option(help="A new folder for the device's key, text and memory.")],
+    ca: Annotated[Path | None, typer.Option(help="Certificate to trust, where the server has one of its own.")] = None,
+) -> None:
+    """Make this machine a device: a key, a copy of the sentences, and a number from the server.
+
+    Example: tacit device enrol --server https://localhost:8443 --token … --data chat.txt --home phone --ca certificate.pem
+    """
+    _require_extra()
+    from tacit.fleet.device.enrolment import enrol as enrol_device
+
+    enrol_device(home, server=server, token=token, data=data, ca=ca)
+    Console().print(f"Enrolled. Take part with: tacit device run --home {home}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def run(
+    home: Annotated[Path, typer.Option(help="The device's folder.")],
+    once: Annotated[bool, typer.Option("--once", help="Check in once, take part if chosen, and end.")] = False,
+) -> None:
+    """Check in, take part in rounds when chosen, rest, and go on until stopped.
+
+    What a kill interrupts is sent again as the same bytes, or dropped; a round is never taken twice.
+    """
+    _require_extra()
+    from tacit.fleet.device.agent import Agent
+    from tacit.fleet.device.connection import Connection
+    from tacit.fleet.device.home import Home
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    console = Console()
+    with Home.open(home) as opened:
+        connection = Connection(opened)
+        agent = Agent(opened, connection, say=lambda sentence: _print(console, sentence))
+        try:
+            while True:
+                wait = agent.step()
+                if once:
+                    return
+                time.sleep(wait)
+        except KeyboardInterrupt:
+            raise typer.Exit(STOPPED) from None
+        finally:
+            connection.close()
+
+
+def _print(console: Console, sentence: str) -> None:
+    console.print(sentence, markup=False, highlight=False, soft_wrap=True)
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def _require_extra() -> None:
+    try:
+        import httpx  # noqa: F401
+    except ImportError:
+        raise FleetError("tacit device needs the extra tacit[fleet]: httpx is not installed.") from None

@@ -1,0 +1,121 @@
+"""`tacit fleet`: an administrator's view of a running server: tokens for devices, how things stand, shutting a device out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tacit.errors import FleetError
+
+app = typer.Typer(
+    help="Look after a running fleet: enrolment tokens, its state, devices to shut out.", no_args_is_help=True
+)
+Server = Annotated[str, typer.Option(help="The server's address.")]
+AdminToken = Annotated[
+    Path, typer.Option(help="File with the administrator's token; tacit serve keeps it in its folder.")
+]
+Ca = Annotated[Path | None, typer.Option(help="Certificate to trust, where the server has one of its own.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+HERE = "https://localhost:8443"
+
+
+@app.command()
+def token(
+    admin_token: AdminToken,
+    server: Server = HERE,
+    ca: Ca = None,
+    uses: Annotated[int, typer.Option(help="How many devices may enrol with it.", min=1)] = 1,
+    hours: Annotated[float, typer.Option(help="How long it is valid.", min=0.01)] = 24.0,
+) -> None:
+    """Make an enrolment token and print it; it cannot be shown again.
+
+    Example: tacit fleet token --admin-token runs/fleet-1/admin-token --ca runs/fleet-1/certificate.pem --uses 8
+    """
+    made = _ask("POST", "/v1/admin/tokens", server, admin_token, ca, {"uses": uses, "hours": hours})
+    typer.echo(made["token"])
+
+
+@app.command()
+def status(admin_token: AdminToken, server: Server = HERE, ca: Ca = None, as_json: Json = False) -> None:
+    """How many devices and processes there are, and how each task's rounds go."""
+    found = _ask("GET", "/v1/admin/status", server, admin_token, ca)
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    running = ", ".join(f"{count} × {role}" for role, count in sorted(found["processes"].items())) or "none seen lately"
+    typer.echo(f"Devices enrolled: {found['devices']}. Processes: {running}.")
+    if not found["tasks"]:
+        typer.echo("No task yet: tacit serve RECIPE begins one.")
+        return
+    table = Table("task", "state", "committed", "abandoned", "under way", box=None)
+    for task in found["tasks"]:
+        rounds = task["rounds"]
+        state = "active" if task["active"] else "ended"
+        counts = (str(rounds.get(which, 0)) for which in ("committed", "abandoned"))
+        table.add_row(task["name"], state, *counts, _under_way(task["under_way"]))
+    Console(width=120, highlight=False, markup=False).print(table)
+    for task in found["tasks"]:
+        if task["last_abandoned"] is not None:
+            typer.echo(f"{task['name']}: the last abandoned round: {task['last_abandoned']}")
+
+
+@app.command()
+def revoke(
+    device: Annotated[int, typer.Argument(help="The device's number.", min=0)],
+    admin_token: AdminToken,
+    server: Server = HERE,
+    ca: Ca = None,
+) -> None:
+    """Never listen to a device again; what it has contributed stays counted."""
+    _ask("POST", f"/v1/admin/devices/{device}/revoke", server, admin_token, ca)
+    typer.echo("Revoked.")
+
+
+def _under_way(opened: dict[str, Any] | None) -> str:
+    if opened is None:
+        return "no round open"
+    reports = f"{opened['reported']} of {opened['goal']} reports, {opened['selected']} chosen"
+    return f"round {opened['round']}: {reports}, {opened['seconds_left']:.0f} s left"
+
+
+def _ask(
+    method: str, path: str, server: str, admin_token: Path, ca: Path | None, body: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The server's answer; FleetError, in one sentence, if there is none or it refuses."""
+    try:
+        import httpx
+    except ImportError:
+        raise FleetError("tacit fleet needs the extra tacit[fleet]: httpx is not installed.") from None
+    import ssl
+
+    try:
+        secret = admin_token.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        raise FleetError(f"Cannot read the administrator's token in {admin_token}.") from None
+    try:
+        trusted = ssl.create_default_context(cafile=ca)
+    except (OSError, ssl.SSLError):
+        raise FleetError(f"Expected a certificate in {ca}, got something else.") from None
+    try:
+        with httpx.Client(verify=trusted, timeout=30) as client:
+            headers = {"authorization": f"Bearer {secret}"}
+            answer = client.request(method, server.rstrip("/") + path, json=body, headers=headers)
+    except (httpx.HTTPError, httpx.InvalidURL):
+        raise FleetError(
+            f"No answer from {server}.", hint="Is tacit serve running there, and is its certificate given with --ca?"
+        ) from None
+    if answer.status_code == 204:
+        return {}
+    try:
+        content = answer.json()
+        if answer.status_code == 200:
+            return dict(content)
+        sentence = str(content["detail"])
+    except (ValueError, KeyError, TypeError):
+        raise FleetError(f"Expected a Tacit server at {server}, got another.") from None
+    raise FleetError(f"{server} refuses: {sentence}")

@@ -1,0 +1,236 @@
+"""`tacit fleet demo`: a server and a few devices on this machine, to watch a fleet train."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from tacit.cli.running import STOPPED, next_folder
+from tacit.errors import FleetError
+from tacit.recipe import Recipe, find_recipe, load_recipe
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+_LOOK_S = 0.25
+
+
+@dataclass
+class _Device:
+    """A device's process and what it said last."""
+
+    number: int
+    process: subprocess.Popen[str]
+    rounds: int = 0
+    said: str = "waits to be chosen"
+
+
+def demo(
+    devices: Annotated[int, typer.Option(help="How many devices.", min=4, max=64)] = 8,
+    rounds: Annotated[int, typer.Option(help="How many rounds.", min=1, max=1000)] = 5,
+    secagg: Annotated[bool, typer.Option("--secagg", help="Under secure aggregation.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Where server and devices keep their files.")] = None,
+) -> None:
+    """Start a server and devices on this machine, and watch them train a small model.
+
+    Each device is a process with made-up text of its own, which stays with it; what they share is HTTPS and a certificate made
+    for the occasion. Among so few the noise drowns what there is to learn: it shows how a fleet works, not how well.
+    """
+    try:
+        from tacit.fleet.admin import status  # noqa: F401
+    except ImportError as error:
+        raise FleetError(f"tacit fleet demo needs the extra tacit[fleet]: {error.name} is not installed.") from None
+    recipe, folder, console = demo_recipe(devices, rounds, secagg=secagg), out or next_folder("fleet-demo"), Console()
+    if folder.exists():
+        raise FleetError(f"Expected a new folder for the demo, got {folder}, which exists.")
+    try:
+        with _served(recipe, folder) as server, _enrolled(recipe, folder, server) as crowd:
+            server.watch(crowd, console)
+    except KeyboardInterrupt:
+        console.print(f"Stopped. What there is lies in {folder}.", highlight=False, soft_wrap=True)
+        raise typer.Exit(STOPPED) from None
+    from tacit.cli.summary import print_summary
+
+    print_summary(console, folder / "run", server.summary())
+
+
+def demo_recipe(devices: int, rounds: int, *, secagg: bool) -> Recipe:
+    """The project's fleet recipe for so few devices: half of them make a round, and nobody rests for long."""
+    changes = [
+        "name=fleet-demo",
+        f"data.users={devices}",
+        "data.vocabulary=500",
+        "data.held_out=50",
+        f"privacy.population={devices}",
+        f"privacy.cohort={devices // 2}",
+        "privacy.min_separation=0",
+        "privacy.noise_multiplier=1.0",
+        f"privacy.delta={0.1 / devices:g}",
+        f"run.rounds={rounds}",
+        "run.evaluate_every=1",
+        "fleet.timer_s=1",
+        "fleet.deadline_s=600",
+        "fleet.selection_s=5",
+        "fleet.stage_s=120",  # the first round waits for every device to compile its plan
+        "fleet.dropout=0.1",
+    ]
+    return load_recipe(find_recipe("fleet"), [*changes, *(["privacy.secagg={bits = 24}"] if secagg else [])])
+
+
+class _Server:
+    """A server in a thread of this process."""
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        self.recipe, self.folder = recipe, folder
+        self.address, self.stopping = "", threading.Event()
+        self._found: dict[str, Any] = {}
+        self._heard = threading.Event()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        """Return once devices can be heard."""
+        self.thread.start()
+        self._heard.wait()
+        self._require_no_failure()
+
+    def summary(self) -> dict[str, Any]:
+        """The finished run's summary."""
+        self._require_no_failure()
+        if self._found.get("summary") is None:
+            raise FleetError("Expected the run to finish, but the server ended before.")
+        return dict(self._found["summary"])
+
+    def watch(self, crowd: list[_Device], console: Console) -> None:
+        """Show how it goes until the run is finished: a live table, or a line for each round where nobody watches."""
+        with _database(self.folder) as engine, ExitStack() as stack:
+            live = stack.enter_context(Live(console=console, auto_refresh=False)) if console.is_terminal else None
+            shown = ""
+            while self.thread.is_alive():
+                now = _progress(engine, self.recipe.run.rounds)
+                if live is not None:
+                    live.update(_table(now, crowd), refresh=True)
+                elif now != shown:
+                    console.print(now, highlight=False, soft_wrap=True)
+                shown = now
+                self.thread.join(_LOOK_S)
+
+    def _run(self) -> None:
+        from tacit.fleet.serving import ServeSettings, serve
+
+        def ready(address: str) -> None:
+            self.address = address
+            self._heard.set()
+
+        try:
+            settings = ServeSettings(out=self.folder, recipe=self.recipe, port=0)
+            self._found["summary"] = serve(settings, stopping=self.stopping, ready=ready)
+        except BaseException as error:
+            self._found["failure"] = error
+        finally:
+            self._heard.set()
+
+    def _require_no_failure(self) -> None:
+        if "failure" in self._found:
+            raise self._found["failure"]
+
+
+@contextmanager
+def _served(recipe: Recipe, folder: Path) -> Iterator[_Server]:
+    server = _Server(recipe, folder)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stopping.set()
+        server.thread.join()
+
+
+@contextmanager
+def _enrolled(recipe: Recipe, folder: Path, server: _Server) -> Iterator[list[_Device]]:
+    """A process for each user of the recipe's world, enrolled with the user's text; they end with the block."""
+    from tacit.data.worlds.keyboard import KeyboardWorld
+    from tacit.fleet import enrolment
+    from tacit.fleet.device.enrolment import enrol
+    from tacit.fleet.tls import CERTIFICATE
+
+    data, crowd = recipe.data, []
+    world = KeyboardWorld(data.world_seed, data.users, vocabulary_size=data.vocabulary)
+    with _database(folder) as engine:
+        token = enrolment.make_token(engine, uses=data.users, expires_at=time.time() + 600)
+    # Plans are compiled once for all of them, and not on a graphics processor, which they would fill.
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_COMPILATION_CACHE_DIR": str((folder / "cache").resolve())}
+    try:
+        for user in range(data.users):
+            home, text = folder / "devices" / str(user), folder / "devices" / f"{user}.txt"
+            text.parent.mkdir(exist_ok=True)
+            text.write_text("\n".join(world.sentences(user)), encoding="utf-8")
+            config = enrol(home, server=server.address, token=token, data=text, ca=folder / CERTIFICATE)
+            text.unlink()
+            command = [sys.executable, "-m", "tacit", "device", "run", "--home", str(home)]
+            # Errors go where the words go: a device that ends early says why in the table.
+            process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+            )
+            crowd.append(_Device(config.device or 0, process))
+            threading.Thread(target=_listen, args=(crowd[-1],), daemon=True).start()
+        yield crowd
+    finally:
+        for device in crowd:
+            device.process.terminate()
+        for device in crowd:
+            device.process.wait()
+
+
+def _listen(device: _Device) -> None:
+    assert device.process.stdout is not None
+    with device.process.stdout as lines:
+        for line in lines:
+            device.said = line.strip()
+            device.rounds += line.startswith("Took part")
+
+
+@contextmanager
+def _database(folder: Path) -> Iterator[Engine]:
+    from tacit.fleet.database import open_database
+    from tacit.fleet.serving import DATABASE
+
+    engine = open_database(f"sqlite:///{(folder / DATABASE).resolve()}")
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def _progress(engine: Engine, rounds: int) -> str:
+    """How many rounds are done, and what the one under way waits for."""
+    from tacit.fleet.admin import status
+
+    found = status(engine, now=time.time()).tasks
+    if not found:
+        return "The server prepares its task."
+    task = found[0]
+    done = f"{task.rounds.get('committed', 0)} of {rounds} rounds done, {task.rounds.get('abandoned', 0)} abandoned"
+    if task.under_way is None:
+        return f"{done}."
+    return f"{done}; round {task.under_way.round}: {task.under_way.reported} of {task.under_way.goal} reports."
+
+
+def _table(progress: str, crowd: list[_Device]) -> Table:
+    table = Table("device", "rounds", "last heard", title=progress, title_justify="left", box=None)
+    for device in crowd:
+        table.add_row(str(device.number), str(device.rounds), Text(device.said))
+    return table

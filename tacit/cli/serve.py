@@ -1,0 +1,98 @@
+"""`tacit serve`: train a recipe on real devices."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from tacit.cli.running import next_folder
+from tacit.cli.summary import print_summary, privacy_sentence
+from tacit.errors import FleetError
+from tacit.recipe import find_recipe, load_recipe
+
+
+def serve(
+    recipe: Annotated[
+        str | None, typer.Argument(help="A recipe with a [fleet] section: a file, or one of the project's by name.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the recipe.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the server keeps its files; the run is in run/ there.")
+    ] = None,
+    role: Annotated[str, typer.Option(help="all, selector, aggregator or coordinator.")] = "all",
+    database: Annotated[
+        str | None, typer.Option(help="postgresql://… that several processes share; none: a file in the folder.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8443,
+    address: Annotated[
+        str | None, typer.Option(help="How devices reach this process, where it is behind something else.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(help="TLS certificate; none: one for this machine alone.")] = None,
+    key: Annotated[Path | None, typer.Option(help="The certificate's key.")] = None,
+    http: Annotated[bool, typer.Option("--http", help="Without TLS, on a loopback address only.")] = False,
+    secret: Annotated[
+        Path | None, typer.Option(help="File with the secret that the server's processes share, 64 hexadecimal digits.")
+    ] = None,
+    admin_token: Annotated[
+        Path | None, typer.Option(help="File with the administrator's token, 64 hexadecimal digits.")
+    ] = None,
+    odometer: Annotated[
+        Path | None,
+        typer.Option(help="Folder that lists every run on these devices (tacit account odometer); none: the server's."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the run's summary as JSON at the end.")] = False,
+) -> None:
+    """Serve devices: give them work, add up what they send, train the model, keep the ledger.
+
+    Without --role everything runs in this process, on a database in the folder. Start it again with the same folder to go on.
+    """
+    try:
+        from tacit.fleet.observability import configure_logs
+        from tacit.fleet.serving import ROLES, ServeSettings
+        from tacit.fleet.serving import serve as serve_devices
+    except ImportError as error:
+        raise FleetError(f"tacit serve needs the extra tacit[fleet]: {error.name} is not installed.") from None
+    if role not in ROLES:
+        raise FleetError(f"Expected --role {', '.join(ROLES)}, got {role!r}.")
+    if recipe is None and role in ("all", "coordinator"):
+        raise FleetError(f"Expected a recipe for the role {role!r}, got none.")
+    followed = None if recipe is None else load_recipe(find_recipe(recipe), changes or ())
+    folder = out or next_folder("fleet" if followed is None else followed.name)
+    settings = ServeSettings(
+        out=folder,
+        recipe=followed,
+        role=role,  # type: ignore[arg-type]
+        database=database,
+        host=host,
+        port=port,
+        http=http,
+        certificate=certificate,
+        key=key,
+        address=address,
+        secret=secret,
+        admin_token=admin_token,
+        odometer=odometer,
+    )
+    settings.check()
+    configure_logs()
+    summary = serve_devices(settings)
+    if summary is not None:
+        where = folder / "run"
+        if as_json:
+            print(json.dumps({"run": str(where), **summary}, allow_nan=False))
+        elif "evaluated" in summary:
+            metrics = summary["metrics"]
+            console = Console(highlight=False, soft_wrap=True)
+            console.print(
+                f"Next word guessed right on devices: {metrics['top1']:.1%}, loss {metrics['loss']:.2f} nats."
+            )
+            console.print(privacy_sentence(summary["privacy"]))
+        else:
+            print_summary(Console(), where, summary)

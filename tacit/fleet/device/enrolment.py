@@ -1,0 +1,70 @@
+"""How a device becomes one of a fleet: a token for a number, once.
+
+The identity is made and kept before the token is used, so that a device that was killed in between asks again as the same one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+from pydantic import ValidationError
+
+from tacit.errors import FleetError
+from tacit.fleet import signing
+from tacit.fleet.device import examples
+from tacit.fleet.device.connection import client_for, refusal_of, require_protected, trusted
+from tacit.fleet.device.home import DeviceConfig, Home, SecAggAssumptions
+from tacit.fleet.wire import ENROL, Enrolled, EnrolRequest
+from tacit.secagg import keys
+
+
+def enrol(
+    folder: Path,
+    *,
+    server: str,
+    token: str,
+    data: Path,
+    ca: Path | None = None,
+    secagg: SecAggAssumptions | None = None,
+    transport: httpx.BaseTransport | None = None,
+) -> DeviceConfig:
+    """Make a home in `folder` with the sentences of `data`, and ask the server for a number."""
+    config = DeviceConfig(
+        server=server.rstrip("/"),
+        ca=None if ca is None else str(ca.resolve()),
+        secagg=secagg or SecAggAssumptions(),
+    )
+    require_protected(config.server)
+    with client_for(trusted(config.ca), transport) as client, Home.create(folder) as home:
+        if (folder / "device.json").exists():
+            raise FleetError(f"Expected a home that is not enrolled yet, got {folder}, which is.")
+        examples.take_in(data, home.examples_path)
+        enrolled = config.model_copy(update={"device": _number(client, config.server, token, home.identity)})
+        home.configure(enrolled)
+    return enrolled
+
+
+def _number(client: httpx.Client, server: str, token: str, identity: bytes) -> int:
+    try:
+        request = EnrolRequest(
+            token=token,
+            identity=keys.identity_public(identity).hex(),
+            proof=signing.enrolment_proof(identity, token).hex(),
+        )
+    except ValidationError:
+        raise FleetError("Expected an enrolment token of 16 to 128 characters, got another.") from None
+    try:
+        answer = client.post(
+            server + ENROL,
+            content=request.model_dump_json().encode(),
+            headers={"content-type": "application/json"},
+        )
+    except httpx.HTTPError as error:
+        raise FleetError(f"The server {server} cannot be reached ({type(error).__name__}).") from None
+    if answer.status_code >= 300:
+        raise refusal_of(answer.status_code, answer.content, answer.headers)
+    try:
+        return Enrolled.model_validate_json(answer.content).device
+    except ValidationError:
+        raise FleetError("Expected a device's number from the server, got something else.") from None

@@ -1,0 +1,72 @@
+"""A device's own text, as the batches a plan reads: rows and padding exactly as in simulation (`tacit.data.rows`)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.ragged import offsets_of
+from tacit.data.rows import pack, to_rows
+from tacit.data.text import has_token
+from tacit.data.users import Examples
+from tacit.data.vocabulary import Vocabulary
+from tacit.errors import DataError
+from tacit.fleet.wire import Task
+from tacit.runs.files import write_atomic
+
+
+@dataclass(frozen=True)
+class Batches:
+    """One user's rows [steps, rows, length + 1], how many steps hold any, and how many predictions they ask for."""
+
+    tokens: NDArray[np.int32]
+    steps: int
+    predictions: int
+
+
+def take_in(source: Path, into: Path) -> int:
+    """Copy sentences from a text file (one a line) or a .jsonl file (objects with "text"); returns how many there are."""
+    try:
+        lines = source.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise DataError(f"Expected UTF-8 text in {source}, got something else.") from None
+    except OSError as error:
+        raise DataError(f"Expected a readable file of sentences, but {source} gives: {error.strerror}.") from None
+    sentences = [_text(line, source, number) for number, line in enumerate(lines, 1) if line.strip()]
+    kept = [sentence for sentence in sentences if has_token(sentence)]
+    if not kept:
+        raise DataError(f"Expected at least one sentence in {source}, got none.")
+    content = "".join(json.dumps({"text": sentence}, ensure_ascii=False) + "\n" for sentence in kept)
+    write_atomic(into, content, mode=0o600)
+    return len(kept)
+
+
+def load(path: Path) -> list[str]:
+    """The sentences that `take_in` kept."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return [_text(line, path, number, as_json=True) for number, line in enumerate(lines, 1) if line]
+
+
+def batches_of(sentences: list[str], vocabulary: Vocabulary, task: Task) -> Batches:
+    """The rows that the task's plan reads; sentences beyond its size are left out."""
+    ids, lengths = vocabulary.encode_texts(sentences)
+    examples = Examples(ids, offsets_of(lengths), np.array([0, len(sentences)]))
+    rows = to_rows(examples, layout=task.layout, length=task.length, max_rows=task.steps * task.batch_size)
+    tokens = pack(rows, np.array([0]), batch_size=task.batch_size, steps=task.steps)[0]
+    return Batches(tokens, -(-int(rows.sizes()[0]) // task.batch_size), int(rows.predictions()[0]))
+
+
+def _text(line: str, path: Path, number: int, *, as_json: bool = False) -> str:
+    if not as_json and path.suffix != ".jsonl":
+        return line
+    try:
+        text = json.loads(line)["text"]
+    except (ValueError, KeyError, TypeError):
+        text = None
+    if not isinstance(text, str):
+        raise DataError(f'Expected a JSON object with "text" in line {number} of {path}, got something else.')
+    return text

@@ -1,0 +1,202 @@
+"""A device's folder: everything it has, readable by its owner alone.
+
+    identity.key      the Ed25519 private key (32 bytes); it never leaves
+    device.json       where the server is, the device's number, what its owner assumes of secure aggregation
+    state.json        what it remembers of tasks (`memory.py`)
+    examples.jsonl    its own sentences, one JSON object a line
+    conditions.json   whether it has time now; may be absent
+    report.bin        a report that may not have arrived yet
+    blobs/            downloads, named by their SHA-256
+
+A missing or damaged memory is no fresh start: the device would forget how often it took part. It stops instead.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tacit.errors import FleetError
+from tacit.fleet.blobs import sha256_of
+from tacit.fleet.device.memory import Memory
+from tacit.runs.files import write_atomic
+from tacit.secagg import keys
+
+_PRIVATE, _FOLDER = 0o600, 0o700
+_Read = TypeVar("_Read", bound=BaseModel)
+
+
+class SecAggAssumptions(BaseModel):
+    """What the device's owner assumes of others in secure aggregation, and how much exposure is too much.
+
+    The server's parameters are checked against these before a key is sent (`tacit.secagg.parameters.check`). A "curious" server
+    follows the protocol; identities are vouched for by its enrolment, so no more can be assumed of it here.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    server: Literal["curious", "malicious"] = "curious"
+    corruption: float = Field(default=0.1, ge=0, lt=1, description="share of devices that work for the server")
+    dropout: float = Field(default=0.1, ge=0, lt=1, description="share of devices that are lost in a round")
+    exposure: float = Field(default=2.0**-40, gt=0, lt=1)
+    minimum: int = Field(
+        default=2, ge=2, description="fewest devices a sum is of; a task's report goal if that is more"
+    )
+
+
+class DeviceConfig(BaseModel):
+    """`device.json`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    server: str
+    ca: str | None = None
+    device: int | None = Field(default=None, ge=0, description="the number the server knows it by; none until enrolled")
+    secagg: SecAggAssumptions = SecAggAssumptions()
+
+
+class Home:
+    """An open home folder; as long as it is open, no other process has it."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path, self._lock = path, lock
+        self.examples_path, self.conditions_path = path / "examples.jsonl", path / "conditions.json"
+        self._report, self._blobs = path / "report.bin", path / "blobs"
+        self._known: Memory | None = None
+
+    @classmethod
+    def create(cls, path: Path) -> Home:
+        """A home with a new identity and an empty memory, or the one that is there already."""
+        path.mkdir(mode=_FOLDER, parents=True, exist_ok=True)
+        home = cls(path, _locked(path))
+        home._blobs.mkdir(mode=_FOLDER, exist_ok=True)
+        if not home._identity.exists():
+            if (path / "device.json").exists():
+                home.close()
+                raise FleetError(
+                    f"Expected an empty folder or a device's home, got {path}, whose identity.key is missing."
+                )
+            # The memory first: an identity without one would look like a device that has forgotten.
+            if not home._memory.exists():
+                home.remember(Memory())
+            write_atomic(home._identity, os.urandom(keys.KEY_BYTES), mode=_PRIVATE)
+        return home
+
+    @classmethod
+    def open(cls, path: Path) -> Home:
+        """The home of a device that was enrolled; FleetError if it is not one, or another process has it."""
+        if not (path / "identity.key").is_file() or not (path / "device.json").is_file():
+            raise FleetError(
+                f"Expected the home of an enrolled device, got {path}.", hint="Make one with: tacit device enrol"
+            )
+        return cls(path, _locked(path))
+
+    def close(self) -> None:
+        """Let others have it."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def identity(self) -> bytes:
+        """The private key."""
+        found = self._identity.read_bytes()
+        if len(found) != keys.KEY_BYTES:
+            raise FleetError(f"Expected {keys.KEY_BYTES} bytes in {self._identity}, got {len(found)}.")
+        return found
+
+    @property
+    def config(self) -> DeviceConfig:
+        """`device.json`."""
+        return _read(self.path / "device.json", DeviceConfig)
+
+    def configure(self, config: DeviceConfig) -> None:
+        """Write `device.json`."""
+        write_atomic(self.path / "device.json", config.model_dump_json(indent=2), mode=_PRIVATE)
+
+    @property
+    def memory(self) -> Memory:
+        """What was remembered last; FleetError, never an empty memory, if it cannot be read."""
+        if self._known is None:
+            self._known = _read(self._memory, Memory)
+        return self._known
+
+    def remember(self, memory: Memory) -> None:
+        """When this returns, it is on disk."""
+        write_atomic(self._memory, memory.model_dump_json(), mode=_PRIVATE)
+        self._known = memory
+
+    def keep_report(self, report: bytes) -> None:
+        """Write a report down before it is sent, so that the same bytes can be sent again."""
+        write_atomic(self._report, report, mode=_PRIVATE)
+
+    def report(self) -> bytes | None:
+        """The report that was written down."""
+        with suppress(FileNotFoundError):
+            return self._report.read_bytes()
+        return None
+
+    def drop_report(self) -> None:
+        """Forget it."""
+        self._report.unlink(missing_ok=True)
+
+    def blob_path(self, sha256: str) -> Path:
+        """Where a download lies, if it is there."""
+        return self._blobs / sha256
+
+    def blob(self, sha256: str) -> bytes | None:
+        """A download, if it is there and still has its hash."""
+        with suppress(FileNotFoundError):
+            content = self.blob_path(sha256).read_bytes()
+            return content if sha256_of(content) == sha256 else None
+        return None
+
+    def keep_blob(self, sha256: str, content: bytes) -> None:
+        """Keep a download; FleetError if it is not what its name says."""
+        if sha256_of(content) != sha256:
+            raise FleetError(f"Expected bytes with the SHA-256 {sha256}, got others.")
+        write_atomic(self.blob_path(sha256), content, mode=_PRIVATE)
+
+    def drop_blobs(self, *, but: Iterable[str]) -> None:
+        """Delete all other downloads."""
+        kept = set(but)
+        for path in self._blobs.iterdir():
+            if path.name not in kept:
+                path.unlink(missing_ok=True)
+
+    @property
+    def _identity(self) -> Path:
+        return self.path / "identity.key"
+
+    @property
+    def _memory(self) -> Path:
+        return self.path / "state.json"
+
+
+def _locked(path: Path) -> int:
+    lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT, _PRIVATE)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise FleetError(f"Expected a device's home that no other process uses, got {path}.") from None
+    return lock
+
+
+def _read(path: Path, kind: type[_Read]) -> _Read:
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise FleetError(f"Expected {path}, found none.") from None
+    except ValidationError:
+        raise FleetError(f"The file {path} is damaged; this device takes part in nothing until it is mended.") from None

@@ -1,0 +1,116 @@
+"""A run whose users are real devices, as `tacit.simulation.running` takes it.
+
+What devices sent crosses the gate here: a sum of known bounds goes in, a `BoundedSum` comes out, and from there on nothing
+differs from a simulation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from tacit.fleet import rounds
+from tacit.fleet.gathering import DeviceCohort, DeviceRounds, Ground
+from tacit.privacy.accounting.noise_split import BIT_BOUND
+from tacit.privacy.participation_record import verified
+from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.randomness import Randomness
+from tacit.privacy.records import UPDATE, WEIGHT, WITHIN
+from tacit.privacy.sums import Block, BoundedSum, Diagnostics, Norms
+from tacit.recipe import FleetSection
+from tacit.runs.folder import RunFolder
+from tacit.secagg.hadamard import public_signs
+from tacit.simulation.running import Participation, Program
+from tacit.simulation.secure import SecureSums, unflattened
+from tacit.simulation.training import Trainer
+
+
+class DeviceUsers:
+    """Real devices behind the gate: what they sent is summed already, and leaves here as a `BoundedSum`."""
+
+    def __init__(self, plan: PrivacyPlan, secure: SecureSums | None) -> None:
+        self._plan, self._secure = plan, secure
+
+    def collect(self, broadcast: Any, cohort: DeviceCohort, norms: Norms) -> tuple[BoundedSum, list[Diagnostics]]:
+        """The cohort's sum with its bounds. There are no diagnostics: on a fleet they would have to cross the gate."""
+        if self._secure is not None and cohort.masked is not None:
+            words = cohort.masked.unmasked()
+            signs = public_signs(cohort.masked.signs_seed, self._secure.encoding.padded)
+            sides = self._secure.sides(norms, weighted=self._plan.weighted)
+            return self._secure.bounded(words, signs, norms, sides, broadcast, len(cohort.users)), []
+        found = cohort.plain
+        assert found is not None
+        with jax.enable_x64(True):
+            blocks = {UPDATE: Block(unflattened(jnp.asarray(found.update), broadcast), norms.clip)}
+            if self._plan.weighted:
+                blocks[WEIGHT] = Block(jnp.asarray(found.weight, jnp.float64), 1.0)
+            if norms.threshold is not None:
+                blocks[WITHIN] = Block(jnp.asarray(found.bits, jnp.float64), BIT_BOUND)
+        return BoundedSum(blocks), []
+
+    def update_bound(self, clip: float) -> float:
+        """The bound on one device's share of the sum of updates that are clipped at this norm."""
+        return clip if self._secure is None else self._secure.bound(clip)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetProgram(Program):
+    """A run whose cohorts are devices that come when they can."""
+
+    users: Any
+    ground: Ground
+    folder: RunFolder
+
+    @classmethod
+    def of(
+        cls, trainer: Trainer, folder: RunFolder, ground: Ground, *, transport: str, odometer: Path | None
+    ) -> FleetProgram:
+        """What the recipe trains, on these devices; saved after every round, because a lost round costs again.
+
+        `odometer` is the folder in which every run on these devices is listed.
+        """
+        base = trainer.program(folder)
+        plan, fields = base.plan, {each.name: getattr(base, each.name) for each in dataclasses.fields(base)}
+        fleet = describe_fleet(ground.section, secure=ground.secure is not None, transport=transport)
+        fields |= {
+            "rhythm": dataclasses.replace(base.rhythm, checkpoint_every=1),
+            "opened": dataclasses.replace(base.opened, data={**base.opened.data, "fleet": fleet}),
+            "store": odometer,
+            "sampler": plan.build_sampler(),
+            "users": DeviceUsers(plan, ground.secure),
+        }
+        return cls(**fields, ground=ground, folder=folder)
+
+    def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Participation:
+        """The rounds from `start` on, once what an earlier coordinator left is put in order."""
+        ground = self.ground
+        replaced = "the coordinator was replaced"
+        rounds.close_left(ground.engine, ground.lease, ground.name, rounds_done=start, reason=replaced)
+        rounds.match_participation(ground.engine, ground.lease, ground.name, _recorded(self.folder))
+        return DeviceRounds(ground, randomness, start, self.rhythm.rounds, attempts)
+
+
+def describe_fleet(section: FleetSection, *, secure: bool, transport: str) -> dict[str, Any]:
+    """What the ledger says about the devices' side."""
+    return {
+        "transport": transport,
+        "over_selection": section.over_selection,
+        "timer_s": section.timer_s,
+        "secure_aggregation": secure,
+        "server_checks": ["shape", "finite"] if secure else ["shape", "finite", "norm"],
+        **({"dropout": section.dropout, "corruption": section.corruption} if secure else {}),
+    }
+
+
+def _recorded(folder: RunFolder) -> dict[tuple[int, int], list[int]]:
+    """Who took part, by (round, attempt), from the run's own record."""
+    ledger = folder.ledger()
+    if not ledger.intents:
+        return {}
+    return {(each.round, each.attempt): each.users.tolist() for each in verified(folder.participation_path, ledger)}

@@ -1,0 +1,233 @@
+"""One process of the server: all of it on a file of SQLite, or one of several roles over one database.
+
+`selector` enrols devices and gives them places, `aggregator` takes what they send, `coordinator` drives the run; `all` does all
+three. A signal stops it in order: no round is opened any more, the one under way is finished or abandoned, then the doors are
+closed. A second signal does not wait.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import uvicorn
+from sqlalchemy import Engine
+
+from tacit.errors import FleetError
+from tacit.fleet.aggregator import Aggregator
+from tacit.fleet.api import create_app
+from tacit.fleet.database import migrate, open_database
+from tacit.fleet.heart import Heart
+from tacit.fleet.internal import internal_router
+from tacit.fleet.observability import log
+from tacit.fleet.sealed import make_secret, open_secret
+from tacit.fleet.tls import development_certificate, require_transport
+from tacit.recipe import Recipe
+
+Role = Literal["all", "selector", "aggregator", "coordinator"]
+ROLES: tuple[str, ...] = get_args(Role)
+DATABASE, SECRET, ADMIN_TOKEN, RUN = "fleet.db", "secret", "admin-token", "run"
+_LAST_WORDS_S = 10
+
+
+@dataclass(frozen=True)
+class ServeSettings:
+    """What a process is to do, where it keeps its files (`out`) and how it is reached.
+
+    `address` is what devices and other processes are told, where it is not what the process listens on. Without a certificate
+    one for this machine alone is made; without a database, a secret or an administrator's token, files in `out` are. `odometer`
+    is the folder that lists every run on these devices, and the same for all their servers; `out` if none is given.
+    """
+
+    out: Path
+    recipe: Recipe | None = None
+    role: Role = "all"
+    database: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 8443
+    http: bool = False
+    certificate: Path | None = None
+    key: Path | None = None
+    address: str | None = None
+    secret: Path | None = None
+    admin_token: Path | None = None
+    odometer: Path | None = None
+
+    def check(self) -> None:
+        """FleetError if it does not fit together."""
+        require_transport(http=self.http, host=self.host)
+        if (self.certificate is None) != (self.key is None):
+            raise FleetError("Expected --certificate and --key together, got one of them.")
+        if self.http and self.certificate is not None:
+            raise FleetError("Expected either --http or --certificate, got both.")
+        if self.role != "all" and (self.database is None or self.secret is None):
+            raise FleetError(f"Expected --database and --secret, which processes share, with --role {self.role}.")
+        if self.role in ("all", "coordinator") and (self.recipe is None or self.recipe.fleet is None):
+            raise FleetError(f"Expected a recipe with a [fleet] section for the role {self.role!r}.")
+
+
+def serve(
+    settings: ServeSettings,
+    *,
+    stopping: threading.Event | None = None,
+    ready: Callable[[str], None] = lambda address: None,
+) -> dict[str, Any] | None:
+    """Serve until the run is finished (its summary), a signal comes or `stopping` is set (None).
+
+    `ready` is told the address once devices can be heard.
+    """
+    settings.check()
+    stopping = stopping or threading.Event()
+    settings.out.mkdir(parents=True, exist_ok=True)
+    # Whatever is wrong with the files is told before there is a process to reach.
+    secret = make_secret(settings.out / SECRET) if settings.secret is None else open_secret(settings.secret)
+    token = (
+        make_secret(settings.out / ADMIN_TOKEN) if settings.admin_token is None else open_secret(settings.admin_token)
+    )
+    engine = open_database(settings.database or f"sqlite:///{(settings.out / DATABASE).resolve()}")
+    try:
+        migrate(engine)
+        with _listening(settings) as listener:
+            return _serve(settings, engine, secret, token.hex(), listener, stopping, ready)
+    finally:
+        engine.dispose()
+
+
+def _serve(
+    settings: ServeSettings,
+    engine: Engine,
+    secret: bytes,
+    admin_token: str,
+    listener: socket.socket,
+    stopping: threading.Event,
+    ready: Callable[[str], None],
+) -> dict[str, Any] | None:
+    process, role = secrets.token_hex(16), settings.role
+    address = settings.address or _address(settings, listener)
+    aggregator = Aggregator(engine, process) if role in ("all", "aggregator") else None
+    app = create_app(
+        engine,
+        admin_token=admin_token,
+        reports=aggregator,
+        selects=role in ("all", "selector"),
+        routers=[] if aggregator is None else [internal_router(aggregator, secret)],
+    )
+    heart = Heart(engine, process, role=role, address=address, beat=None if aggregator is None else aggregator.sweep)
+    server = _Server(uvicorn.Config(app, log_config=None, access_log=False, **_transport(settings)))
+    outcome: list[dict[str, Any] | None] = []
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            if role in ("all", "coordinator"):
+                outcome.append(_coordinate(settings, engine, heart, secret, aggregator, stopping))
+            else:
+                stopping.wait()
+        except BaseException as error:
+            failure.append(error)
+        finally:
+            server.should_exit = True
+
+    worker = threading.Thread(target=work, name="tacit work", daemon=True)
+    heart.start()
+    try:
+        log("serving", role=role, address=address)
+        ready(address)
+        with _signals(stopping, server):
+            worker.start()
+            server.run(sockets=[listener])
+            stopping.set()
+            worker.join()
+    finally:
+        heart.stop()
+    log("stopped", role=role)
+    if failure:
+        raise failure[0]
+    return outcome[0] if outcome else None
+
+
+def _coordinate(
+    settings: ServeSettings,
+    engine: Engine,
+    heart: Heart,
+    secret: bytes,
+    aggregator: Aggregator | None,
+    stopping: threading.Event,
+) -> dict[str, Any] | None:
+    # Imported here: processes without a model to train do without JAX.
+    from tacit.fleet.coordinator import Coordinator
+    from tacit.fleet.gathering import Peers
+
+    assert settings.recipe is not None
+    return Coordinator(
+        engine,
+        settings.recipe,
+        settings.out / RUN,
+        heart=heart,
+        peers=Peers(engine, secret, aggregator),
+        transport="http on loopback" if settings.http else "https",
+        stopping=stopping,
+        log=log,
+        odometer=settings.odometer or settings.out,
+    ).run()
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to us: uvicorn's own handling closes the doors first."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextmanager
+def _signals(stopping: threading.Event, server: uvicorn.Server) -> Iterator[None]:
+    """SIGINT and SIGTERM stop in order, a second one at once. Only a main thread can hear them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        if stopping.is_set():
+            server.force_exit = server.should_exit = True
+        stopping.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _listening(settings: ServeSettings) -> Iterator[socket.socket]:
+    try:
+        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+        listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except OSError as error:
+        raise FleetError(f"Cannot listen on {settings.host}:{settings.port} ({error.strerror}).") from None
+    with listener:
+        yield listener
+
+
+def _address(settings: ServeSettings, listener: socket.socket) -> str:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{'http' if settings.http else 'https'}://{host}:{listener.getsockname()[1]}"
+
+
+def _transport(settings: ServeSettings) -> dict[str, Any]:
+    common = {"timeout_graceful_shutdown": _LAST_WORDS_S, "server_header": False, "log_level": logging.WARNING}
+    if settings.http:
+        return common
+    found = (settings.certificate, settings.key)
+    certificate, key = found if None not in found else development_certificate(settings.out)
+    return {**common, "ssl_certfile": certificate, "ssl_keyfile": key}

@@ -1,0 +1,58 @@
+"""`tacit device` against the server's own interface: enrolment, a check-in, and mistakes in one sentence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tacit.fleet import enrolment
+from tacit.fleet.api import create_app
+from tacit.fleet.database import migrate, open_database
+from tests.cli.conftest import Tacit
+from tests.fleet.serving import running
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """The address of a server without rounds, and a token of it."""
+    engine = open_database(f"sqlite:///{tmp_path}/fleet.db")
+    migrate(engine)
+    token = enrolment.make_token(engine, uses=1, expires_at=time.time() + 60)
+    with running(create_app(engine, admin_token="0" * 64, reports=None, selects=True)) as address:
+        yield address, token
+    engine.dispose()
+
+
+@pytest.fixture
+def typed(tmp_path: Path) -> Path:
+    path = tmp_path / "typed.txt"
+    path.write_text("see you soon\nnot now\n")
+    return path
+
+
+def test_a_device_enrols_and_checks_in(tacit: Tacit, server: tuple[str, str], typed: Path, tmp_path: Path) -> None:
+    address, token = server
+    arguments = ["--server", address, "--token", token, "--data", typed]
+    answer = tacit("device", "enrol", *arguments, "--home", tmp_path / "phone")
+    assert (answer.code, answer.err) == (0, "")
+    assert "tacit device run" in answer.out
+    answer = tacit("device", "run", "--home", tmp_path / "phone", "--once")
+    assert (answer.code, answer.out, answer.err) == (0, "", "")
+    # The token was for one device.
+    sentence = tacit("device", "enrol", *arguments, "--home", tmp_path / "another").refusal(9)
+    assert "token" in sentence
+    assert token not in sentence
+
+
+def test_mistakes_end_in_one_sentence(tacit: Tacit, typed: Path, tmp_path: Path) -> None:
+    assert "enrolled device" in tacit("device", "run", "--home", tmp_path / "phone").refusal(9)
+    token = ["--token", "x" * 20, "--home", tmp_path / "phone"]
+    plain = tacit("device", "enrol", "--server", "http://fleet.test", "--data", typed, *token)
+    assert "https" in plain.refusal(9)
+    nobody = tacit("device", "enrol", "--server", "http://127.0.0.1:9", "--data", typed, *token)
+    assert "cannot be reached" in nobody.refusal(9)
+    nothing = tacit("device", "enrol", "--server", "http://127.0.0.1:9", "--data", tmp_path / "no.txt", *token)
+    assert "No such file" in nothing.refusal(3)

@@ -1,0 +1,79 @@
+"""`tacit fleet` against the server's own interface: tokens, the state, shutting a device out, and mistakes in one sentence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from tacit.fleet import enrolment
+from tacit.fleet.api import create_app
+from tacit.fleet.database import migrate, open_database
+from tests.cli.conftest import Tacit
+from tests.fleet.people import Person, a_process, a_round, a_task, enrolled
+from tests.fleet.serving import running
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    engine = open_database(f"sqlite:///{tmp_path}/fleet.db")
+    migrate(engine)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def options(engine: Engine, tmp_path: Path) -> Iterator[list[str]]:
+    """Where the server is, and the administrator's token."""
+    token = tmp_path / "admin-token"
+    token.write_text("6" * 64 + "\n")
+    with running(create_app(engine, admin_token="6" * 64, reports=None, selects=True)) as address:
+        yield ["--server", address, "--admin-token", str(token)]
+
+
+def test_a_token_is_printed_and_worth_its_uses(tacit: Tacit, engine: Engine, options: list[str]) -> None:
+    answer = tacit("fleet", "token", *options, "--uses", "2", "--hours", "0.5")
+    assert (answer.code, answer.err) == (0, "")
+    token, now = answer.out.strip(), time.time()
+    for _ in range(2):
+        enrolment.enrol(engine, Person().request(token), now=now + 1700)
+    with pytest.raises(enrolment.Refusal):
+        enrolment.enrol(engine, Person().request(token), now=now)
+
+
+def test_the_state_is_told_in_a_table(tacit: Tacit, engine: Engine, options: list[str]) -> None:
+    assert "No task yet" in tacit("fleet", "status", *options).out
+    enrolled(engine)
+    task = a_task(engine)
+    a_process(engine, role="all", seen_at=time.time() + 60)
+    a_round(engine, task, state="committed")
+    a_round(engine, task, 1, state="abandoned", reason="Too few devices came.")
+    a_round(engine, task, 1, deadline=time.time() + 60, selected=3, reported=1)
+    out = tacit("fleet", "status", *options).out
+    assert "Devices enrolled: 1. Processes: 1 × all." in out
+    assert "round 1: 1 of 2 reports, 3 chosen" in out
+    assert "the last abandoned round: Too few devices came." in out
+    found = tacit("fleet", "status", *options, "--json").object
+    assert found["tasks"][0]["rounds"] == {"committed": 1, "abandoned": 1, "open": 1}
+
+
+def test_a_device_is_shut_out(tacit: Tacit, engine: Engine, options: list[str]) -> None:
+    person = enrolled(engine)
+    assert tacit("fleet", "revoke", str(person.number), *options).out == "Revoked.\n"
+    assert enrolment.enrolled(engine) == 0
+    assert "Expected the number of an enrolled device" in tacit("fleet", "revoke", "77", *options).refusal(9)
+
+
+def test_mistakes_are_one_sentence(tacit: Tacit, options: list[str], tmp_path: Path) -> None:
+    _, address, _, token = options
+    wrong = tmp_path / "wrong"
+    wrong.write_text("7" * 64)
+    assert "administrator's token" in tacit("fleet", "status", *options[:3], wrong).refusal(9)
+    assert "Cannot read" in tacit("fleet", "status", *options[:3], tmp_path / "none").refusal(9)
+    assert "got something else" in tacit("fleet", "status", *options, "--ca", wrong).refusal(9)
+    for server in (address.replace("http", "https"), "nonsense", "http://localhost:1"):
+        said = tacit("fleet", "status", "--server", server, "--admin-token", token).refusal(9)
+        assert f"No answer from {server}." in said

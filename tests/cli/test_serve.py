@@ -1,0 +1,37 @@
+"""`tacit serve` as a person meets it: mistakes in one sentence, before anything is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Tacit, everything
+from tests.fleet.crowd import fleet_recipe
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "Expected a recipe for the role 'all', got none."),
+        (("fleet.toml", "--role", "selectr"), "Expected --role all, selector, aggregator, coordinator, got 'selectr'."),
+        (("tiny.toml",), "Expected a recipe with a [fleet] section for the role 'all'."),
+        (("fleet.toml", "--set", "fleet.deadline_s=0"), "Expected fleet.deadline_s > 0, got 0."),
+        (
+            ("--role", "aggregator"),
+            "Expected --database and --secret, which processes share, with --role aggregator.",
+        ),
+        (
+            ("fleet.toml", "--http", "--host", "0.0.0.0"),
+            "Expected --http only with a loopback --host such as 127.0.0.1, got 0.0.0.0.",
+        ),
+    ],
+)
+def test_a_mistake_is_one_sentence(tacit: Tacit, here: Path, arguments: tuple[str, ...], sentence: str) -> None:
+    (here / "fleet.toml").write_text(fleet_recipe().to_toml())
+    before = everything(here)
+    answer = tacit("serve", *arguments)
+    assert sentence in answer.err
+    assert answer.code in (2, 9)
+    assert answer.out == ""
+    assert everything(here) == before

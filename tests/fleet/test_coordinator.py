@@ -1,0 +1,411 @@
+"""A run on devices, from the first round to the last, whatever is in its way."""
+
+from __future__ import annotations
+
+import errno
+import json
+import threading
+import time
+import tomllib
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from sqlalchemy import Engine, delete, insert, select, update
+
+from tacit.errors import PrivacyError, RunError
+from tacit.fleet import coordinator, gathering, leases, rounds, schema
+from tacit.fleet.aggregator import Aggregator
+from tacit.fleet.database import migrate, open_database
+from tacit.fleet.heart import Heart
+from tacit.fleet.program import DeviceUsers
+from tacit.fleet.tasks import prepare
+from tacit.privacy import durable
+from tacit.privacy.ledger import LedgerWriter, read_ledger
+from tacit.privacy.participation_record import verified
+from tacit.privacy.records import Intent
+from tacit.privacy.rounding import HEADROOM
+from tacit.recipe import Recipe, parse_recipe
+from tacit.runs import checkpoints
+from tacit.runs.folder import RunFolder
+from tacit.simulation import datasets
+from tacit.simulation.training import Trainer, load_trained
+from tests.fleet.crowd import Crowd, Server, fleet_recipe, in_background, vector_of, wait_for
+from tests.fleet.people import enrolled_many
+
+
+@pytest.fixture(autouse=True)
+def built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a recipe builds is built, and compiled, once for all tests."""
+    monkeypatch.setattr(datasets, "IDEAL_SENTENCES", 5)
+    monkeypatch.setattr(gathering, "POLL_S", 0.02)
+    monkeypatch.setattr(gathering, "_RETRY_S", 0.05)
+    monkeypatch.setattr(coordinator, "_FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr(coordinator, "prepare", prepared_once)
+    monkeypatch.setattr(coordinator, "trainer_of", lambda folder, observer: built(folder.recipe_path.read_text()))
+
+
+@cache
+def built(text: str) -> Trainer:
+    return Trainer.build(parse_recipe(tomllib.loads(text)))
+
+
+@cache
+def _prepared(text: str, timer_s: float) -> Any:
+    return prepare(built(text), timer_s=timer_s)
+
+
+def prepared_once(trainer: Trainer, *, timer_s: float) -> Any:
+    return _prepared(trainer.recipe.to_toml(), timer_s)
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Engine:
+    engine = open_database(f"sqlite:///{tmp_path}/fleet.db")
+    migrate(engine)
+    return engine
+
+
+def size_of(model: object) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(model))
+
+
+def flat(model: object) -> np.ndarray:
+    return np.concatenate([np.ravel(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(model)])
+
+
+def cohorts(run: Path) -> list[tuple[int, int, list[int]]]:
+    ledger = read_ledger(run / "ledger.jsonl")
+    return [
+        (each.round, each.attempt, each.users.tolist()) for each in verified(run / "private/participation.bin", ledger)
+    ]
+
+
+def states(engine: Engine) -> list[tuple[int, str]]:
+    with engine.connect() as connection:
+        query = select(schema.rounds.c.round, schema.rounds.c.state).order_by(schema.rounds.c.opened_at)
+        return [(round, state) for round, state in connection.execute(query)]
+
+
+def expected_model(recipe: Recipe, run: Path) -> np.ndarray:
+    """The first model plus the mean of what those who are in the run's record sent, round by round."""
+    model = flat(built(recipe.to_toml()).start.model)
+    live = {round: users for round, _, users in cohorts(run)}  # the last attempt of each
+    for round, users in live.items():
+        sent = sum(vector_of(user, round, len(model), 0.9 * 0.3).astype(np.float64) for user in users)
+        model = model + HEADROOM * sent / recipe.privacy.denominator
+    return model
+
+
+def require_sound(engine: Engine, recipe: Recipe, run: Path, *, wanted: int = 3, often: int = 3) -> None:
+    """The run is finished, its model is made of what those in its record sent, and nobody came too often or too early."""
+    assert RunFolder.open(run).summary() is not None
+    came = cohorts(run)
+    assert {round for round, _, _ in came} == set(range(wanted))
+    assert all(len(set(users)) == 4 for _, _, users in came)
+    model, _ = load_trained(run)
+    np.testing.assert_allclose(flat(model), expected_model(recipe, run), atol=1e-6)
+    for device in {user for _, _, users in came for user in users}:
+        when = sorted(round for round, _, users in came if device in users)
+        assert len(when) <= often
+        assert all(later - earlier > 1 for earlier, later in pairwise(when))
+    with engine.connect() as connection:
+        table = connection.execute(select(schema.participations)).all()
+    assert {(row.round, row.attempt, row.device) for row in table} == {
+        (round, attempt, user) for round, attempt, users in came for user in users
+    }
+    assert sum(state == "committed" for _, state in states(engine)) == wanted
+    assert all(state in ("committed", "abandoned") for _, state in states(engine))
+
+
+@pytest.fixture
+def recipe() -> Recipe:
+    return fleet_recipe()
+
+
+@pytest.fixture
+def size(recipe: Recipe) -> int:
+    return size_of(built(recipe.to_toml()).start.model)
+
+
+def test_the_model_is_made_of_what_those_in_the_record_sent(
+    sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path
+) -> None:
+    devices, run = enrolled_many(sqlite, 12), tmp_path / "run"
+    with Server(sqlite, recipe, run, aggregators=2) as server, Crowd(sqlite, server.aggregators, devices, size):
+        summary = server.coordinator.run()
+    assert RunFolder.open(run).summary() == summary
+    require_sound(sqlite, recipe, run)
+    assert [(round, attempt) for round, attempt, _ in cohorts(run)] == [(0, 0), (1, 0), (2, 0)]
+    with sqlite.connect() as connection:
+        assert connection.execute(select(schema.assignments)).first() is None
+        task = connection.execute(select(schema.tasks)).one()
+        kept = set(connection.execute(select(schema.blobs.c.sha256)).scalars())
+    assert not task.active
+    # The plan, the words and the description stay; checkpoints of rounds that are over do not.
+    described = json.loads(task.description)
+    assert kept == {task.task, described["plan"], described["vocabulary"]}
+
+
+def test_a_round_that_comes_to_nothing_costs_nothing_and_is_opened_again(
+    sqlite: Engine, size: int, tmp_path: Path
+) -> None:
+    recipe, run, devices = fleet_recipe(fleet={"deadline_s": 0.4}), tmp_path / "run", enrolled_many(sqlite, 12)
+    with Server(sqlite, recipe, run) as server:
+        few = Crowd(sqlite, server.aggregators, devices[:3], size)
+        with few, in_background(server.coordinator.run) as result:
+            wait_for(lambda: len(server.named("round abandoned")) >= 2)
+            assert not read_ledger(run / "ledger.jsonl").intents
+            assert all("3 reports" in each["reason"] for each in server.named("round abandoned"))
+            few.join(devices[3:])
+            assert result() is not None
+    require_sound(sqlite, recipe, run)
+    assert all(attempt == 0 for _, attempt, _ in cohorts(run))
+
+
+def test_a_process_that_is_lost_with_its_part_of_the_sum_costs_nothing(
+    sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices, run, lost = enrolled_many(sqlite, 12), tmp_path / "run", list[str]()
+
+    def dies_once(self: Aggregator, round_id: str, what: str, content: bytes = b"") -> bytes:
+        if not lost:
+            lost.append(round_id)
+            self._held.clear()  # a new process under an old name would have no memory either
+        return asked(self, round_id, what, content)
+
+    asked = Aggregator.ask
+    monkeypatch.setattr(Aggregator, "ask", dies_once)
+    with Server(sqlite, recipe, run, aggregators=2) as server, Crowd(sqlite, server.aggregators, devices, size):
+        assert server.coordinator.run() is not None
+    require_sound(sqlite, recipe, run)
+    assert [each["reason"][:25] for each in server.named("round abandoned")] == ["A part of the sum is lost"]
+    assert all(attempt == 0 for _, attempt, _ in cohorts(run))
+
+
+def test_a_sum_that_is_not_of_those_who_were_counted_is_not_used(
+    sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices, run, forged = enrolled_many(sqlite, 12), tmp_path / "run", list[str]()
+
+    def forges_once(self: Aggregator, round_id: str, what: str, content: bytes = b"") -> bytes:
+        if not forged:
+            forged.append(round_id)
+            self._held[round_id].total.devices[0] = 999
+        return asked(self, round_id, what, content)
+
+    asked = Aggregator.ask
+    monkeypatch.setattr(Aggregator, "ask", forges_once)
+    with Server(sqlite, recipe, run) as server, Crowd(sqlite, server.aggregators, devices, size):
+        assert server.coordinator.run() is not None
+    require_sound(sqlite, recipe, run)
+    assert [each["reason"] for each in server.named("round abandoned")] == [
+        "A part of the sum is not of those who were counted."
+    ]
+
+
+def test_nothing_leaves_memory_before_the_intent_is_on_disk(
+    sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices, run, order = enrolled_many(sqlite, 12), tmp_path / "run", list[str]()
+    collect = DeviceUsers.collect
+
+    def collected(self: DeviceUsers, broadcast: Any, cohort: Any, norms: Any) -> Any:
+        written = [(intent.round, intent.attempt) for intent in read_ledger(run / "ledger.jsonl").intents]
+        order.append("durable" if (cohort.round, cohort.attempt) in written else "not durable")
+        return collect(self, broadcast, cohort, norms)
+
+    monkeypatch.setattr(DeviceUsers, "collect", collected)
+    with Server(sqlite, recipe, run) as server, Crowd(sqlite, server.aggregators, devices, size):
+        assert server.coordinator.run() is not None
+    assert order == ["durable"] * 3
+
+
+def test_a_disk_that_fails_at_the_intent_is_waited_for(
+    sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices, run, failures = enrolled_many(sqlite, 12), tmp_path / "run", list[int]()
+
+    def full(descriptor: int, data: bytes) -> None:
+        if b'"kind":"intent"' in data and len(failures) < 2:
+            failures.append(1)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(descriptor, data)
+
+    append = durable.append_synced
+    monkeypatch.setattr(durable, "append_synced", full)
+    with Server(sqlite, recipe, run) as server, Crowd(sqlite, server.aggregators, devices, size):
+        assert server.coordinator.run() is not None
+    assert len(failures) == 2
+    require_sound(sqlite, recipe, run)
+    # Nothing was released in the rounds that could not be written down, so nothing was spent on them.
+    assert all(attempt == 0 for _, attempt, _ in cohorts(run))
+    assert [each["cause"] for each in server.named("going on from the ledger")] == ["RunError"] * 2
+
+
+def test_a_full_disk_holds_the_next_round_up_before_it_can_cost_anything(
+    sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices, run, room = enrolled_many(sqlite, 12), tmp_path / "run", threading.Event()
+    monkeypatch.setattr(coordinator, "enough_room_in", lambda *folders: lambda size: room.is_set())
+    with (
+        Server(sqlite, recipe, run) as server,
+        Crowd(sqlite, server.aggregators, devices, size),
+        in_background(server.coordinator.run) as result,
+    ):
+        wait_for(lambda: bool(server.named("waiting for room on the disk")))
+        assert states(sqlite) == []
+        room.set()
+        assert result() is not None
+    require_sound(sqlite, recipe, run)
+
+
+def test_a_coordinator_that_was_stopped_is_followed_by_another(
+    sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path
+) -> None:
+    devices, run = enrolled_many(sqlite, 12), tmp_path / "run"
+    with Server(sqlite, recipe, run) as first:
+        crowd = Crowd(sqlite, first.aggregators, devices, size)
+        with crowd, in_background(first.coordinator.run) as result:
+            wait_for(lambda: len(first.named("round committed")) >= 1)
+            first.stopping.set()
+            assert result() is None
+    assert all(state in ("committed", "abandoned") for _, state in states(sqlite))
+    with Server(sqlite, recipe, run) as second, Crowd(sqlite, second.aggregators, devices, size):
+        assert second.coordinator.run() is not None
+    require_sound(sqlite, recipe, run)
+    assert all(attempt == 0 for _, attempt, _ in cohorts(run))
+
+
+class Killed(BaseException):
+    """As much of kill -9 as one process can bear: nothing is put in order on the way out."""
+
+
+@pytest.mark.parametrize(
+    ("where", "what", "released"),
+    [
+        (rounds, "open_round", False),
+        (rounds, "settle", False),
+        (rounds, "record_participation", False),
+        (LedgerWriter, "append", True),
+        (checkpoints, "save", False),  # the model is whole; the round is not lost
+        (rounds, "commit", False),
+    ],
+)
+def test_a_coordinator_killed_at_any_point_is_followed_by_another(
+    sqlite: Engine,
+    recipe: Recipe,
+    size: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    where: Any,
+    what: str,
+    released: bool,
+) -> None:
+    devices, run, real = enrolled_many(sqlite, 12), tmp_path / "run", getattr(where, what)
+    calls = list[int]()
+
+    def killed_after(*arguments: Any, **options: Any) -> Any:
+        found = real(*arguments, **options)
+        if what != "append" or isinstance(arguments[1], Intent):
+            calls.append(1)
+            if len(calls) == 2:
+                raise Killed
+        return found
+
+    monkeypatch.setattr(where, what, killed_after)
+    with monkeypatch.context() as dying:
+        dying.setattr(gathering.DeviceRounds, "close", lambda self: None)
+        dying.setattr(Heart, "release", lambda self: None)
+        with (
+            Server(sqlite, recipe, run) as first,
+            Crowd(sqlite, first.aggregators, devices, size),
+            pytest.raises(Killed),
+        ):
+            first.coordinator.run()
+    with sqlite.begin() as connection:  # ten seconds later
+        connection.execute(update(schema.leases).values(expires_at=0.0))
+    with Server(sqlite, recipe, run) as second, Crowd(sqlite, second.aggregators, devices, size):
+        assert second.coordinator.run() is not None
+    require_sound(sqlite, recipe, run)
+    attempts = [(round, attempt) for round, attempt, _ in cohorts(run)]
+    assert attempts == [(0, 0), (1, 0), *([(1, 1)] if released else []), (2, 0)]
+
+
+def test_a_coordinator_that_loses_its_lease_stops_and_the_other_goes_on(
+    sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path
+) -> None:
+    devices, run = enrolled_many(sqlite, 12), tmp_path / "run"
+    with Server(sqlite, recipe, run) as server, in_background(server.coordinator.run) as result:
+        wait_for(lambda: states(sqlite) == [(0, "open")])
+        stolen = leases.acquire(sqlite, f"run:{recipe.name}", "thief", now=time.time() + 60)
+        assert stolen is not None
+        with Crowd(sqlite, server.aggregators, devices, size):
+            wait_for(lambda: bool(server.named("going on from the ledger")))
+            assert not read_ledger(run / "ledger.jsonl").intents
+            leases.release(sqlite, stolen)
+            assert result() is not None
+    require_sound(sqlite, recipe, run)
+
+
+def test_the_table_of_participations_is_made_to_match_the_runs_own_record(
+    sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path
+) -> None:
+    devices, run = enrolled_many(sqlite, 12), tmp_path / "run"
+    with (
+        Server(sqlite, recipe, run) as first,
+        Crowd(sqlite, first.aggregators, devices, size),
+        in_background(first.coordinator.run) as result,
+    ):
+        wait_for(lambda: len(first.named("round committed")) >= 1)
+        first.stopping.set()
+        assert result() is None
+    with sqlite.begin() as connection:
+        task = connection.execute(select(schema.tasks.c.task)).scalar_one()
+        connection.execute(delete(schema.participations))  # the database was put back to an earlier day
+        ghost = {"task": task, "device": devices[0], "round": 2, "attempt": 5}
+        connection.execute(insert(schema.participations).values(**ghost))
+    with Server(sqlite, recipe, run) as second, Crowd(sqlite, second.aggregators, devices, size):
+        assert second.coordinator.run() is not None
+    require_sound(sqlite, recipe, run)
+
+
+def test_a_finished_run_is_left_as_it_is(sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path) -> None:
+    devices, run = enrolled_many(sqlite, 12), tmp_path / "run"
+    with Server(sqlite, recipe, run) as server, Crowd(sqlite, server.aggregators, devices, size):
+        summary = server.coordinator.run()
+    before = (run / "ledger.jsonl").read_bytes()
+    with Server(sqlite, recipe, run) as server:
+        assert server.coordinator.run() == summary
+    assert (run / "ledger.jsonl").read_bytes() == before
+
+
+def test_another_recipe_is_refused(sqlite: Engine, recipe: Recipe, tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run", fleet_recipe(privacy={"clip_norm": 0.4}).to_toml())
+    with Server(sqlite, recipe, tmp_path / "run") as server, pytest.raises(RunError, match="clip_norm"):
+        server.coordinator.run()
+
+
+def test_a_round_that_is_lost_again_and_again_stops_before_it_costs_any_more(
+    sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = fleet_recipe(privacy={"min_separation": 0, "max_participation": 9, "population": 40})
+    devices, run = enrolled_many(sqlite, 40), tmp_path / "run"
+
+    def lost(self: DeviceUsers, broadcast: Any, cohort: Any, norms: Any) -> Any:
+        raise gathering.RoundLost("A device revealed a false share.")
+
+    monkeypatch.setattr(DeviceUsers, "collect", lost)
+    monkeypatch.setattr(coordinator, "_LONGEST_PAUSE_S", 0.05)
+    with (
+        Server(sqlite, recipe, run) as server,
+        Crowd(sqlite, server.aggregators, devices, size),
+        pytest.raises(PrivacyError, match="at most 8 attempts"),
+    ):
+        server.coordinator.run()
+    assert [attempt for _, attempt, _ in cohorts(run)] == list(range(8))
+    assert {state for _, state in states(sqlite)} == {"abandoned"}

@@ -1,0 +1,286 @@
+"""A real server and real devices on loopback end with the model that a simulation of the same cohorts ends with."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tacit.errors import FleetError, ProtocolError, TacitError
+from tacit.fleet import enrolment
+from tacit.fleet.database import open_database
+from tacit.fleet.device.agent import Agent
+from tacit.fleet.device.connection import Connection
+from tacit.fleet.device.enrolment import enrol
+from tacit.fleet.device.home import Home
+from tacit.fleet.evaluation import evaluated_model
+from tacit.fleet.sealed import make_secret
+from tacit.fleet.secure_rounds import SecureRound
+from tacit.fleet.serving import ServeSettings, serve
+from tacit.fleet.tasks import LOSS_CAP
+from tacit.learning.loop import train
+from tacit.learning.next_word import score_sums
+from tacit.learning.state import model_arrays
+from tacit.privacy.ledger import read_ledger
+from tacit.privacy.participation_record import verified
+from tacit.recipe import Recipe
+from tacit.runs import checkpoints
+from tacit.runs.folder import RunFolder
+from tacit.runs.odometer import read as read_odometer
+from tacit.simulation import datasets
+from tacit.simulation.cohorts import SimulatedCohort
+from tacit.simulation.training import Trainer, load_trained
+from tests.fleet.crowd import fleet_recipe
+from tests.fleet.worlds import sentences_of
+
+# Every block of the gate: updates, weights, and the bits that the clip is learned from.
+EVERYTHING = {
+    "adaptive": {"quantile": 0.5},
+    "example_cap": 12.0,
+    "total_weight": 9.0,
+    "estimator": "clipped",
+}
+SECURE = {"selection_s": 0.5, "stage_s": 20.0, "dropout": 0.4}
+
+
+@pytest.fixture(autouse=True)
+def quick_ideal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "IDEAL_SENTENCES", 5)
+
+
+@contextmanager
+def devices(homes: list[Path]) -> Iterator[None]:
+    """Devices that come whenever they may, each in a thread of its own."""
+    stopping = threading.Event()
+
+    def live(folder: Path) -> None:
+        with Home.open(folder) as home:
+            connection = Connection(home)
+            agent = Agent(home, connection)
+            while not stopping.is_set():
+                try:
+                    wait = agent.step()
+                except TacitError:
+                    wait = 0.2
+                stopping.wait(min(wait, 0.2))
+            connection.close()
+
+    threads = [threading.Thread(target=live, args=(folder,), daemon=True) for folder in homes]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        for thread in threads:
+            thread.join()
+
+
+@contextmanager
+def served(settings: ServeSettings) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """A server in a thread: its address, and a way to wait for its summary."""
+    stopping, address, found = threading.Event(), threading.Event(), dict[str, Any]()
+
+    def ready(at: str) -> None:
+        found["address"] = at
+        address.set()
+
+    def run() -> None:
+        try:
+            found["summary"] = serve(settings, stopping=stopping, ready=ready)
+        except BaseException as error:
+            found["error"] = error
+        finally:
+            address.set()
+
+    def wait() -> Any:
+        thread.join()
+        if "error" in found:
+            raise found["error"]
+        return found["summary"]
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    address.wait()
+    try:
+        yield found.get("address", ""), wait
+    finally:
+        stopping.set()
+        thread.join()
+
+
+def alone(recipe: Recipe, out: Path) -> ServeSettings:
+    """All roles in one process."""
+    return ServeSettings(out=out, recipe=recipe, port=0, http=True)
+
+
+def enrolled_homes(recipe: Recipe, server: str, out: Path, folder: Path) -> list[Path]:
+    """A device for each user of the world: number n is user n - 1."""
+    trainer, engine = Trainer.build(recipe), open_database(f"sqlite:///{out}/fleet.db")
+    token = enrolment.make_token(engine, uses=100, expires_at=time.time() + 600)
+    homes = []
+    for user in range(len(trainer.dataset.train)):
+        text = folder / f"{user}.jsonl"
+        text.write_text("".join(json.dumps({"text": line}) + "\n" for line in sentences_of(trainer, user)))
+        home = folder / f"home{user}"
+        assert enrol(home, server=server, token=token, data=text).device == user + 1
+        homes.append(home)
+    engine.dispose()
+    return homes
+
+
+class Nothing:
+    def before(self, cohort: Any, norms: Any) -> None: ...
+
+    def after(self, state: Any, diagnostics: Any) -> None: ...
+
+
+def simulated(recipe: Recipe, run: Path) -> Any:
+    """The model of the simulation in which those come who are in the run's record."""
+    trainer = Trainer.build(recipe)
+    ledger = read_ledger(run / "ledger.jsonl")
+    came = [
+        SimulatedCohort(
+            each.round,
+            0,
+            each.users - 1,
+            jax.random.key(0),
+            trainer.users.prepare(each.users - 1),
+            lambda purpose, each=each: bytes(31) + bytes([each.round]),
+        )
+        for each in verified(run / "private/participation.bin", ledger)
+    ]
+    return train(
+        trainer.start,
+        participation=came,
+        users=trainer.users,
+        clipping=recipe.privacy.build_clipping(),
+        mechanism=trainer.mechanism,
+        server=trainer.server,
+        journal=Nothing(),
+    ).model
+
+
+def difference(one: Any, other: Any) -> float:
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return max(float(np.abs(np.asarray(a) - np.asarray(b)).max()) for a, b in pairs)
+
+
+def test_devices_end_where_the_simulation_of_their_cohorts_ends(tmp_path: Path) -> None:
+    recipe, out = fleet_recipe(run={"rounds": 2}, privacy=EVERYTHING), tmp_path / "server"
+    with served(alone(recipe, out)) as (address, wait), devices(enrolled_homes(recipe, address, out, tmp_path)):
+        summary = wait()
+    assert summary is not None
+    model, _ = load_trained(out / "run")
+    expected = simulated(recipe, out / "run")
+    assert difference(model, Trainer.build(recipe).start.model) > 1e-3
+    assert difference(model, expected) < 1e-6
+    (entry,) = read_odometer(out)  # what another recipe on the same devices would be composed with
+    assert entry.path == str((out / "run").resolve())
+
+
+def test_secure_aggregation_differs_by_quantisation_alone(tmp_path: Path) -> None:
+    out, plain = tmp_path / "server", fleet_recipe(run={"rounds": 2}, privacy=EVERYTHING)
+    recipe = fleet_recipe(run={"rounds": 2}, privacy={**EVERYTHING, "secagg": {"bits": 24}}, fleet=SECURE)
+    with served(alone(recipe, out)) as (address, wait), devices(enrolled_homes(recipe, address, out, tmp_path)):
+        assert wait() is not None
+    assert read_ledger(out / "run" / "ledger.jsonl").opened.data["fleet"]["secure_aggregation"]
+    model, _ = load_trained(out / "run")
+    assert difference(model, Trainer.build(recipe).start.model) > 1e-3
+    # A few steps of the encoding; a vector that is missing or wrong would differ by its whole length.
+    assert difference(model, simulated(plain, out / "run")) < 1e-5
+
+
+def test_nobody_unmasks_before_the_intent_is_on_disk_and_a_lost_round_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise = {"mechanism": "discrete", "noise_multiplier": 0.5, "delta": 1e-3}
+    secagg = {"bits": 24, "scheme": "device_noise"}
+    recipe = fleet_recipe(run={"rounds": 1}, privacy={**noise, "secagg": secagg}, fleet=SECURE)
+    out, seen = tmp_path / "server", list[int]()
+    proceed, total = SecureRound.proceed, SecureRound.total
+
+    def proceeds(self: SecureRound) -> None:
+        seen.append(len(read_ledger(out / "run" / "ledger.jsonl").intents))
+        proceed(self)
+
+    def fails_once(self: SecureRound) -> Any:
+        if len(seen) == 1:
+            raise ProtocolError("A share was false.")
+        return total(self)
+
+    monkeypatch.setattr(SecureRound, "proceed", proceeds)
+    monkeypatch.setattr(SecureRound, "total", fails_once)
+    with served(alone(recipe, out)) as (address, wait), devices(enrolled_homes(recipe, address, out, tmp_path)):
+        summary = wait()
+    assert 0 < summary["privacy"]["epsilon"] < 100
+    assert seen == [1, 2]  # each time, the attempt's own intent was there first
+    ledger = read_ledger(out / "run" / "ledger.jsonl")
+    assert [(intent.round, intent.attempt) for intent in ledger.intents] == [(0, 0), (0, 1)]
+    lost, counted = (set(each.users) for each in verified(out / "run" / "private/participation.bin", ledger))
+    assert not lost & counted  # who was in the lost round has taken part in it
+
+
+def test_roles_in_processes_of_their_own_reach_each_other(tmp_path: Path) -> None:
+    recipe = fleet_recipe(run={"rounds": 1}, privacy={"secagg": {"bits": 24}}, fleet=SECURE)
+    make_secret(tmp_path / "secret")
+    selector, adds, coordinates = (
+        ServeSettings(
+            out=tmp_path / role,
+            recipe=recipe,
+            role=role,  # type: ignore[arg-type]
+            database=f"sqlite:///{tmp_path}/fleet.db",
+            secret=tmp_path / "secret",
+            port=0,
+            http=True,
+        )
+        for role in ("selector", "aggregator", "coordinator")
+    )
+    with (
+        served(selector) as (address, _),
+        served(adds),
+        served(coordinates) as (_, wait),
+        devices(enrolled_homes(recipe, address, tmp_path, tmp_path)),
+    ):
+        assert wait() is not None
+    model, _ = load_trained(tmp_path / "coordinator" / "run")
+    plain = simulated(fleet_recipe(run={"rounds": 1}), tmp_path / "coordinator" / "run")
+    assert difference(model, plain) < 1e-5
+
+
+def test_devices_measure_a_model_through_the_gate(tmp_path: Path) -> None:
+    trained, out = fleet_recipe(), tmp_path / "server"
+    run = RunFolder.create(tmp_path / "trained", trained.to_toml(), vocabulary=Trainer.build(trained).dataset.words)
+    model = Trainer.build(trained).start.model
+    checkpoints.save(run.checkpoints_path, 1, model_arrays(model), {})
+    recipe = fleet_recipe(
+        name="look", run={"rounds": 2}, privacy={"clip_norm": 1.0}, fleet={"evaluates": str(tmp_path / "trained")}
+    )
+    with served(alone(recipe, out)) as (address, wait), devices(enrolled_homes(recipe, address, out, tmp_path)):
+        summary = wait()
+    ledger = read_ledger(out / "run" / "ledger.jsonl")
+    assert [intent.blocks["update"]["bound"] for intent in ledger.intents] == [1.0, 1.0]
+    came = [user for each in verified(out / "run" / "private/participation.bin", ledger) for user in each.users - 1]
+    assert len(set(came)) == 8
+    trainer = Trainer.build(recipe)
+    found = []
+    for user in came:
+        (chunk,) = trainer.users.prepare(np.array([user]))
+        rows = np.concatenate(list(chunk.batches[0]))
+        words, top1, *_, loss, predictions = np.asarray(score_sums(model, jnp.asarray(rows)))
+        found.append((top1 / max(words, 1), min(loss / max(predictions, 1), LOSS_CAP)))
+    top1, loss = np.mean(found, axis=0)
+    assert summary["metrics"]["top1"] == pytest.approx(top1, rel=1e-4, abs=1e-6)
+    assert summary["metrics"]["loss"] == pytest.approx(loss, rel=1e-4)
+    other = Trainer.build(fleet_recipe(model={"units": 6}))
+    with pytest.raises(FleetError, match="another size"):
+        evaluated_model(other, tmp_path / "trained")

@@ -1,0 +1,58 @@
+"""A [fleet] section and what it asks of the rest of a recipe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tacit.errors import PrivacyError, RecipeError
+from tacit.recipe import find_recipe, load_recipe, parse_recipe
+from tacit.simulation.datasets import open_dataset
+from tests.fleet.worlds import recipe_tree
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"privacy": {"sampling": "poisson", "min_separation": None, "max_participation": None}},
+            "Expected privacy.sampling = 'check_in' with a [fleet]: no law of who comes can be promised, got 'poisson'.",
+        ),
+        ({"fleet": {"over_selection": 0.9}}, "Expected fleet.over_selection ≥ 1, got 0.9."),
+        ({"fleet": {"deadline_s": 0}}, "Expected fleet.deadline_s > 0, got 0."),
+        (
+            {"fleet": {"evaluates": "runs/x"}},
+            "Expected privacy.clip_norm = 1, clipped 'flat', and neither adaptive nor a clipped estimator with "
+            "fleet.evaluates: a device's metrics are one vector of norm 1 at most.",
+        ),
+        (
+            {"audit": {"plan": "plan.json"}},
+            "Expected neither [audit] nor [scale] with a [fleet]: both are about simulated users.",
+        ),
+    ],
+)
+def test_one_sentence_a_mistake(changes: dict[str, Any], sentence: str) -> None:
+    tree = {**recipe_tree(), "fleet": {}}
+    for name, section in changes.items():
+        tree[name] = {**tree.get(name, {}), **section}
+    with pytest.raises(RecipeError) as caught:
+        parse_recipe(tree)
+    assert caught.value.sentence == sentence
+
+
+def test_a_recipe_without_a_fleet_reads_as_it_did_before_there_was_one() -> None:
+    assert "fleet" not in parse_recipe(recipe_tree()).to_toml()
+
+
+def test_the_projects_recipe_claims_privacy() -> None:
+    recipe = load_recipe(find_recipe("fleet"))
+    assert recipe.fleet is not None
+    assert recipe.reasons_not_private() == []
+
+
+def test_devices_are_not_counted_in_the_servers_own_data() -> None:
+    few = recipe_tree(data={"users": 3})
+    with pytest.raises(PrivacyError, match="users in the data"):
+        open_dataset(parse_recipe(few))
+    open_dataset(parse_recipe({**few, "fleet": {}}))

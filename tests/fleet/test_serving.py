@@ -1,0 +1,106 @@
+"""One process: what it refuses to begin with, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import select
+
+from tacit.errors import FleetError, RunError
+from tacit.fleet import schema
+from tacit.fleet.database import open_database
+from tacit.fleet.serving import ServeSettings, serve
+from tacit.fleet.tls import CERTIFICATE
+from tacit.recipe import parse_recipe
+from tacit.runs.folder import RunFolder
+from tests.fleet.crowd import fleet_recipe, wait_for
+from tests.fleet.worlds import recipe_tree
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"http": True, "host": "0.0.0.0"}, "--http only with a loopback"),
+        ({"role": "selector"}, "--database and --secret"),
+        ({"certificate": Path("c.pem")}, "--certificate and --key together"),
+        ({"http": True, "certificate": Path("c.pem"), "key": Path("k.pem")}, "either --http or --certificate"),
+        ({"recipe": None}, "a recipe with a [fleet] section"),
+        ({"recipe": parse_recipe(recipe_tree())}, "a recipe with a [fleet] section"),
+        ({"role": "coordinator", "database": "x", "secret": Path("s"), "recipe": None}, "a recipe with a [fleet]"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_before_anything_is_made(
+    changes: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    settings = ServeSettings(**({"out": tmp_path / "server", "recipe": fleet_recipe(), "port": 0} | changes))
+    with pytest.raises(FleetError) as caught:
+        serve(settings)
+    assert words in caught.value.sentence
+    assert not (tmp_path / "server").exists()
+
+
+def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("ab" * 32)
+    secret.chmod(0o644)
+    with pytest.raises(RunError, match="chmod 600"):
+        serve(ServeSettings(out=tmp_path, recipe=fleet_recipe(), port=0, secret=secret))
+
+
+def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        settings = ServeSettings(out=tmp_path, recipe=fleet_recipe(), port=taken.getsockname()[1])
+        with pytest.raises(FleetError, match="Cannot listen on"):
+            serve(settings)
+
+
+def test_what_stops_the_coordinator_stops_the_process(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run", fleet_recipe(privacy={"clip_norm": 0.4}).to_toml())
+    with pytest.raises(RunError, match="clip_norm"):
+        serve(ServeSettings(out=tmp_path, recipe=fleet_recipe(), port=0, http=True))
+
+
+def test_a_server_speaks_https_and_a_signal_ends_it_with_nothing_left_open(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text(fleet_recipe().to_toml())
+    out, log = tmp_path / "server", tmp_path / "log"
+    command = [sys.executable, "-m", "tacit", "serve", str(tmp_path / "recipe.toml"), "--out", str(out), "--port", "0"]
+    with log.open("wb") as lines:
+        process = subprocess.Popen(command, stdout=lines, stderr=lines, stdin=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: b'"serving"' in log.read_bytes() or process.poll() is not None)
+        address = json.loads(log.read_text().splitlines()[0])["address"]
+        assert address.startswith("https://127.0.0.1:")
+        trusted = ssl.create_default_context(cafile=out / CERTIFICATE)
+        with httpx.Client(verify=trusted, trust_env=False) as client:
+            assert client.get(f"{address}/healthz").text == "ok\n"
+            assert client.get(f"{address}/v1/admin/status").status_code == 401
+        engine = open_database(f"sqlite:///{out}/fleet.db")
+
+        def states() -> list[str]:
+            with engine.connect() as connection:
+                return list(connection.execute(select(schema.rounds.c.state)).scalars())
+
+        wait_for(lambda: states() == ["open"])
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert states() == ["abandoned"]
+    with engine.connect() as connection:
+        assert connection.execute(select(schema.processes)).first() is None
+    engine.dispose()
+    for name in ("secret", "admin-token", "key.pem"):
+        assert (out / name).stat().st_mode & 0o777 == 0o600
+    assert "Traceback" not in log.read_text()
+    secrets = [(out / name).read_text() for name in ("secret", "admin-token")]
+    assert not any(secret in log.read_text() for secret in secrets)
