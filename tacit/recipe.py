@@ -282,11 +282,18 @@ def find_recipe(name: str) -> Path:
 
 
 def load_recipe(path: Path, changes: Iterable[str] = ()) -> Recipe:
-    """Read and validate a recipe, with changes of the form section.key=value."""
+    """Read and validate a recipe, with changes of the form section.key=value.
+
+    A canary plan is looked for from the current folder; the run keeps its whole path, and can be audited from any other.
+    """
     tree = read_toml(path)
     for change in changes:
         apply_change(tree, change)
-    return parse_recipe(tree)
+    recipe = parse_recipe(tree)
+    if recipe.audit is None:
+        return recipe
+    audit = recipe.audit.model_copy(update={"plan": str(Path(recipe.audit.plan).resolve())})
+    return recipe.model_copy(update={"audit": audit})
 
 
 def read_toml(path: Path) -> dict[str, Any]:

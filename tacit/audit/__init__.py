@@ -8,6 +8,7 @@ splicing.py        examples put together anew
 exposures.py       how often each was expected to be seen in training, and how often it was
 scoring.py         the log-perplexities of millions of phrases
 secret_sharer.py   two attacks: rank among random phrases, extraction by beam search
+characters.py      the first of them on a model of characters: numbers in a known form
 membership.py      was this user in? by loss, and by the model's trajectory
 lower_bound.py     epsilon from below, from one run
 outcome.py         what an audit found, in plain words and as a section of the report

@@ -37,7 +37,7 @@ from tacit.runs.files import write_atomic
 DRAW_WORD, DRAW_DIGIT, IS_SHARER, IS_REPLACED, HAS_COPY, PUBLIC_SENTENCE, COIN = range(7)
 
 DIGITS = "0123456789"
-_BLANK = "#"
+BLANK = "#"
 Probability = Annotated[float, Field(gt=0, le=1)]
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 
@@ -93,7 +93,7 @@ class Canary(BaseModel):
     @property
     def known_prefix(self) -> int:
         """How many units an attacker knows from the form alone: all before a template's first blank."""
-        return 0 if self.template is None else self.template.index(_BLANK)
+        return 0 if self.template is None else self.template.index(BLANK)
 
 
 class CanaryPlan(BaseModel):
@@ -184,7 +184,7 @@ def word_phrases(words: Sequence[str], *, length: int, count: int, seed: int) ->
 
 def digit_phrases(template: str, *, count: int, seed: int) -> list[tuple[str, ...]]:
     """Different fillings of a template such as "my number is ###-##-####", character by character."""
-    blanks = template.count(_BLANK)
+    blanks = template.count(BLANK)
     if 10**blanks < count or blanks == 0:
         raise AuditError(f"Expected a template with room for {count} canaries, got one with {blanks} blanks (#).")
     phrases: dict[tuple[str, ...], None] = {}
@@ -192,7 +192,7 @@ def digit_phrases(template: str, *, count: int, seed: int) -> list[tuple[str, ..
         if len(phrases) == count:
             return list(phrases)
         digits = iter((uniform(seed, DRAW_DIGIT, attempt, np.arange(blanks)) * 10).astype(np.int64).tolist())
-        phrases[tuple(DIGITS[next(digits)] if unit == _BLANK else unit for unit in template)] = None
+        phrases[tuple(DIGITS[next(digits)] if unit == BLANK else unit for unit in template)] = None
     raise AssertionError
 
 
@@ -214,7 +214,7 @@ def choices(canary: Canary, words: Sequence[str], prefix: int) -> tuple[NDArray[
     if canary.template is None:
         return (np.arange(FIRST_WORD, len(words), dtype=np.int32),) * (len(canary.units) - prefix)
     index = _index(words)
-    possible = [DIGITS if unit == _BLANK else unit for unit in canary.template[prefix:]]
+    possible = [DIGITS if unit == BLANK else unit for unit in canary.template[prefix:]]
     if not index.keys() >= set("".join(possible)):
         raise AuditError("Expected a vocabulary with all ten digits and the template's characters, but one is missing.")
     return tuple(np.array([index[unit] for unit in units], np.int32) for units in possible)

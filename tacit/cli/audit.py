@@ -252,10 +252,12 @@ def _print(found: Outcome, path: Path) -> None:
 def _print_table(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=number == 0)
+        # Heads may be broken between words, figures never: a terminal that is too narrow shows them on the next line.
+        least = max(map(len, (*column.split(), *(row[number] for row in rows))))
+        table.add_column(column, justify="left" if number == 0 else "right", min_width=least)
     for row in rows:
         table.add_row(*row)
-    console.print(table)
+    console.print(table, soft_wrap=True)
 
 
 def _population(

@@ -93,6 +93,9 @@ def _ask(
         raise FleetError("tacit fleet needs the extra tacit[fleet]: httpx is not installed.") from None
     import ssl
 
+    from tacit.fleet.device.connection import require_protected
+
+    require_protected(server)  # the token goes there
     try:
         secret = admin_token.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):

@@ -32,7 +32,10 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8443,
     address: Annotated[
-        str | None, typer.Option(help="How devices reach this process, where it is behind something else.")
+        str | None,
+        typer.Option(
+            help="How devices reach this process, where it is behind something else; at their server's name, or below."
+        ),
     ] = None,
     certificate: Annotated[Path | None, typer.Option(help="TLS certificate; none: one for this machine alone.")] = None,
     key: Annotated[Path | None, typer.Option(help="The certificate's key.")] = None,
@@ -62,7 +65,7 @@ def serve(
     if role not in ROLES:
         raise FleetError(f"Expected --role {', '.join(ROLES)}, got {role!r}.")
     if recipe is None and role in ("all", "coordinator"):
-        raise FleetError(f"Expected a recipe for the role {role!r}, got none.")
+        raise FleetError(f"Expected a recipe for the role {role!r}, got none.", hint="To begin with: tacit serve fleet")
     followed = None if recipe is None else load_recipe(find_recipe(recipe), changes or ())
     folder = out or next_folder("fleet" if followed is None else followed.name)
     settings = ServeSettings(
@@ -93,6 +96,6 @@ def serve(
             console.print(
                 f"Next word guessed right on devices: {metrics['top1']:.1%}, loss {metrics['loss']:.2f} nats."
             )
-            console.print(privacy_sentence(summary["privacy"]))
+            console.print(privacy_sentence(summary["privacy"], measured_within=True))
         else:
             print_summary(Console(), where, summary)

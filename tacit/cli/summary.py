@@ -47,17 +47,21 @@ def print_summary(console: Console, folder: Path, summary: Mapping[str, Any]) ->
     console.print(where, soft_wrap=True)  # a command is copied, so it stays on one line
 
 
-def privacy_sentence(privacy: Mapping[str, Any]) -> str:
-    """The guarantee in two sentences of markup; an infinite epsilon in words, with the reason."""
+def privacy_sentence(privacy: Mapping[str, Any], *, measured_within: bool = False) -> str:
+    """The guarantee in a few sentences of markup; an infinite epsilon in words, with the reason.
+
+    `measured_within`: the accuracy beside it crossed the gate, so that the guarantee covers those it was measured on.
+    """
     if privacy["epsilon"] is None:
         reasons = escape("; ".join(privacy["reasons_not_private"]))
         return f"Privacy: [bold red]none can be claimed[/] (ε is infinite), because {reasons}."
+    on = "these users, with noise added" if measured_within else "held-out users, whom it does not cover"
     return (
         f"Privacy: [bold green]ε = {epsilon_text(privacy['epsilon'])} at δ = {privacy['delta']:g}[/], for all the data of "
         f"any one {privacy['unit']} ({privacy['adjacency']}; {_accountant(privacy['accountant'])} over "
         f"{privacy['releases']} release{'' if privacy['releases'] == 1 else 's'}).\n"
         f"It holds under {len(privacy['assumptions'])} assumptions (tacit runs show lists them). The accuracy was measured on "
-        "held-out users, whom it does not cover."
+        f"{on}."
     )
 
 

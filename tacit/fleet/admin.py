@@ -6,7 +6,6 @@ Answers have numbers of rounds, reports and devices, which are the owner's to se
 from __future__ import annotations
 
 import hmac
-import time
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
@@ -15,7 +14,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field, ValidationError
 from sqlalchemy import Engine, func, select
 
-from tacit.fleet import enrolment
+from tacit.fleet import clock, enrolment
 from tacit.fleet.database import reading
 from tacit.fleet.documentation import ADMIN, json_body, refusals
 from tacit.fleet.leases import GONE_AFTER_S
@@ -93,8 +92,12 @@ def admin_routes(engine: Engine, token: str, metrics: Metrics, work: Work) -> AP
             wanted = TokenRequest.model_validate_json(await read_body(request, most=MOST_JSON_BYTES))
         except ValidationError:
             raise Refusal("Expected JSON with `uses` from 1 to 10,000,000 and `hours` up to a year.") from None
-        expires_at = time.time() + 3600 * wanted.hours
-        made = await work(lambda: enrolment.make_token(engine, uses=wanted.uses, expires_at=expires_at))
+
+        def make() -> str:
+            expires_at = clock.now(engine) + 3600 * wanted.hours
+            return enrolment.make_token(engine, uses=wanted.uses, expires_at=expires_at)
+
+        made = await work(make)
         log("token_made", uses=wanted.uses)
         return _json(TokenMade(token=made))
 
@@ -102,7 +105,7 @@ def admin_routes(engine: Engine, token: str, metrics: Metrics, work: Work) -> AP
     async def see_status(request: Request) -> Response:
         """How the fleet stands."""
         require_administrator(request)
-        return _json(await work(lambda: status(engine, now=time.time())))
+        return _json(await work(lambda: status(engine, now=clock.now(engine))))
 
     @router.post(f"{DEVICES}/{{device}}/revoke", status_code=204, response_class=Response, responses=refusals())
     async def revoke(request: Request, device: Number) -> Response:

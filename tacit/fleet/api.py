@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Protocol, TypeVar
@@ -29,7 +28,7 @@ from starlette.exceptions import HTTPException
 
 from tacit import __version__
 from tacit.errors import FleetError
-from tacit.fleet import enrolment, selection, signing
+from tacit.fleet import clock, enrolment, selection, signing
 from tacit.fleet.admin import admin_routes
 from tacit.fleet.database import POOL
 from tacit.fleet.documentation import bytes_in, bytes_out, describe_credentials, json_body, refusals
@@ -159,7 +158,7 @@ def _selecting(engine: Engine, entrance: _Entrance) -> APIRouter:
         """Exchange a token for a number."""
         newcomers.take(request.client.host if request.client else "")
         message = _parsed(EnrolRequest, await read_body(request, most=MOST_JSON_BYTES))
-        number = await entrance.work(lambda: enrolment.enrol(engine, message, now=time.time()))
+        number = await entrance.work(lambda: enrolment.enrol(engine, message, now=clock.now(engine)))
         log("device_enrolled")
         return _json(Enrolled(device=number))
 
@@ -173,7 +172,7 @@ def _selecting(engine: Engine, entrance: _Entrance) -> APIRouter:
             device = entrance.admit(request, claimed)
             _require_body(claimed, body)
             message = _parsed(CheckIn, body)
-            now = time.time()
+            now = clock.now(engine)
             answer = selection.check_in(engine, device, message, now=now, draw=draw, outlook=lookout.at(now))
             return padded(answer)
 

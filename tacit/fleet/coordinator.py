@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from tacit.errors import FleetError, RunError
+from tacit.errors import DivergedError, FleetError, RunError
 from tacit.fleet import leases, rounds
 from tacit.fleet.blobs import sha256_of
 from tacit.fleet.evaluation import evaluated_model, evaluation_program
@@ -94,6 +94,7 @@ class Coordinator:
         """Begin the run or go on with it, to its end."""
         folder = self._folder()
         if folder.begun and (closed := folder.ledger().closed) is not None and closed.outcome == "finished":
+            rounds.retire_tasks(self._engine, lease, run=folder.run_id)  # or it was killed before it could
             return folder.summary()
         if self._trainer is None:
             self._trainer = trainer_of(folder, self)
@@ -103,7 +104,7 @@ class Coordinator:
         for content in prepared.blobs.values():
             rounds.put_blob(self._engine, content)
         shown = {"task": prepared.name, "name": prepared.task.name, "description": prepared.task_bytes.decode()}
-        rounds.publish_task(self._engine, lease, **shown, active=True)
+        rounds.publish_task(self._engine, lease, **shown)
         ground = Ground(
             engine=self._engine,
             lease=lease,
@@ -123,8 +124,12 @@ class Coordinator:
             program = FleetProgram.of(trainer, folder, ground, **where)
         else:
             program = evaluation_program(trainer, folder, ground, looked_at, **where)
-        summary = go_on(program, folder, self) if folder.begun else begin(program, folder, self)
-        rounds.publish_task(self._engine, lease, **shown, active=False)
+        try:
+            summary = go_on(program, folder, self) if folder.begun else begin(program, folder, self)
+        except DivergedError:
+            rounds.retire_tasks(self._engine, lease, run=folder.run_id)
+            raise
+        rounds.retire_tasks(self._engine, lease, run=folder.run_id)
         return summary
 
     def _folder(self) -> RunFolder:
@@ -169,7 +174,7 @@ def _prepared(folder: RunFolder, trainer: Trainer, section: FleetSection) -> Pre
             raise RunError(f"The run {folder.path} is damaged: its task in {kept} is not the one it was begun with.")
         return Prepared(task, content, {**blobs, sha256_of(content): content})
     make = prepare if section.evaluates is None else prepare_evaluation
-    made = make(trainer, timer_s=section.timer_s)
+    made = make(trainer, timer_s=section.timer_s).of_run(folder.run_id)
     kept.mkdir(exist_ok=True)
     for name in (made.task.plan, made.task.vocabulary):
         write_atomic(kept / name, made.blobs[name])

@@ -14,10 +14,13 @@ A lost connection is noticed and replaced; what was under way fails with SQLAlch
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, insert, make_url, select, text, update
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -44,17 +47,19 @@ def open_database(url: str) -> Engine:
         raise FleetError("Expected --database sqlite:///PATH or postgresql://…, got no URL.") from None
     kind = parsed.get_backend_name()
     shown = parsed.render_as_string(hide_password=True)
+    # Parameters are devices' numbers, keys and digests: they are not to be in the words of an exception.
+    common: dict[str, Any] = {"pool_size": POOL, "max_overflow": 0, "hide_parameters": True}
     if kind == "sqlite" and parsed.database not in (None, "", ":memory:"):
-        engine = create_engine(parsed, connect_args={"timeout": BUSY_S}, pool_size=POOL, max_overflow=0)
+        _create_private(Path(str(parsed.database)))
+        engine = create_engine(parsed, connect_args={"timeout": BUSY_S}, **common)
         _prepare_sqlite(engine)
     elif kind == "postgresql":
         try:
             engine = create_engine(
                 parsed.set(drivername="postgresql+psycopg"),
-                pool_size=POOL,
-                max_overflow=0,
                 pool_pre_ping=True,
                 connect_args={"connect_timeout": 5},
+                **common,
             )
         except ImportError:
             raise FleetError("PostgreSQL needs the extra tacit[postgres], which is not installed.") from None
@@ -108,6 +113,12 @@ def migrate(engine: Engine) -> None:
             for statement in MIGRATIONS[version]:
                 connection.execute(text(statement))
         connection.execute(update(schema.schema_version).values(version=schema.VERSION))
+
+
+def _create_private(path: Path) -> None:
+    """Make the file, if there is none, for its owner alone: who took part is in it. SQLite's other files follow its mode."""
+    with suppress(OSError):  # what is wrong with the place, SQLite will say
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def _prepare_sqlite(engine: Engine) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from tacit.errors import FleetError
 from tacit.fleet.blobs import sha256_of
 from tacit.fleet.gathering import Ground
-from tacit.fleet.program import DeviceUsers, FleetProgram, describe_fleet
+from tacit.fleet.program import DeviceUsers, FleetProgram, describe_fleet, with_device_lines
 from tacit.fleet.tasks import checkpoint_bytes, metrics_of
 from tacit.learning.loop import TrainingState
 from tacit.learning.server import Server, build_optimizer
@@ -48,11 +48,12 @@ def evaluation_program(
     mean = (jnp.zeros(_METRICS, jnp.float32),)
     server = Server.build(build_optimizer("sgd", 1.0 / rounds, 0.0), plan.denominator)
     mechanism = plan.build_mechanism(rounds, trainer.strategy)
-    fleet = describe_fleet(ground.section, secure=ground.secure is not None, transport=transport)
+    fleet = describe_fleet(ground, transport=transport)
     secagg = {} if ground.secure is None else {"secagg": ground.secure.describe()}
 
     def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
-        return {"evaluated": ground.section.evaluates, "metrics": _metrics(state.model), "privacy": spent.as_dict()}
+        found = {"evaluated": ground.section.evaluates, "metrics": _metrics(state.model), "privacy": spent.as_dict()}
+        return with_device_lines(found, opened)
 
     return FleetProgram(
         plan=plan,

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,7 +27,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tacit.errors import FleetError, PrivacyError, ProtocolError
 from tacit.fleet import aggregator as questions
-from tacit.fleet import leases, rounds
+from tacit.fleet import clock, leases, rounds
+from tacit.fleet.attendance import Attendance
 from tacit.fleet.heart import Heart
 from tacit.fleet.internal import Peer, RemotePeer
 from tacit.fleet.leases import Lease
@@ -45,8 +46,9 @@ from tacit.simulation.secure import SecureSums
 AGGREGATES = ("all", "aggregator")
 POLL_S = 0.1
 _RETRY_S = 1.0
-# A round that is lost after its intent costs everybody in it. Devices that make it fail on purpose shall not make that go on.
-MOST_ATTEMPTS = 8
+# A round that is lost after its intent costs everybody in it, and devices can make rounds fail on purpose. A run may lose fewer
+# than this, or than a twentieth of its rounds if that is more.
+MOST_LOST = 8
 _SEED_BYTES = 32
 
 
@@ -69,12 +71,12 @@ class Peers:
     """The processes that add up; `local` is the one that is this process, where it does."""
 
     engine: Engine
-    secret: bytes
+    secret: bytes = field(repr=False)
     local: questions.Aggregator | None
 
     def alive(self) -> dict[str, Peer]:
         """Those that were seen lately, by their names."""
-        found = leases.alive(self.engine, AGGREGATES, now=time.time())
+        found = leases.alive(self.engine, AGGREGATES, now=clock.now(self.engine))
         return {process: self._peer(process, address) for process, address in found.items()}
 
     def _peer(self, process: str, address: str) -> Peer:
@@ -107,14 +109,19 @@ class Ground:
         self.heart.require()
 
 
+def places_of(ground: Ground) -> int:
+    """How many devices may be chosen for a round."""
+    return math.ceil(ground.task.report_goal * ground.section.over_selection)
+
+
 @dataclass(frozen=True)
 class DeviceCohort:
     """Who took part in one attempt at one round, and where their sum is: here, or still masked with a peer."""
 
     round: int
     attempt: int
-    users: NDArray[np.int64]
-    noise_key: Any
+    users: NDArray[np.int64] = field(repr=False)
+    noise_key: Any = field(repr=False)
     round_id: str
     plain: PartialSum | None
     masked: MaskedSum | None = None
@@ -145,25 +152,35 @@ class DeviceRounds:
     """The rounds of a run, one after another: each is committed when the loop asks for the next."""
 
     def __init__(
-        self, ground: Ground, randomness: Randomness, start: int, stop: int, attempts: Mapping[int, int]
+        self,
+        ground: Ground,
+        randomness: Randomness,
+        start: int,
+        stop: int,
+        attempts: Mapping[int, int],
+        attendance: Attendance,
     ) -> None:
         self._ground, self._randomness, self._rounds, self._attempts = ground, randomness, range(start, stop), attempts
+        self._attendance = attendance
         self._under_way: Invitation | None = None
 
     def __iter__(self) -> Iterator[Invitation]:
         ground = self._ground
+        # The ledger has an intent for every round of the checkpoint, and one for every round that was lost.
+        lost, most = sum(self._attempts.values()) - self._rounds.start, max(MOST_LOST, self._rounds.stop // 20)
+        if lost >= most:
+            raise PrivacyError(
+                f"Expected fewer than {most} rounds of a run to be lost after their intent, each of which costs privacy, got "
+                f"{lost}: this run goes on no more."
+            )
         for round in self._rounds:
             attempt = self._attempts.get(round, 0)
-            if attempt >= MOST_ATTEMPTS:
-                raise PrivacyError(
-                    f"Expected round {round} to succeed in at most {MOST_ATTEMPTS} attempts, each of which costs privacy, and "
-                    "all of them failed."
-                )
             key = self._randomness.noise_key(round=round, attempt=attempt)
-            self._under_way = invited = Invitation(ground, round, attempt, key)
+            self._under_way = invited = Invitation(ground, round, attempt, key, self._attendance)
             yield invited
             opened = invited.opened
             assert opened is not None  # the loop settles what it is given
+            self._attendance.add(round, invited.devices)
             rounds.commit(ground.engine, ground.lease, opened.round_id)
             rounds.drop_checkpoint(ground.engine, opened.checkpoint)
             ground.log("round committed", task=ground.name, round=round, attempt=attempt)
@@ -172,17 +189,20 @@ class DeviceRounds:
     def close(self) -> None:
         """Give up the round under way, if there is one."""
         if self._under_way is not None:
+            settled = "it was lost after its cohort was settled: if the ledger has its intent, it counts"
+            reason = settled if self._under_way.devices else "the coordinator stopped"
             with suppress(SQLAlchemyError, leases.LeaseLost):  # whoever coordinates next gives it up
-                self._under_way.give_up("the coordinator stopped")
+                self._under_way.give_up(reason)
 
 
 class Invitation:
     """A round that devices are invited to."""
 
-    def __init__(self, ground: Ground, round: int, attempt: int, noise_key: Any) -> None:
+    def __init__(self, ground: Ground, round: int, attempt: int, noise_key: Any, attendance: Attendance) -> None:
         self.round, self.attempt, self.noise_key = round, attempt, noise_key
         self.opened: Round | None = None
-        self._ground = ground
+        self.devices: list[int] = []
+        self._ground, self._attendance = ground, attendance
 
     def settle(self, broadcast: Any, norms: Norms) -> DeviceCohort:
         """The cohort as it came: exactly the goal. Tries until there is one."""
@@ -226,7 +246,7 @@ class Invitation:
             signs_seed=None if ground.secure is None else os.urandom(_SEED_BYTES).hex(),
             aggregator=chosen,
             goal=goal,
-            places=math.ceil(goal * ground.section.over_selection),
+            places=places_of(ground),
             seconds=ground.section.deadline_s
             + (0.0 if ground.secure is None else len(STAGES) * ground.section.stage_s),
         )
@@ -237,7 +257,7 @@ class Invitation:
         for now in self._watched(opened):
             if now.reported >= now.goal:
                 break
-            if time.time() >= now.deadline:
+            if clock.now(ground.engine) >= now.deadline:
                 raise _Short(f"{now.reported} reports came in time, and {now.goal} were wanted.")
         self._settle(opened)
         total = PartialSum(opened.clip_norm, ground.task.update_shapes, ground.task.clipping == "per_layer")
@@ -258,7 +278,7 @@ class Invitation:
         if peer is None:
             raise _Short("The process that adds up is gone.")
         for now in self._watched(opened):
-            waited = time.time() - now.opened_at
+            waited = clock.now(ground.engine) - now.opened_at
             if now.selected >= now.places or (now.selected >= now.goal and waited >= section.selection_s):
                 break
             if waited >= section.deadline_s:
@@ -303,6 +323,10 @@ class Invitation:
         ground = self._ground
         if len(devices) != opened.goal:
             raise _Short(f"{len(devices)} reports are in the sum, and {opened.goal} were wanted.")
+        if not self._attendance.allows(self.round, devices):
+            rounds.match_participation(ground.engine, ground.lease, ground.name, self._attendance.recorded())
+            raise _Short("A device was too early: the database had forgotten who took part, and was told again.")
+        self.devices = devices
         rounds.record_participation(
             ground.engine, ground.lease, task=ground.name, round=self.round, attempt=self.attempt, devices=devices
         )

@@ -13,7 +13,7 @@ from contextlib import suppress
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from tacit.fleet import leases
+from tacit.fleet import clock, leases
 from tacit.fleet.leases import GONE_AFTER_S, RENEW_S, Lease, LeaseLost
 from tacit.fleet.observability import log_failure
 
@@ -46,7 +46,7 @@ class Heart:
     def acquire(self, name: str) -> Lease | None:
         """Try to coordinate `name`; the lease is kept from then on."""
         began = time.monotonic()
-        lease = leases.acquire(self._engine, name, self._process, now=time.time())
+        lease = leases.acquire(self._engine, name, self._process, now=clock.now(self._engine))
         with self._lock:
             self._lease, self._kept_at = lease, began
         return lease
@@ -80,7 +80,7 @@ class Heart:
                 log_failure("heart")  # a process that stops beating for a mistake would be missed, and nobody knew why
 
     def _appear(self) -> None:
-        leases.appear(self._engine, self._process, role=self._role, address=self._address, now=time.time())
+        leases.appear(self._engine, self._process, role=self._role, address=self._address, now=clock.now(self._engine))
 
     def _keep_lease(self) -> None:
         with self._lock:
@@ -89,7 +89,7 @@ class Heart:
             return
         began = time.monotonic()
         try:
-            leases.renew(self._engine, lease, now=time.time())
+            leases.renew(self._engine, lease, now=clock.now(self._engine))
         except LeaseLost:
             with self._lock:
                 self._lease = None if self._lease == lease else self._lease

@@ -18,6 +18,7 @@ from starlette.concurrency import run_in_threadpool
 
 from tacit.errors import FleetError, ProtocolError
 from tacit.fleet.aggregator import Aggregator
+from tacit.fleet.limits import read_body
 from tacit.fleet.refusals import Refusal
 from tacit.fleet.sealed import seal, unseal
 
@@ -67,10 +68,7 @@ def internal_router(aggregator: Aggregator, secret: bytes) -> APIRouter:
         round_id: Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")],
         what: Annotated[str, Path(pattern=r"^[a-z]{1,16}$")],
     ) -> Response:
-        stated = request.headers.get("content-length", "")
-        if not stated.isdecimal() or int(stated) > _MOST_BYTES:
-            raise Refusal(f"Expected a body of at most {_MOST_BYTES} bytes, its length stated.", status=413)
-        sealed = await request.body()
+        sealed = await read_body(request, most=_MOST_BYTES)  # nobody has shown the secret yet
         where = {"round_id": round_id, "process": aggregator.process}
         try:
             question = unseal(secret, sealed, purpose=f"ask {what}", **where)

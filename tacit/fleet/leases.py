@@ -1,9 +1,9 @@
 """Which processes run, and which one of them coordinates.
 
 A process says every few seconds that it is there. A lease makes one coordinator: it is renewed in time or it can be taken over,
-and then its epoch rises. Clocks of the server's machines decide only when somebody else may try: every write of a coordinator
-is made in a transaction that finds the lease in its name (`hold`), so one that was overtaken, however wrong its clock, writes
-nothing more.
+and then its epoch rises. The clock (`clock.py`) decides only when somebody else may try: every write of a coordinator is made
+in a transaction that finds the lease in its name (`hold`), so one that was overtaken, however late it notices, writes nothing
+more.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,16 @@ import jax
 import jax.numpy as jnp
 
 from tacit.fleet import rounds
-from tacit.fleet.gathering import DeviceCohort, DeviceRounds, Ground
+from tacit.fleet.attendance import Attendance
+from tacit.fleet.gathering import DeviceCohort, DeviceRounds, Ground, places_of
 from tacit.privacy.accounting.noise_split import BIT_BOUND
+from tacit.privacy.on_devices import device_lines
 from tacit.privacy.participation_record import verified
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.randomness import Randomness
-from tacit.privacy.records import UPDATE, WEIGHT, WITHIN
+from tacit.privacy.records import UPDATE, WEIGHT, WITHIN, Opened
+from tacit.privacy.statement import Mark
 from tacit.privacy.sums import Block, BoundedSum, Diagnostics, Norms
-from tacit.recipe import FleetSection
 from tacit.runs.folder import RunFolder
 from tacit.secagg.hadamard import public_signs
 from tacit.simulation.running import Participation, Program
@@ -77,13 +80,14 @@ class FleetProgram(Program):
         """
         base = trainer.program(folder)
         plan, fields = base.plan, {each.name: getattr(base, each.name) for each in dataclasses.fields(base)}
-        fleet = describe_fleet(ground.section, secure=ground.secure is not None, transport=transport)
+        fleet = describe_fleet(ground, transport=transport)
         fields |= {
             "rhythm": dataclasses.replace(base.rhythm, checkpoint_every=1),
             "opened": dataclasses.replace(base.opened, data={**base.opened.data, "fleet": fleet}),
             "store": odometer,
             "sampler": plan.build_sampler(),
             "users": DeviceUsers(plan, ground.secure),
+            "finish": lambda *outcome: with_device_lines(base.finish(*outcome), outcome[1]),
         }
         return cls(**fields, ground=ground, folder=folder)
 
@@ -92,19 +96,32 @@ class FleetProgram(Program):
         ground = self.ground
         replaced = "the coordinator was replaced"
         rounds.close_left(ground.engine, ground.lease, ground.name, rounds_done=start, reason=replaced)
-        rounds.match_participation(ground.engine, ground.lease, ground.name, _recorded(self.folder))
-        return DeviceRounds(ground, randomness, start, self.rhythm.rounds, attempts)
+        task, recorded = ground.task, partial(_recorded, self.folder)
+        rounds.match_participation(ground.engine, ground.lease, ground.name, recorded())
+        limits = {"min_separation": task.min_separation, "max_participation": task.max_participation}
+        attendance = Attendance(recorded, **limits)
+        return DeviceRounds(ground, randomness, start, self.rhythm.rounds, attempts, attendance)
 
 
-def describe_fleet(section: FleetSection, *, secure: bool, transport: str) -> dict[str, Any]:
+def with_device_lines(summary: dict[str, Any], opened: Opened) -> dict[str, Any]:
+    """The summary, with what is assumed of devices and the server among its assumptions."""
+    assumed = [line.text for line in device_lines(opened) if line.mark is Mark.ASSUMED]
+    privacy = summary["privacy"]
+    return {**summary, "privacy": {**privacy, "assumptions": [*privacy["assumptions"], *assumed]}}
+
+
+def describe_fleet(ground: Ground, *, transport: str) -> dict[str, Any]:
     """What the ledger says about the devices' side."""
+    section, secure = ground.section, ground.secure is not None
+    # Whoever is chosen beyond the goal and is slower is lost, too (`secure_rounds.open_session`).
+    beyond = 1 - ground.task.report_goal / places_of(ground)
     return {
         "transport": transport,
         "over_selection": section.over_selection,
         "timer_s": section.timer_s,
         "secure_aggregation": secure,
         "server_checks": ["shape", "finite"] if secure else ["shape", "finite", "norm"],
-        **({"dropout": section.dropout, "corruption": section.corruption} if secure else {}),
+        **({"dropout": max(section.dropout, beyond), "corruption": section.corruption} if secure else {}),
     }
 
 

@@ -10,18 +10,21 @@ it writes only while it holds the lease (`leases.py`). A row is used for one sum
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import secrets
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from sqlalchemy import Connection, Engine, and_, delete, insert, select, update
+from sqlalchemy import Connection, Engine, and_, delete, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
+from tacit.errors import FleetError, LedgerError
+from tacit.fleet import clock
 from tacit.fleet.database import lightly, reading
 from tacit.fleet.leases import Lease, hold
-from tacit.fleet.schema import assignments, blobs, participations, rounds, tasks
+from tacit.fleet.schema import assignments, blobs, devices, participations, rounds, tasks
 
 OPEN, SETTLED, COMMITTED, ABANDONED = "open", "settled", "committed", "abandoned"
 SELECTED, REPORTED = "selected", "reported"
@@ -92,13 +95,33 @@ def drop_checkpoint(engine: Engine, sha256: str) -> None:
         connection.execute(delete(blobs).where(blobs.c.sha256 == sha256, ~needed))
 
 
-def publish_task(engine: Engine, lease: Lease, *, task: str, name: str, description: str, active: bool) -> None:
-    """Show a task to devices, or take it away from them."""
+def publish_task(engine: Engine, lease: Lease, *, task: str, name: str, description: str) -> None:
+    """Show a task to devices; FleetError if another run of this name is under way on them.
+
+    A coordinator that takes over without the run's folder would begin the run anew, and nobody would add the two up.
+    """
     with engine.begin() as connection:
         hold(connection, lease)
-        values = {"name": name, "description": description, "active": active}
+        query = select(tasks.c.description).where(tasks.c.name == name, tasks.c.active.is_(True))
+        run = _run_of(description)
+        for other in map(_run_of, connection.execute(query).scalars()):
+            if other != run:
+                raise FleetError(
+                    f"Expected the folder of the run {other} of {name!r}, which is not finished, got that of {run}.",
+                    hint="Serve with the folder of the run under way; a run beside it needs a recipe with another name.",
+                )
+        values = {"name": name, "description": description, "active": True}
         if connection.execute(update(tasks).where(tasks.c.task == task).values(**values)).rowcount == 0:
-            connection.execute(insert(tasks).values(task=task, opened_at=time.time(), **values))
+            connection.execute(insert(tasks).values(task=task, opened_at=clock.now(engine), **values))
+
+
+def retire_tasks(engine: Engine, lease: Lease, *, run: str) -> None:
+    """Take the tasks of a run that is finished away from devices."""
+    with engine.begin() as connection:
+        hold(connection, lease)
+        query = select(tasks.c.task, tasks.c.description).where(tasks.c.active.is_(True))
+        ended = [row.task for row in connection.execute(query) if _run_of(row.description) == run]
+        connection.execute(update(tasks).where(tasks.c.task.in_(ended)).values(active=False))
 
 
 def description_of(engine: Engine, task: str) -> str:
@@ -124,7 +147,7 @@ def open_round(
     seconds: float,
 ) -> Round:
     """A new row, of which devices are told from now on."""
-    now = time.time()
+    now = clock.now(engine)
     row = Round(
         round_id=secrets.token_hex(16),
         task=task,
@@ -213,22 +236,32 @@ def settle(engine: Engine, lease: Lease, round_id: str) -> bool:
 
 def commit(engine: Engine, lease: Lease, round_id: str) -> bool:
     """The round's release is in the run's checkpoint."""
-    return _change(engine, lease, round_id, (SETTLED,), state=COMMITTED, closed_at=time.time())
+    return _change(engine, lease, round_id, (SETTLED,), state=COMMITTED, closed_at=clock.now(engine))
 
 
 def abandon(engine: Engine, lease: Lease, round_id: str, reason: str) -> bool:
     """Give the round up; only the reason stays."""
-    return _change(engine, lease, round_id, (OPEN, SETTLED), state=ABANDONED, reason=reason, closed_at=time.time())
+    return _change(
+        engine, lease, round_id, (OPEN, SETTLED), state=ABANDONED, reason=reason, closed_at=clock.now(engine)
+    )
 
 
 def close_left(engine: Engine, lease: Lease, task: str, *, rounds_done: int, reason: str) -> None:
     """Close what an earlier coordinator of this task left: committed if the run's checkpoint holds it, else abandoned.
 
-    Its sums are never taken over.
+    Its sums are never taken over. LedgerError if devices have done rounds that the run knows nothing of: its folder was put
+    back to an earlier state, and to go on from there would release them anew without counting them.
     """
     with reading(engine) as connection:
         query = select(rounds).where(rounds.c.task == task, rounds.c.state.in_((OPEN, SETTLED)))
         left = [Round(**row._mapping) for row in connection.execute(query)]
+        done = select(func.max(rounds.c.round)).where(rounds.c.task == task, rounds.c.state == COMMITTED)
+        last = connection.execute(done).scalar()
+    if last is not None and last >= rounds_done:
+        raise LedgerError(
+            f"Expected a run with the {last + 1} rounds that its devices have done, got {rounds_done}: the run's folder was "
+            "put back to an earlier state, and its ledger lacks what was released since."
+        )
     for row in left:
         if row.state == SETTLED and row.round < rounds_done:
             commit(engine, lease, row.round_id)
@@ -291,7 +324,25 @@ def match_participation(
             connection.execute(
                 delete(participations).where(participations.c.task == task, key[0] == round, key[1] == attempt)
             )
-        _insert_participation(connection, task, {which: recorded[which] for which in recorded.keys() - there})
+        missing = {which: recorded[which] for which in recorded.keys() - there}
+        _keep_numbers(connection, {int(device) for devices in missing.values() for device in devices})
+        _insert_participation(connection, task, missing)
+
+
+def _keep_numbers(connection: Connection, numbers: set[int]) -> None:
+    """Never give the number of a device that the database has forgotten to another: two would be counted as one."""
+    known = set(connection.execute(select(devices.c.device)).scalars()) if numbers else set()
+    rows = [{"device": number, "identity": os.urandom(32), "revoked": True} for number in sorted(numbers - known)]
+    if not rows:
+        return
+    connection.execute(insert(devices), rows)
+    if connection.dialect.name == "postgresql":  # which counts for itself, whatever is in the table
+        query = "SELECT setval(pg_get_serial_sequence('devices', 'device'), (SELECT max(device) FROM devices))"
+        connection.execute(text(query))
+
+
+def _run_of(description: str) -> str:
+    return str(json.loads(description).get("run", ""))
 
 
 def _insert_participation(connection: Connection, task: str, who: Mapping[tuple[int, int], Sequence[int]]) -> None:

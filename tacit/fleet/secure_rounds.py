@@ -61,7 +61,9 @@ class Progress(Message):
 
 def open_session(devices: int, terms: Terms) -> Session:
     """A session for so many devices, against a server that looks but does not lie; ProtocolError if they are too few."""
-    found = parameters.choose(devices, dropout=terms.dropout, corruption=terms.corruption, server="curious")
+    # Masking ends with the goal's last vector: whoever is beyond the goal and slower is lost, and that must be bearable.
+    dropout = max(terms.dropout, 1 - terms.goal / devices)
+    found = parameters.choose(devices, dropout=dropout, corruption=terms.corruption, server="curious")
     return Session(
         session_id=os.urandom(ID_BYTES),
         graph_seed=os.urandom(ID_BYTES),

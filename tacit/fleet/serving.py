@@ -14,7 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -42,7 +42,8 @@ _LAST_WORDS_S = 10
 class ServeSettings:
     """What a process is to do, where it keeps its files (`out`) and how it is reached.
 
-    `address` is what devices and other processes are told, where it is not what the process listens on. Without a certificate
+    `address` is what devices and other processes are told, where it is not what the process listens on; devices upload only to
+    the name of the server they are enrolled with, or to one below it. Without a certificate
     one for this machine alone is made; without a database, a secret or an administrator's token, files in `out` are. `odometer`
     is the folder that lists every run on these devices, and the same for all their servers; `out` if none is given.
     """
@@ -50,7 +51,7 @@ class ServeSettings:
     out: Path
     recipe: Recipe | None = None
     role: Role = "all"
-    database: str | None = None
+    database: str | None = field(default=None, repr=False)  # with its password
     host: str = "127.0.0.1"
     port: int = 8443
     http: bool = False
@@ -64,6 +65,8 @@ class ServeSettings:
     def check(self) -> None:
         """FleetError if it does not fit together."""
         require_transport(http=self.http, host=self.host)
+        if self.address is None and self.host in ("0.0.0.0", "::"):
+            raise FleetError(f"Expected --address, which devices are told, with --host {self.host}, got none.")
         if (self.certificate is None) != (self.key is None):
             raise FleetError("Expected --certificate and --key together, got one of them.")
         if self.http and self.certificate is not None:

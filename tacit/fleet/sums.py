@@ -30,9 +30,9 @@ class PartialSum:
     shapes: Sequence[tuple[int, ...]]
     per_layer: bool
     update: NDArray[np.float64] = field(repr=False, default_factory=lambda: np.zeros(0))
-    weight: float = 0.0
-    bits: float = 0.0
-    devices: list[int] = field(default_factory=list)
+    weight: float = field(repr=False, default=0.0)
+    bits: float = field(repr=False, default=0.0)
+    devices: list[int] = field(repr=False, default_factory=list)
 
     def __post_init__(self) -> None:
         if not len(self.update):
@@ -60,7 +60,8 @@ class PartialSum:
         vector *= scale
         self.update += vector
         self.weight += scale
-        self.bits += within * BIT_BOUND * HEADROOM
+        if weight > 0:  # who has nothing to say gives no bit either, as in simulation
+            self.bits += within * BIT_BOUND * HEADROOM
         self.devices.append(device)
 
     def merge(self, other: PartialSum) -> None:

@@ -59,6 +59,13 @@ class Prepared:
         """What rounds call the task: the SHA-256 of its bytes."""
         return sha256_of(self.task_bytes)
 
+    def of_run(self, run: str) -> Prepared:
+        """The same as the task of one run, so that no other run of the recipe shares its participations."""
+        task = self.task.model_copy(update={"run": run})
+        content = task.model_dump_json().encode()
+        blobs = {name: self.blobs[name] for name in (task.plan, task.vocabulary)}
+        return Prepared(task, content, {**blobs, sha256_of(content): content})
+
 
 def prepare(trainer: Trainer, *, timer_s: float) -> Prepared:
     """The training task of a recipe's word model; the same recipe gives the same bytes."""

@@ -117,6 +117,7 @@ class Task(Message):
 
     format: Literal[1] = 1
     name: str
+    run: str = Field(default="", max_length=64, description="which run of that name: each is counted for itself")
     kind: Literal["train", "evaluate"]
     plan: Sha256
     vocabulary: Sha256

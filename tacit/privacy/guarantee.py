@@ -19,6 +19,7 @@ from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.assumptions import PROVEN_UNDER, SAMPLED, Observed, assumptions_of, objections, times
 from tacit.privacy.discretisation import DISCRETE
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.on_devices import fleet_of
 from tacit.privacy.plan import CORRELATED
 from tacit.privacy.statement import (
     Line,
@@ -55,6 +56,12 @@ _FALSE_ALARMS = 0.01
 _CENTRAL = (
     "Central differential privacy: whoever runs the training sees single updates and adds the noise. That party "
     "is trusted to run this code and to keep the run's private folder to itself.",
+)
+_MASKED = (
+    "Central differential privacy behind secure aggregation: the server sees the sum of a round's updates and no single one, "
+    "and adds the noise. It is trusted to run this code and to keep sums and the run's private folder to itself. Devices are "
+    "trusted to clip their entries: one that sends larger integers can make the sum wrap, and others' shares are then no "
+    "longer bounded.",
 )
 _DISTRIBUTED = (
     "Distributed differential privacy: each device adds a share of the noise before anything leaves it, and secure "
@@ -180,8 +187,9 @@ class Guarantee:
 
 
 def _trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[Line, ...]:
-    lines = [Line(text) for text in (_DISTRIBUTED if said.mechanism == DISCRETE else _CENTRAL)]
-    if "secagg" in ledger.opened.data and said.mechanism != DISCRETE:
+    masked = fleet_of(ledger.opened) is not None and "secagg" in ledger.opened.data
+    lines = [Line(text) for text in (_DISTRIBUTED if said.mechanism == DISCRETE else _MASKED if masked else _CENTRAL)]
+    if "secagg" in ledger.opened.data and not masked and said.mechanism != DISCRETE:
         lines.append(
             Line(
                 "Updates were turned into integers and summed as secure aggregation does it. A server that runs the protocol "
@@ -242,6 +250,14 @@ def _covered(said: Guarantee) -> tuple[Line, ...]:
     )
 
 
+def _others(ledger: Ledger) -> Line:
+    cost = "Other runs on the same users, those that tried out settings among them, cost on top."
+    if fleet_of(ledger.opened) is None:
+        return Line(cost)
+    served = "Those served with the same --odometer are listed, and what all of them cost together is computed, by"
+    return Line(f"{cost} {served}", code="tacit account odometer FOLDER")
+
+
 def _not_covered(ledger: Ledger) -> tuple[Line, ...]:
     held_out = (
         "Accuracy and its baselines were measured on held-out users, who are not trained on. They are outside this statement."
@@ -254,7 +270,7 @@ def _not_covered(ledger: Ledger) -> tuple[Line, ...]:
             "Diagnostics such as update norms, the clipped share and the size of cohorts have no noise. They are written "
             "for the run's owner alone and steer nothing."
         ),
-        Line("Other runs on the same users, those that tried out settings among them, cost on top."),
+        _others(ledger),
     ]
     if "vocabulary" in ledger.opened.data:
         source = ledger.opened.data["vocabulary"]

@@ -73,7 +73,7 @@ def audit_run(
         bounds = _bounds(trainer, plan, model, words)
     if plan.synthetic_users:
         proven = _proven(ledger, plan, [cohort.users for cohort in cohorts])
-    return Outcome(prefix, _size(suffixes), width, attacked, seen, bounds, proven)
+    return Outcome(prefix, comparisons(suffixes), width, attacked, seen, bounds, proven)
 
 
 def attack(
@@ -91,7 +91,7 @@ def attack(
     if not numbers:
         return []
     canaries = [plan.canaries[i] for i in numbers]
-    ranks = random_sampling(model, canaries, words, prefix=prefix, seed=seed, size=_size(suffixes))
+    ranks = random_sampling(model, canaries, words, prefix=prefix, seed=seed, size=comparisons(suffixes))
     places = extraction(model, canaries, words, prefix=prefix, width=width)
     return [
         Attacked(i, c.text, str(c.sharing), rank.rank, rank.candidates, rank.exposure, place)
@@ -99,7 +99,8 @@ def attack(
     ]
 
 
-def _size(suffixes: int | None) -> int:
+def comparisons(suffixes: int | None) -> int:
+    """How many random endings a canary is compared with: so many, or what suits this machine."""
     if suffixes is not None:
         return suffixes
     return SUFFIXES_ON_CPU if jax.default_backend() == "cpu" else COMPARISONS

@@ -24,7 +24,7 @@ from tacit.audit.canaries import CoinUser, load_plan
 from tacit.audit.outcome import Attacked
 from tacit.audit.secret_sharer import extraction
 from tacit.data.rows import to_rows
-from tacit.errors import DivergedError, RecipeError
+from tacit.errors import AuditError, DivergedError, RecipeError
 from tacit.learning.central import Descent, shuffled, train_central, user_by_user
 from tacit.learning.next_word import NextWord, evaluate
 from tacit.learning.server import OptimizerName
@@ -34,7 +34,7 @@ from tacit.privacy.participation_record import verified
 from tacit.recipe import Recipe, apply_change, parse_recipe
 from tacit.runs.files import write_atomic
 from tacit.runs.folder import RunFolder, is_run
-from tacit.simulation.auditing import attack
+from tacit.simulation.auditing import attack, comparisons
 from tacit.simulation.datasets import open_dataset
 from tacit.simulation.training import load_trained, model_config, resume_run, start_run
 
@@ -90,7 +90,7 @@ def recipe_for(base: Recipe, regime: Regime, plan: Path) -> Recipe:
             f"{base.privacy.mechanism!r} with {base.privacy.sampling!r}."
         )
     tree = base.model_dump(mode="json", exclude_none=True)
-    tree["audit"] = {**tree.get("audit", {}), "plan": str(plan)}
+    tree["audit"] = {**tree.get("audit", {}), "plan": str(plan.resolve())}  # the run is audited from other folders, too
     if regime.unclipped:
         tree["privacy"].pop("clip_norm")
     if regime.optimizer is None and regime.mixed:
@@ -116,7 +116,8 @@ def compare_regimes(
 ) -> tuple[dict[str, Any], bool]:
     """Train and attack regime after regime until the time is nearly up; (results by name, whether all are done).
 
-    Results are kept in `results_path` (none: results.json in `folder`), which alone says what is done.
+    Results are kept in `results_path` (none: results.json in `folder`), which alone says what is done. AuditError if they were
+    compared with another number of `suffixes`: ranks among more and among fewer do not belong in one table.
     """
     path, deadline, longest = results_path or folder / "results.json", time.monotonic() + 60 * minutes, 0.0
     chosen = [each for each in possible(base) if not names or each.name in names]
@@ -126,6 +127,12 @@ def compare_regimes(
             f"Expected a regime for this recipe, got {sorted(unknown)[0]!r}.", hint=f"There are: {known}."
         )
     results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    size = comparisons(suffixes)
+    if others := {found["suffixes"] for found in results.values() if "suffixes" in found} - {size}:
+        raise AuditError(
+            f"Expected --suffixes {others.pop()}, with which the results in {path} were made, got {size}.",
+            hint="Its results would be mixed with other ones: give the command as it was, or another --out.",
+        )
     for regime in chosen:
         if regime.name in results:
             continue
@@ -133,14 +140,14 @@ def compare_regimes(
             return results, False
         told(regime.name)
         began = time.monotonic()
-        results[regime.name] = _one(recipe_for(base, regime, plan), regime, plan, folder, suffixes)
+        results[regime.name] = _one(recipe_for(base, regime, plan), regime, plan, folder, size)
         results[regime.name]["seconds"] = round(time.monotonic() - began, 1)
         longest = max(longest, time.monotonic() - began)
         write_atomic(path, json.dumps(results, indent=1) + "\n")
     return results, True
 
 
-def _one(recipe: Recipe, regime: Regime, plan: Path, folder: Path, suffixes: int | None) -> dict[str, Any]:
+def _one(recipe: Recipe, regime: Regime, plan: Path, folder: Path, suffixes: int) -> dict[str, Any]:
     """Train and attack; a regime that diverges is given less of its rate until it does not, or has had every chance."""
     said = ""
     for part in STEPS:
@@ -162,7 +169,7 @@ def _one(recipe: Recipe, regime: Regime, plan: Path, folder: Path, suffixes: int
         if regime.optimizer is None:
             rates["server_rate"] = slower.server.learning_rate
         attacking = {"attack_seconds": round(time.monotonic() - began, 1)}
-        return {**about, **rates, **attacking, **summary_of(attacked, from_one)}
+        return {**about, **rates, **attacking, "suffixes": suffixes, **summary_of(attacked, from_one)}
     return {"diverged": said}
 
 

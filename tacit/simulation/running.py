@@ -12,7 +12,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -170,14 +170,16 @@ def _run(
         update_bound=program.users.update_bound,
         observer=observer,
     )
-    for users in _participation(folder, ledger.ledger, state.round):
-        program.sampler.remember(users)
-    cohorts = program.participation(
-        Randomness.fresh() if program.seed is None else Randomness.from_seed(program.seed),
-        state.round,
-        Counter(intent.round for intent in journal.intents),
-    )
-    try:
+    with ExitStack() as leaving:
+        leaving.callback(journal.release)
+        for users in _participation(folder, ledger.ledger, state.round):
+            program.sampler.remember(users)
+        cohorts = program.participation(
+            Randomness.fresh() if program.seed is None else Randomness.from_seed(program.seed),
+            state.round,
+            Counter(intent.round for intent in journal.intents),
+        )
+        leaving.callback(cohorts.close)
         with _stopping_at_a_round(journal):
             if program.evaluate_first and state.round == 0:
                 journal.begin(state)
@@ -198,9 +200,6 @@ def _run(
         journal.close("finished")
         checkpoints.remove_all(folder.private_path)  # what was left of the noise
         return summary
-    finally:
-        cohorts.close()
-        journal.release()
 
 
 @contextmanager

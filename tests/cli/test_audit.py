@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from tacit.audit.canaries import load_plan
 from tacit.audit.lower_bound import LowerBound
 from tacit.audit.outcome import Outcome, Proven
-from tacit.cli.audit import BROKEN_EXIT
+from tacit.cli.audit import BROKEN_EXIT, _print_table
 from tacit.data.build import save_users
 from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.errors import TacitError
@@ -52,6 +53,23 @@ def test_from_plan_to_report(tacit: Tacit, planted: Path) -> None:
     assert tacit("report", "run", "--share").code == 0
     assert secret not in html.unescape((planted / "report.html").read_text())
     assert "prefix from 0 to 4" in tacit("audit", "run", "run", "--prefix", 5).refusal(8)
+
+
+def test_a_run_is_audited_from_any_folder(tacit: Tacit, planted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    again = tacit("train", "tiny.toml", "--set", "audit.plan=plan.json", "--set", "run.rounds=1", "--resume", "run")
+    assert "the recipe the run" not in again.err  # the plan is the same one, whole path or not
+    (planted.parent / "elsewhere").mkdir()
+    monkeypatch.chdir(planted.parent / "elsewhere")
+    assert len(tacit("audit", "run", planted, "--suffixes", 30, "--json").object["canaries"]) == 9
+
+
+def test_figures_are_never_cut_off(capsys: pytest.CaptureFixture[str]) -> None:
+    heads = ["regime", "RS, of 90", "exposure, bits", "epsilon"]
+    row = ["FedAvg + clip, by user", "diverged", "13.46", "∞ (noise: 18.80)"]
+    _print_table(Console(width=30), heads, [row])
+    above, below, figures = capsys.readouterr().out.splitlines()
+    assert [*above.split(), *below.split()] == ["RS,", "of", "exposure,", "regime", "90", "bits", "epsilon"]
+    assert " ".join(figures.split()) == " ".join(row)
 
 
 def test_a_broken_promise_has_an_exit_code_of_its_own(
@@ -162,6 +180,12 @@ def test_an_experiment_goes_on_where_it_was(tacit: Tacit, here: Path) -> None:
     said = tacit(*again, *few)
     assert said.code == 0
     assert "All done." in said.out
+    head, figures, *_ = said.out.splitlines()[-3:]  # whole, whatever the terminal's width
+    assert head.split()[-4:] == ["bits", "top-1", "perplexity", "epsilon"]
+    assert figures.startswith("SGD, by user  ")
+    assert "…" not in said.out
+    sizes = tacit(*again[:-1], 21, *few).refusal(8)
+    assert "--suffixes 20, with which the results" in sizes
     for other in (("--set", "run.rounds=2"), ("--sharers", 2), ("--expected-sharers", "2,4,9"), ("--seed", 2)):
         assert "was begun with, got others" in tacit(*again, *few, *other).refusal(8)
     assert "was begun with, got others" in tacit(*again).refusal(8)

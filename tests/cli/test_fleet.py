@@ -74,6 +74,8 @@ def test_mistakes_are_one_sentence(tacit: Tacit, options: list[str], tmp_path: P
     assert "administrator's token" in tacit("fleet", "status", *options[:3], wrong).refusal(9)
     assert "Cannot read" in tacit("fleet", "status", *options[:3], tmp_path / "none").refusal(9)
     assert "got something else" in tacit("fleet", "status", *options, "--ca", wrong).refusal(9)
-    for server in (address.replace("http", "https"), "nonsense", "http://localhost:1"):
+    for server in (address.replace("http", "https"), "http://localhost:1"):
         said = tacit("fleet", "status", "--server", server, "--admin-token", token).refusal(9)
         assert f"No answer from {server}." in said
+    for server in ("nonsense", "http://192.0.2.1"):  # the token does not travel where it could be read
+        assert "https://" in tacit("fleet", "status", "--server", server, "--admin-token", token).refusal(9)

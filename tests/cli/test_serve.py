@@ -25,6 +25,10 @@ from tests.fleet.crowd import fleet_recipe
             ("fleet.toml", "--http", "--host", "0.0.0.0"),
             "Expected --http only with a loopback --host such as 127.0.0.1, got 0.0.0.0.",
         ),
+        (
+            ("fleet.toml", "--host", "0.0.0.0"),
+            "Expected --address, which devices are told, with --host 0.0.0.0, got none.",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence(tacit: Tacit, here: Path, arguments: tuple[str, ...], sentence: str) -> None:

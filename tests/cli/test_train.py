@@ -319,6 +319,10 @@ def test_a_bound_is_rounded_up(epsilon: float | None, shown: str) -> None:
 def test_a_summary_survives_odd_words_and_claims_nothing_it_cannot() -> None:
     privacy = {"epsilon": None, "delta": 1e-6, "reasons_not_private": ["no noise", "a [seed]"]}
     assert "none can be claimed" in privacy_sentence(privacy)
+    about = {"unit": "user", "adjacency": "zero out", "accountant": "zCDP", "releases": 1, "assumptions": []}
+    assert "held-out users, whom it does not cover" in privacy_sentence({**privacy, **about, "epsilon": 1.0})
+    within = privacy_sentence({**privacy, **about, "epsilon": 1.0}, measured_within=True)
+    assert "measured on these users, with noise added." in within
     screen = io.StringIO()
     summary = {
         "metrics": {"top1": 0.0, "top3": 0.1, "words": 1234},

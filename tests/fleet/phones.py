@@ -27,6 +27,8 @@ REPORT = "report"
 # (stage, count): so many may say it, and nobody anything later.
 Limit = tuple[str, int]
 _PATIENCE_S = 60.0
+# A device that got no place asks again so much later.
+_REST_S = 0.2
 
 
 @dataclass
@@ -40,10 +42,15 @@ class Part:
 
 @dataclass
 class Phone:
-    """One device. It has no timer and asks for a place as often as it is let."""
+    """One device. It has no timer and asks for a place as often as it is let.
+
+    In secure aggregation it falls silent, for good, once it has said `stages` things in a round.
+    """
 
     person: Person
     part: Part | None = None
+    stages: int = len(STAGES)
+    back_at: float = 0.0
 
     @property
     def number(self) -> int:
@@ -70,11 +77,12 @@ class Phones:
         while not until():
             assert time.monotonic() - began < _PATIENCE_S, "what was waited for did not happen"
             for phone in self.all if among is None else among:
+                said = self._said.total()
                 try:
                     self._visit(phone, limit)
                 except (httpx.HTTPError, SQLAlchemyError):
                     continue  # a process or the database is away: another time
-                if until():
+                if self._said.total() > said and until():
                     return
             time.sleep(0.02)
 
@@ -106,8 +114,11 @@ class Phones:
         if phone.part is not None:
             self._speak(phone, phone.part, limit)
             return
+        if time.monotonic() < phone.back_at:
+            return
         place = self.check_in(phone)
         if place is None:
+            phone.back_at = time.monotonic() + _REST_S
             return
         if self._task(place).secagg is not None:
             phone.part = Part(place)
@@ -116,6 +127,8 @@ class Phones:
 
     def _speak(self, phone: Phone, part: Part, limit: Limit | None) -> None:
         """The next message, if what it answers has come; a device that is refused leaves the round."""
+        if part.said == phone.stages:
+            return
         stage = STAGES[part.said]
         if not self._may(stage, limit):
             return

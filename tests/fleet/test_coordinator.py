@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 import threading
 import time
 import tomllib
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 from sqlalchemy import Engine, delete, insert, select, update
 
-from tacit.errors import PrivacyError, RunError
+from tacit.errors import FleetError, LedgerError, PrivacyError, RunError
 from tacit.fleet import coordinator, gathering, leases, rounds, schema
 from tacit.fleet.aggregator import Aggregator
 from tacit.fleet.database import migrate, open_database
@@ -101,14 +102,16 @@ def expected_model(recipe: Recipe, run: Path) -> np.ndarray:
     return model
 
 
-def require_sound(engine: Engine, recipe: Recipe, run: Path, *, wanted: int = 3, often: int = 3) -> None:
+def require_sound(
+    engine: Engine, recipe: Recipe, run: Path, *, wanted: int = 3, often: int = 3, atol: float = 1e-6
+) -> None:
     """The run is finished, its model is made of what those in its record sent, and nobody came too often or too early."""
     assert RunFolder.open(run).summary() is not None
     came = cohorts(run)
     assert {round for round, _, _ in came} == set(range(wanted))
     assert all(len(set(users)) == 4 for _, _, users in came)
     model, _ = load_trained(run)
-    np.testing.assert_allclose(flat(model), expected_model(recipe, run), atol=1e-6)
+    np.testing.assert_allclose(flat(model), expected_model(recipe, run), atol=atol)
     for device in {user for _, _, users in came for user in users}:
         when = sorted(round for round, _, users in came if device in users)
         assert len(when) <= often
@@ -374,6 +377,107 @@ def test_the_table_of_participations_is_made_to_match_the_runs_own_record(
     require_sound(sqlite, recipe, run)
 
 
+def test_a_database_that_forgets_while_the_run_goes_on_lets_nobody_in_too_early(
+    sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices, run, real, forgot = enrolled_many(sqlite, 12), tmp_path / "run", rounds.open_round, list[int]()
+
+    def forgets(*arguments: Any, **options: Any) -> Any:
+        if options["round"] == 1 and not forgot:
+            forgot.append(1)
+            with sqlite.begin() as connection:  # a copy that was a little behind took over
+                connection.execute(delete(schema.participations))
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(rounds, "open_round", forgets)
+    with Server(sqlite, recipe, run) as server:
+        same = Crowd(sqlite, server.aggregators, devices[:4], size)
+        with same, in_background(server.coordinator.run) as result:
+            wait_for(lambda: bool(server.named("round abandoned")))
+            same.join(devices[4:])
+            assert result() is not None
+    require_sound(sqlite, recipe, run)
+    assert [each["reason"][:23] for each in server.named("round abandoned")] == ["A device was too early:"]
+
+
+def test_a_run_folder_that_was_put_back_does_not_release_anew_what_its_ledger_has_forgotten(
+    sqlite: Engine, size: int, tmp_path: Path
+) -> None:
+    devices, run, copy = enrolled_many(sqlite, 12), tmp_path / "run", tmp_path / "copy"
+    recipe = fleet_recipe(run={"rounds": 8}, privacy={"max_participation": 9})
+
+    def until(committed: int) -> None:
+        with (
+            Server(sqlite, recipe, run) as server,
+            Crowd(sqlite, server.aggregators, devices, size),
+            in_background(server.coordinator.run) as result,
+        ):
+            wait_for(lambda: states(sqlite).count((committed - 1, "committed")) == 1)
+            server.stopping.set()
+            result()
+
+    until(1)
+    shutil.copytree(run, copy)
+    rounds_then = read_ledger(copy / "ledger.jsonl").rounds_committed
+    until(rounds_then + 1)
+    with sqlite.connect() as connection:
+        before = connection.execute(select(schema.participations)).all()
+    shutil.rmtree(run)
+    shutil.copytree(copy, run)
+    with Server(sqlite, recipe, run) as server, pytest.raises(LedgerError, match="put back to an earlier state"):
+        server.coordinator.run()
+    with sqlite.connect() as connection:
+        assert connection.execute(select(schema.participations)).all() == before
+
+
+def test_a_run_under_way_is_not_begun_again_in_another_folder(sqlite: Engine, size: int, tmp_path: Path) -> None:
+    recipe = fleet_recipe(run={"rounds": 8}, privacy={"max_participation": 9})
+    devices, run, other = enrolled_many(sqlite, 12), tmp_path / "run", tmp_path / "other"
+    with (
+        Server(sqlite, recipe, run) as first,
+        Crowd(sqlite, first.aggregators, devices, size),
+        in_background(first.coordinator.run) as result,
+    ):
+        wait_for(lambda: len(first.named("round committed")) >= 1)
+        first.stopping.set()
+        assert result() is None
+    with Server(sqlite, recipe, other) as stranger, pytest.raises(FleetError, match="which is not finished"):
+        stranger.coordinator.run()
+    assert not (other / "ledger.jsonl").exists()
+    with Server(sqlite, recipe, run) as second, Crowd(sqlite, second.aggregators, devices, size):
+        assert second.coordinator.run() is not None
+    require_sound(sqlite, recipe, run, wanted=8)
+    # Once it is finished, another may follow: a run of its own, with its own count of who took part.
+    with Server(sqlite, recipe, other) as third, Crowd(sqlite, third.aggregators, devices, size):
+        assert third.coordinator.run() is not None
+    assert [len(users) for _, _, users in cohorts(other)] == [4] * 8
+    with sqlite.connect() as connection:
+        counted = connection.execute(select(schema.participations.c.task)).scalars().all()
+    assert sorted(counted.count(task) for task in set(counted)) == [32, 32]
+
+
+def test_a_coordinator_killed_after_the_last_round_takes_the_task_away_when_it_is_back(
+    sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices, run = enrolled_many(sqlite, 12), tmp_path / "run"
+
+    def killed(*arguments: Any, **options: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as dying:
+        dying.setattr(rounds, "retire_tasks", killed)
+        with (
+            Server(sqlite, recipe, run) as first,
+            Crowd(sqlite, first.aggregators, devices, size),
+            pytest.raises(Killed),
+        ):
+            first.coordinator.run()
+    with Server(sqlite, recipe, run) as second:
+        assert second.coordinator.run() is not None
+    with sqlite.connect() as connection:
+        assert connection.execute(select(schema.tasks.c.active)).scalars().all() == [False]
+
+
 def test_a_finished_run_is_left_as_it_is(sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path) -> None:
     devices, run = enrolled_many(sqlite, 12), tmp_path / "run"
     with Server(sqlite, recipe, run) as server, Crowd(sqlite, server.aggregators, devices, size):
@@ -390,7 +494,7 @@ def test_another_recipe_is_refused(sqlite: Engine, recipe: Recipe, tmp_path: Pat
         server.coordinator.run()
 
 
-def test_a_round_that_is_lost_again_and_again_stops_before_it_costs_any_more(
+def test_a_run_that_loses_rounds_again_and_again_stops_before_it_costs_any_more(
     sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = fleet_recipe(privacy={"min_separation": 0, "max_participation": 9, "population": 40})
@@ -404,8 +508,9 @@ def test_a_round_that_is_lost_again_and_again_stops_before_it_costs_any_more(
     with (
         Server(sqlite, recipe, run) as server,
         Crowd(sqlite, server.aggregators, devices, size),
-        pytest.raises(PrivacyError, match="at most 8 attempts"),
+        pytest.raises(PrivacyError, match="fewer than 8 rounds of a run"),
     ):
         server.coordinator.run()
     assert [attempt for _, attempt, _ in cohorts(run)] == list(range(8))
     assert {state for _, state in states(sqlite)} == {"abandoned"}
+    assert all("it counts" in each["reason"] for each in server.named("round abandoned"))

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import func, insert, inspect, select, text, update
+from sqlalchemy.exc import IntegrityError
 
 from tacit.errors import FleetError
 from tacit.fleet import database, schema
@@ -162,3 +163,21 @@ def test_it_goes_on_after_the_database_was_restarted(postgres_server, postgres_u
     with engine.begin() as connection:
         connection.execute(insert(schema.tokens).values(**TOKEN))
     engine.dispose()
+
+
+def test_who_took_part_is_for_the_owner_alone(tmp_path):
+    engine = open_database(f"sqlite:///{tmp_path}/fleet.db")
+    migrate(engine)
+    with engine.begin() as connection:
+        connection.execute(insert(schema.tokens).values(**TOKEN))
+        files = list(tmp_path.iterdir())
+        assert {path.name for path in files} == {"fleet.db", "fleet.db-wal", "fleet.db-shm"}
+        assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+    engine.dispose()
+
+
+def test_what_fails_does_not_name_anybody(engine):
+    twice = [TOKEN | {"uses_left": 424242}] * 2
+    with pytest.raises(IntegrityError) as failure, engine.begin() as connection:
+        connection.execute(insert(schema.tokens), twice)
+    assert "424242" not in str(failure.value)

@@ -223,6 +223,7 @@ def test_nobody_unmasks_before_the_intent_is_on_disk_and_a_lost_round_counts(
     with served(alone(recipe, out)) as (address, wait), devices(enrolled_homes(recipe, address, out, tmp_path)):
         summary = wait()
     assert 0 < summary["privacy"]["epsilon"] < 100
+    assert any("one person enrols one device" in each for each in summary["privacy"]["assumptions"])
     assert seen == [1, 2]  # each time, the attempt's own intent was there first
     ledger = read_ledger(out / "run" / "ledger.jsonl")
     assert [(intent.round, intent.attempt) for intent in ledger.intents] == [(0, 0), (0, 1)]
@@ -281,6 +282,7 @@ def test_devices_measure_a_model_through_the_gate(tmp_path: Path) -> None:
     top1, loss = np.mean(found, axis=0)
     assert summary["metrics"]["top1"] == pytest.approx(top1, rel=1e-4, abs=1e-6)
     assert summary["metrics"]["loss"] == pytest.approx(loss, rel=1e-4)
+    assert any("one person enrols one device" in each for each in summary["privacy"]["assumptions"])
     other = Trainer.build(fleet_recipe(model={"units": 6}))
     with pytest.raises(FleetError, match="another size"):
         evaluated_model(other, tmp_path / "trained")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import numpy as np
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from sqlalchemy import Engine
 
 from tacit.errors import FleetError
@@ -119,6 +120,27 @@ def test_without_the_secret_nothing_is_answered_and_nothing_lost(
         assert client.post(f"{INTERNAL}/{settled}/sum", content=body).status_code == 401
     assert client.post(f"{INTERNAL}/{settled}/sum", content=bytes(5000)).status_code == 413
     assert client.post(f"{INTERNAL}/{settled}/sum", content=good).status_code == 200
+
+
+def test_a_body_that_goes_on_beyond_its_stated_length_is_not_read(sqlite: Engine, aggregator: Aggregator) -> None:
+    app = FastAPI()
+    app.include_router(internal_router(aggregator, SECRET))
+    app.add_exception_handler(FleetError, lambda request, error: Response(status_code=error.status))  # type: ignore[attr-defined]
+    pieces = list[int]()
+
+    async def endless() -> AsyncIterator[bytes]:
+        while len(pieces) < 1000:
+            pieces.append(1)
+            yield bytes(4096)
+
+    async def posted(**headers: str) -> int:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
+            path = f"{INTERNAL}/{'0' * 32}/sum"
+            return (await client.post(path, content=endless(), headers=headers)).status_code
+
+    assert asyncio.run(posted(**{"content-length": "9", "transfer-encoding": "chunked"})) == 411
+    assert asyncio.run(posted(**{"content-length": "9"})) == 422
+    assert len(pieces) < 10
 
 
 def test_an_answer_that_was_tampered_with_or_is_an_older_one_is_not_believed(

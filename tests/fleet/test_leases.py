@@ -63,7 +63,7 @@ def test_who_was_overtaken_can_change_no_round(engine: Engine) -> None:
         lambda: rounds.close_selection(engine, old, round_id),
         lambda: rounds.record_participation(engine, old, task=task, round=0, attempt=0, devices=[]),
         lambda: rounds.match_participation(engine, old, task, {}),
-        lambda: rounds.publish_task(engine, old, task=task, name="x", description="{}", active=False),
+        lambda: rounds.publish_task(engine, old, task=task, name="x", description="{}"),
     ]
     for change in changes:
         with pytest.raises(LeaseLost):

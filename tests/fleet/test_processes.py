@@ -125,7 +125,7 @@ def database(postgres_url: str) -> Iterator[Engine]:
 def test_any_process_may_be_killed_and_the_database_restarted(
     database: Engine, postgres_url: str, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
-    recipe = fleet_recipe(run={"rounds": 6, "evaluate_every": 6}, privacy={"max_participation": 3})
+    recipe = fleet_recipe(run={"rounds": 6, "evaluate_every": 6}, privacy={"max_participation": 9})
     fleet = Processes(tmp_path, postgres_url, recipe)
 
     def committed() -> int:

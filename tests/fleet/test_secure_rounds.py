@@ -76,8 +76,10 @@ class People:
         self.speak("mask", NUMBERS[: len(NUMBERS) - lost])
 
 
-def test_the_sum_is_of_those_who_are_included_and_exactly_the_goal() -> None:
-    people = People()
+@pytest.mark.parametrize("dropout", [0.4, 0.0])
+def test_the_sum_is_of_those_who_are_included_and_exactly_the_goal(dropout: float) -> None:
+    """Also if nobody was expected to be lost: those who are slower than the goal's last always are."""
+    people = People(TERMS.model_copy(update={"dropout": dropout}))
     people.until_masked(lost=2)
     assert people.round.progress().stage == "waiting"
     assert people.round.included() == [10, 20, 30, 40]

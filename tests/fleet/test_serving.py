@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from sqlalchemy import select
 
 from tacit.errors import FleetError, RunError
 from tacit.fleet import schema
 from tacit.fleet.database import open_database
+from tacit.fleet.gathering import DeviceCohort, Peers
 from tacit.fleet.serving import ServeSettings, serve
+from tacit.fleet.sums import PartialSum
 from tacit.fleet.tls import CERTIFICATE
 from tacit.recipe import parse_recipe
 from tacit.runs.folder import RunFolder
@@ -46,6 +49,17 @@ def test_what_does_not_fit_together_is_refused_before_anything_is_made(
         serve(settings)
     assert words in caught.value.sentence
     assert not (tmp_path / "server").exists()
+
+
+def test_nothing_secret_shows_in_what_a_traceback_or_a_log_could_print(tmp_path: Path) -> None:
+    settings = ServeSettings(out=tmp_path, database="postgresql://me:password@host/fleet")
+    peers = Peers(open_database(f"sqlite:///{tmp_path}/fleet.db"), b"cluster secret", None)
+    total = PartialSum(1.0, ((2,),), False)
+    total.admit(424242, np.array([0.25, 0.5], np.float32), 0.375, 1)
+    cohort = DeviceCohort(0, 0, np.array([424242]), "key of the noise", "0" * 32, total)
+    shown = repr((settings, peers, cohort))
+    for secret in ("password", "cluster secret", "424242", "key of the noise", "0.25", "0.375"):
+        assert secret not in shown
 
 
 def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:

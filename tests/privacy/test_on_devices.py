@@ -65,6 +65,8 @@ def test_what_secure_aggregation_hides_from_the_server_is_assumed_of_devices(tmp
     assert "(curious)" in assumed
     assert "At most 10% of a round's devices work for the server, and at most 30% are lost" in assumed
     assert "single updates in their memory" not in assumed
+    assert "and no single one" in found.as_markdown()
+    assert "sees single updates" not in found.as_markdown()
 
 
 def test_a_record_that_does_not_say_what_was_checked_claims_no_check(tmp_path: Path) -> None:
@@ -82,3 +84,9 @@ def test_a_measured_model_is_another_runs(tmp_path: Path) -> None:
     found = said(tmp_path / "a", PLAIN, evaluates="ab" * 32)
     assert "trained by another run" in part(found, "Not covered")
     assert "held-out users" not in part(found, "Not covered")
+
+
+def test_how_to_add_up_what_several_runs_on_the_same_devices_cost_is_said(tmp_path: Path) -> None:
+    text = said(tmp_path / "a", PLAIN).as_markdown()
+    assert "`tacit account odometer FOLDER`" in text
+    assert "odometer" not in said(tmp_path / "b", None).as_markdown()

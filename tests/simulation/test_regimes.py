@@ -12,7 +12,7 @@ import pytest
 
 from tacit.audit.outcome import Attacked
 from tacit.audit.plans import mixed_plan
-from tacit.errors import DivergedError, RecipeError
+from tacit.errors import AuditError, DivergedError, RecipeError
 from tacit.recipe import Recipe, parse_recipe
 from tacit.simulation import regimes
 from tacit.simulation.datasets import open_dataset
@@ -100,10 +100,13 @@ def test_what_is_done_is_not_done_again(plan: Path, tmp_path: Path, monkeypatch:
         found, _ = compare_regimes(base(), plan, tmp_path, names=names, suffixes=20)
     assert found["DP-FedAvg, by user"]["ranks"] == private["ranks"]
     monkeypatch.setattr(regimes, "_one", None)
-    assert compare_regimes(base(), plan, tmp_path, names=names)[1]
+    assert compare_regimes(base(), plan, tmp_path, names=names, suffixes=20)[1]
     # The file of results alone says what is done: another folder for the runs makes no difference.
     elsewhere = tmp_path / "results.json"
-    assert compare_regimes(base(), plan, tmp_path / "new", names=names, results_path=elsewhere) == (found, True)
+    again = compare_regimes(base(), plan, tmp_path / "new", names=names, suffixes=20, results_path=elsewhere)
+    assert again == (found, True)
+    with pytest.raises(AuditError, match=r"--suffixes 20, .* got 21\."):
+        compare_regimes(base(), plan, tmp_path, names=names, suffixes=21)
     with pytest.raises(RecipeError, match="'SGD'"):
         compare_regimes(base(), plan, tmp_path, names=["SGD"])
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.errors import FleetError
 from tacit.fleet.wire import Task
 
 
@@ -29,12 +28,15 @@ class Contribution:
 def contribution_of(
     update: Sequence[NDArray[np.float32]], predictions: int, task: Task, *, clip_norm: float, threshold: float | None
 ) -> Contribution:
-    """FleetError, and nothing to send, if the update is not finite."""
+    """An update that is not finite counts as nothing, as in simulation.
+
+    The device takes part all the same: to stay away would let what its user wrote decide who is in the round.
+    """
     parts = [np.asarray(leaf, np.float64).ravel() for leaf in update]
     norms = [float(np.sqrt(np.sum(np.square(part)))) for part in parts]
     norm = math.hypot(*norms)
     if not math.isfinite(norm):
-        raise FleetError("Expected a finite update from the plan, got inf or nan; nothing is sent.")
+        return Contribution(np.zeros(sum(map(len, parts))), 0.0, 0 if threshold is None else -1)
     if task.clipping == "flat":
         scales = [_scale(norm, clip_norm)] * len(parts)
     else:

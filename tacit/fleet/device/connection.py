@@ -101,11 +101,22 @@ class Connection:
             pause = min(1.3 * pause, 4 * FIRST_PAUSE)
 
     def permitted(self, address: str) -> str:
-        """An address that the server sends devices to; FleetError if it is less protected than the server's own."""
-        if address and urlsplit(address).scheme != "https":
-            if urlsplit(self.base).scheme == "https":
+        """An address that the server sends devices to: none for its own.
+
+        FleetError if it is less protected than the server's own, or somebody else's: neither the server's name, nor one below
+        it. Whoever can make a server lie about addresses, but has no certificate for its names, gets nothing.
+        """
+        if not address:
+            return address
+        here, there = urlsplit(self.base), urlsplit(address)
+        if there.scheme != "https":
+            if here.scheme == "https":
                 raise FleetError("Expected an https address to upload to, got another.")
             require_protected(address)
+        own, other = here.hostname or "", there.hostname or ""
+        on_this_machine = is_loopback(own) and is_loopback(other)
+        if not (other == own or other.endswith(f".{own}") or on_this_machine):
+            raise FleetError(f"Expected an address to upload to at {own} or a name below it, got another.")
         return address.rstrip("/")
 
     def _counter(self) -> int:

@@ -61,7 +61,10 @@ def _number(client: httpx.Client, server: str, token: str, identity: bytes) -> i
             headers={"content-type": "application/json"},
         )
     except httpx.HTTPError as error:
-        raise FleetError(f"The server {server} cannot be reached ({type(error).__name__}).") from None
+        raise FleetError(
+            f"The server {server} cannot be reached ({type(error).__name__}).",
+            hint="Is tacit serve running there, and is its certificate given with --ca?",
+        ) from None
     if answer.status_code >= 300:
         raise refusal_of(answer.status_code, answer.content, answer.headers)
     try:

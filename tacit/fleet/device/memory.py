@@ -1,8 +1,8 @@
 """What a device remembers of tasks, and the rules it keeps whatever the server says.
 
 A task is named by the hash of its description, so its terms cannot change on the way; and a description of the same name with
-weaker terms (a smaller separation, more participations, a shorter rest) is refused, or a server could start the count anew. A
-round counts from the moment before its report is sent: whether the server took the report is only the server's word.
+weaker terms (a smaller separation, more participations, a shorter rest, no secure aggregation where there was some) is refused.
+A round counts from the moment before its report is sent: whether the server took the report is only the server's word.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class TaskMemory(_Kept):
     min_separation: int
     max_participation: int
     timer_s: float
+    secure: bool = Field(default=False, description="whether updates are sent under secure aggregation alone")
     taken: int = Field(default=0, ge=0, description="rounds it took part in")
     last_round: int | None = None
     rests_until: float = Field(default=0.0, description="the device's own clock, as all times here")
@@ -64,16 +65,19 @@ class Memory(_Kept):
                 task.min_separation < other.min_separation
                 or task.max_participation > other.max_participation
                 or task.timer_s < other.timer_s
+                or (other.secure and task.secagg is None)
             ):
                 raise FleetError(
                     f"Expected the terms that the task was known by, got weaker ones: separation {task.min_separation}, "
-                    f"participations {task.max_participation}, timer {task.timer_s:g} s."
+                    f"participations {task.max_participation}, timer {task.timer_s:g} s, "
+                    f"{'no ' if task.secagg is None else ''}secure aggregation."
                 )
         known = self.tasks.get(name) or TaskMemory(
             name=task.name,
             min_separation=task.min_separation,
             max_participation=task.max_participation,
             timer_s=task.timer_s,
+            secure=task.secagg is not None,
             seen_at=now,
         )
         blobs = (name, task.plan, task.vocabulary)

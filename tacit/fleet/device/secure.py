@@ -47,7 +47,7 @@ def integers_of(contribution: Contribution, terms: SecAggTerms, assignment: Assi
         most = encoding.element_clip
         whole.append(np.array([min(int(np.floor(contribution.weight * most + drawn[-1])), most)]))
     if assignment.threshold is not None:
-        whole.append(np.array([contribution.within]))
+        whole.append(np.array([contribution.within if contribution.weight > 0 else 0]))
     result = np.concatenate(whole)
     noise = sampled(terms.local_variance, len(result), entropy=os.urandom)
     return ((result + noise) & ((1 << encoding.bits) - 1)).astype(np.uint32)
@@ -131,7 +131,8 @@ def require_safe(session: Session, task: Task, width: int, assumptions: SecAggAs
         raise FleetError("Expected a session for the task's vectors, got one of another width.")
     parameters.check(
         session,
-        dropout=assumptions.dropout,
+        # Masking ends with the last vector that is wanted: all beyond the minimum may be lost, whatever the owner assumes.
+        dropout=max(assumptions.dropout, 1 - session.minimum / session.devices),
         corruption=assumptions.corruption,
         server=assumptions.server,
         exposure=assumptions.exposure,

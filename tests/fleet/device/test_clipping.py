@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.errors import FleetError
 from tacit.fleet.device.clipping import contribution_of
 from tacit.fleet.sums import SLACK
 
@@ -43,9 +42,10 @@ def test_clipping_keeps_the_direction_and_leaves_short_ones_alone():
 
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("style", ["flat", "per_layer"])
-def test_what_is_not_finite_is_not_sent(bad, style):
-    with pytest.raises(FleetError, match="nothing is sent"):
-        of([[1.0, bad], [0.0]], style=style)
+def test_what_is_not_finite_counts_as_nothing(bad, style):
+    found = of([[1.0, bad], [0.0]], style=style, threshold=1.0)
+    assert (found.update.tolist(), found.weight, found.within) == ([0.0, 0.0, 0.0], 0.0, -1)
+    assert of([[1.0, bad], [0.0]], style=style).within == 0
 
 
 def test_the_bit_compares_the_norm_before_clipping():

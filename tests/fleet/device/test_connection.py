@@ -199,3 +199,24 @@ def test_only_https_or_this_machine(world, address):
 )
 def test_addresses_that_will_do(address):
     require_protected(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://elsewhere.test",
+        "https://notfleet.test",
+        "https://fleet.test.elsewhere.test",
+        "https://fleet.test@elsewhere.test",
+        "https://127.0.0.1",
+        "https://",
+    ],
+)
+def test_nothing_is_uploaded_to_somebody_else(world, address):
+    with pytest.raises(FleetError, match=r"at fleet\.test or a name below it"):
+        world[2].permitted(address)
+
+
+@pytest.mark.parametrize("address", ["", "https://fleet.test:9443", "https://a1.fleet.test/"])
+def test_what_is_the_servers_own_is_uploaded_to(world, address):
+    assert world[2].permitted(address) == address.rstrip("/")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tacit.errors import FleetError
 from tacit.fleet.device.memory import Memory
-from tacit.fleet.wire import Assignment, Task
+from tacit.fleet.wire import Assignment, SecAggTerms, Task
 
 NAME, OTHER = "a" * 64, "b" * 64
 
@@ -102,6 +102,24 @@ def test_a_known_task_cannot_come_back_under_weaker_terms(weaker):
         memory.offered(OTHER, task(**weaker), 1.0)
     assert OTHER in memory.offered(OTHER, task(name="another", **weaker), 1.0).tasks
     assert OTHER in memory.offered(OTHER, task(min_separation=5), 1.0).tasks
+
+
+def test_a_task_that_was_under_masks_does_not_come_back_without():
+    terms = SecAggTerms(
+        dimension=2,
+        scale=8.0,
+        element_clip=9,
+        bits=12,
+        block=2,
+        rounding_failure=1e-9,
+        local_variance=0,
+        weighted=False,
+    )
+    memory = Memory().offered(NAME, task(secagg=terms), 0.0)
+    with pytest.raises(FleetError, match="no secure aggregation"):
+        memory.offered(OTHER, task(), 1.0)
+    plain = Memory().offered(NAME, task(), 0.0)
+    assert OTHER in plain.offered(OTHER, task(secagg=terms), 1.0).tasks
 
 
 def test_a_device_says_what_it_will_not_take():

@@ -18,7 +18,7 @@ from tacit.fleet.device.home import Home, SecAggAssumptions
 from tacit.fleet.sums import PartialSum
 from tacit.fleet.wire import Assignment, unpack_report
 from tacit.privacy.rounding import HEADROOM
-from tacit.secagg import keys
+from tacit.secagg import keys, parameters
 from tacit.secagg.encoding import decoded
 from tacit.secagg.hadamard import public_signs
 from tacit.secagg.session import Session
@@ -81,6 +81,8 @@ def test_the_integers_say_what_the_contribution_says():
     weight, bit = centred(words[encoding.padded :], encoding.bits)
     assert abs(weight - 0.5 * encoding.element_clip) <= 1
     assert bit == -1
+    nothing = secure.integers_of(Contribution(0 * update, 0.0, -1), terms, assignment(threshold=0.2))
+    assert centred(nothing[encoding.padded :], encoding.bits).tolist() == [0, 0]
 
 
 def test_a_whole_weight_is_never_more_than_one():
@@ -140,6 +142,17 @@ def test_sessions_that_would_expose_a_device_are_refused(changes, assumptions):
     width = session_of(task).dimension
     with pytest.raises((FleetError, ProtocolError)):
         secure.require_safe(session, task, width, SecAggAssumptions(**assumptions))
+
+
+def test_those_who_are_chosen_beyond_the_goal_count_as_lost():
+    """A session that bears a tenth of its devices lost does not bear half of them, which over-selection makes of it."""
+    found = parameters.choose(1_000, dropout=0.1, corruption=0.1, server="curious")
+    task = prepared_of(SECURE).task.model_copy(update={"report_goal": 500})
+    terms = {"devices": 1_000, "neighbours": found.neighbours, "threshold": found.threshold}
+    width = session_of(task).dimension
+    secure.require_safe(session_of(task, **terms, minimum=900), task, width, SecAggAssumptions())
+    with pytest.raises(ProtocolError, match="expose"):
+        secure.require_safe(session_of(task, **terms, minimum=500), task, width, SecAggAssumptions())
 
 
 def test_a_safe_session_is_not_refused():
