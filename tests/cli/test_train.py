@@ -237,6 +237,7 @@ def test_a_second_ctrl_c_stops_at_once(tacit: Tacit, here: Path, monkeypatch: py
 
 def test_ctrl_c_before_the_run_begins_leaves_nothing(tacit: Tacit, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "open_dataset", lambda recipe: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
     before = everything(here)
     stopped = tacit("train", "tiny.toml")
     assert (stopped.code, stopped.out) == (130, "")

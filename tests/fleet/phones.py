@@ -146,8 +146,12 @@ class Phones:
 
     def _secagg(self, phone: Phone, part: Part, method: str, what: str, body: bytes = b"") -> bytes | None:
         path = f"{ROUNDS}/{part.place.round_id}/secagg/{what}"
-        headers = phone.person.headers(method, path, body)
-        answer = self._client.request(method, part.place.upload_to + path, content=body or None, headers=headers)
+        while True:
+            headers = phone.person.headers(method, path, body)
+            answer = self._client.request(method, part.place.upload_to + path, content=body or None, headers=headers)
+            if answer.status_code != 429:
+                break
+            time.sleep(0.2)  # these devices ask more often than the server likes
         if answer.status_code in (403, 404, 410):
             phone.part = None
         return answer.content if answer.status_code == 200 else None
