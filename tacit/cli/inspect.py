@@ -17,11 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.cli.inspect_images import images
-from tacit.cli.progress import epsilon_text
+from tacit.cli.progress import Lines
 from tacit.cli.running import interruptible, next_folder
 from tacit.cli.summary import privacy_sentence, tacit_command
 from tacit.errors import RecipeError
-from tacit.inspection.text_recipe import TEXT, TextInspection, load_text_inspection, parse_text_inspection
+from tacit.inspection.text_recipe import TEXT, load_text_inspection, parse_text_inspection
 from tacit.recipe import find_recipe
 from tacit.runs.folder import RunFolder, by_name, is_run, refuse_if_taken
 
@@ -95,7 +95,7 @@ def text(
         from tacit.inspection.findings import WordFindings
         from tacit.inspection.text_run import resume_inspection, start_inspection
 
-        observer = _Lines(console, followed)
+        observer = Lines(console, followed.run.rounds, lambda seen: f"perplexity of a letter {seen['perplexity']:.2f}")
         begin = resume is None
         summary = start_inspection(followed, folder, observer) if begin else resume_inspection(folder, observer)
     found = WordFindings.from_dict(summary["inspection"])
@@ -129,27 +129,6 @@ def compare(
     _print_table(console, found.place_columns(), found.place_rows(), caption="Words that are unknown, by place")
     for sentence in (found.conclusion(), found.price(), f"The report now shows this: tacit report {later}"):
         console.print(sentence, soft_wrap=True)
-
-
-class _Lines:
-    """How it goes, a line for each evaluation."""
-
-    def __init__(self, console: Console, recipe: TextInspection) -> None:
-        self._console, self._rounds = console, recipe.run.rounds
-
-    def warned(self, sentence: str) -> None:
-        self._console.print(f"Warning: {sentence}", highlight=False, soft_wrap=True, markup=False)
-
-    def round_done(self, round: int) -> None:
-        pass
-
-    def evaluated(self, record: Mapping[str, Any]) -> None:
-        self._console.print(
-            f"round {record['round']}/{self._rounds}: perplexity of a letter {record['perplexity']:.2f}, "
-            f"ε so far {epsilon_text(record['epsilon'])}",
-            highlight=False,
-            soft_wrap=True,
-        )
 
 
 def _print(found: WordFindings, folder: Path, summary: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacit.cli.progress import epsilon_text
+from tacit.cli.progress import Lines
 from tacit.cli.running import interruptible, next_folder
 from tacit.cli.summary import tacit_command
 from tacit.errors import RecipeError
@@ -73,8 +73,8 @@ def images(
         # Imported here: JAX takes a second, and every mistake above should be told at once.
         from tacit.inspection.image_run import resume_images, start_images
 
-        def watch(stage: str, rounds: int) -> _Lines:
-            return _Lines(console, stage, rounds)
+        def watch(stage: str, rounds: int) -> Lines:
+            return Lines(console, rounds, _seen, stage=stage)
 
         looked = resume_images(folder, watch) if resume is not None else start_images(followed, folder, watch)
     if as_json:
@@ -83,28 +83,11 @@ def images(
         _print(looked.findings, folder)
 
 
-class _Lines:
-    """How a stage goes, a line for each evaluation."""
-
-    def __init__(self, console: Console, stage: str, rounds: int) -> None:
-        self._console, self._stage, self._rounds = console, stage, rounds
-
-    def warned(self, sentence: str) -> None:
-        self._console.print(f"Warning: {sentence}", highlight=False, soft_wrap=True, markup=False)
-
-    def round_done(self, round: int) -> None:
-        pass
-
-    def evaluated(self, record: Mapping[str, Any]) -> None:
-        if "accuracy" in record:
-            seen = f"{record['accuracy']:.1%} of held-out images classified right"
-        else:
-            seen = f"{record['inverted']:.0%} of generated images have bright ground"
-        self._console.print(
-            f"{self._stage}, round {record['round']}/{self._rounds}: {seen}, ε so far {epsilon_text(record['epsilon'])}",
-            highlight=False,
-            soft_wrap=True,
-        )
+def _seen(record: Mapping[str, Any]) -> str:
+    """What an evaluation found, of the classifier or of a generator."""
+    if "accuracy" in record:
+        return f"{record['accuracy']:.1%} of held-out images classified right"
+    return f"{record['inverted']:.0%} of generated images have bright ground"
 
 
 def _print(found: ImageFindings, folder: Path) -> None:

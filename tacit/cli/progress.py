@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def watching(recipe: Recipe, console: Console) -> Iterator[Observer]:
     """Whom the run may tell how it goes."""
     if not console.is_terminal:
-        yield _Lines(console, recipe.run.rounds)
+        yield Lines(console, recipe.run.rounds, lambda record: f"top-1 {record['top1']:.1%}")
         return
     columns = (
         SpinnerColumn(),
@@ -75,11 +75,14 @@ class _Bar:
         self._progress.update(self._task, top1=f"{record['top1']:.1%}", epsilon=epsilon_text(record["epsilon"]))
 
 
-class _Lines:
-    """For a log file: nothing is drawn over."""
+class Lines:
+    """For a log file: a line for each evaluation, nothing is drawn over. `seen` says what an evaluation found."""
 
-    def __init__(self, console: Console, rounds: int) -> None:
-        self._console, self._rounds = console, rounds
+    def __init__(
+        self, console: Console, rounds: int, seen: Callable[[Mapping[str, Any]], str], *, stage: str | None = None
+    ) -> None:
+        self._console, self._rounds, self._seen = console, rounds, seen
+        self._stage = "" if stage is None else f"{stage}, "
         self._tenths = 0  # of pre-training, told so far
 
     def warned(self, sentence: str) -> None:
@@ -95,7 +98,7 @@ class _Lines:
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
         self._console.print(
-            f"round {record['round']}/{self._rounds}: top-1 {record['top1']:.1%}, "
+            f"{self._stage}round {record['round']}/{self._rounds}: {self._seen(record)}, "
             f"ε so far {epsilon_text(record['epsilon'])}",
             highlight=False,
             soft_wrap=True,

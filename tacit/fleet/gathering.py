@@ -4,7 +4,7 @@
 
 A round that comes to nothing (too few reports, a process gone with its part of the sum) is abandoned, with the reason, before
 anything of it was released: it costs nobody anything, and the same round is opened again under a new name. With secure
-aggregation the sum is still masked when the cohort is settled; `DeviceCohort.total` asks for it once the intent is durable.
+aggregation the sum is still masked when the cohort is settled; `MaskedSum.unmasked` asks for it once the intent is durable.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tacit.fleet.attendance import Attendance
 from tacit.fleet.heart import Heart
 from tacit.fleet.internal import Peer, RemotePeer
 from tacit.fleet.leases import Lease
-from tacit.fleet.rounds import UNCLIPPED, Round
+from tacit.fleet.rounds import Round
 from tacit.fleet.sealed import unpack_sum
 from tacit.fleet.secure_rounds import DONE, FAILED, STAGES, WAITING, Progress, Terms
 from tacit.fleet.sums import PartialSum
@@ -43,7 +43,6 @@ from tacit.recipe import FleetSection
 from tacit.runs.journal import StopRequested
 from tacit.simulation.secure import SecureSums
 
-AGGREGATES = ("all", "aggregator")
 POLL_S = 0.1
 _RETRY_S = 1.0
 # A round that is lost after its intent costs everybody in it, and devices can make rounds fail on purpose. A run may lose fewer
@@ -76,7 +75,7 @@ class Peers:
 
     def alive(self) -> dict[str, Peer]:
         """Those that were seen lately, by their names."""
-        found = leases.alive(self.engine, AGGREGATES, now=clock.now(self.engine))
+        found = leases.alive(self.engine, leases.AGGREGATES, now=clock.now(self.engine))
         return {process: self._peer(process, address) for process, address in found.items()}
 
     def _peer(self, process: str, address: str) -> Peer:
@@ -241,7 +240,7 @@ class Invitation:
             round=self.round,
             attempt=self.attempt,
             checkpoint=rounds.put_blob(ground.engine, content),
-            clip_norm=min(norms.clip, UNCLIPPED),
+            clip_norm=norms.clip,
             threshold=norms.threshold,
             signs_seed=None if ground.secure is None else os.urandom(_SEED_BYTES).hex(),
             aggregator=chosen,

@@ -17,6 +17,8 @@ from tacit.errors import FleetError
 from tacit.fleet.database import lightly, reading
 from tacit.fleet.schema import leases, processes
 
+# The roles of processes that take reports.
+AGGREGATES = ("aggregator", "all")
 RENEW_S = 2.0
 # A process that was not seen for so long is gone; a lease that was not renewed for so long may be taken over.
 GONE_AFTER_S = 10.0

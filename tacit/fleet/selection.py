@@ -21,14 +21,13 @@ from functools import lru_cache
 from sqlalchemy import Connection, Engine, Row, bindparam, func, insert, select, update
 
 from tacit.fleet.database import lightly, reading
-from tacit.fleet.leases import GONE_AFTER_S
+from tacit.fleet.leases import AGGREGATES, GONE_AFTER_S
 from tacit.fleet.pace import Tempo, idle_wait_s, tempo
 from tacit.fleet.rounds import OPEN, SELECTED
 from tacit.fleet.schema import assignments, devices, participations, processes, rounds, tasks
 from tacit.fleet.wire import Answer, Assignment, CheckIn, Task
 from tacit.simulation.pace import LONGEST_WAIT_S
 
-AGGREGATES = ("aggregator", "all")
 # How old an outlook may be: a new round is noticed so much later.
 OUTLOOK_S = 0.2
 _RECENT = 8

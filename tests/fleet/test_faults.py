@@ -19,7 +19,7 @@ from tacit.recipe import Recipe
 from tests.fleet.crowd import fleet_recipe, wait_for
 from tests.fleet.postgres import PostgresServer
 from tests.fleet.processes import AFTER_INTENT, BEFORE_INTENT, PHASES, REPORTING, ROLES, Fleet
-from tests.fleet.test_coordinator import cohorts, require_sound
+from tests.fleet.soundness import cohorts, require_sound
 
 OFTEN = 9
 

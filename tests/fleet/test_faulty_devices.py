@@ -17,7 +17,7 @@ from tacit.fleet.wire import ROUNDS, Assignment, pack_report
 from tests.fleet.crowd import fleet_recipe, vector_of, wait_for
 from tests.fleet.phones import Phone
 from tests.fleet.processes import Fleet
-from tests.fleet.test_coordinator import cohorts, require_sound
+from tests.fleet.soundness import cohorts, require_sound
 
 
 class Upload:

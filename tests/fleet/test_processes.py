@@ -25,7 +25,7 @@ from tacit.recipe import Recipe
 from tests.fleet.crowd import fleet_recipe, vector_of, wait_for
 from tests.fleet.people import Person, enrolled
 from tests.fleet.postgres import PostgresServer
-from tests.fleet.test_coordinator import require_sound
+from tests.fleet.soundness import require_sound
 
 
 class Processes:
