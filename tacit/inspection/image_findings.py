@@ -111,7 +111,6 @@ class ImageFindings:
         claimed = self.together["epsilon"] is not None
         edges = np.arange(len(self.histogram)) / len(self.histogram)
         bars = [(f"{edge:.0%}", max(share, 0.0)) for edge, share in zip(edges, self.histogram, strict=True)]
-        shown = ", as released" if self.thresholds is None else f", as released; thresholds {_range(self.thresholds)}"
         blocks: list[Block] = [Paragraph(text=self.conclusion())]
         for side, made in images.items():
             who = WHO[self.by][side]
@@ -119,7 +118,8 @@ class ImageFindings:
             blocks.append(picture(sheet, f"{SHOWN} images made up after {who}", f"Made up after {who}"))
         blocks += [
             Table(columns=SCORE_COLUMNS, rows=self.score_rows()),
-            Bars(x="accuracy of the classifier on a user", y=f"share of users{shown}", bars=bars),
+            Bars(x="accuracy of the classifier on a user", y="share of users, as released", bars=bars),
+            *self._chosen(),
             Table(
                 columns=["run", "ε", "δ", "releases"], rows=[*map(_cost_row, *zip(*self.privacy.items(), strict=True))]
             ),
@@ -129,13 +129,15 @@ class ImageFindings:
         title = "Images, as two models make them up"
         return Section(name="inspection", title=title, order=5, private=not claimed, blocks=blocks)
 
+    def _chosen(self) -> list[Block]:
+        """Where the thresholds are, if users were chosen by them."""
+        if self.thresholds is None:
+            return []
+        low, high = self.thresholds
+        return [Paragraph(text=f"Low accuracy is at most {low:.1%}, high accuracy at least {high:.1%}.", note=True)]
+
 
 SCORE_COLUMNS = ["made up after", "bright ground", "mean intensity", "classifier's confidence", "on negatives"]
-
-
-def _range(thresholds: tuple[float, float]) -> str:
-    low, high = thresholds
-    return f"≤ {low:.1%} and ≥ {high:.1%}"
 
 
 def _cost_row(name: str, privacy: Mapping[str, Any]) -> list[str]:

@@ -101,7 +101,7 @@ def _follow(recipe: ImageInspection, users: ImageUsers, out: Path, watch: Watch)
     trained_by = RunFolder.open(classifier_run).run_id
     rests_on = _without_privacy(classifier_run, "the classifier was trained on users without privacy")
     counted = _run(accuracy_stage(recipe, users, classifier, trained_by, rests_on), out / "accuracy", watch)
-    rests_on += _without_privacy(out / "accuracy", "users' accuracies were counted without noise")
+    rests_on += _without_privacy(out / "accuracy", "users' accuracies were counted in a run that can claim no privacy")
     histogram = np.array(counted["histogram"])
     runs = {"classifier": classifier_run, "accuracy": out / "accuracy"}
     images: dict[str, NDArray[np.uint8]] = {}
