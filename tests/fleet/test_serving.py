@@ -51,6 +51,11 @@ def test_what_does_not_fit_together_is_refused_before_anything_is_made(
     assert not (tmp_path / "server").exists()
 
 
+def test_processes_that_select_and_add_up_never_import_jax() -> None:
+    code = "import sys, tacit.cli.serve, tacit.fleet.serving; sys.exit('jax' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_nothing_secret_shows_in_what_a_traceback_or_a_log_could_print(tmp_path: Path) -> None:
     settings = ServeSettings(out=tmp_path, database="postgresql://me:password@host/fleet")
     peers = Peers(open_database(f"sqlite:///{tmp_path}/fleet.db"), b"cluster secret", None)
