@@ -61,8 +61,10 @@ def serve(database: str, listener: socket.socket) -> None:
 
     from tacit.fleet.aggregator import Aggregator
     from tacit.fleet.api import create_app
+    from tacit.fleet.heart import Heart
 
     engine = open_database(database)
+    Heart(engine, PROCESS, role="all", address="http://here").start()
     app = create_app(engine, admin_token="b" * 64, reports=Aggregator(engine, PROCESS), selects=True)
     config = uvicorn.Config(app, log_config=None, access_log=False, backlog=4096)
     uvicorn.Server(config).run(sockets=[listener])
@@ -119,7 +121,6 @@ def open_round(engine: Engine, places: int) -> str:
         connection.execute(insert(schema.tasks).values(**task_row))
         sizes = {"goal": max(places, 1), "places": places, "deadline": now + 3600}
         connection.execute(insert(schema.rounds).values(round_id=round_id, task=task, **row, **sizes))
-        connection.execute(update(schema.processes).values(seen_at=now + 3600))
     time.sleep(2 * OUTLOOK_S)  # until the server has noticed
     return round_id
 
@@ -200,9 +201,6 @@ def main() -> None:
         database = arguments.database or f"sqlite:///{folder}/fleet.db"
         engine = open_database(database)
         migrate(engine)
-        with engine.begin() as connection:
-            row = {"process": PROCESS, "role": "all", "address": "http://here", "seen_at": 0.0}
-            connection.execute(insert(schema.processes).values(**row))
         devices = enrol(engine, arguments.devices)
         engine.dispose()
         with serving(database) as (port, process):

@@ -11,9 +11,10 @@ recipe        a run as validated data
 audit         canaries, the secret sharer's attacks, epsilon from below
 simulation    users on this machine: the batched engine, the slow reference, populations, training
 inspection    private generative models in place of looking at data
+fleet         users on their own devices: server, rounds, the device
 cli           the commands
 
-Imports only go up this list; `import tacit` itself loads nothing heavy.
+Imports only go up this list, and inspection and fleet do not know each other; `import tacit` itself loads nothing heavy.
 """
 
 from __future__ import annotations
@@ -52,3 +53,7 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'tacit' has no attribute {name!r}")
     return getattr(import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC})

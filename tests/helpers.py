@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.users import Examples
+from tacit.privacy.clipping import global_norm
 
 
 class ListUsers:
@@ -25,3 +30,9 @@ class ListUsers:
             np.cumsum([0, *(len(sentence) for sentence in sentences)]).astype(np.int64),
             np.cumsum([0, *(len(user) for user in chosen)]).astype(np.int64),
         )
+
+
+def stretched(model: Any, norm: float) -> Any:
+    """The model as long as this; a model that is longer than LARGEST_NORM is one that has diverged."""
+    factor = jnp.float32(norm) / global_norm(model)
+    return jax.tree.map(lambda leaf: leaf * factor, model)

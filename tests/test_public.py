@@ -11,6 +11,7 @@ import tacit
 def test_every_public_name_exists():
     for name in tacit.__all__:
         assert getattr(tacit, name).__name__ == name
+        assert name in dir(tacit)  # what a shell completes
     assert "__all__" in vars(tacit)
 
 

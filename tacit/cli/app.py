@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from tacit import __version__
 from tacit.cli import (
     account,
     audit,
@@ -35,9 +37,27 @@ app = typer.Typer(
     help="Train language models on text nobody may look at, and prove how much they can have learned about anybody.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode="markdown",  # paragraphs flow with the terminal, and [fleet] is not taken for a style
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"tacit {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _tacit(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    pass  # for what is asked of the command itself; commands do the rest
+
+
 app.command("train")(train.train)
 app.command("serve")(serve.serve)
 app.command("predict")(predict.predict)

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from tacit.cli.fleet import without_extra
 from tacit.cli.running import STOPPED
-from tacit.errors import FleetError
 
 app = typer.Typer(help="Take part in a fleet's training with text that stays here.", no_args_is_help=True)
 
@@ -32,7 +32,7 @@ def enrol(
     from tacit.fleet.device.enrolment import enrol as enrol_device
 
     enrol_device(home, server=server, token=token, data=data, ca=ca)
-    Console().print(f"Enrolled. Take part with: tacit device run --home {home}", highlight=False, soft_wrap=True)
+    _print(Console(), f"Enrolled. Take part with: tacit device run --home {home}")
 
 
 @app.command()
@@ -78,4 +78,4 @@ def _require_extra() -> None:
     try:
         import httpx  # noqa: F401
     except ImportError:
-        raise FleetError("tacit device needs the extra tacit[fleet]: httpx is not installed.") from None
+        raise without_extra("tacit device", "httpx") from None

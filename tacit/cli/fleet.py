@@ -60,6 +60,11 @@ def status(admin_token: AdminToken, server: Server = HERE, ca: Ca = None, as_jso
         table.add_row(task["name"], state, *counts, _under_way(task["under_way"]))
     Console(width=120, highlight=False, markup=False).print(table)
     for task in found["tasks"]:
+        if (opened := task["under_way"]) is not None and task["could_come"] < opened["goal"]:
+            typer.echo(
+                f"{task['name']}: round {opened['round']} waits for {opened['goal']} devices, and about {task['could_come']} "
+                "could be in it: the others were in a round too near, or as often as they may. It goes on when more enrol."
+            )
         if task["last_abandoned"] is not None:
             typer.echo(f"{task['name']}: the last abandoned round: {task['last_abandoned']}")
 
@@ -76,6 +81,12 @@ def revoke(
     typer.echo("Revoked.")
 
 
+def without_extra(command: str, package: str | None) -> FleetError:
+    """What a command of a fleet says where a package of its extra is missing."""
+    sentence = f"{command} needs the extra tacit[fleet]: {package} is not installed."
+    return FleetError(sentence, hint="pip install 'tacit[fleet]'")
+
+
 def _under_way(opened: dict[str, Any] | None) -> str:
     if opened is None:
         return "no round open"
@@ -90,7 +101,7 @@ def _ask(
     try:
         import httpx
     except ImportError:
-        raise FleetError("tacit fleet needs the extra tacit[fleet]: httpx is not installed.") from None
+        raise without_extra("tacit fleet", "httpx") from None
     import ssl
 
     from tacit.fleet.device.connection import require_protected
@@ -105,7 +116,7 @@ def _ask(
     except (OSError, ssl.SSLError):
         raise FleetError(f"Expected a certificate in {ca}, got something else.") from None
     try:
-        with httpx.Client(verify=trusted, timeout=30) as client:
+        with httpx.Client(verify=trusted, timeout=30, trust_env=False) as client:
             headers = {"authorization": f"Bearer {secret}"}
             answer = client.request(method, server.rstrip("/") + path, json=body, headers=headers)
     except (httpx.HTTPError, httpx.InvalidURL):

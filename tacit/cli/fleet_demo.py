@@ -19,6 +19,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from tacit.cli.fleet import without_extra
 from tacit.cli.running import STOPPED, next_folder
 from tacit.errors import FleetError
 from tacit.recipe import Recipe, find_recipe, load_recipe
@@ -43,7 +44,10 @@ def demo(
     devices: Annotated[int, typer.Option(help="How many devices.", min=4, max=64)] = 8,
     rounds: Annotated[int, typer.Option(help="How many rounds.", min=1, max=1000)] = 5,
     secagg: Annotated[bool, typer.Option("--secagg", help="Under secure aggregation.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Where server and devices keep their files.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where server and devices keep their files.", show_default="runs/fleet-demo-1, -2, ..."),
+    ] = None,
 ) -> None:
     """Start a server and devices on this machine, and watch them train a small model.
 
@@ -53,7 +57,7 @@ def demo(
     try:
         from tacit.fleet.admin import status  # noqa: F401
     except ImportError as error:
-        raise FleetError(f"tacit fleet demo needs the extra tacit[fleet]: {error.name} is not installed.") from None
+        raise without_extra("tacit fleet demo", error.name) from None
     recipe, folder, console = demo_recipe(devices, rounds, secagg=secagg), out or next_folder("fleet-demo"), Console()
     if folder.exists():
         raise FleetError(f"Expected a new folder for the demo, got {folder}, which exists.")

@@ -21,7 +21,7 @@ from tacit.cli.progress import Lines
 from tacit.cli.running import interruptible, next_folder
 from tacit.cli.summary import privacy_sentence, tacit_command
 from tacit.errors import RecipeError
-from tacit.inspection.text_recipe import TEXT, load_text_inspection, parse_text_inspection
+from tacit.inspection.text_recipe import TEXT, load_text_inspection, recipe_of
 from tacit.recipe import find_recipe
 from tacit.runs.folder import RunFolder, by_name, is_run, refuse_if_taken
 
@@ -88,7 +88,7 @@ def text(
         refuse_if_taken(folder)  # before the seconds that building takes
     else:
         folder = by_name(resume)
-        followed = parse_text_inspection(RunFolder.open(folder).recipe())
+        followed = recipe_of(RunFolder.open(folder))
     console = Console(stderr=True)
     with interruptible(console, folder, "inspect text"):
         # Imported here: JAX takes a second, and every mistake above should be told at once.

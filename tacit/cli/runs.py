@@ -102,8 +102,7 @@ def compare(
     table.add_row("state", *(facts["state"] for facts in found))
     table.add_row("rounds", *(str(facts["rounds"]) for facts in found))
     for name in dict.fromkeys(name for facts in found for name in facts["metrics"]):
-        percent = name.startswith("top")
-        table.add_row(name, *(_figure(facts["metrics"].get(name), percent=percent) for facts in found))
+        table.add_row(name, *(_figure(facts["metrics"].get(name), percent="top" in name) for facts in found))
     table.add_row("privacy", *(_privacy_words(facts) for facts in found))
     _print_table(table)
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from tacit.cli.fleet import without_extra
 from tacit.cli.running import next_folder
 from tacit.cli.summary import print_summary, privacy_sentence
 from tacit.errors import FleetError
@@ -17,13 +18,18 @@ from tacit.recipe import find_recipe, load_recipe
 
 def serve(
     recipe: Annotated[
-        str | None, typer.Argument(help="A recipe with a [fleet] section: a file, or one of the project's by name.")
+        str | None,
+        typer.Argument(help="A recipe with a [fleet] section: a file, or the name of one that comes with Tacit."),
     ] = None,
     changes: Annotated[
-        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the recipe.")
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the recipe; may be repeated."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where the server keeps its files; the run is in run/ there.")
+        Path | None,
+        typer.Option(
+            help="Where the server keeps its files; the run is in run/ there.", show_default="runs/NAME-1, -2, ..."
+        ),
     ] = None,
     role: Annotated[str, typer.Option(help="all, selector, aggregator or coordinator.")] = "all",
     database: Annotated[
@@ -55,13 +61,15 @@ def serve(
     """Serve devices: give them work, add up what they send, train the model, keep the ledger.
 
     Without --role everything runs in this process, on a database in the folder. Start it again with the same folder to go on.
+
+    Example: tacit serve fleet --out server
     """
     try:
         from tacit.fleet.observability import configure_logs
         from tacit.fleet.serving import ROLES, ServeSettings
         from tacit.fleet.serving import serve as serve_devices
     except ImportError as error:
-        raise FleetError(f"tacit serve needs the extra tacit[fleet]: {error.name} is not installed.") from None
+        raise without_extra("tacit serve", error.name) from None
     if role not in ROLES:
         raise FleetError(f"Expected --role {', '.join(ROLES)}, got {role!r}.")
     if recipe is None and role in ("all", "coordinator"):

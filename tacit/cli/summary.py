@@ -24,7 +24,7 @@ def print_summary(console: Console, folder: Path, summary: Mapping[str, Any]) ->
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     guess = baselines["unigram_top1"]
     table.add_row("Next word guessed right", f"[bold]{metrics['top1']:.1%}[/] of {metrics['words']:,} held-out words")
-    times = f"  (ours is {metrics['top1'] / guess:.1f} times that)" if guess > 0 else ""
+    times = f"  (ours is {metrics['top1'] / guess:.1f} times that)" if metrics["top1"] > guess > 0 else ""
     table.add_row("  always the same word", f"{guess:.1%}{times}")
     if best := baselines.get("best_possible"):
         table.add_row("  best possible", f"{best['top1']:.1%}  (knowing how the world makes its sentences)")

@@ -17,14 +17,15 @@ from sqlalchemy import Engine, func, select
 from tacit.fleet import clock, enrolment
 from tacit.fleet.database import reading
 from tacit.fleet.documentation import ADMIN, json_body, refusals
-from tacit.fleet.leases import GONE_AFTER_S
+from tacit.fleet.leases import seen_lately
 from tacit.fleet.limits import read_body
 from tacit.fleet.observability import Metrics, log
 from tacit.fleet.refusals import Refusal
 from tacit.fleet.rounds import OPEN
 from tacit.fleet.schema import processes, rounds, tasks
+from tacit.fleet.selection import could_come
 from tacit.fleet.signing import MOST_COUNTER
-from tacit.fleet.wire import MOST_JSON_BYTES, Message
+from tacit.fleet.wire import MOST_JSON_BYTES, Message, Task
 
 TOKENS, STATUS, DEVICES = f"{ADMIN}/tokens", f"{ADMIN}/status", f"{ADMIN}/devices"
 Work = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -56,13 +57,14 @@ class OpenRound(Message):
 
 
 class TaskStatus(Message):
-    """How a task stands: how many of its rounds ended how, and the one under way."""
+    """How a task stands: how many of its rounds ended how, the one under way, and about how many devices could be in it."""
 
     name: str
     task: str
     active: bool
     rounds: dict[str, int]
     under_way: OpenRound | None
+    could_come: int | None
     last_abandoned: str | None
 
 
@@ -128,7 +130,7 @@ def status(engine: Engine, *, now: float) -> Status:
     """How the fleet stands, from the database alone."""
     devices = enrolment.enrolled(engine)
     with reading(engine) as connection:
-        seen = select(processes.c.role, func.count()).where(processes.c.seen_at > now - GONE_AFTER_S)
+        seen = select(processes.c.role, func.count()).where(seen_lately(now))
         running = {row[0]: row[1] for row in connection.execute(seen.group_by(processes.c.role))}
         known = connection.execute(select(tasks).order_by(tasks.c.opened_at)).all()
         counted = connection.execute(
@@ -147,11 +149,16 @@ def status(engine: Engine, *, now: float) -> Status:
                 active=row.active,
                 rounds={state: count for task, state, count in counted if task == row.task},
                 under_way=_open_round(under_way[row.task], now) if row.task in under_way else None,
+                could_come=_could_come(engine, row, under_way[row.task].round) if row.task in under_way else None,
                 last_abandoned=last.get(row.task),
             )
             for row in known
         ],
     )
+
+
+def _could_come(engine: Engine, task: Any, round: int) -> int:
+    return could_come(engine, Task.model_validate_json(task.description), task.task, round)
 
 
 def _open_round(row: Any, now: float) -> OpenRound:

@@ -120,7 +120,7 @@ class Aggregator:
             case "total":
                 total = self._secure_round(round_id).total()
                 with self._lock:
-                    del self._secure[round_id]
+                    self._secure.pop(round_id, None)  # it may have been swept away meanwhile
                 return total.astype("<u4", copy=False).tobytes()
         raise FleetError(f"Expected a question a coordinator asks, got {what!r}.")
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from tacit.fleet.tasks import Prepared, checkpoint_bytes, prepare, prepare_evalu
 from tacit.fleet.wire import Task
 from tacit.privacy.ledger import is_being_written
 from tacit.recipe import FleetSection, Recipe
+from tacit.runs import odometer
 from tacit.runs.files import write_atomic
 from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.journal import StopRequested
@@ -56,7 +58,7 @@ class Coordinator:
         transport: str,
         stopping: threading.Event,
         log: Log,
-        odometer: Path | None = None,
+        odometer: Path,
     ) -> None:
         if recipe.fleet is None:
             raise FleetError(f"Expected a recipe with a [fleet] section, got {recipe.name!r}, which has none.")
@@ -67,14 +69,18 @@ class Coordinator:
 
     def run(self) -> dict[str, Any] | None:
         """Coordinate until the run is finished (its summary) or the process is to stop (None)."""
-        pause = _FIRST_PAUSE_S
+        pause, waits = _FIRST_PAUSE_S, False
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
                 lease = self._heart.acquire(f"run:{self._recipe.name}")
                 if lease is None:
+                    if not waits:
+                        self._log("waiting: another process coordinates")
+                    waits = True
                     self._stopping.wait(leases.RENEW_S)
                     continue
+                waits = False
                 return self._lead(lease)
             except StopRequested:
                 return None
@@ -104,7 +110,7 @@ class Coordinator:
         for content in prepared.blobs.values():
             rounds.put_blob(self._engine, content)
         shown = {"task": prepared.name, "name": prepared.task.name, "description": prepared.task_bytes.decode()}
-        rounds.publish_task(self._engine, lease, **shown)
+        rounds.publish_task(self._engine, lease, **shown, enter=partial(self._enter, folder, trainer))
         ground = Ground(
             engine=self._engine,
             lease=lease,
@@ -131,6 +137,12 @@ class Coordinator:
             raise
         rounds.retire_tasks(self._engine, lease, run=folder.run_id)
         return summary
+
+    def _enter(self, folder: RunFolder, trainer: Trainer) -> Container[str]:
+        """Write the run into the odometer of these devices; all runs that are in it."""
+        claims = not trainer.reasons_not_private
+        odometer.register(self._odometer, run_id=folder.run_id, run=folder.path, claims_privacy=claims)
+        return odometer.runs_of(self._odometer)
 
     def _folder(self) -> RunFolder:
         recipe, out = self._recipe, self._out

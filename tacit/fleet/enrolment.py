@@ -26,7 +26,12 @@ _TOKEN_BYTES = 24
 _DEVICE = select(devices).where(devices.c.device == bindparam("which"))
 _TAKE = (
     update(devices)
-    .where(devices.c.device == bindparam("which"), devices.c.counter < bindparam("new"), devices.c.revoked.is_(False))
+    .where(
+        devices.c.device == bindparam("which"),
+        devices.c.identity == bindparam("key"),
+        devices.c.counter < bindparam("new"),
+        devices.c.revoked.is_(False),
+    )
     .values(counter=bindparam("new"))
 )
 
@@ -45,12 +50,13 @@ def enrol(engine: Engine, request: EnrolRequest, *, now: float) -> int:
     digest = _digest(request.token)
     if not signing.is_enrolment(identity, request.token, proof):
         raise _no_token()
+    with reading(engine) as connection:  # a stranger with an invented token does not keep those waiting who write
+        if connection.execute(select(tokens.c.digest).where(tokens.c.digest == digest)).first() is None:
+            raise _no_token()
     try:
         with engine.begin() as connection:
             # First of all the token's row, so that two enrolments with one token wait for each other.
-            token = connection.execute(select(tokens).where(tokens.c.digest == digest).with_for_update()).one_or_none()
-            if token is None:
-                raise _no_token()
+            token = connection.execute(select(tokens).where(tokens.c.digest == digest).with_for_update()).one()
             there = connection.execute(select(devices).where(devices.c.identity == identity)).one_or_none()
             if there is not None:
                 if there.revoked:
@@ -67,7 +73,10 @@ def enrol(engine: Engine, request: EnrolRequest, *, now: float) -> int:
 
 
 class Door:
-    """Tells whether a request is a device's own, and new. Keys are remembered: a device has one for ever."""
+    """Tells whether a request is a device's own, and new.
+
+    Keys are remembered, because a device has one for ever; but a database that was put back may give its number to another.
+    """
 
     def __init__(self, engine: Engine, most_keys: int = 100_000) -> None:
         self._engine = engine
@@ -79,14 +88,19 @@ class Door:
         `signing.is_body` is still to be asked, once the body is there.
         """
         device = credentials.device
-        if not signing.is_signed(self._identity_of(device), credentials, method, path):
-            raise unauthorised()
+        identity = self._identity_of(device)
+        if not signing.is_signed(identity, credentials, method, path):
+            if (now := self._look_up(device)) == identity or not signing.is_signed(now, credentials, method, path):
+                raise unauthorised()
+            self._identity_of.cache_clear()
+            identity = now
         with lightly(self._engine) as connection:
-            if connection.execute(_TAKE, {"which": device, "new": credentials.counter}).rowcount == 1:
+            taking = {"which": device, "key": identity, "new": credentials.counter}
+            if connection.execute(_TAKE, taking).rowcount == 1:
                 return
         with reading(self._engine) as connection:
-            there = connection.execute(_DEVICE, {"which": device}).one()
-        if there.revoked:
+            there = connection.execute(_DEVICE, {"which": device}).one_or_none()
+        if there is None or there.revoked or bytes(there.identity) != identity:
             raise unauthorised()
         raise Refusal(
             "Expected a higher counter than the last one, got one that was used.",

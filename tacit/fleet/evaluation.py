@@ -41,7 +41,7 @@ def evaluated_model(trainer: Trainer, run: Path) -> bytes:
 
 
 def evaluation_program(
-    trainer: Trainer, folder: RunFolder, ground: Ground, content: bytes, *, transport: str, odometer: Path | None
+    trainer: Trainer, folder: RunFolder, ground: Ground, content: bytes, *, transport: str, odometer: Path
 ) -> FleetProgram:
     """The rounds in which devices look at the model in `content`; with several, their mean is what comes out."""
     recipe, plan, rounds = trainer.recipe, trainer.recipe.privacy, trainer.recipe.run.rounds

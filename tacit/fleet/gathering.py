@@ -35,6 +35,7 @@ from tacit.fleet.leases import Lease
 from tacit.fleet.rounds import Round
 from tacit.fleet.sealed import unpack_sum
 from tacit.fleet.secure_rounds import DONE, FAILED, STAGES, WAITING, Progress, Terms
+from tacit.fleet.selection import could_come
 from tacit.fleet.sums import PartialSum
 from tacit.fleet.wire import Task
 from tacit.privacy.randomness import Randomness
@@ -73,9 +74,10 @@ class Peers:
     secret: bytes = field(repr=False)
     local: questions.Aggregator | None
 
-    def alive(self) -> dict[str, Peer]:
-        """Those that were seen lately, by their names."""
-        found = leases.alive(self.engine, leases.AGGREGATES, now=clock.now(self.engine))
+    def alive(self, *, leaving: bool = True) -> dict[str, Peer]:
+        """Those that were seen lately, by their names, with or without those that take on nothing new."""
+        roles = (*leases.AGGREGATES, leases.LEAVING) if leaving else leases.AGGREGATES
+        found = leases.alive(self.engine, roles, now=clock.now(self.engine))
         return {process: self._peer(process, address) for process, address in found.items()}
 
     def _peer(self, process: str, address: str) -> Peer:
@@ -229,7 +231,7 @@ class Invitation:
         ground, goal = self._ground, self._ground.task.report_goal
         chosen = None
         if ground.secure is not None:
-            there = sorted(ground.peers.alive())
+            there = sorted(ground.peers.alive(leaving=False))
             if not there:
                 raise _Short("Expected a process that adds up, found none.")
             chosen = there[self.round % len(there)]
@@ -257,7 +259,7 @@ class Invitation:
             if now.reported >= now.goal:
                 break
             if clock.now(ground.engine) >= now.deadline:
-                raise _Short(f"{now.reported} reports came in time, and {now.goal} were wanted.")
+                raise _Short(f"{now.reported} reports came in time, and {now.goal} were wanted.{self._too_few(now)}")
         self._settle(opened)
         total = PartialSum(opened.clip_norm, ground.task.update_shapes, ground.task.clipping == "per_layer")
         for peer, counted in self._holders(opened):
@@ -281,7 +283,7 @@ class Invitation:
             if now.selected >= now.places or (now.selected >= now.goal and waited >= section.selection_s):
                 break
             if waited >= section.deadline_s:
-                raise _Short(f"{now.selected} devices came in time, and {now.goal} were wanted.")
+                raise _Short(f"{now.selected} devices came in time, and {now.goal} were wanted.{self._too_few(now)}")
         rounds.close_selection(ground.engine, ground.lease, opened.round_id)
         width = secure.encoding.padded + len(
             secure.sides(Norms(opened.clip_norm, opened.threshold), weighted=_weighted(ground.task))
@@ -331,6 +333,17 @@ class Invitation:
         )
         users = np.sort(np.asarray(devices, np.int64))
         return DeviceCohort(self.round, self.attempt, users, self.noise_key, opened.round_id, plain, masked)
+
+    def _too_few(self, opened: Round) -> str:
+        """What waiting does not mend, if that is so: devices rest for rounds, and no round can end without them."""
+        ground = self._ground
+        able = could_come(ground.engine, ground.task, ground.name, self.round)
+        if able >= opened.goal:
+            return ""
+        return (
+            f" About {able} could come at all: the others were in a round too near, or as often as they may. The run goes on "
+            "when more devices enrol."
+        )
 
     def _watched(self, opened: Round) -> Iterator[Round]:
         """The round as it stands, again and again; _Short if it, or a process it needs, is gone."""

@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from tacit.fleet import clock, leases
-from tacit.fleet.leases import GONE_AFTER_S, RENEW_S, Lease, LeaseLost
+from tacit.fleet.leases import GONE_AFTER_S, LEAVING, RENEW_S, Lease, LeaseLost
 from tacit.fleet.observability import log_failure
 
 
@@ -36,8 +36,14 @@ class Heart:
         self._appear()
         self._thread.start()
 
+    def leave(self) -> None:
+        """Say that this process takes on nothing new; those who have begun something with it still find it."""
+        self._role = LEAVING
+        with suppress(SQLAlchemyError):  # the next beat says it
+            self._appear()
+
     def stop(self) -> None:
-        """Leave at once, as others see it."""
+        """Be gone at once, as others see it."""
         self._stopping.set()
         self._thread.join()
         with suppress(SQLAlchemyError):  # it will be missed soon enough

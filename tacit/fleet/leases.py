@@ -17,8 +17,8 @@ from tacit.errors import FleetError
 from tacit.fleet.database import lightly, reading
 from tacit.fleet.schema import leases, processes
 
-# The roles of processes that take reports.
-AGGREGATES = ("aggregator", "all")
+# The roles of processes that take reports; one that is leaving finishes the rounds it has and is given no other.
+AGGREGATES, LEAVING = ("aggregator", "all"), "leaving"
 RENEW_S = 2.0
 # A process that was not seen for so long is gone; a lease that was not renewed for so long may be taken over.
 GONE_AFTER_S = 10.0
@@ -41,7 +41,7 @@ class Lease:
 def appear(engine: Engine, process: str, *, role: str, address: str, now: float) -> None:
     """Say that a process is there, and where; again from time to time."""
     with lightly(engine) as connection:
-        renewed = update(processes).where(processes.c.process == process).values(seen_at=now)
+        renewed = update(processes).where(processes.c.process == process).values(seen_at=now, role=role)
         if connection.execute(renewed).rowcount == 0:
             connection.execute(delete(processes).where(processes.c.seen_at < now - _FORGOTTEN_AFTER_S))
             connection.execute(insert(processes).values(process=process, role=role, address=address, seen_at=now))
@@ -56,22 +56,27 @@ def disappear(engine: Engine, process: str) -> None:
 def alive(engine: Engine, roles: tuple[str, ...], *, now: float) -> dict[str, str]:
     """The address of each process in these roles that was seen lately."""
     with reading(engine) as connection:
-        query = select(processes.c.process, processes.c.address).where(
-            processes.c.role.in_(roles), processes.c.seen_at > now - GONE_AFTER_S
-        )
+        query = select(processes.c.process, processes.c.address).where(processes.c.role.in_(roles), seen_lately(now))
         return {row.process: row.address for row in connection.execute(query)}
 
 
+def seen_lately(now: float) -> ColumnElement[bool]:
+    """Of a process: it is there. One that was seen in the future was seen before somebody set the clock back."""
+    return processes.c.seen_at.between(now - GONE_AFTER_S, now + GONE_AFTER_S)
+
+
 def acquire(engine: Engine, name: str, holder: str, *, now: float) -> Lease | None:
-    """The lease, if nobody has it, its holder has not renewed it in time, or is this very process; None otherwise."""
+    """The lease, if nobody has it, its holder has not renewed it in time, or is this very process; None otherwise.
+
+    One that lasts longer than any could was not renewed since somebody set the clock back.
+    """
     expires_at = now + GONE_AFTER_S
+    free = or_(leases.c.expires_at <= now, leases.c.expires_at > expires_at, leases.c.holder == holder)
     try:
         with engine.begin() as connection:
             mine = {"holder": holder, "expires_at": expires_at}
             taken = connection.execute(
-                update(leases)
-                .where(leases.c.name == name, or_(leases.c.expires_at <= now, leases.c.holder == holder))
-                .values(epoch=leases.c.epoch + 1, **mine)
+                update(leases).where(leases.c.name == name, free).values(epoch=leases.c.epoch + 1, **mine)
             )
             if taken.rowcount == 0:
                 if connection.execute(select(leases.c.name).where(leases.c.name == name)).first() is not None:

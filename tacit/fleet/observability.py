@@ -24,6 +24,13 @@ from tacit.fleet.database import reading
 from tacit.fleet.schema import rounds
 
 _LOGGER = logging.getLogger("tacit.fleet")
+# Below a warning SQLAlchemy writes statements down.
+_LOGGED = {
+    "tacit.fleet": logging.INFO,
+    "uvicorn.error": logging.INFO,
+    "asyncio": logging.WARNING,
+    "sqlalchemy": logging.WARNING,
+}
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT"))
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
@@ -32,7 +39,9 @@ class _JsonLines(logging.Formatter):
     """Time, level, event; for records of other libraries their message, for failures the kind of exception and where."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {"time": round(record.created, 3), "level": record.levelname.lower(), "event": record.getMessage()}
+        # One line of it: on further ones asyncio writes down what it was about, an exception's words among it.
+        event = record.getMessage().partition("\n")[0]
+        line = {"time": round(record.created, 3), "level": record.levelname.lower(), "event": event}
         line |= getattr(record, "values", {})
         if record.exc_info and record.exc_info[0] is not None:
             # Not the exception's own words: they may quote what a device has sent.
@@ -46,13 +55,14 @@ class _JsonLines(logging.Formatter):
 
 
 def configure_logs(stream: TextIO | None = None) -> None:
-    """Send the fleet's events, and what uvicorn has to say, to `stream` (stderr) as JSON lines."""
+    """Send the fleet's events, and what the libraries under it have to say, to `stream` (stderr) as JSON lines."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_JsonLines())
-    for logger in (_LOGGER, logging.getLogger("uvicorn.error")):
+    for name, level in _LOGGED.items():
+        logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.propagate = False
-        logger.setLevel(logging.INFO)
+        logger.setLevel(level)
 
 
 def log(event: str, **values: float | str | bool | None) -> None:

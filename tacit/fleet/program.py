@@ -71,9 +71,7 @@ class FleetProgram(Program):
     folder: RunFolder
 
     @classmethod
-    def of(
-        cls, trainer: Trainer, folder: RunFolder, ground: Ground, *, transport: str, odometer: Path | None
-    ) -> FleetProgram:
+    def of(cls, trainer: Trainer, folder: RunFolder, ground: Ground, *, transport: str, odometer: Path) -> FleetProgram:
         """What the recipe trains, on these devices; saved after every round, because a lost round costs again.
 
         `odometer` is the folder in which every run on these devices is listed.

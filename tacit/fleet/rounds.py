@@ -13,18 +13,18 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from sqlalchemy import Connection, Engine, and_, delete, func, insert, select, text, update
+from sqlalchemy import Connection, Engine, and_, delete, func, insert, or_, select, text, update
 from sqlalchemy.exc import IntegrityError
 
 from tacit.errors import FleetError, LedgerError
 from tacit.fleet import clock
 from tacit.fleet.database import lightly, reading
 from tacit.fleet.leases import Lease, hold
-from tacit.fleet.schema import assignments, blobs, devices, participations, rounds, tasks
+from tacit.fleet.schema import assignments, blobs, devices, participations, rounds, schema_version, tasks
 
 OPEN, SETTLED, COMMITTED, ABANDONED = "open", "settled", "committed", "abandoned"
 SELECTED, REPORTED = "selected", "reported"
@@ -95,20 +95,33 @@ def drop_checkpoint(engine: Engine, sha256: str) -> None:
         connection.execute(delete(blobs).where(blobs.c.sha256 == sha256, ~needed))
 
 
-def publish_task(engine: Engine, lease: Lease, *, task: str, name: str, description: str) -> None:
-    """Show a task to devices; FleetError if another run of this name is under way on them.
+def publish_task(
+    engine: Engine, lease: Lease, *, task: str, name: str, description: str, enter: Callable[[], Container[str]]
+) -> None:
+    """Show a task to devices. `enter` writes its run into the odometer, and gives all runs that are in it.
 
-    A coordinator that takes over without the run's folder would begin the run anew, and nobody would add the two up.
+    FleetError if another run of this name is under way: a coordinator that takes over without the run's folder would begin
+    the run anew. FleetError, too, if devices know of a run that the odometer lacks: nobody would add the two up.
     """
     with engine.begin() as connection:
         hold(connection, lease)
-        query = select(tasks.c.description).where(tasks.c.name == name, tasks.c.active.is_(True))
-        run = _run_of(description)
-        for other in map(_run_of, connection.execute(query).scalars()):
-            if other != run:
+        # One at a time, whatever its lease: of two that come together, the second sees the first.
+        connection.execute(select(schema_version).with_for_update())
+        there, run = connection.execute(select(tasks)).all(), _run_of(description)
+        for row in there:
+            if row.name == name and row.active and _run_of(row.description) != run:
                 raise FleetError(
-                    f"Expected the folder of the run {other} of {name!r}, which is not finished, got that of {run}.",
+                    f"Expected the folder of the run {_run_of(row.description)} of {name!r}, which is not finished, got that "
+                    f"of {run}.",
                     hint="Serve with the folder of the run under way; a run beside it needs a recipe with another name.",
+                )
+        listed = enter()
+        for row in there:
+            if _run_of(row.description) not in listed:
+                raise FleetError(
+                    f"Expected an odometer with every run on these devices, got one without the run "
+                    f"{_run_of(row.description)} of {row.name!r}.",
+                    hint="Serve with the --odometer folder of that run, so that what they cost together is known.",
                 )
         values = {"name": name, "description": description, "active": True}
         if connection.execute(update(tasks).where(tasks.c.task == task).values(**values)).rowcount == 0:
@@ -295,6 +308,16 @@ def closed(engine: Engine, round_ids: Iterable[str]) -> set[str]:
     with reading(engine) as connection:
         query = select(rounds.c.round_id).where(rounds.c.round_id.in_(asked), rounds.c.state.in_((OPEN, SETTLED)))
         return asked - set(connection.execute(query).scalars())
+
+
+def held_until(engine: Engine, process: str) -> float | None:
+    """When the rounds under way that need this process end at the latest; None if there are none."""
+    here = select(assignments.c.round_id).where(assignments.c.aggregator == process)
+    query = select(func.max(rounds.c.deadline)).where(
+        rounds.c.state.in_((OPEN, SETTLED)), or_(rounds.c.aggregator == process, rounds.c.round_id.in_(here))
+    )
+    with reading(engine) as connection:
+        return connection.execute(query).scalar()
 
 
 def record_participation(

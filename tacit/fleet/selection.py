@@ -21,9 +21,9 @@ from functools import lru_cache
 from sqlalchemy import Connection, Engine, Row, bindparam, func, insert, select, update
 
 from tacit.fleet.database import lightly, reading
-from tacit.fleet.leases import AGGREGATES, GONE_AFTER_S
+from tacit.fleet.leases import AGGREGATES, LEAVING, seen_lately
 from tacit.fleet.pace import Tempo, idle_wait_s, tempo
-from tacit.fleet.rounds import OPEN, SELECTED
+from tacit.fleet.rounds import ABANDONED, COMMITTED, OPEN, SELECTED
 from tacit.fleet.schema import assignments, devices, participations, processes, rounds, tasks
 from tacit.fleet.wire import Answer, Assignment, CheckIn, Task
 from tacit.simulation.pace import LONGEST_WAIT_S
@@ -66,12 +66,16 @@ class ActiveTask:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What there is to do, for any device: tasks, rounds that are open, where reports go."""
+    """What there is to do, for any device: tasks, rounds that are open, where reports go.
+
+    `uploads` has the address of every process that takes reports; those that are not `leaving` may be given more of them.
+    """
 
     known: int  # devices
     tasks: Sequence[ActiveTask]
     open: Sequence[Row]
     uploads: Mapping[str, str]
+    leaving: frozenset[str]
 
 
 class Lookout:
@@ -98,11 +102,11 @@ def look(engine: Engine, *, now: float) -> Outlook:
         query = select(rounds, tasks.c.description).join(tasks, tasks.c.task == rounds.c.task)
         query = query.where(rounds.c.state == OPEN, rounds.c.deadline > now, tasks.c.active.is_(True))
         is_open = connection.execute(query).all()
-        seen = select(processes.c.process, processes.c.address).where(
-            processes.c.role.in_(AGGREGATES), processes.c.seen_at > now - GONE_AFTER_S
-        )
-        uploads = {row.process: row.address for row in connection.execute(seen)}
-        return Outlook(known, [_active(connection, row, known) for row in active], is_open, uploads)
+        query = select(processes).where(processes.c.role.in_((*AGGREGATES, LEAVING)), seen_lately(now))
+        seen = connection.execute(query).all()
+        uploads = {row.process: row.address for row in seen}
+        leaving = frozenset(row.process for row in seen if row.role == LEAVING)
+        return Outlook(known, [_active(connection, row, known) for row in active], is_open, uploads, leaving)
 
 
 def check_in(
@@ -112,7 +116,7 @@ def check_in(
     there = look(engine, now=now) if outlook is None else outlook
     offered = [row for row in there.open if row.task not in request.busy_with and row.deadline > now]
     with reading(engine) as connection:
-        waits = [_wait(connection, each, device, now, draw) for each in there.tasks]
+        waits = [_wait(connection, each, device, request, now, draw) for each in there.tasks]
         held = connection.execute(_HELD, {"device": device}).first() if offered else None
     chosen: tuple[Row, str] | None = None
     if held is not None:
@@ -120,8 +124,11 @@ def check_in(
     else:
         draw.shuffle(offered)
         for row in offered:
-            takes = there.uploads.keys() & {row.aggregator} if row.aggregator else there.uploads.keys()
-            if takes and row.selected < row.places and _claim(engine, row, device, at := draw.choice(sorted(takes))):
+            takes = there.uploads.keys() & {row.aggregator} if row.aggregator else there.uploads.keys() - there.leaving
+            if not takes or row.selected >= row.places:
+                continue
+            at = draw.choice(sorted(takes))
+            if _claim(engine, row, device, at, request.was_in.get(row.task)):
                 chosen = row, at
                 break
     assignment = None if chosen is None else _assignment(chosen[0], there.uploads[chosen[1]], now)
@@ -129,15 +136,41 @@ def check_in(
     return Answer(assignment=assignment, come_back_s=round(come_back_s, 3))
 
 
-def rounds_early(connection: Connection, task: Task, name: str, device: int, at_round: int) -> int | None:
-    """By how many rounds a device is too early for this one of a task; 0: it may come; None: it never may again."""
+def rounds_early(
+    connection: Connection, task: Task, name: str, device: int, at_round: int, was_in: int | None = None
+) -> int | None:
+    """By how many rounds a device is too early for this one of a task; 0: it may come; None: it never may again.
+
+    `was_in` is the device's own word on its last round: it may be later than what is known here, and never makes it sooner.
+    """
     last, times = connection.execute(_LIMITS, {"task": name, "device": device}).one()
     if times >= task.max_participation:
         return None
-    return 0 if last is None else max(0, task.min_separation - (at_round - last - 1))
+    known = [round for round in (last, was_in) if round is not None]
+    return max(0, task.min_separation - (at_round - max(known) - 1)) if known else 0
 
 
-def _claim(engine: Engine, row: Row, device: int, aggregator: str) -> bool:
+def could_come(engine: Engine, task: Task, name: str, at_round: int) -> int:
+    """About how many devices may be in this round: all, less those who were in one too near, or as often as they may.
+
+    A device that has reported counts the round for itself, whatever became of it, so tries that came to nothing count as well.
+    """
+    first = at_round - task.min_separation
+    near = (rounds.c.task == name, rounds.c.round >= first, rounds.c.state.in_((COMMITTED, ABANDONED)))
+    often = (
+        select(participations.c.device)
+        .where(participations.c.task == name)
+        .group_by(participations.c.device)
+        .having(func.count() >= task.max_participation, func.max(participations.c.round) < first)
+    )
+    with reading(engine) as connection:
+        all_of_them = connection.execute(select(func.count()).where(devices.c.revoked.is_(False))).scalar_one()
+        reports = connection.execute(select(func.coalesce(func.sum(rounds.c.reported), 0)).where(*near)).scalar_one()
+        done = connection.execute(select(func.count()).select_from(often.subquery())).scalar_one()
+    return max(0, all_of_them - int(reports) - done)
+
+
+def _claim(engine: Engine, row: Row, device: int, aggregator: str, was_in: int | None) -> bool:
     """Take a place in this round for this device, if that is right at this moment."""
     with lightly(engine) as connection:
         # The device's row, locked: of two check-ins of one device the second sees what the first did.
@@ -145,7 +178,7 @@ def _claim(engine: Engine, row: Row, device: int, aggregator: str) -> bool:
             return False
         if connection.execute(_HELD, {"device": device}).first() is not None:
             return False
-        if rounds_early(connection, _task(row.description), row.task, device, row.round) != 0:
+        if rounds_early(connection, _task(row.description), row.task, device, row.round, was_in) != 0:
             return False
         here = {"round_id": row.round_id, "device": device}
         if connection.execute(_SEEN, here).first() is not None:
@@ -173,8 +206,11 @@ def _active(connection: Connection, row: Row, known: int) -> ActiveTask:
     return ActiveTask(row.task, task, recent[0].round + 1 if recent else 0, found)
 
 
-def _wait(connection: Connection, active: ActiveTask, device: int, now: float, draw: random.Random) -> float:
-    early = rounds_early(connection, active.task, active.name, device, active.next_round)
+def _wait(
+    connection: Connection, active: ActiveTask, device: int, request: CheckIn, now: float, draw: random.Random
+) -> float:
+    was_in = request.was_in.get(active.name)
+    early = rounds_early(connection, active.task, active.name, device, active.next_round, was_in)
     if early is None:
         return LONGEST_WAIT_S * draw.uniform(0.5, 1.0)
     return active.tempo.come_back_s(early, now=now, draw=draw)

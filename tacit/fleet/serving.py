@@ -2,7 +2,7 @@
 
 `selector` enrols devices and gives them places, `aggregator` takes what they send, `coordinator` drives the run; `all` does all
 three. A signal stops it in order: no round is opened any more, the one under way is finished or abandoned, then the doors are
-closed. A second signal does not wait.
+closed; an aggregator takes on no other round, and finishes those it has reports of. A second signal does not wait.
 """
 
 from __future__ import annotations
@@ -12,30 +12,36 @@ import secrets
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import uvicorn
 from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
 from tacit.errors import FleetError
+from tacit.fleet import clock, rounds
 from tacit.fleet.aggregator import Aggregator
 from tacit.fleet.api import create_app
 from tacit.fleet.database import migrate, open_database
 from tacit.fleet.heart import Heart
 from tacit.fleet.internal import internal_router
+from tacit.fleet.leases import GONE_AFTER_S
 from tacit.fleet.observability import log
 from tacit.fleet.sealed import make_secret, open_secret
-from tacit.fleet.tls import development_certificate, require_transport
+from tacit.fleet.tls import development_certificate, require_pair, require_transport
 from tacit.recipe import Recipe
 
 Role = Literal["all", "selector", "aggregator", "coordinator"]
 ROLES: tuple[str, ...] = get_args(Role)
 DATABASE, SECRET, ADMIN_TOKEN, RUN = "fleet.db", "secret", "admin-token", "run"
-_LAST_WORDS_S = 10
+# Of TLS 1.2; those of 1.3 are all as good. What uvicorn chooses by itself has changed with its versions, and was worse.
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+_LAST_WORDS_S, _LOOK_AGAIN_S = 10, 0.5
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,8 @@ class ServeSettings:
             raise FleetError("Expected --certificate and --key together, got one of them.")
         if self.http and self.certificate is not None:
             raise FleetError("Expected either --http or --certificate, got both.")
+        if self.certificate is not None and self.key is not None:
+            require_pair(self.certificate, self.key)
         if self.role != "all" and (self.database is None or self.secret is None):
             raise FleetError(f"Expected --database and --secret, which processes share, with --role {self.role}.")
         if self.role in ("all", "coordinator") and (self.recipe is None or self.recipe.fleet is None):
@@ -89,7 +97,8 @@ def serve(
     """
     settings.check()
     stopping = stopping or threading.Event()
-    settings.out.mkdir(parents=True, exist_ok=True)
+    for folder in (settings.out, settings.odometer or settings.out):
+        folder.mkdir(parents=True, exist_ok=True)
     # Whatever is wrong with the files is told before there is a process to reach.
     secret = make_secret(settings.out / SECRET) if settings.secret is None else open_secret(settings.secret)
     token = (
@@ -134,6 +143,9 @@ def _serve(
                 outcome.append(_coordinate(settings, engine, heart, secret, aggregator, stopping))
             else:
                 stopping.wait()
+                if aggregator is not None:
+                    heart.leave()
+                    _finish_rounds(engine, process, lambda: server.should_exit)
         except BaseException as error:
             failure.append(error)
         finally:
@@ -183,6 +195,17 @@ def _coordinate(
     ).run()
 
 
+def _finish_rounds(engine: Engine, process: str, at_once: Callable[[], bool]) -> None:
+    """Return when no round needs this process, or each of them should be over: nobody may be left to close it."""
+    log("finishing the rounds under way")
+    while not at_once():
+        time.sleep(_LOOK_AGAIN_S)  # first of all: a selector may have sent somebody here a moment ago
+        with suppress(SQLAlchemyError):  # a database that is away comes back
+            until = rounds.held_until(engine, process)
+            if until is None or clock.now(engine) > until + GONE_AFTER_S:
+                return
+
+
 class _Server(uvicorn.Server):
     """Leaves signals to us: uvicorn's own handling closes the doors first."""
 
@@ -217,7 +240,11 @@ def _listening(settings: ServeSettings) -> Iterator[socket.socket]:
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except OSError as error:
-        raise FleetError(f"Cannot listen on {settings.host}:{settings.port} ({error.strerror}).") from None
+        reason, _, _ = str(error.strerror).partition(" (while")  # what Python adds says the address again
+        raise FleetError(
+            f"Cannot listen on {settings.host}:{settings.port}: {reason}.",
+            hint="--host and --port choose another; --port 0 takes a free one.",
+        ) from None
     with listener:
         yield listener
 
@@ -233,4 +260,4 @@ def _transport(settings: ServeSettings) -> dict[str, Any]:
         return common
     found = (settings.certificate, settings.key)
     certificate, key = found if None not in found else development_certificate(settings.out)
-    return {**common, "ssl_certfile": certificate, "ssl_keyfile": key}
+    return {**common, "ssl_certfile": certificate, "ssl_keyfile": key, "ssl_ciphers": _CIPHERS}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import ssl
 from pathlib import Path
 
 from cryptography import x509
@@ -40,6 +41,17 @@ def require_transport(*, http: bool, host: str) -> None:
     """FleetError if what devices say would travel unencrypted beyond this machine."""
     if http and not is_loopback(host):
         raise FleetError(f"Expected --http only with a loopback --host such as 127.0.0.1, got {host}.")
+
+
+def require_pair(certificate: Path, key: Path) -> None:
+    """FleetError if a server could not begin with these two, by itself: a key with a passphrase would wait for somebody."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: "")
+    except OSError:  # SSLError is one
+        sentence = (
+            f"Expected a certificate in {certificate} and its key, without a passphrase, in {key}, got something else."
+        )
+        raise FleetError(sentence) from None
 
 
 def is_loopback(host: str) -> bool:

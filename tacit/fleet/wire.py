@@ -38,6 +38,7 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 RoundId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 PublicKey = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="an Ed25519 public key, in hexadecimal")]
 Signature = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$", description="an Ed25519 signature, in hexadecimal")]
+RoundNumber = Annotated[int, Field(ge=0, lt=2**31)]
 # The stages in which a device speaks, in their order; what the server then has for it is fetched under the same name.
 Stage = Literal["advertise", "share", "mask", "agree", "reveal"]
 
@@ -65,10 +66,13 @@ class Enrolled(Message):
 class CheckIn(Message):
     """A device that is idle, charging and on an unmetered network has time; `busy_with` are tasks it will not take now.
 
-    A device leaves out tasks whose timer, separation or limit it has not passed (it counts for itself).
+    A device counts for itself: it is busy with tasks whose timer or limit it has not passed, and says for others which round it
+    `was_in` last. That may be one the server counts nobody in, because it came to nothing; a place too near it would be
+    given in vain. Nobody gets a place for what it says here.
     """
 
     busy_with: tuple[Sha256, ...] = Field(default=(), max_length=32)
+    was_in: dict[Sha256, RoundNumber] = Field(default_factory=dict, max_length=32)
 
 
 class Assignment(Message):
@@ -76,7 +80,7 @@ class Assignment(Message):
 
     round_id: RoundId
     task: Sha256
-    round: int = Field(ge=0)
+    round: RoundNumber
     checkpoint: Sha256
     upload_to: str = Field(max_length=256, description="address of the process that takes the report")
     clip_norm: float = Field(gt=0, description="in this round; infinite (a huge number) where nothing is clipped")
@@ -128,10 +132,10 @@ class Task(Message):
     model_shapes: tuple[tuple[int, ...], ...]
     update_shapes: tuple[tuple[int, ...], ...]
     clipping: Literal["flat", "per_layer"]
-    example_cap: float | None
+    example_cap: Annotated[float, Field(gt=0)] | None
     min_separation: int = Field(ge=0)
     max_participation: int = Field(ge=1)
-    timer_s: float = Field(ge=0)
+    timer_s: float = Field(ge=0, allow_inf_nan=False)
     report_goal: int = Field(ge=1)
     secagg: SecAggTerms | None = None
 

@@ -7,7 +7,7 @@ claim no privacy, the section is the owner's alone, because then a made-up word 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -22,6 +22,8 @@ from tacit.runs.report.blocks import Block, Lines, Paragraph, Section, Series, T
 
 # From this share of the most likely words on, a trait is no accident of noise.
 TELLING = 0.1
+# First words that are unknown so many times as often as all words are worth a look.
+MANY = 2.0
 OUTSIDE = "The rates of unknown words were counted on held-out users, without noise: outside the guarantee."
 OUTSIDE_ACCURACY = (
     "The accuracy was measured on held-out users, without noise: outside the guarantee. The sentences are functions of the "
@@ -51,6 +53,15 @@ class WordFindings:
     def with_capital(self) -> float:
         """The share of the most likely words that contain a capital letter."""
         return share_with_capital([word for word, _ in self.words])
+
+    def released(self, *, claimed: bool) -> WordFindings:
+        """What the summary of a run may hold, which is released under the run's statement if privacy is `claimed` for it.
+
+        What a primary model without privacy says is then no part of it.
+        """
+        if self.primary is None or self.primary.claimed or not claimed:
+            return self
+        return replace(self, primary=self.primary.withheld())
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -97,7 +108,14 @@ class WordFindings:
             )
         if self.with_capital >= TELLING:
             found.append("Text is lower-cased before it is looked up: somewhere that step is lost.")
-        return found or ["Nothing points to tokens that are joined, or to case that is kept."]
+        if self.rates.by_place and self.rates.by_place[0] >= MANY * self.rates.overall > 0:
+            found.append(
+                "Words that begin a sentence are unknown far more often than others: look at what happens there."
+            )
+        return found or [
+            "Nothing in these words points to tokens that are joined, or to case that is kept; unless they look like words, "
+            "the model has not learned enough to tell."
+        ]
 
     def sections(self, summary: Mapping[str, Any]) -> list[Section]:
         """Sections of the report; `summary` says what the run has spent, by itself and together with the primary model's."""
@@ -122,7 +140,7 @@ class WordFindings:
             Paragraph(text=self.primary.metric()),
             Table(columns=["sentences that it makes up"], rows=[[sentence] for sentence in self.primary.sentences]),
         ]
-        if self.primary.rates.by_place:
+        if self.primary.rates is not None and self.primary.rates.by_place:
             blocks.append(places([("made-up sentences", self.primary.rates)]))
         notes = [OUTSIDE_ACCURACY, price_together(summary["together"])]
         blocks += [Paragraph(text=note, note=True) for note in notes]
@@ -136,9 +154,9 @@ def look_at(model: CharLM, look: LookSection, rates: UnknownRates, *, longest: i
     """Ask a trained model for its words."""
     likely = likely_words(model, look.top + 1, longest=longest, width=look.width)
     drawn = sample_words(model, look.drawn, longest=longest, key=jax.random.key(look.seed))
-    texts = [word for word, _ in drawn]
+    texts = [word for word, _ in drawn if word]
     words = [(_printable(word), probability) for word, probability in likely if word][: look.top]
-    return WordFindings(tuple(words), len(drawn), share_with_space(texts), share_with_capital(texts), rates)
+    return WordFindings(tuple(words), len(texts), share_with_space(texts), share_with_capital(texts), rates)
 
 
 def word_rows(words: Sequence[tuple[str, float]]) -> list[list[str]]:

@@ -1,5 +1,7 @@
 """What held-out users show: how many of their words are unknown and where, and how well a model spells these.
 
+Whom another run was trained on is not held out for it (`require_held_out`).
+
 What reads users crosses no gate here: it is printed as outside the guarantee, feeds no training, and is about people whom
 nothing is trained on. The same rates of sentences that a model made up (`drawn_rates`) are free.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +19,9 @@ from numpy.typing import NDArray
 
 from tacit.data.store import BLOCK
 from tacit.data.users import OOV, Users
+from tacit.errors import DataError
 from tacit.models.char_lm import CharLM, log_likelihoods, prediction_mask
+from tacit.runs.folder import RunFolder
 
 # Places in a sentence that are told apart; further ones are left out of the list, not of the rate.
 PLACES = 10
@@ -43,6 +47,33 @@ class UnknownRates:
     def from_dict(cls, tree: Mapping[str, Any]) -> UnknownRates:
         """What `as_dict` gave."""
         return cls(float(tree["overall"]), tuple(float(each) for each in tree["by_place"]))
+
+
+class Split(Protocol):
+    """The part of a recipe's [data] that says who is held out."""
+
+    users: int
+    held_out: int
+    split_seed: int
+
+
+def require_held_out(data: Split, about: Mapping[str, Any], run: RunFolder) -> None:
+    """DataError if people whom `data` holds out are among those that the finished run was trained on.
+
+    `about` is what the ledger says of the data here. Of another world or store nothing can be said: its people are others.
+    """
+    trained, there = run.recipe()["data"], run.ledger().opened.data
+    if "store" in about:
+        is_same = about["store"] == there.get("store")
+        is_apart = data.split_seed == trained["split_seed"] and data.held_out <= trained["held_out"]
+        right = f"data.split_seed = {trained['split_seed']} and data.held_out ≤ {trained['held_out']}"
+        got = f"{data.split_seed} and {data.held_out}"
+    else:
+        is_same = (about["world"], about["seed"]) == (there.get("world"), there.get("seed"))
+        is_apart = data.users >= trained["users"]
+        right, got = f"data.users ≥ {trained['users']}", str(data.users)
+    if is_same and not is_apart:
+        raise DataError(f"Expected held-out users whom the run {run.path} was not trained on, {right}, got {got}.")
 
 
 def unknown_rates(users: Users, numbers: NDArray[np.int64]) -> UnknownRates:

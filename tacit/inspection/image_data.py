@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.data.faults import Inverted, Relabelled, Rotated
 from tacit.data.store import open_store
@@ -84,9 +83,6 @@ def _checked(examples: Examples, classes: int) -> Examples:
     if examples.labels is None or size != (SIDE, SIDE):
         got = "text" if examples.labels is None else "×".join(map(str, size))
         raise DataError(f"Expected users with images of {SIDE}×{SIDE}, got {got}.")
-    most: NDArray[np.int32] = examples.labels.max(initial=0)
-    if most >= classes:
-        raise DataError(
-            f"Expected images of data.classes = {classes} classes, got the label {most} among those held out."
-        )
+    if examples.labels.max(initial=0) >= classes:
+        raise DataError(f"Expected images of data.classes = {classes} classes, got another among those held out.")
     return examples

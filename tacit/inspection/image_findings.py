@@ -24,6 +24,11 @@ SHOWN, COLUMNS = 64, 8
 # Shares of images with bright ground that differ by so much are no accident of training.
 TELLING = 0.5
 OUTSIDE = "The accuracy on held-out users was measured without noise: it is outside the guarantee."
+GIVEN = (
+    "The ε of each run takes what the runs before it released as given. Whom a generative model learned from was chosen by "
+    "that, so what counts for the images is the cost of all runs together."
+)
+BELOW_ZERO = "Bins that the noise left below zero are shown as zero."
 NO_CLAIM = (
     "No privacy is claimed for all of these runs, so these images may be somebody's: they are for the owner alone."
 )
@@ -71,7 +76,10 @@ class ImageFindings:
             return f"Light and dark are exchanged among the {who['high']}: the classifier may have been trained on negatives."
         if min(high.inverted, low.inverted) >= TELLING:
             return "Both have bright ground: pixels are inverted everywhere, or ink is dark in this data."
-        return "Light and dark are as they should be on both sides; what else differs is in the pictures."
+        return (
+            "Neither has bright ground: nothing points to inverted pixels. The pictures show what else differs, and whether "
+            "the models have learned to draw at all."
+        )
 
     def price(self) -> str:
         """What all runs together cost the users, or why nothing can be said."""
@@ -119,22 +127,22 @@ class ImageFindings:
         blocks += [
             Table(columns=SCORE_COLUMNS, rows=self.score_rows()),
             Bars(x="accuracy of the classifier on a user", y="share of users, as released", bars=bars),
-            *self._chosen(),
+            Paragraph(text=" ".join([*self._chosen(), BELOW_ZERO]), note=True),
             Table(
                 columns=["run", "ε", "δ", "releases"], rows=[*map(_cost_row, *zip(*self.privacy.items(), strict=True))]
             ),
-            Paragraph(text=self.price() if claimed else f"{self.price()} {NO_CLAIM}", note=True),
+            Paragraph(text=f"{GIVEN} {self.price()}" if claimed else f"{self.price()} {NO_CLAIM}", note=True),
             Paragraph(text=OUTSIDE, note=True),
         ]
         title = "Images, as two models make them up"
         return Section(name="inspection", title=title, order=5, private=not claimed, blocks=blocks)
 
-    def _chosen(self) -> list[Block]:
+    def _chosen(self) -> list[str]:
         """Where the thresholds are, if users were chosen by them."""
         if self.thresholds is None:
             return []
         low, high = self.thresholds
-        return [Paragraph(text=f"Low accuracy is at most {low:.1%}, high accuracy at least {high:.1%}.", note=True)]
+        return [f"Low accuracy is at most {low:.1%}, high accuracy at least {high:.1%}."]
 
 
 SCORE_COLUMNS = ["made up after", "bright ground", "mean intensity", "classifier's confidence", "on negatives"]

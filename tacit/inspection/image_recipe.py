@@ -125,10 +125,13 @@ class SelectionSection(_Section):
             name = "percentiles" if self.percentiles else "thresholds"
             raise ValueError(f"expected 0 < low ≤ high < 1 in selection.{name}, got {low:g} and {high:g}")
         require_plain(self.privacy)
-        if self.privacy.claims and self.privacy.clip_norm != 1:
+        if self.privacy.clip_norm not in ((1,) if self.privacy.claims else (1, None)):
             raise ValueError(
                 f"expected selection.privacy.clip_norm = 1: a user stands in one bin, got {self.privacy.clip_norm}"
             )
+        for name in ("clip_schedule", "example_cap", "total_weight"):
+            if getattr(self.privacy, name):
+                raise ValueError(f"expected no selection.privacy.{name}: every user adds 1 to one bin of the histogram")
         return self
 
 
@@ -172,6 +175,21 @@ class ImageInspection(_Section):
     look: LookSection = LookSection()
     engine: EngineSection = EngineSection()
     paper: dict[str, Any] = Field(default_factory=dict, description="notes: the paper's figures, how to scale up")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> ImageInspection:
+        if self.selection.minimum_examples > self.data.most_images:
+            raise ValueError(
+                f"expected selection.minimum_examples ≤ data.most_images = {self.data.most_images}, got "
+                f"{self.selection.minimum_examples}: nobody has so many"
+            )
+        everybody, delta = self.selection.privacy.population, self.gan.privacy.delta
+        if self.gan.privacy.claims and delta >= 1 / everybody:
+            raise ValueError(
+                f"expected gan.privacy.delta < 1/selection.privacy.population = {1 / everybody:.3g}: everybody is asked, and "
+                f"not those alone who meet the selection, got {delta:g}"
+            )
+        return self
 
     def to_toml(self) -> str:
         """The effective recipe, every default written out."""

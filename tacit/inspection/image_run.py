@@ -7,13 +7,15 @@
     findings.json      what came out
 
 Each is a run like any other, with its own ledger, checkpoints and guarantee, and its own entry in the store's odometer.
-Resuming goes on with the first that is not finished.
+Resuming goes on with the first that is not finished; those that are must be what the recipe still says, and no run may be
+missing before one that is there: what a lost run released would be left out of what all of them cost together.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DataError, RunError
 from tacit.inspection.costs import cost_together
+from tacit.inspection.held_out import require_held_out
 from tacit.inspection.image_data import ImageUsers, open_images
 from tacit.inspection.image_findings import ImageFindings
 from tacit.inspection.image_recipe import RECIPE, ImageInspection, recipe_of, refuse_if_inspected
@@ -34,13 +37,12 @@ from tacit.inspection.selection import Threshold
 from tacit.learning.state import load_model
 from tacit.models import classifier as classifiers
 from tacit.models.classifier import Classifier
-from tacit.runs import checkpoints
 from tacit.runs.files import write_atomic
 from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.journal import Observer
 from tacit.runs.report.sections import write_section
 from tacit.simulation.devices import use_every_core
-from tacit.simulation.running import begin, go_on
+from tacit.simulation.running import begin, go_on, require_same_promise
 
 FINDINGS = "findings.json"
 # Who is told how a stage goes, by its name and its number of rounds.
@@ -62,6 +64,7 @@ def start_images(recipe: ImageInspection, out: Path, watch: Watch) -> Looked:
     users = open_images(recipe)
     if recipe.classifier.trained is not None:
         load_classifier(Path(recipe.classifier.trained), recipe.data.classes)
+        require_held_out(recipe.data, users.description, RunFolder.open(Path(recipe.classifier.trained)))
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -81,19 +84,19 @@ def load_classifier(run: Path, classes: int) -> Classifier:
     """The classifier of a finished run; DataError if it tells other classes apart."""
     folder = RunFolder.open(run)
     shape = folder.recipe().get("model", {})
-    checkpoint = checkpoints.latest(folder.checkpoints_path)
-    if folder.recipe().get("stage") != "classifier" or checkpoint is None or folder.summary() is None:
+    if folder.recipe().get("stage") != "classifier" or folder.summary() is None:
         raise RunError(f"Expected the finished run of a classifier, got {run}, which is none.")
     if shape["classes"] != classes:
         raise DataError(
             f"Expected a classifier of data.classes = {classes} classes, got {run}, which has {shape['classes']}."
         )
     config = classifiers.preset(shape["preset"], classes)
-    model: Classifier = load_model(classifiers.build(config, key=jax.random.key(0)), checkpoint.arrays)
+    model: Classifier = load_model(classifiers.build(config, key=jax.random.key(0)), _trained(folder))
     return model
 
 
 def _follow(recipe: ImageInspection, users: ImageUsers, out: Path, watch: Watch) -> Looked:
+    _require_whole(out, ["accuracy", *SIDES] if recipe.classifier.trained else ["classifier", "accuracy", *SIDES])
     classifier_run = Path(recipe.classifier.trained or out / "classifier")
     if recipe.classifier.trained is None:
         _run(classifier_stage(recipe, users), classifier_run, watch)
@@ -105,10 +108,10 @@ def _follow(recipe: ImageInspection, users: ImageUsers, out: Path, watch: Watch)
     histogram = np.array(counted["histogram"])
     runs = {"classifier": classifier_run, "accuracy": out / "accuracy"}
     images: dict[str, NDArray[np.uint8]] = {}
-    thresholds = {side: _threshold(recipe, histogram, side) for side in SIDES}
-    if recipe.selection.by == "user":
-        for side in SIDES:
-            _require_users(recipe, histogram, side, thresholds[side].value)
+    counted_by = RunFolder.open(out / "accuracy").run_id
+    thresholds = {side: _threshold(recipe, histogram, side, counted_by) for side in SIDES}
+    for side in SIDES:
+        _require_users(recipe, histogram, side, thresholds[side].value)
     for side in SIDES:
         stage = gan_stage(recipe, users, classifier, trained_by, side, thresholds[side], rests_on)
         _run(stage, out / side, watch)
@@ -121,8 +124,19 @@ def _follow(recipe: ImageInspection, users: ImageUsers, out: Path, watch: Watch)
     return Looked(findings, images)
 
 
+def _require_whole(out: Path, names: Sequence[str]) -> None:
+    """RunError if a run is missing before one that is there: it would be made again, and what it had released forgotten."""
+    there = [is_run(out / name) for name in names]
+    if there != sorted(there, reverse=True):
+        gone = names[there.index(False)]
+        raise RunError(f"The inspection {out} is damaged: its run {gone}/ is gone, on which later ones rest.")
+
+
 def _run(stage: Stage, path: Path, watch: Watch) -> dict[str, Any]:
-    """Train a stage's model, go on with it, or read what came of it; returns the run's summary."""
+    """Train a stage's model, go on with it, or read what came of it; returns the run's summary.
+
+    RunError or PrivacyError if the run that is there, finished or not, is not the stage's.
+    """
     observer = watch(stage.name, stage.run.rounds)
     if not is_run(path):
         for sentence in stage.warnings():
@@ -130,12 +144,23 @@ def _run(stage: Stage, path: Path, watch: Watch) -> dict[str, Any]:
         folder = RunFolder.create(path, stage.recipe_text)
         return begin(stage.program(folder), folder, observer)
     folder = RunFolder.open(path)
+    folder.require_same_recipe(tomllib.loads(stage.recipe_text))
     if not folder.begun:
         return begin(stage.program(folder), folder, observer)
-    closed, summary = folder.ledger().closed, folder.summary()
-    if summary is not None and closed is not None and closed.outcome == "finished":
-        return summary
-    return go_on(stage.program(folder), folder, observer)
+    ledger, summary = folder.ledger(), folder.summary()
+    if ledger.closed is None or ledger.closed.outcome != "finished":
+        return go_on(stage.program(folder), folder, observer)
+    require_same_promise(ledger.opened, stage.opened(folder))
+    if summary is None:
+        raise RunError(f"The run {path} is damaged: it has finished, but its summary.json is gone.")
+    return summary
+
+
+def _trained(folder: RunFolder) -> Mapping[str, np.ndarray]:
+    """The last model of a finished run, which must be the one that its ledger names."""
+    checkpoint = folder.resume_point()
+    assert checkpoint is not None  # the ledger of a finished run names one
+    return checkpoint.arrays
 
 
 def _without_privacy(run: Path, reason: str) -> list[str]:
@@ -143,20 +168,24 @@ def _without_privacy(run: Path, reason: str) -> list[str]:
     return [reason] if (RunFolder.open(run).summary() or {})["privacy"]["epsilon"] is None else []
 
 
-def _threshold(recipe: ImageInspection, histogram: NDArray[np.float64], side: Side) -> Threshold:
+def _threshold(recipe: ImageInspection, histogram: NDArray[np.float64], side: Side, counted_by: str) -> Threshold:
     selection = recipe.selection
     if selection.thresholds is not None:
         return Threshold(selection.thresholds[side == "high"])
     assert selection.percentiles is not None
     value = percentile(histogram, selection.percentiles[side == "high"], side=side)
-    return Threshold(value, selection.privacy.noise_multiplier)
+    return Threshold(value, selection.privacy.noise_multiplier, counted_by)
 
 
 def _require_users(recipe: ImageInspection, histogram: NDArray[np.float64], side: Side, threshold: float) -> None:
     """DataError if, by the released histogram, nobody meets the selection or too few do. It costs nothing to ask."""
-    there = share_beyond(histogram, threshold, side=side) * recipe.selection.privacy.population
-    cohort = recipe.gan.privacy.cohort
+    selection, cohort = recipe.selection, recipe.gan.privacy.cohort
     what = f"an accuracy of at {'most' if side == 'low' else 'least'} {threshold:.1%}"
+    if selection.by == "example":
+        least = selection.minimum_examples / recipe.data.most_images  # who has fewer of them has none
+        threshold = least if side == "high" else 1 - least
+        what = f"{selection.minimum_examples} images or more classified {'rightly' if side == 'high' else 'wrongly'}"
+    there = share_beyond(histogram, threshold, side=side) * selection.privacy.population
     if there < 0.5:
         raise DataError(f"Expected users with {what}, got none in the released histogram: the subpopulation is empty.")
     if there < cohort:
@@ -167,9 +196,7 @@ def _require_users(recipe: ImageInspection, histogram: NDArray[np.float64], side
 
 
 def _images(stage: Stage, run: Path, recipe: ImageInspection) -> NDArray[np.uint8]:
-    checkpoint = checkpoints.latest(RunFolder.open(run).checkpoints_path)
-    assert checkpoint is not None
-    return made_up(load_model(stage.model, checkpoint.arrays), recipe.look.made, recipe.look.seed)
+    return made_up(load_model(stage.model, _trained(RunFolder.open(run))), recipe.look.made, recipe.look.seed)
 
 
 def _findings(

@@ -21,7 +21,7 @@ import numpy as np
 
 from tacit.data.users import Examples, Users
 from tacit.inspection.image_data import ImageUsers, fault_of
-from tacit.inspection.image_recipe import ImageInspection, ImageRun, Training
+from tacit.inspection.image_recipe import ClassifierSection, GanSection, ImageInspection, ImageRun, Training
 from tacit.inspection.judging import image_judge
 from tacit.inspection.quantiles import AccuracyWork
 from tacit.inspection.scores import inversion_score, to_bytes
@@ -76,6 +76,18 @@ class Stage:
     outcome: Callable[[Any], Mapping[str, Any]]
     rests_on: tuple[str, ...] = ()
 
+    def opened(self, folder: RunFolder) -> Opened:
+        """The ledger's first record."""
+        return opening(
+            folder,
+            self.plan,
+            learned_by(self.work, self.model),
+            recipe_text=self.recipe_text,
+            seeded=self.run.seed is not None,
+            reasons_not_private=self._reasons_not_private(),
+            data=self.data,
+        )
+
     def program(self, folder: RunFolder) -> Program:
         """The same, as what `running` takes."""
         plan, learned = self.plan, learned_by(self.work, self.model)
@@ -95,15 +107,7 @@ class Stage:
             plan=plan,
             rhythm=Rhythm(self.run.rounds, self.run.evaluate_every, self.run.checkpoint_every),
             seed=self.run.seed,
-            opened=opening(
-                folder,
-                plan,
-                learned,
-                recipe_text=self.recipe_text,
-                seeded=self.run.seed is not None,
-                reasons_not_private=self._reasons_not_private(),
-                data=self.data,
-            ),
+            opened=self.opened(folder),
             store=self.store,
             start=TrainingState(0, self.model, self.server.init(self.model), plan.build_clipping().init(), ()),
             users=BatchedUsers(self.users, self.work, plan, self.shape, spread),
@@ -137,7 +141,7 @@ def classifier_stage(recipe: ImageInspection, users: ImageUsers) -> Stage:
     config = classifiers.preset(section.preset, recipe.data.classes)
     return Stage(
         name="classifier",
-        recipe_text=_text(recipe, "classifier", section, {"preset": section.preset, "classes": recipe.data.classes}),
+        recipe_text=_text(recipe, "classifier", section, {**_network(section), "classes": recipe.data.classes}),
         users=users.before,
         data={**users.description, "inspection": {"stage": "classifier"}},
         model=classifiers.build(config, key=jax.random.key(section.init_seed)),
@@ -210,7 +214,12 @@ def gan_stage(
 
     return Stage(
         name=side,
-        recipe_text=_text(recipe, side, section, {"preset": section.preset, "selection": selected.description}),
+        recipe_text=_text(
+            recipe,
+            side,
+            section,
+            {**_network(section), "penalty": section.penalty, "selection": selected.description},
+        ),
         users=selected,
         data={**users.description, "inspection": about},
         model=model,
@@ -243,6 +252,11 @@ def _of_training(recipe: ImageInspection, users: ImageUsers, section: Training) 
         "shape": ImageShape(batch, -(-recipe.data.most_images // batch)),
         "chunk": recipe.engine.chunk,
     }
+
+
+def _network(section: ClassifierSection | GanSection) -> dict[str, Any]:
+    """What the network begins as."""
+    return {"preset": section.preset, "init_seed": section.init_seed}
 
 
 def _optimizer(section: Training) -> Any:

@@ -48,15 +48,15 @@ Likelihood = Callable[[Examples], NDArray[np.float64]]
 
 
 def image_judge(classifier: Classifier) -> Judge:
-    """Marks of a classifier: an image is right if its class is the most likely one."""
+    """Marks of a classifier: an image is right if its class is the most likely one.
+
+    One of a class that the classifier does not know is never right, and no reason to stop: a run that one user's label can
+    stop tells everybody that this user was asked.
+    """
 
     def judge(examples: Examples) -> Marks:
         if examples.labels is None:
             raise DataError("Expected users with images for the classifier, got users with text.")
-        if examples.labels.max(initial=0) >= classifier.classes:
-            raise DataError(
-                f"Expected images of the classifier's {classifier.classes} classes, got one of another class."
-            )
         right = predict(classifier, examples.items) == examples.labels
         return Marks(right.astype(np.int64), np.ones(len(right), np.int64))
 

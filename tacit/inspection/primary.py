@@ -8,7 +8,7 @@ released, and free.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +36,15 @@ SHOWN, LONGEST = 10, 16
 @dataclass(frozen=True)
 class PrimaryFindings:
     """What a primary model does and says: its accuracy on `words` words of held-out people; `sentences`, and the `rates` of
-    unknown words in them, of its own making; `epsilon` (None: no claim) and `delta` of the run that released it."""
+    unknown words in them, of its own making (None: withheld); `epsilon` (None: no claim) and `delta` of the run that
+    released it, which is in `run` and is named `run_id`."""
 
     run: str
+    run_id: str
     accuracy: float
     words: int
     sentences: tuple[str, ...]
-    rates: UnknownRates
+    rates: UnknownRates | None
     epsilon: float | None
     delta: float
 
@@ -51,23 +53,28 @@ class PrimaryFindings:
         """Whether what it says may be shown to anybody."""
         return self.epsilon is not None
 
+    def withheld(self) -> PrimaryFindings:
+        """The same without what the model says of its own accord."""
+        return replace(self, sentences=(), rates=None)
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {**vars(self), "sentences": list(self.sentences), "rates": self.rates.as_dict()}
+        rates = None if self.rates is None else self.rates.as_dict()
+        return {**vars(self), "sentences": list(self.sentences), "rates": rates}
 
     @classmethod
     def from_dict(cls, tree: Mapping[str, Any]) -> PrimaryFindings:
         """What `as_dict` gave."""
-        rates = UnknownRates.from_dict(tree["rates"])
+        rates = None if tree["rates"] is None else UnknownRates.from_dict(tree["rates"])
         return cls(**{**tree, "sentences": tuple(map(str, tree["sentences"])), "rates": rates})
 
     def metric(self) -> str:
-        """What the model is good for, in one sentence."""
+        """What the model is good for, in two sentences."""
+        right = f"The primary model ({self.run}) guesses {self.accuracy:.1%} of {self.words:,} words of held-out users right."
+        if self.rates is None:
+            return f"{right} No privacy is claimed for it: what it says is in the owner's report alone."
         first = f", and {self.rates.by_place[0]:.1%} of their first words" if self.rates.by_place else ""
-        return (
-            f"The primary model ({self.run}) guesses {self.accuracy:.1%} of {self.words:,} words of held-out users right. In "
-            f"sentences of its own making {self.rates.overall:.1%} of all words are unknown{first}."
-        )
+        return f"{right} In sentences of its own making {self.rates.overall:.1%} of all words are unknown{first}."
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,7 @@ class Primary:
                 f"Expected a finished run as the primary model, got {path}, which is not.",
                 hint=f"Train it further: tacit train --resume {path}",
             )
+        folder.resume_point()  # RunError unless the last model is the one that the ledger names
         model, words = load_trained(path)
         return cls(path, recipe, model, tuple(words), folder.ledger(), summary["privacy"])
 
@@ -116,6 +124,7 @@ class Primary:
         drawn = draw_sentences(self.model, look.drawn, longest=LONGEST, key=jax.random.key(look.seed))
         return PrimaryFindings(
             str(self.path),
+            self.ledger.opened.run_id,
             scores.top1,
             scores.words,
             tuple(in_words(sentence, self.words) for sentence in drawn[:SHOWN]),

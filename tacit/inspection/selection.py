@@ -43,17 +43,20 @@ UNLABELLED = -1
 class Threshold:
     """A number users are measured by: a public constant, or a quantile released with noise (`inspection.quantiles`).
 
-    `noise_multiplier` is that release's z; None says that the number was known before anybody's data was read.
+    `noise_multiplier` is that release's z and `released_by` its run, whose cost composes with that of whatever is chosen by
+    it; None says that the number was known before anybody's data was read.
     """
 
     value: float
     noise_multiplier: float | None = None
+    released_by: str | None = None
 
     def describe(self) -> dict[str, Any]:
         """For the ledger."""
         if self.noise_multiplier is None:
             return {"threshold": self.value, "from": "public constant"}
-        return {"threshold": self.value, "from": "private quantile", "noise_multiplier": self.noise_multiplier}
+        about = {"threshold": self.value, "from": "private quantile", "noise_multiplier": self.noise_multiplier}
+        return about if self.released_by is None else {**about, "released_by": self.released_by}
 
 
 class Criterion(Protocol):
@@ -206,8 +209,9 @@ class Selected:
 class UnknownWords:
     """T3: the words of each user that are not among the `known` ones, each an example of bytes for `models.char_lm`.
 
-    A word stands as often as it was written, and is cut after `longest` bytes. The users must keep texts, or be a view
-    that can spell (`data.faults.spelled`).
+    A word stands as often as it was written. One of more than `longest` bytes is cut after the next, so that a row of
+    longest + 1 predictions has no room for its end: a model must not learn that the piece is a word. The users must keep
+    texts, or be a view that can spell (`data.faults.spelled`).
     """
 
     def __init__(self, users: Users, known: Iterable[str], *, longest: int = 20, minimum_examples: int = 1) -> None:
@@ -227,7 +231,7 @@ class UnknownWords:
         """The unknown words of these users: an item is a byte, numbered as the character model numbers it."""
         new = np.array([user for user in users.tolist() if user not in self._words], np.int64)
         for user, sentences in zip(new.tolist(), spelled(self._users, new), strict=True):
-            found = [word.encode()[: self._longest] for one in sentences for word in one if word not in self._known]
+            found = [word.encode()[: self._longest + 1] for one in sentences for word in one if word not in self._known]
             self._words[user] = found if len(found) >= self._minimum else []
         words = [self._words[user] for user in users.tolist()]
         flat = [word for one in words for word in one]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tacit.errors import RunError
 from tacit.inspection.costs import cost_together, price_together
@@ -105,8 +105,8 @@ class Comparison:
         title = "Unknown words, before and after"
         return Section(name="inspection-compared", title=title, order=62, private=not claimed, blocks=blocks)
 
-    def _primaries(self) -> tuple[PrimaryFindings, PrimaryFindings] | tuple[()]:
-        before, after = self.before.primary, self.after.primary
+    def _primaries(self) -> tuple[_Said, _Said] | tuple[()]:
+        before, after = _said(self.before.primary), _said(self.after.primary)
         return () if before is None or after is None else (before, after)
 
     def _first_place(self) -> str:
@@ -115,6 +115,18 @@ class Comparison:
             before, after = primaries
             said += _of_first_words("of those that the primary models make up", before.rates, after.rates)
         return said
+
+
+class _Said(NamedTuple):
+    """What a primary model makes up."""
+
+    sentences: tuple[str, ...]
+    rates: UnknownRates
+
+
+def _said(primary: PrimaryFindings | None) -> _Said | None:
+    """None without a primary model, and where what it says was withheld."""
+    return None if primary is None or primary.rates is None else _Said(primary.sentences, primary.rates)
 
 
 def _of_first_words(whose: str, before: UnknownRates, after: UnknownRates) -> str:
@@ -139,5 +151,12 @@ def _read(path: Path) -> tuple[WordFindings, list[Ledger]]:
         found = WordFindings.from_dict(tree)
     except (KeyError, TypeError, ValueError):
         raise RunError(f"The run {path} is damaged: its summary.json does not hold an inspection's findings.") from None
-    models = [folder] if found.primary is None else [folder, RunFolder.open(Path(found.primary.run))]
-    return found, [model.ledger() for model in models]
+    if found.primary is None:
+        return found, [folder.ledger()]
+    primary = RunFolder.open(Path(found.primary.run))
+    if primary.run_id != found.primary.run_id:
+        raise RunError(
+            f"Expected the run {found.primary.run_id} in {primary.path}, the primary model of {path}, got the run "
+            f"{primary.run_id}: what all models cost together cannot be said without the first one's ledger."
+        )
+    return found, [folder.ledger(), primary.ledger()]

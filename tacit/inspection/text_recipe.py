@@ -7,19 +7,20 @@ model that is looked into as well; its users are then the inspection's.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from tacit.errors import RecipeError
+from tacit.errors import RecipeError, RunError
 from tacit.recipe import RECIPES, ModelSection, Recipe, Seed, apply_change, parse_recipe, read_toml, sentence_of
 from tacit.runs.folder import RunFolder
 
 TEXT = RECIPES / "inspect_text.toml"
 # What the training of a next-word model knows, and an inspection has no use for.
-_WITHOUT = ("pretrain", "population", "audit")
+_WITHOUT = ("pretrain", "population", "audit", "fleet")
 # What says who the users of a primary model are.
 _WHO = ("world", "store", "users", "vocabulary", "world_seed", "held_out", "split_seed", "iid")
 _WORD_MODEL_ONLY = ("cell", "tied", "output_bias", "unit_norm")
@@ -108,6 +109,14 @@ def load_text_inspection(
     return parse_text_inspection(tree)
 
 
+def recipe_of(folder: RunFolder) -> TextInspection:
+    """The recipe that the inspection in this folder follows; RunError if the run is no inspection of text."""
+    tree = folder.recipe()
+    if tree.get("inspect") != "text":
+        raise RunError(f"Expected the run of an inspection of text, got {folder.path}, which is none.")
+    return parse_text_inspection(tree)
+
+
 def _with_users_of(tree: Mapping[str, Any], primary: Path) -> dict[str, Any]:
     """The users and the population of a run. The cohort stays the inspection's own, if there are so many people."""
     trained = parse_recipe(RunFolder.open(primary).recipe())
@@ -127,6 +136,8 @@ def _without_fault(tree: Mapping[str, Any], users: Mapping[str, Any]) -> dict[st
 
 def parse_text_inspection(tree: Mapping[str, Any]) -> TextInspection:
     """Validate such a recipe given as nested dictionaries."""
+    if (kind := tree.get("inspect", "text")) != "text":
+        raise RecipeError(f"Expected the recipe of an inspection of text, got one with inspect = {json.dumps(kind)}.")
     try:
         return TextInspection.model_validate(tree)
     except ValidationError as error:

@@ -27,10 +27,10 @@ from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError
 from tacit.inspection.costs import cost_together
 from tacit.inspection.findings import look_at
-from tacit.inspection.held_out import UnknownRates, symbol_scores, unknown_rates
+from tacit.inspection.held_out import UnknownRates, require_held_out, symbol_scores, unknown_rates
 from tacit.inspection.primary import Primary
 from tacit.inspection.selection import UnknownWords
-from tacit.inspection.text_recipe import FaultSection, TextInspection, parse_text_inspection
+from tacit.inspection.text_recipe import FaultSection, TextInspection, recipe_of
 from tacit.learning.loop import TrainingState
 from tacit.models.char_lm import CharLMConfig, NextSymbol, build, preset
 from tacit.models.word_lm import parameter_count
@@ -74,6 +74,7 @@ class Inspector:
         dataset, held_out = _open(recipe)
         if primary is not None:
             primary.require_words(dataset.words)
+            require_held_out(recipe.data, dataset.description, RunFolder.open(primary.path))
         model = build(model_config(recipe), key=jax.random.key(recipe.model.init_seed))
         trainer = Trainer.of(recipe, dataset, model, NextSymbol(recipe.engine.precision), strategy)
         return cls(recipe, trainer, held_out, primary)
@@ -96,7 +97,7 @@ class Inspector:
                 own = self.primary.look(self.recipe.look, self.held_out.users, self.held_out.numbers)
                 found = dataclasses.replace(found, primary=own)
                 summary["together"] = cost_together([self.primary.ledger, folder.ledger()])
-            summary["inspection"] = found.as_dict()
+            summary["inspection"] = found.released(claimed=summary["privacy"]["epsilon"] is not None).as_dict()
             for section in found.sections(summary):
                 write_section(folder, section)
             return summary
@@ -124,7 +125,7 @@ def start_inspection(recipe: TextInspection, out: Path, observer: Observer) -> d
 def resume_inspection(path: Path, observer: Observer, *, older_if_damaged: bool = False) -> dict[str, Any]:
     """Go on with such a run, under the promise its ledger was begun with; see `tacit.simulation.running`."""
     folder = RunFolder.open(path)
-    recipe = parse_text_inspection(folder.recipe())
+    recipe = recipe_of(folder)
     if not folder.begun:
         return begin(Inspector.build(recipe).program(folder), folder, observer)
     described = read_ledger(folder.ledger_path).opened.strategy

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from tacit.learning.server import Server, mean_update
+from tacit.learning.server import Server, is_finite, mean_update
 from tacit.models.convolution import to_unit_range
 from tacit.models.gan import PENALTY, Discriminator, Generator, discriminator_loss, generate, generator_loss
 from tacit.models.precision import Precision
@@ -75,7 +75,9 @@ class DiscriminatorWork:
             gradient = jax.grad(discriminator_loss)(
                 local, real, fake, batch["mask"], key=mix_key, penalty=self.penalty, precision=self.precision
             )
-            return jax.tree.map(lambda leaf, g: leaf - jnp.float32(self.learning_rate) * g, local, gradient)
+            rate, there = jnp.float32(self.learning_rate), jnp.any(batch["mask"] > 0)
+            # Chosen, not multiplied by zero: a network this steep soon has derivatives that are not finite.
+            return jax.tree.map(lambda leaf, g: jnp.where(there, leaf - rate * g, leaf), local, gradient)
 
         local = jax.lax.fori_loop(0, self.epochs * steps, one_step, model.discriminator)
         return jax.tree.map(jnp.subtract, local, model.discriminator)
@@ -134,7 +136,7 @@ def adversarial_server(
         generator, of_generator = generator_steps(
             model.generator, of_generator, discriminator, key=jax.random.fold_in(round_key, _GENERATOR)
         )
-        finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves((generator, discriminator))]).all()
+        finite = is_finite((generator, discriminator))
         next_key = jax.random.key_data(jax.random.fold_in(round_key, _NEXT_ROUND))
         return Adversaries(generator, discriminator, next_key), (of_discriminator, of_generator), finite
 

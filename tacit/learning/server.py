@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from tacit.privacy.clipping import LARGEST_NORM, global_norm
 from tacit.privacy.mechanisms import Release
 from tacit.privacy.records import UPDATE, WEIGHT
 
@@ -46,6 +47,11 @@ def mean_update(release: Release, denominator: float) -> Any:
     return jax.tree.map(lambda total: total / divisor, release[UPDATE])
 
 
+def is_finite(model: Any) -> jax.Array:
+    """Whether its parameters are finite, and by so far that work on it stays so (`LARGEST_NORM`)."""
+    return global_norm(model) <= LARGEST_NORM
+
+
 @dataclass(frozen=True)
 class Server:
     """Turns releases into models. `step` also says whether the new model is still finite."""
@@ -62,8 +68,7 @@ class Server:
             downhill = jax.tree.map(jnp.negative, mean)
             updates, state = optimizer.update(downhill, state, model)
             model = optax.apply_updates(model, updates)
-            finite = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(model)]).all()
-            return model, state, finite
+            return model, state, is_finite(model)
 
         return cls(optimizer, denominator, step)
 

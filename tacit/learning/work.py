@@ -1,7 +1,8 @@
 """Work on one user: what a device computes from its own examples (DP-FedAvg, Algorithm 1).
 
 Each is a pure function of the broadcast model and one user's batches, written for one user and batched outside. A batch
-that asks for no prediction changes nothing, so users with fewer batches than their neighbours are padded with empty ones.
+that asks for no prediction changes nothing, so users with fewer batches than their neighbours are padded with empty ones. That
+holds up to `LARGEST_NORM`, and what is longer counts as nothing.
 
 The result is an update Δ_k, *not yet trusted*: the gate clips every update again in float64, whatever the work did.
 """
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from tacit.privacy.clipping import ClipStyle, clip
+from tacit.privacy.clipping import LARGEST_NORM, ClipStyle, clip, global_norm
 
 Batch = Any  # a pytree of arrays, one batch
 Model = Any
@@ -49,15 +50,22 @@ class FedAvg:
 
     def __call__(self, model: Model, batches: Batch, steps: jax.Array, clip_norm: jax.Array) -> Any:
         def one_step(i: jax.Array, local: Model) -> Model:
-            batch = jax.tree.map(lambda leaf: leaf[i % steps], batches)
+            batch = jax.tree.map(lambda leaf: leaf[i], batches)
             local = self.task.sgd_step(local, batch, self.learning_rate)
             if self.clip_style is None:
                 return local
             moved = clip(_minus(local, model), clip_norm, self.clip_style)
             return jax.tree.map(jnp.add, model, moved)
 
-        local = jax.lax.fori_loop(0, self.epochs * steps, one_step, model)
-        return _minus(local, model)
+        def one_epoch(_: jax.Array, local: Model) -> Model:
+            local = jax.lax.fori_loop(0, steps, one_step, local)
+            # As at the gate: what is too long there is padded to nothing, or is not, by who else is there.
+            near = global_norm(_minus(local, model)) <= LARGEST_NORM
+            return jax.tree.map(lambda leaf: jnp.where(near, leaf, jnp.nan).astype(leaf.dtype), local)
+
+        if self.epochs == 1:
+            return _minus(jax.lax.fori_loop(0, steps, one_step, model), model)
+        return _minus(jax.lax.fori_loop(0, self.epochs, one_epoch, model), model)
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ class FedSGD:
             gradient, count = carry
             batch = jax.tree.map(lambda leaf: leaf[i], batches)
             more, here = jax.grad(self.task.loss_sum, has_aux=True)(model, batch)
-            return jax.tree.map(jnp.add, gradient, more), count + here
+            return jax.tree.map(lambda g, m: jnp.where(here > 0, g + m, g), gradient, more), count + here
 
         start = (jax.tree.map(jnp.zeros_like, model), jnp.zeros((), jnp.float32))
         gradient, count = jax.lax.fori_loop(0, steps, one_batch, start)

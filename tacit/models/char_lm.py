@@ -194,8 +194,8 @@ def encode_words(words: Sequence[str], length: int) -> NDArray[np.int32]:
 
 
 def _spelled(symbols: NDArray[np.int32]) -> str:
-    """The bytes among these symbols, as text; what is no UTF-8 is shown as U+FFFD."""
-    return bytes((symbols[symbols >= FIRST_BYTE] - FIRST_BYTE).astype(np.uint8)).decode(errors="replace")
+    """The bytes among these symbols, as text; each that is no UTF-8 as \\xNN, so that two words never look alike."""
+    return bytes((symbols[symbols >= FIRST_BYTE] - FIRST_BYTE).astype(np.uint8)).decode(errors="backslashreplace")
 
 
 def _row(symbols: Array) -> Array:

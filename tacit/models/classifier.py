@@ -129,7 +129,8 @@ class Classify:
         """One step of SGD on the mean loss; a batch of padding returns the model unchanged."""
         gradient, count = jax.grad(self.loss_sum, has_aux=True)(model, batch)
         step = -jnp.float32(learning_rate) / jnp.maximum(count, 1.0)
-        return jax.tree.map(lambda leaf, g: leaf + step * g, model, gradient)
+        # Chosen, not multiplied by zero: four layers that do not saturate can leave the finite numbers.
+        return jax.tree.map(lambda leaf, g: jnp.where(count > 0, leaf + step * g, leaf), model, gradient)
 
 
 def predict(model: Classifier, images: NDArray[np.generic]) -> NDArray[np.int32]:

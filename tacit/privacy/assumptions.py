@@ -165,7 +165,7 @@ def _seen(ledger: Ledger) -> list[str]:
     again = len(intents) - len({intent.round for intent in intents})
     found.append(
         f"{len(intents):,} releases in {len(intents) - again:,} rounds"
-        + (f"; {again:,} of them are rounds that ran again, and count again" if again else "")
+        + (f"; {again:,} of them came of rounds that ran again, and count" if again else "")
     )
     for name in intents[0].blocks:
         blocks = [intent.blocks.get(name, {"bound": None, "noise_multiplier": 0.0}) for intent in intents]

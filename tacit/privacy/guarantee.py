@@ -210,12 +210,14 @@ def _trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[
         lines.append(
             Line("Who takes part in which round is no secret the proof needs: it holds against those who know.")
         )
-    lines.append(
-        Line(
-            "Whoever reads the memory of the process while it trains sees updates without noise and the key of the noise: "
-            "against them nothing is claimed."
+    if not (masked and said.mechanism == DISCRETE):  # where devices add the noise, there is nothing without it
+        updates = "sums of updates" if masked else "updates"
+        lines.append(
+            Line(
+                f"Whoever reads the memory of the process while it trains sees {updates} without noise and the key of the "
+                "noise: against them nothing is claimed."
+            )
         )
-    )
     return tuple(lines)
 
 
@@ -264,14 +266,15 @@ def _not_covered(ledger: Ledger) -> tuple[Line, ...]:
         if "evaluates" not in ledger.opened.data
         else "The model that was measured was trained by another run, and what that cost is in the other run's statement."
     )
-    lines = [
-        Line(held_out),
-        Line(
-            "Diagnostics such as update norms, the clipped share and the size of cohorts have no noise. They are written "
-            "for the run's owner alone and steer nothing."
-        ),
-        _others(ledger),
-    ]
+    lines = [Line(held_out)]
+    if fleet_of(ledger.opened) is None:
+        lines.append(
+            Line(
+                "Diagnostics such as update norms, the clipped share and the size of cohorts have no noise. They are written "
+                "for the run's owner alone and steer nothing."
+            )
+        )
+    lines.append(_others(ledger))
     if "vocabulary" in ledger.opened.data:
         source = ledger.opened.data["vocabulary"]
         lines.append(Line(f"The choice of the words the model knows ({source}) is no part of the mechanism."))

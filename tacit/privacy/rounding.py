@@ -3,9 +3,10 @@
 Norms, clipping and accumulation run in float64. A user's clipped contribution is computed to a relative error below 2⁻⁴⁰
 (d < 10¹⁰ coordinates), and the running sum of n contributions of norm ≤ S is off by at most n² · 2⁻⁵³ · S in any order of
 addition, which moves by at most twice that when one user is added. `HEADROOM` shrinks every contribution by more than both up
-to 131,072 users a round; a plan allows 100,000. In TF32 or float32 neither would hold.
+to `MOST_USERS` in a round; a plan allows 100,000. In TF32 or float32 neither would hold.
 """
 
 from __future__ import annotations
 
 HEADROOM = 1 - 2.0**-18
+MOST_USERS = 131_072

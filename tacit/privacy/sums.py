@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from tacit.privacy.accounting.noise_split import BIT_BOUND
-from tacit.privacy.clipping import ClipStyle, clip_scales, global_norm
+from tacit.privacy.clipping import LARGEST_NORM, ClipStyle, clip_scales, global_norm
 from tacit.privacy.records import UPDATE, WEIGHT, WITHIN
 from tacit.privacy.rounding import HEADROOM
 
@@ -83,7 +83,7 @@ class Gate:
             self._counts = jnp.zeros((2,), jnp.float64, device=jax.tree.leaves(template)[0].device)
 
     def admit(self, contributions: Contributions) -> Diagnostics:
-        """Clip each contribution, weigh it, add it. A contribution that is not finite counts as zero."""
+        """Clip each contribution, weigh it, add it. One that is not finite, or not by far, counts as zero."""
         with jax.enable_x64(True):
             (self._update, self._counts), norms, clipped = _admit(
                 (self._update, self._counts),
@@ -131,7 +131,7 @@ def weigh(
     threshold: float,
     style: ClipStyle,
 ) -> Weighed:
-    """Clip and weigh in float64; who is absent or not finite counts as zero. Trace it with 64-bit types enabled.
+    """Clip and weigh in float64; who is absent, or above `LARGEST_NORM`, counts as zero. Trace it with 64-bit types enabled.
 
     Who weighs nothing, having no data, gives no bit either: a user with nothing is as good as one who is not there.
     """
@@ -143,7 +143,7 @@ def weigh(
         return scales, global_norm(update, jnp.float64), clipped
 
     scales, norms, clipped = jax.vmap(factors)(updates)
-    counted = present & jnp.isfinite(norms) & jnp.isfinite(weights)
+    counted = present & (norms <= LARGEST_NORM) & jnp.isfinite(weights)  # nan is not ≤ anything
     weight = jnp.where(counted, jnp.clip(weights.astype(jnp.float64), 0, 1), 0) * HEADROOM
     bits = jnp.where(weight > 0, jnp.where(norms <= threshold, BIT_BOUND, -BIT_BOUND), 0) * HEADROOM
     return Weighed(counted, weight, scales, bits, norms, clipped & counted)

@@ -6,7 +6,6 @@ would be about another model: for a checkpoint that the ledger does not name, or
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 from tacit.errors import RunError
@@ -35,9 +34,7 @@ def model_card(folder: RunFolder, checkpoint: Checkpoint) -> dict[str, Any]:
             f"The checkpoint after {checkpoint.round} rounds in {folder.path} is not one that the ledger names.",
             hint=f"If the run was cut off, go on with it: tacit train --resume {folder.path}",
         )
-    recipe = hashlib.sha256(folder.recipe_path.read_bytes()).hexdigest()
-    if ledger.opened.data.get("recipe", recipe) != recipe:
-        raise RunError(f"The recipe.toml of the run {folder.path} is not the one the ledger was begun with.")
+    recipe = folder.recipe_digest(ledger)
     stated = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents))
     measured = [record for record in read_metrics(folder.metrics_path) if record["round"] == checkpoint.round]
     return {

@@ -16,6 +16,7 @@ private/              mode 0700: participation.bin, the noise state where there 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
@@ -160,6 +161,13 @@ class RunFolder:
         except (OSError, ValueError):
             raise RunError(f"The run {self.path} is damaged: its recipe.toml cannot be read.") from None
 
+    def recipe_digest(self, ledger: Ledger) -> str:
+        """The SHA-256 of recipe.toml; RunError if it is not the recipe that `ledger` was begun with."""
+        digest = hashlib.sha256(self.recipe_path.read_bytes()).hexdigest()
+        if ledger.opened.data.get("recipe", digest) != digest:
+            raise RunError(f"The recipe.toml of the run {self.path} is not the one the ledger was begun with.")
+        return digest
+
     def require_same_recipe(self, recipe: Mapping[str, Any]) -> None:
         """RunError names the first field in which `recipe` is not the one the run was begun with."""
         difference = first_difference(self.recipe(), recipe)
@@ -294,7 +302,7 @@ def refuse_if_taken(path: Path) -> None:
     if is_run(path):
         raise RunError(
             f"The folder {path} holds a run already.",
-            hint=f"Go on with it: tacit train --resume {path}, or choose another.",
+            hint=f"Go on with it (--resume {path}), or choose another.",
         )
     if path.exists() and not path.is_dir():
         raise RunError(f"Expected a folder for the run, got {path}, which is a file.")

@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 
 from tacit.data.rows import Layout, pack, to_rows
 from tacit.data.users import Examples, Users
+from tacit.errors import PrivacyError
 from tacit.learning.images import image_batches
 from tacit.learning.work import Work, learned_by
 from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.rounding import MOST_USERS
 from tacit.privacy.sums import BoundedSum, Contributions, Diagnostics, Gate, Norms
 from tacit.simulation.devices import Spread
 from tacit.simulation.secure import SecureGate, SecureSums
@@ -137,7 +139,12 @@ class BatchedUsers:
         return [SecureGate(part, norms, round, **style) for part in learned]
 
     def prepare(self, cohort: NDArray[np.int64]) -> Iterator[Chunk]:
-        """Gather the cohort's users, a few chunks at a time."""
+        """Gather the cohort's users, a few chunks at a time; PrivacyError if they are more than rounding is proven for."""
+        if self.plan.claims and len(cohort) > MOST_USERS:
+            raise PrivacyError(
+                f"Expected at most {MOST_USERS:,} users in a round, for which rounding is proven, got more.",
+                hint="There are more users than privacy.population says: raise it, or lower privacy.cohort.",
+            )
         together = self.chunk * GATHERED_CHUNKS
         for start in range(0, len(cohort), together):
             laid_out = self.shape.lay_out(self.users.gather(cohort[start : start + together]))

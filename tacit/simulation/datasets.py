@@ -62,6 +62,20 @@ def open_dataset(recipe: Recipe) -> Dataset:
     return dataset
 
 
+def shortage(recipe: Recipe, dataset: Dataset) -> list[str]:
+    """A sentence if drawn rounds will have less than half of the users the plan speaks of: private, but hard to learn from.
+
+    It does not say how many there are: what a run prints may end up in a log that others read.
+    """
+    plan = recipe.privacy
+    if plan.sampling != "poisson" or 2 * len(dataset.train) >= plan.population:
+        return []
+    return [
+        f"The users to train on are less than half of privacy.population = {plan.population:,}: a round will have less than "
+        f"half of privacy.cohort = {plan.cohort:,.0f}, with noise that was meant for all of it. Lower both to what there is."
+    ]
+
+
 def _world(recipe: Recipe) -> Dataset:
     data = recipe.data
     world = KeyboardWorld(data.world_seed, data.users + data.held_out, vocabulary_size=data.vocabulary)

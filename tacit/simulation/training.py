@@ -37,7 +37,7 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.journal import Observer, Rhythm
 from tacit.simulation.batched import BatchedUsers, Shape
 from tacit.simulation.check_ins import DeviceCheckIns
-from tacit.simulation.datasets import Dataset, open_dataset
+from tacit.simulation.datasets import Dataset, open_dataset, shortage
 from tacit.simulation.devices import suitable_spread, use_every_core
 from tacit.simulation.population_settings import PopulationSettings
 from tacit.simulation.pretraining import open_public, pretrained
@@ -112,15 +112,16 @@ class Trainer:
         return dataclasses.replace(self, start=start, pretraining=found.description)
 
     def warnings(self) -> list[str]:
-        """What the noise will do to the model, where that is bad."""
+        """What the noise and too few users will do to the model, where that is bad."""
         server, model = self.recipe.server, self.start.model
         momentum = server.momentum if server.optimizer in ("momentum", "nesterov") else 0.0
-        return warnings_of(
+        noise = warnings_of(
             self.recipe.privacy,
             parameters=parameter_count(model),
             model_norm=float(np.sqrt(sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(model)))),
             server_rate=server.learning_rate / (1 - momentum),
         )
+        return [*shortage(self.recipe, self.dataset), *noise]
 
     def opened(self, folder: RunFolder) -> Opened:
         """The ledger's first record."""

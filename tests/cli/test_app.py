@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tacit import __version__
 from tacit.cli import app as module
 from tacit.errors import DataError, RunError, TacitError
 from tests.cli.conftest import Tacit, everything
@@ -28,6 +29,7 @@ ROW = json.dumps({"user": "ann", "text": "the end"}) + "\n"
         (("predict", "-h"), ("--count", "--json", "Example: tacit predict")),
         (("data", "--help"), ("import", "vocabulary", "show")),
         (("runs", "--help"), ("list", "show", "compare")),
+        (("serve", "--help"), ("--role", "A recipe with a [fleet] section")),
     ],
 )
 def test_help_names_what_there_is(
@@ -38,6 +40,11 @@ def test_help_names_what_there_is(
     assert (answer.code, answer.err) == (0, "")
     for word in words:
         assert word in answer.out
+
+
+def test_the_version(tacit: Tacit) -> None:
+    answer = tacit("--version")
+    assert (answer.code, answer.out, answer.err) == (0, f"tacit {__version__}\n", "")
 
 
 def test_plain_commands_and_refusals_do_not_wait_for_jax(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,10 +37,11 @@ def typed(tmp_path: Path) -> Path:
 def test_a_device_enrols_and_checks_in(tacit: Tacit, server: tuple[str, str], typed: Path, tmp_path: Path) -> None:
     address, token = server
     arguments = ["--server", address, "--token", token, "--data", typed]
-    answer = tacit("device", "enrol", *arguments, "--home", tmp_path / "phone")
+    home = tmp_path / "[red]phone"  # no markup
+    answer = tacit("device", "enrol", *arguments, "--home", home)
     assert (answer.code, answer.err) == (0, "")
-    assert "tacit device run" in answer.out
-    answer = tacit("device", "run", "--home", tmp_path / "phone", "--once")
+    assert f"tacit device run --home {home}" in answer.out
+    answer = tacit("device", "run", "--home", home, "--once")
     assert (answer.code, answer.out, answer.err) == (0, "", "")
     # The token was for one device.
     sentence = tacit("device", "enrol", *arguments, "--home", tmp_path / "another").refusal(9)
@@ -56,3 +58,15 @@ def test_mistakes_end_in_one_sentence(tacit: Tacit, typed: Path, tmp_path: Path)
     assert "cannot be reached" in nobody.refusal(9)
     nothing = tacit("device", "enrol", "--server", "http://127.0.0.1:9", "--data", tmp_path / "no.txt", *token)
     assert "No such file" in nothing.refusal(3)
+
+
+@pytest.mark.parametrize(
+    "command", [("device", "run", "--home", "phone"), ("fleet", "status", "--admin-token", "token")]
+)
+def test_without_the_extra_it_says_what_to_install(
+    tacit: Tacit, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    answer = tacit(*command)
+    assert answer.refusal(9) == f"tacit {command[0]} needs the extra tacit[fleet]: httpx is not installed."
+    assert answer.err.splitlines()[1] == "hint: pip install 'tacit[fleet]'"

@@ -48,16 +48,25 @@ def test_the_state_is_told_in_a_table(tacit: Tacit, engine: Engine, options: lis
     assert "No task yet" in tacit("fleet", "status", *options).out
     enrolled(engine)
     task = a_task(engine)
-    a_process(engine, role="all", seen_at=time.time() + 60)
+    a_process(engine, role="all", seen_at=time.time() + 9)
     a_round(engine, task, state="committed")
     a_round(engine, task, 1, state="abandoned", reason="Too few devices came.")
     a_round(engine, task, 1, deadline=time.time() + 60, selected=3, reported=1)
     out = tacit("fleet", "status", *options).out
     assert "Devices enrolled: 1. Processes: 1 × all." in out
     assert "round 1: 1 of 2 reports, 3 chosen" in out
+    assert "round 1 waits for 2 devices, and about 1 could be in it" in out
     assert "the last abandoned round: Too few devices came." in out
     found = tacit("fleet", "status", *options, "--json").object
     assert found["tasks"][0]["rounds"] == {"committed": 1, "abandoned": 1, "open": 1}
+
+
+def test_the_administrators_token_goes_to_the_server_and_to_no_proxy(
+    tacit: Tacit, options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert "Devices enrolled" in tacit("fleet", "status", *options).out
 
 
 def test_a_device_is_shut_out(tacit: Tacit, engine: Engine, options: list[str]) -> None:

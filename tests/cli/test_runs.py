@@ -34,7 +34,7 @@ PRIVATE = {
     "baselines": {"unigram": 0.066},
 }
 SEEDED = {
-    "metrics": {"top1": 0.3},
+    "metrics": {"top1": 0.3, "in_vocabulary_top1": 0.412},
     "privacy": {"epsilon": None, "delta": None, "releases": 1, "reasons_not_private": ["replayable noise"]},
 }
 
@@ -167,6 +167,7 @@ def test_compare_shows_what_differs() -> None:
     assert "privacy.clip" in text
     assert "model.size" in text  # the third run has none
     assert "30.0%" in text
+    assert "41.2%" in text
     with pytest.raises(RunError, match="two or more"):
         invoke("compare", "good")
 

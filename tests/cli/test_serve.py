@@ -26,6 +26,10 @@ from tests.fleet.crowd import fleet_recipe
             "Expected --http only with a loopback --host such as 127.0.0.1, got 0.0.0.0.",
         ),
         (
+            ("fleet.toml", "--certificate", "none.pem", "--key", "none.pem"),
+            "Expected a certificate in none.pem and its key, without a passphrase, in none.pem, got something else.",
+        ),
+        (
             ("fleet.toml", "--host", "0.0.0.0"),
             "Expected --address, which devices are told, with --host 0.0.0.0, got none.",
         ),

@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -92,9 +92,22 @@ def _report(aggregator: Aggregator, device: int, place: Assignment, body: bytes)
 
 
 class Server:
-    """A coordinator and processes that add up, in this process; `stop` ends it as Ctrl-C does."""
+    """A coordinator and processes that add up, in this process; `stopping` ends it as Ctrl-C does.
 
-    def __init__(self, engine: Engine, recipe: Recipe, out: Path, *, aggregators: int = 1) -> None:
+    With `stop_after` that is set by the coordinator's own thread, once it has committed so many rounds and before it begins
+    another: a test that watched from outside could be too late.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        recipe: Recipe,
+        out: Path,
+        *,
+        aggregators: int = 1,
+        odometer: Path | None = None,
+        stop_after: int | None = None,
+    ) -> None:
         self.engine, self.stopping = engine, threading.Event()
         names = [f"{number:032x}" for number in range(aggregators)]
         self.aggregators = {f"http://{name}": Aggregator(engine, name) for name in names}
@@ -104,6 +117,7 @@ class Server:
         ]
         self.heart = Heart(engine, "c" * 32, role="coordinator", address="http://coordinator")
         self.events: list[tuple[str, dict[str, Any]]] = []
+        self._stop_after = stop_after
         self.coordinator = Coordinator(
             engine,
             recipe,
@@ -112,7 +126,8 @@ class Server:
             peers=LocalPeers(engine, SECRET, None, self.aggregators),
             transport="https",
             stopping=self.stopping,
-            log=lambda event, **fields: self.events.append((event, fields)),
+            log=self._heard,
+            odometer=odometer or out.parent,
         )
 
     def __enter__(self) -> Server:
@@ -124,6 +139,11 @@ class Server:
         self.stopping.set()
         for heart in (*self.hearts, self.heart):
             heart.stop()
+
+    def _heard(self, event: str, **fields: Any) -> None:
+        self.events.append((event, fields))
+        if len(self.named("round committed")) == self._stop_after:
+            self.stopping.set()
 
     def named(self, event: str) -> list[dict[str, Any]]:
         """The fields of the events of this name."""
@@ -145,10 +165,19 @@ class LocalPeers(Peers):
 
 @contextmanager
 def in_background(call: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
-    """Run it in a thread; what is yielded waits for its result."""
-    with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(call)
-        yield lambda: future.result(timeout=60)
+    """Run it in a thread; what is yielded waits for its result. A test that fails does not wait: that could be for ever."""
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    yield lambda: future.result(timeout=60)
+    thread.join()
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

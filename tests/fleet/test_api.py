@@ -83,7 +83,7 @@ def test_from_a_token_to_a_report(server_on_each):
     answer = server.client.post("/v1/enrol", content=person.request(made["token"]).model_dump_json())
     person.number = answer.json()["device"]
     task = a_task(server.engine)
-    a_process(server.engine, seen_at=time.time() + 60)
+    a_process(server.engine, seen_at=time.time() + 9)
     a_round(server.engine, task, round_id=HERE, deadline=time.time() + 60)
     answer = Answer.model_validate_json(server.ask(person, "POST", "/v1/check-in", b"{}").content)
     assert answer.assignment.round_id == HERE
@@ -95,7 +95,7 @@ def test_from_a_token_to_a_report(server_on_each):
 
 def test_answers_to_chosen_and_others_have_one_size(server):
     people = [enrolled(server.engine) for _ in range(2)]
-    a_process(server.engine, seen_at=time.time() + 60)
+    a_process(server.engine, seen_at=time.time() + 9)
     a_round(server.engine, a_task(server.engine), places=1, deadline=time.time() + 60)
     answers = [server.ask(person, "POST", "/v1/check-in", b"{}") for person in people]
     chosen = [Answer.model_validate_json(answer.content).assignment is not None for answer in answers]
@@ -251,7 +251,7 @@ def test_the_administrator_sees_how_things_stand(server_on_each):
     server = server_on_each
     person = enrolled(server.engine)
     task = a_task(server.engine)
-    a_process(server.engine, role="selector", seen_at=time.time() + 60)
+    a_process(server.engine, role="selector", seen_at=time.time() + 9)
     a_process(server.engine, role="selector", seen_at=0.0)
     a_round(server.engine, task, state="committed")
     a_round(server.engine, task, 1, state="abandoned", reason="too few reports")
@@ -260,7 +260,7 @@ def test_the_administrator_sees_how_things_stand(server_on_each):
     assert (found["devices"], found["processes"]) == (1, {"selector": 1})
     (told,) = found["tasks"]
     assert told["rounds"] == {"committed": 1, "abandoned": 1, "open": 1}
-    assert (told["under_way"]["round"], told["under_way"]["selected"]) == (1, 2)
+    assert (told["under_way"]["round"], told["under_way"]["selected"], told["could_come"]) == (1, 2, 1)
     assert told["last_abandoned"] == "too few reports"
     revoked = server.client.post(f"/v1/admin/devices/{person.number}/revoke", headers=ADMIN)
     assert (revoked.status_code, revoked.content) == (204, b"")

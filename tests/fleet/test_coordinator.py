@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import shutil
 import threading
 import time
@@ -26,7 +27,7 @@ from tacit.privacy import durable
 from tacit.privacy.ledger import LedgerWriter, read_ledger
 from tacit.privacy.records import Intent
 from tacit.recipe import Recipe
-from tacit.runs import checkpoints
+from tacit.runs import checkpoints, odometer
 from tacit.runs.folder import RunFolder
 from tacit.simulation import datasets
 from tacit.simulation.training import Trainer
@@ -98,17 +99,31 @@ def test_the_model_is_made_of_what_those_in_the_record_sent(
 def test_a_round_that_comes_to_nothing_costs_nothing_and_is_opened_again(
     sqlite: Engine, size: int, tmp_path: Path
 ) -> None:
-    recipe, run, devices = fleet_recipe(fleet={"deadline_s": 0.4}), tmp_path / "run", enrolled_many(sqlite, 12)
+    recipe, run, devices = fleet_recipe(fleet={"deadline_s": 1.0}), tmp_path / "run", enrolled_many(sqlite, 12)
     with Server(sqlite, recipe, run) as server:
         few = Crowd(sqlite, server.aggregators, devices[:3], size)
         with few, in_background(server.coordinator.run) as result:
             wait_for(lambda: len(server.named("round abandoned")) >= 2)
             assert not read_ledger(run / "ledger.jsonl").intents
-            assert all("3 reports" in each["reason"] for each in server.named("round abandoned"))
+            # Three on any machine that is not too busy to hear them all in time.
+            assert all(re.match("[0-3] reports came", each["reason"]) for each in server.named("round abandoned"))
             few.join(devices[3:])
             assert result() is not None
     require_sound(sqlite, recipe, run)
     assert all(attempt == 0 for _, attempt, _ in cohorts(run))
+
+
+def test_a_round_that_cannot_be_filled_says_why(sqlite: Engine, size: int, tmp_path: Path) -> None:
+    recipe, run, devices = fleet_recipe(fleet={"deadline_s": 2.0}), tmp_path / "run", enrolled_many(sqlite, 7)
+    with Server(sqlite, recipe, run) as server:
+        crowd = Crowd(sqlite, server.aggregators, devices, size)
+        with crowd, in_background(server.coordinator.run) as result:
+            # Three are left for the second round.
+            wait_for(lambda: any("could come at all" in each["reason"] for each in server.named("round abandoned")))
+            assert len(server.named("round committed")) == 1
+            crowd.join(enrolled_many(sqlite, 5))
+            assert result() is not None
+    require_sound(sqlite, recipe, run)
 
 
 def test_a_process_that_is_lost_with_its_part_of_the_sum_costs_nothing(
@@ -212,12 +227,8 @@ def test_a_coordinator_that_was_stopped_is_followed_by_another(
     sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path
 ) -> None:
     devices, run = enrolled_many(sqlite, 12), tmp_path / "run"
-    with Server(sqlite, recipe, run) as first:
-        crowd = Crowd(sqlite, first.aggregators, devices, size)
-        with crowd, in_background(first.coordinator.run) as result:
-            wait_for(lambda: len(first.named("round committed")) >= 1)
-            first.stopping.set()
-            assert result() is None
+    with Server(sqlite, recipe, run, stop_after=1) as first, Crowd(sqlite, first.aggregators, devices, size):
+        assert first.coordinator.run() is None
     assert all(state in ("committed", "abandoned") for _, state in states(sqlite))
     with Server(sqlite, recipe, run) as second, Crowd(sqlite, second.aggregators, devices, size):
         assert second.coordinator.run() is not None
@@ -286,12 +297,20 @@ def test_a_coordinator_that_loses_its_lease_stops_and_the_other_goes_on(
     devices, run = enrolled_many(sqlite, 12), tmp_path / "run"
     with Server(sqlite, recipe, run) as server, in_background(server.coordinator.run) as result:
         wait_for(lambda: states(sqlite) == [(0, "open")])
-        stolen = leases.acquire(sqlite, f"run:{recipe.name}", "thief", now=time.time() + 60)
-        assert stolen is not None
+        theirs = {
+            "holder": "thief",
+            "epoch": schema.leases.c.epoch + 1,
+            "expires_at": time.time() + leases.GONE_AFTER_S,
+        }
+        with sqlite.begin() as connection:
+            connection.execute(update(schema.leases).values(**theirs))
         with Crowd(sqlite, server.aggregators, devices, size):
-            wait_for(lambda: bool(server.named("going on from the ledger")))
+            wait_for(lambda: bool(server.named("waiting: another process coordinates")))
             assert not read_ledger(run / "ledger.jsonl").intents
-            leases.release(sqlite, stolen)
+            with sqlite.begin() as connection:
+                connection.execute(
+                    update(schema.leases).where(schema.leases.c.holder == "thief").values(expires_at=0.0)
+                )
             assert result() is not None
     require_sound(sqlite, recipe, run)
 
@@ -300,14 +319,8 @@ def test_the_table_of_participations_is_made_to_match_the_runs_own_record(
     sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path
 ) -> None:
     devices, run = enrolled_many(sqlite, 12), tmp_path / "run"
-    with (
-        Server(sqlite, recipe, run) as first,
-        Crowd(sqlite, first.aggregators, devices, size),
-        in_background(first.coordinator.run) as result,
-    ):
-        wait_for(lambda: len(first.named("round committed")) >= 1)
-        first.stopping.set()
-        assert result() is None
+    with Server(sqlite, recipe, run, stop_after=1) as first, Crowd(sqlite, first.aggregators, devices, size):
+        assert first.coordinator.run() is None
     with sqlite.begin() as connection:
         task = connection.execute(select(schema.tasks.c.task)).scalar_one()
         connection.execute(delete(schema.participations))  # the database was put back to an earlier day
@@ -342,25 +355,20 @@ def test_a_database_that_forgets_while_the_run_goes_on_lets_nobody_in_too_early(
 
 
 def test_a_run_folder_that_was_put_back_does_not_release_anew_what_its_ledger_has_forgotten(
-    sqlite: Engine, size: int, tmp_path: Path
+    sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path
 ) -> None:
     devices, run, copy = enrolled_many(sqlite, 12), tmp_path / "run", tmp_path / "copy"
-    recipe = fleet_recipe(run={"rounds": 8}, privacy={"max_participation": 9})
 
-    def until(committed: int) -> None:
+    def another_round() -> None:
         with (
-            Server(sqlite, recipe, run) as server,
+            Server(sqlite, recipe, run, stop_after=1) as server,
             Crowd(sqlite, server.aggregators, devices, size),
-            in_background(server.coordinator.run) as result,
         ):
-            wait_for(lambda: states(sqlite).count((committed - 1, "committed")) == 1)
-            server.stopping.set()
-            result()
+            assert server.coordinator.run() is None
 
-    until(1)
+    another_round()
     shutil.copytree(run, copy)
-    rounds_then = read_ledger(copy / "ledger.jsonl").rounds_committed
-    until(rounds_then + 1)
+    another_round()
     with sqlite.connect() as connection:
         before = connection.execute(select(schema.participations)).all()
     shutil.rmtree(run)
@@ -374,14 +382,8 @@ def test_a_run_folder_that_was_put_back_does_not_release_anew_what_its_ledger_ha
 def test_a_run_under_way_is_not_begun_again_in_another_folder(sqlite: Engine, size: int, tmp_path: Path) -> None:
     recipe = fleet_recipe(run={"rounds": 8}, privacy={"max_participation": 9})
     devices, run, other = enrolled_many(sqlite, 12), tmp_path / "run", tmp_path / "other"
-    with (
-        Server(sqlite, recipe, run) as first,
-        Crowd(sqlite, first.aggregators, devices, size),
-        in_background(first.coordinator.run) as result,
-    ):
-        wait_for(lambda: len(first.named("round committed")) >= 1)
-        first.stopping.set()
-        assert result() is None
+    with Server(sqlite, recipe, run, stop_after=1) as first, Crowd(sqlite, first.aggregators, devices, size):
+        assert first.coordinator.run() is None
     with Server(sqlite, recipe, other) as stranger, pytest.raises(FleetError, match="which is not finished"):
         stranger.coordinator.run()
     assert not (other / "ledger.jsonl").exists()
@@ -395,6 +397,32 @@ def test_a_run_under_way_is_not_begun_again_in_another_folder(sqlite: Engine, si
     with sqlite.connect() as connection:
         counted = connection.execute(select(schema.participations.c.task)).scalars().all()
     assert sorted(counted.count(task) for task in set(counted)) == [32, 32]
+
+
+def test_runs_on_the_same_devices_are_listed_in_one_place_or_not_begun(
+    sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path
+) -> None:
+    devices, (here, elsewhere) = enrolled_many(sqlite, 12), (tmp_path / "here", tmp_path / "elsewhere")
+    other = fleet_recipe(name="other")
+    for folder in (here, elsewhere):
+        folder.mkdir()
+
+    def served(recipe: Recipe, run: Path, odometer: Path) -> Any:
+        with (
+            Server(sqlite, recipe, run, odometer=odometer) as server,
+            Crowd(sqlite, server.aggregators, devices, size),
+        ):
+            return server.coordinator.run()
+
+    assert served(recipe, tmp_path / "run", here) is not None
+    with pytest.raises(FleetError, match=r"without the run \w+ of 'small'"):
+        served(other, tmp_path / "other", elsewhere)
+    # Nor a run of the same name, which one that waited for the lease with a folder of its own would begin.
+    with pytest.raises(FleetError, match=r"without the run \w+ of 'small'"):
+        served(recipe, tmp_path / "again", elsewhere)
+    assert not any((tmp_path / run / "ledger.jsonl").exists() for run in ("other", "again"))
+    assert served(other, tmp_path / "other", here) is not None
+    assert [Path(entries[-1].path).name for entries in odometer.runs_of(here).values()] == ["run", "other"]
 
 
 def test_a_coordinator_killed_after_the_last_round_takes_the_task_away_when_it_is_back(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, insert, select
 
 from tacit.fleet import enrolment, schema
 from tacit.fleet.database import reading
@@ -41,6 +41,11 @@ def test_an_expired_or_invented_token_is_refused(engine):
     refused(401, enrol, engine, Person().request("an invented token"), now=NOW)
     assert enrolment.enrolled(engine) == 0
     assert uses_left(engine) == 5
+
+
+def test_an_invented_token_keeps_nobody_waiting_who_writes(sqlite_engine):
+    with sqlite_engine.begin(), pytest.raises(Refusal):  # the one write lock is taken
+        enrol(sqlite_engine, Person().request("an invented token"), now=NOW)
 
 
 def test_a_proof_of_another_key_or_token_is_refused(engine):
@@ -171,6 +176,24 @@ def test_a_number_that_was_asked_for_too_early_is_known_once_it_is_given_out(eng
     other = enrolled(engine)
     assert other.number == person.number
     door.authenticate(credentials_of(other.headers("GET", "/x")), "GET", "/x")
+
+
+def test_a_number_is_whose_it_is_in_the_database_though_that_was_put_back(engine):
+    first, second = Door(engine), Door(engine)
+    forgotten, later = enrolled(engine), Person()
+    for door in (first, second):
+        door.authenticate(credentials_of(forgotten.headers("GET", "/x")), "GET", "/x")
+    with engine.begin() as connection:
+        connection.execute(delete(schema.devices))
+    refused(401, first.authenticate, credentials_of(forgotten.headers("GET", "/x")), "GET", "/x")
+    later.number = forgotten.number
+    with engine.begin() as connection:
+        connection.execute(insert(schema.devices).values(device=later.number, identity=later.identity))
+    # Whichever of the two speaks first to a process that has heard the one before.
+    refused(401, first.authenticate, credentials_of(forgotten.headers("GET", "/x")), "GET", "/x")
+    second.authenticate(credentials_of(later.headers("GET", "/x")), "GET", "/x")
+    refused(401, second.authenticate, credentials_of(forgotten.headers("GET", "/x")), "GET", "/x")
+    first.authenticate(credentials_of(later.headers("GET", "/x")), "GET", "/x")
 
 
 def test_revoking_nobody_is_refused(engine):

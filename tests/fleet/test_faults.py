@@ -19,7 +19,7 @@ from tacit.recipe import Recipe
 from tests.fleet.crowd import fleet_recipe, wait_for
 from tests.fleet.postgres import PostgresServer
 from tests.fleet.processes import AFTER_INTENT, BEFORE_INTENT, PHASES, REPORTING, ROLES, Fleet
-from tests.fleet.soundness import cohorts, require_sound
+from tests.fleet.soundness import cohorts, require_sound, states
 
 OFTEN = 9
 
@@ -85,6 +85,7 @@ def test_a_round_of_secure_aggregation_outlives_a_selector_in_every_stage(postgr
             fleet.replace("selector")
         assert fleet.ended() == 0
         require_sound(fleet.engine, recipe, fleet.run, wanted=1, atol=1e-5)
+        assert states(fleet.engine) == [(0, "committed")]  # it was never given up
     assert attempts(fleet) == [(0, 0)]
 
 
@@ -100,6 +101,7 @@ def test_the_database_crashes_in_every_phase(
             fleet.goes_on(to=done)
         assert fleet.ended() == 0
         require_sound(fleet.engine, recipe, fleet.run, wanted=len(PHASES), often=OFTEN)
+    assert "Traceback" not in fleet.logs()
 
 
 def test_a_full_disk_is_waited_for(postgres_url: str, small_disk: Path, tmp_path: Path) -> None:
@@ -141,7 +143,7 @@ def secure_recipe(*, rounds: int) -> Recipe:
     return fleet_recipe(
         run={"rounds": rounds},
         privacy={"max_participation": OFTEN, "secagg": {"bits": 24}},
-        fleet={"selection_s": 60.0, "stage_s": 20.0, "dropout": 0.4},
+        fleet={"deadline_s": 120.0, "selection_s": 60.0, "stage_s": 20.0, "dropout": 0.4},
     )
 
 

@@ -51,6 +51,15 @@ def test_a_lease_is_taken_over_only_once_it_has_run_out(engine: Engine) -> None:
     assert leases.acquire(engine, "run:x", "three", now=NOW + GONE_AFTER_S + 6) is None
 
 
+def test_a_lease_from_before_the_clock_was_set_back_is_not_waited_for(engine: Engine) -> None:
+    before = leases.acquire(engine, "run:x", "killed", now=NOW)
+    assert before is not None
+    after = leases.acquire(engine, "run:x", "a", now=NOW - 3600)
+    assert after is not None
+    assert after.epoch > before.epoch
+    assert leases.acquire(engine, "run:x", "b", now=NOW - 3600) is None
+
+
 def test_who_was_overtaken_can_change_no_round(engine: Engine) -> None:
     old = leases.acquire(engine, "run:x", "one", now=NOW)
     assert old is not None
@@ -63,7 +72,7 @@ def test_who_was_overtaken_can_change_no_round(engine: Engine) -> None:
         lambda: rounds.close_selection(engine, old, round_id),
         lambda: rounds.record_participation(engine, old, task=task, round=0, attempt=0, devices=[]),
         lambda: rounds.match_participation(engine, old, task, {}),
-        lambda: rounds.publish_task(engine, old, task=task, name="x", description="{}"),
+        lambda: rounds.publish_task(engine, old, task=task, name="x", description="{}", enter=set),
     ]
     for change in changes:
         with pytest.raises(LeaseLost):
@@ -80,6 +89,8 @@ def test_processes_appear_and_are_missed(engine: Engine) -> None:
     leases.appear(engine, "b", role="aggregator", address="http://b", now=NOW + 8)
     assert leases.alive(engine, ("aggregator", "all"), now=NOW + 9) == {"a": "http://a", "b": "http://b"}
     assert leases.alive(engine, ("aggregator", "all"), now=NOW + 11) == {"b": "http://b"}
+    # Somebody sets the clock back by an hour: whoever is there says so by that clock.
+    assert leases.alive(engine, ("aggregator", "all"), now=NOW - 3600) == {}
     leases.disappear(engine, "b")
     assert leases.alive(engine, ("aggregator", "all"), now=NOW + 11) == {}
 

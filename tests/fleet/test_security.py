@@ -35,7 +35,7 @@ class World:
         self.engine, self.client, self.reports = engine, client, reports
         self.person, self.other = enrolled(engine), enrolled(engine)
         self.token = make_token(engine, uses=3, expires_at=time.time() + 60)
-        a_process(engine, seen_at=time.time() + 60)
+        a_process(engine, seen_at=time.time() + 9)
         a_round(engine, a_task(engine), round_id=HERE, deadline=time.time() + 60)
 
     def everything(self, *, but_counters: bool = False) -> str:
@@ -235,12 +235,19 @@ def test_logs_hold_events_and_never_what_was_sent(world):
             raise ValueError("secret words")
         except ValueError:
             log_failure("something_failed")
+            logging.getLogger("sqlalchemy.pool").error("A connection is lost", exc_info=True)
+            # As asyncio tells of a task that failed.
+            logging.getLogger("asyncio").error("Nobody asked\nfuture: <Task exception=ValueError('secret words')>")
+        logging.getLogger("sqlalchemy.engine").info("SELECT secret words")
     finally:
-        for name in ("tacit.fleet", "uvicorn.error"):
+        for name in ("tacit.fleet", "uvicorn.error", "asyncio", "sqlalchemy"):
             logging.getLogger(name).handlers = []
+            logging.getLogger(name).propagate = True
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     events = {line["event"]: line for line in lines}
-    assert {"device_enrolled", "round_opened", "something_failed"} <= set(events)
+    assert {"device_enrolled", "round_opened", "something_failed", "A connection is lost", "Nobody asked"} <= set(
+        events
+    )
     assert events["round_opened"]["round"] == 3
     assert events["something_failed"]["exception"] == "ValueError"
     assert events["something_failed"]["where"].startswith(__name__)

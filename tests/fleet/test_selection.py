@@ -15,15 +15,28 @@ from sqlalchemy import insert, select, update
 from tacit.fleet import schema
 from tacit.fleet.database import migrate, open_database, reading
 from tacit.fleet.enrolment import revoke
+from tacit.fleet.leases import LEAVING, appear
 from tacit.fleet.pace import IDLE_WAIT_S
-from tacit.fleet.selection import OUTLOOK_S, Lookout, check_in, look
-from tacit.fleet.wire import CheckIn, padded
+from tacit.fleet.selection import OUTLOOK_S, Lookout, check_in, could_come, look
+from tacit.fleet.wire import CheckIn, Task, padded
 from tacit.simulation.pace import LONGEST_WAIT_S
 from tests.fleet.people import NOW, a_process, a_round, a_task, enrolled_many, finish
 
+TERMS = {
+    "dimension": 3,
+    "scale": 1.0,
+    "element_clip": 9,
+    "bits": 16,
+    "block": 4,
+    "rounding_failure": 1e-9,
+    "local_variance": 0,
+    "weighted": False,
+}
 
-def ask(engine, device, *, now=NOW, seed=0, busy_with=()):
-    return check_in(engine, device, CheckIn(busy_with=busy_with), now=now, draw=random.Random(seed))
+
+def ask(engine, device, *, now=NOW, seed=0, busy_with=(), was_in=None):
+    request = CheckIn(busy_with=busy_with, was_in=was_in or {})
+    return check_in(engine, device, request, now=now, draw=random.Random(seed))
 
 
 def places(engine, round_id):
@@ -100,17 +113,7 @@ def test_a_device_is_not_given_a_task_it_is_busy_with(engine):
 
 
 def test_in_secure_aggregation_a_place_is_offered_once(engine):
-    terms = {
-        "dimension": 3,
-        "scale": 1.0,
-        "element_clip": 9,
-        "bits": 16,
-        "block": 4,
-        "rounding_failure": 1e-9,
-        "local_variance": 0,
-        "weighted": False,
-    }
-    task = a_task(engine, secagg=terms)
+    task = a_task(engine, secagg=TERMS)
     process = a_process(engine, address="https://the.one")
     for _ in range(3):
         a_process(engine)
@@ -142,6 +145,22 @@ def test_nobody_is_sent_to_a_process_that_is_gone_or_takes_no_reports(engine):
     assert ask(engine, device).assignment is not None
 
 
+def test_a_process_that_leaves_finishes_what_it_has_and_gets_nothing_new(engine):
+    plain, secure = a_task(engine), a_task(engine, secagg=TERMS)
+    process = a_process(engine, address="https://old")
+    for task, aggregator in ((plain, None), (secure, process)):
+        a_round(engine, task, aggregator=aggregator, places=9)
+    first, second = enrolled_many(engine, 2)
+    before = ask(engine, first, busy_with=(secure,)).assignment
+    appear(engine, process, role=LEAVING, address="https://old", now=NOW)
+    assert ask(engine, second, busy_with=(secure,)).assignment is None
+    a_process(engine, address="https://new")
+    assert ask(engine, second, busy_with=(secure,)).assignment.upload_to == "https://new"
+    # Who has a place there keeps it, and the round that it alone can add up is filled.
+    assert ask(engine, first, busy_with=(secure,)).assignment == before
+    assert ask(engine, *enrolled_many(engine, 1), busy_with=(plain,)).assignment.upload_to == "https://old"
+
+
 def test_an_inactive_task_and_a_revoked_device_get_nothing(engine):
     task = a_task(engine)
     a_process(engine)
@@ -164,6 +183,21 @@ def test_the_separation_is_the_number_of_rounds_in_between(engine):
         chosen.append(ask(engine, device).assignment is not None)
         finish(engine, round_id)
     assert chosen == [True, False, False, True, False, False, True, False]
+
+
+def test_a_round_that_only_the_device_counts_keeps_it_away_and_no_other_word_brings_it_nearer(engine):
+    task = a_task(engine, min_separation=2)
+    a_process(engine)
+    (device,) = enrolled_many(engine, 1)
+    a_round(engine, task, 5)
+    same, near = ask(engine, device, was_in={task: 5}), ask(engine, device, was_in={task: 3})
+    assert same.assignment is near.assignment is None  # it reported to a try at this round, and it came to nothing
+    assert same.come_back_s > near.come_back_s
+    chosen = ask(engine, device, was_in={task: 2, "f" * 64: 5}).assignment
+    assert chosen is not None
+    finish(engine, chosen.round_id)
+    a_round(engine, task, 6)
+    assert ask(engine, device, was_in={task: 0}).assignment is None
 
 
 def test_the_limit_of_participations_holds_for_good(engine):
@@ -200,6 +234,25 @@ def test_an_abandoned_round_counts_for_nothing(engine):
     finish(engine, first, counted=False)
     second = a_round(engine, task, 4)
     assert ask(engine, device).assignment.round_id == second
+
+
+def test_how_many_could_come_leaves_out_who_rests_who_is_done_and_who_tried_in_vain(engine):
+    name = a_task(engine, min_separation=2, max_participation=1)
+    with reading(engine) as connection:
+        task = Task.model_validate_json(connection.execute(select(schema.tasks.c.description)).scalar_one())
+    people = enrolled_many(engine, 12)
+    a_round(engine, name, 0, state="committed", reported=2)
+    done = [{"task": name, "device": device, "round": 0, "attempt": 0} for device in people[:2]]
+    with engine.begin() as connection:
+        connection.execute(insert(schema.participations), done)
+    # In the rounds near it they rest; later they have been there as often as they may.
+    assert [could_come(engine, task, name, round) for round in (1, 2, 3)] == [10, 10, 10]
+    assert could_come(engine, task.model_copy(update={"max_participation": 2}), name, 3) == 12
+    a_round(engine, name, 3, state="abandoned", reported=3)
+    a_round(engine, name, 3, reported=1)  # under way: those are here
+    a_round(engine, a_task(engine), 3, state="abandoned", reported=3)
+    revoke(engine, people[-1])
+    assert could_come(engine, task, name, 3) == 6
 
 
 def test_tasks_are_counted_apart(engine):

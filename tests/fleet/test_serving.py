@@ -8,24 +8,31 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-from sqlalchemy import select
+import uvicorn
+from sqlalchemy import insert, select, update
 
 from tacit.errors import FleetError, RunError
 from tacit.fleet import schema
-from tacit.fleet.database import open_database
+from tacit.fleet.database import migrate, open_database
 from tacit.fleet.gathering import DeviceCohort, Peers
-from tacit.fleet.serving import ServeSettings, serve
+from tacit.fleet.leases import LEAVING
+from tacit.fleet.sealed import make_secret
+from tacit.fleet.serving import ServeSettings, _transport, serve
 from tacit.fleet.sums import PartialSum
 from tacit.fleet.tls import CERTIFICATE
+from tacit.fleet.wire import ROUNDS, pack_report
 from tacit.recipe import parse_recipe
 from tacit.runs.folder import RunFolder
-from tests.fleet.crowd import fleet_recipe, wait_for
+from tests.fleet.crowd import fleet_recipe, in_background, wait_for
+from tests.fleet.people import a_round, a_task, enrolled
 from tests.fleet.worlds import recipe_tree
 
 
@@ -78,14 +85,56 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
 def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings = ServeSettings(out=tmp_path, recipe=fleet_recipe(), port=taken.getsockname()[1])
-        with pytest.raises(FleetError, match="Cannot listen on"):
+        with pytest.raises(FleetError, match=r"^Cannot listen on 127\.0\.0\.1:\d+: Address already in use\.$"):
             serve(settings)
+
+
+def test_whatever_uvicorn_would_choose_tls_is_modern(tmp_path: Path) -> None:
+    config = uvicorn.Config(lambda: None, **_transport(ServeSettings(out=tmp_path)))
+    config.load()
+    assert config.ssl is not None
+    assert config.ssl.minimum_version >= ssl.TLSVersion.TLSv1_2
+    assert all(cipher["aead"] and cipher["auth"] != "auth-null" for cipher in config.ssl.get_ciphers())
 
 
 def test_what_stops_the_coordinator_stops_the_process(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run", fleet_recipe(privacy={"clip_norm": 0.4}).to_toml())
     with pytest.raises(RunError, match="clip_norm"):
         serve(ServeSettings(out=tmp_path, recipe=fleet_recipe(), port=0, http=True))
+
+
+def test_an_aggregator_that_is_told_to_stop_finishes_the_rounds_it_has(tmp_path: Path) -> None:
+    url, stopping, heard = f"sqlite:///{tmp_path}/fleet.db", threading.Event(), list[str]()
+    make_secret(tmp_path / "secret")
+    engine = open_database(url)
+    migrate(engine)
+    person, round_id = enrolled(engine), a_round(engine, a_task(engine), deadline=time.time() + 600)
+    settings = ServeSettings(
+        out=tmp_path / "aggregator", role="aggregator", database=url, secret=tmp_path / "secret", port=0, http=True
+    )
+
+    def processes() -> list[tuple[str, str]]:
+        with engine.connect() as connection:
+            return [(row.process, row.role) for row in connection.execute(select(schema.processes))]
+
+    def change(statement: Any) -> None:
+        with engine.begin() as connection:
+            connection.execute(statement)
+
+    with in_background(lambda: serve(settings, stopping=stopping, ready=heard.append)) as result:
+        wait_for(lambda: len(processes()) == 1)
+        ((process, _),) = processes()
+        place = {"round_id": round_id, "device": person.number, "place": 0, "aggregator": process, "state": "selected"}
+        change(insert(schema.assignments).values(**place))
+        stopping.set()
+        wait_for(lambda: processes() == [(process, LEAVING)])
+        path, body = f"{ROUNDS}/{round_id}/report", pack_report(round_id, 1.0, 0, np.zeros(3, np.float32))
+        sent = httpx.put(heard[0] + path, content=body, headers=person.headers("PUT", path, body), trust_env=False)
+        assert sent.status_code == 200
+        change(update(schema.rounds).values(state="committed"))
+        assert result() is None
+    assert processes() == []
+    engine.dispose()
 
 
 def test_a_server_speaks_https_and_a_signal_ends_it_with_nothing_left_open(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 
 import jax
@@ -91,6 +92,13 @@ def test_a_checkpoint_comes_back_as_it_was():
         np.testing.assert_array_equal(ours, theirs)
 
 
+def of_bfloat16(shape: tuple[int, ...]) -> bytes:
+    """A checkpoint of numbers that NumPy does not know."""
+    size = 2 * math.prod(shape)
+    head = json.dumps({"0000": {"dtype": "BF16", "shape": shape, "data_offsets": [0, size]}}).encode()
+    return len(head).to_bytes(8, "little") + head + bytes(size)
+
+
 @pytest.mark.parametrize(
     "blob",
     [
@@ -99,8 +107,9 @@ def test_a_checkpoint_comes_back_as_it_was():
         packed_leaves([np.zeros(3, np.float32)]),
         packed_leaves([np.zeros((2, 3), np.float32), np.zeros(1, np.float32)]),
         packed_leaves([np.full((2, 3), np.nan, np.float32)]),
+        of_bfloat16((2, 3)),
     ],
-    ids=["empty", "not safetensors", "another shape", "one array more", "not finite"],
+    ids=["empty", "not safetensors", "another shape", "one array more", "not finite", "unknown numbers"],
 )
 def test_other_checkpoints_are_refused(blob):
     with pytest.raises(FleetError, match="Expected a checkpoint"):

@@ -10,10 +10,11 @@ import threading
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from tacit.errors import FleetError
 from tacit.fleet import tls
-from tacit.fleet.tls import development_certificate, require_transport
+from tacit.fleet.tls import development_certificate, require_pair, require_transport
 
 
 def handshake(certificate, key, name: str) -> bool:
@@ -82,3 +83,22 @@ def test_plain_http_is_for_this_machine_alone():
         require_transport(http=False, host=host)
         with pytest.raises(FleetError, match=r"--http only with a loopback --host"):
             require_transport(http=True, host=host)
+
+
+def test_a_certificate_that_no_server_could_begin_with(tmp_path):
+    certificate, key = development_certificate(tmp_path)
+    require_pair(certificate, key)
+    _, foreign = development_certificate_of(tmp_path / "other")
+    secret = serialization.load_pem_private_key(key.read_bytes(), None)
+    locked = tmp_path / "locked.pem"
+    passphrase = serialization.BestAvailableEncryption(b"open sesame")
+    locked.write_bytes(secret.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, passphrase))
+    for one, other in (
+        (tmp_path / "none.pem", key),
+        (certificate, tmp_path / "none.pem"),
+        (key, certificate),
+        (certificate, foreign),
+        (certificate, locked),
+    ):
+        with pytest.raises(FleetError, match=r"Expected a certificate in .* and its key, without a passphrase"):
+            require_pair(one, other)

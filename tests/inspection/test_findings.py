@@ -32,7 +32,7 @@ COST: dict[str, Any] = {
     "releases": 200,
     "models": 2,
 }
-SAID = PrimaryFindings("runs/words", 0.125, 400, ("see you UNK",), UnknownRates(0.04, (0.02, 0.06)), 3.0, 1e-6)
+SAID = PrimaryFindings("runs/words", "a1b2", 0.125, 400, ("see you UNK",), UnknownRates(0.04, (0.02, 0.06)), 3.0, 1e-6)
 SAID_AFTER = dataclasses.replace(SAID, sentences=("UNK you soon",), rates=UnknownRates(0.09, (0.12,)))
 
 
@@ -50,7 +50,9 @@ def test_spaces_point_to_joined_tokens() -> None:
     assert "somewhere tokens are joined" in JOINED.conclusion()
     assert "Of the 3 most likely unknown words 2 contain a space" in JOINED.conclusion()
     assert "11.0% of the first words" in JOINED.conclusion()
-    assert "Nothing points to" in SOUND.conclusion()
+    assert "Nothing in these words points to" in SOUND.conclusion()
+    early = dataclasses.replace(SOUND, rates=UnknownRates(0.02, (0.04, 0.01)))
+    assert "Words that begin a sentence are unknown far more often" in early.conclusion()
 
 
 def test_capitals_point_to_case_that_is_kept() -> None:
@@ -134,6 +136,26 @@ def test_one_run_without_a_claim_makes_the_comparison_the_owners() -> None:
     assert found.section().private
     assert found.as_dict()["privacy"]["epsilon"] is None
     assert "no noise was added" in found.price()
+
+
+def test_what_a_model_without_privacy_says_is_not_in_a_summary_that_is_released() -> None:
+    unclaimed = dataclasses.replace(JOINED, primary=dataclasses.replace(SAID, epsilon=None))
+    released = unclaimed.released(claimed=True)
+    assert "see you UNK" not in json.dumps(released.as_dict())
+    assert WordFindings.from_dict(json.loads(json.dumps(released.as_dict()))) == released
+    assert released.primary is not None
+    assert "No privacy is claimed for it" in released.primary.metric()
+    assert Comparison(released, released, COST).place_columns() == ["place", "before", "after"]
+    assert unclaimed.released(claimed=False) == unclaimed  # then nothing is, and all of it is the owner's
+    private = dataclasses.replace(JOINED, primary=SAID)
+    assert private.released(claimed=True) == private
+
+
+def test_words_without_a_letter_are_no_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings, "sample_words", lambda *_, **__: [("", 0.9), ("a b", 0.1), ("c", 0.01)])
+    model = build(CharLMConfig(1, 12, 20, 12), key=jax.random.key(1))
+    found = look_at(model, LookSection(top=2), RATES, longest=4)
+    assert (found.drawn, found.drawn_with_space) == (2, 0.5)
 
 
 def test_what_a_terminal_would_obey_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
 
-from tacit.inspection.held_out import PLACES, UnknownRates, drawn_rates, symbol_scores, unknown_rates
+from tacit.errors import DataError
+from tacit.inspection.held_out import PLACES, UnknownRates, drawn_rates, require_held_out, symbol_scores, unknown_rates
 from tacit.models.char_lm import CharLMConfig, build, encode_words, log_likelihoods
 from tests.helpers import ListUsers
 
@@ -60,3 +65,43 @@ def test_a_model_that_always_says_the_same_is_right_as_often_as_it_occurs() -> N
     sure = jax.tree_util.tree_map(lambda leaf: leaf, model)
     object.__setattr__(sure, "output_bias", jax.numpy.asarray(end))
     assert symbol_scores(sure, encode_words(["ab", "c"], 9))["accuracy"] == pytest.approx(2 / 5)
+
+
+class Run:
+    """A run that was trained on the others of a store, or of a world."""
+
+    path = Path("runs/one")
+
+    def __init__(self, about: dict[str, Any]) -> None:
+        self._about = about
+
+    def recipe(self) -> dict[str, Any]:
+        return {"data": {"users": 400, "held_out": 20, "split_seed": 1}}
+
+    def ledger(self) -> Any:
+        return SimpleNamespace(opened=SimpleNamespace(data=self._about))
+
+
+@pytest.mark.parametrize(
+    ("about", "users", "held_out", "split_seed", "refused"),
+    [
+        ({"store": "s1"}, 1, 20, 1, None),
+        ({"store": "s1"}, 1, 5, 1, None),  # some of the same
+        ({"store": "s1"}, 1, 21, 1, r"data\.split_seed = 1 and data\.held_out ≤ 20, got 1 and 21"),
+        ({"store": "s1"}, 1, 20, 2, r"data\.split_seed = 1 and data\.held_out ≤ 20, got 2 and 20"),
+        ({"store": "s2"}, 1, 20, 2, None),
+        ({"world": "keyboard", "seed": 1}, 400, 9, 1, None),
+        ({"world": "keyboard", "seed": 1}, 399, 9, 1, r"runs/one was not trained on, data\.users ≥ 400, got 399"),
+        ({"world": "keyboard", "seed": 2}, 399, 9, 1, None),
+    ],
+)
+def test_nobody_is_held_out_whom_a_run_was_trained_on(
+    about: dict[str, Any], users: int, held_out: int, split_seed: int, refused: str | None
+) -> None:
+    data: Any = SimpleNamespace(users=users, held_out=held_out, split_seed=split_seed)
+    run: Any = Run({"store": "s1"} if "store" in about else {"world": "keyboard", "seed": 1})
+    if refused is None:
+        require_held_out(data, about, run)
+    else:
+        with pytest.raises(DataError, match=refused):
+            require_held_out(data, about, run)

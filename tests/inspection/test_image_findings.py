@@ -45,7 +45,7 @@ def found(high: InversionScore, low: InversionScore, epsilon: float | None = 2.5
         (NORMAL, INVERTED, "exchanged among the users with low accuracy"),
         (INVERTED, NORMAL, "exchanged among the users with high accuracy"),
         (INVERTED, INVERTED, "Both have bright ground"),
-        (NORMAL, NORMAL, "as they should be on both sides"),
+        (NORMAL, NORMAL, "Neither has bright ground"),
     ],
 )
 def test_the_conclusion_says_what_differs(high: InversionScore, low: InversionScore, says: str) -> None:
@@ -66,11 +66,13 @@ def test_the_section_shows_both_sides_the_histogram_and_the_price() -> None:
     (bars,) = (block for block in section.blocks if isinstance(block, Bars))
     assert bars.bars == [("0%", 0.5), ("25%", 0.0), ("50%", 0.1), ("75%", 0.4)]
     texts = [getattr(block, "text", "") for block in section.blocks]
-    assert "Low accuracy is at most 25.0%, high accuracy at least 75.0%." in texts
+    below = "Bins that the noise left below zero are shown as zero."
+    assert f"Low accuracy is at most 25.0%, high accuracy at least 75.0%. {below}" in texts
     scores, prices = (block for block in section.blocks if isinstance(block, Table))
     assert scores.rows[1] == ["users with low accuracy", "97.0%", "0.860", "0.400", "0.700"]
     assert prices.rows == [["low", "1.50", "1e-06", "3"], ["high", "∞", "1e-06", "3"]]
-    assert any("All 4 models together: ε = 2.50" in getattr(block, "text", "") for block in section.blocks)
+    (price,) = (text for text in texts if "All 4 models together: ε = 2.50" in text)
+    assert price.startswith("The ε of each run takes what the runs before it released as given.")
 
 
 def test_without_privacy_the_section_is_the_owners() -> None:

@@ -81,6 +81,10 @@ def test_a_store_replaces_the_world_and_its_fault() -> None:
         ("selection.thresholds=[0.2, 0.8]", "either selection.percentiles or selection.thresholds, got both"),
         ("selection.percentiles=[0.8, 0.2]", "0 < low ≤ high < 1 in selection.percentiles, got 0.8 and 0.2"),
         ("selection.privacy.clip_norm=2.0", "selection.privacy.clip_norm = 1: a user stands in one bin, got 2"),
+        ("selection.privacy.total_weight=20", "no selection.privacy.total_weight: every user adds 1 to one bin"),
+        ("selection.privacy.clip_schedule=[{round=0, clip_norm=0.1}]", "no selection.privacy.clip_schedule"),
+        ("selection.minimum_examples=9", "selection.minimum_examples ≤ data.most_images = 8, got 9: nobody has"),
+        ("gan.privacy.delta=0.03", "gan.privacy.delta < 1/selection.privacy.population = 0.025: everybody is asked"),
         ("gan.privacy.sampling=fixed", "privacy.sampling = 'poisson' in an inspection, got 'fixed'"),
         ("gan.privacy.adaptive={count_noise=5.0}", "neither privacy.adaptive nor privacy.secagg"),
         ("gan.generator.batch_size=1", "gan.generator.batch_size ≥ 2, got 1"),
@@ -91,6 +95,12 @@ def test_mistakes_are_one_sentence(change: str, sentence: str) -> None:
     with pytest.raises(RecipeError) as found:
         tiny_images(change)
     assert sentence in found.value.sentence
+
+
+def test_without_noise_a_user_stands_whole_in_his_bin_too() -> None:
+    silent = ("selection.privacy.mechanism=none", "selection.privacy.noise_multiplier=0.0")
+    with pytest.raises(RecipeError, match=r"selection\.privacy\.clip_norm = 1: a user stands in one bin, got 0\.5"):
+        tiny_images(*silent, "selection.privacy.clip_norm=0.5")
 
 
 def test_folders_that_are_none(tmp_path: Path) -> None:

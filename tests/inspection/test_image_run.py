@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,9 @@ def test_every_model_is_a_run_and_all_are_accounted(finished: tuple[Path, Looked
         assert (ledger.closed.outcome, len(ledger.intents)) == ("finished", rounds)
         assert ledger.opened.data["inspection"]["stage"] == stage
         epsilons.append((RunFolder.open(out / stage).summary() or {})["privacy"]["epsilon"])
+        assumed = " ".join((RunFolder.open(out / stage).summary() or {})["privacy"]["assumptions"])
+        chose = {"classifier": (), "accuracy": ("classifier",)}.get(stage, ("classifier", "accuracy"))
+        assert {other for other in STAGES if RunFolder.open(out / other).run_id in assumed} == set(chose)
         plot_training(RunFolder.open(out / stage), out / f"{stage}.png")
     cost = looked.findings.together
     assert cost["releases"] == 9
@@ -101,6 +105,7 @@ def test_thresholds_come_from_the_released_histogram(finished: tuple[Path, Looke
     for stage, value in zip(("low", "high"), thresholds, strict=True):
         about = read_ledger(out / stage / "ledger.jsonl").opened.data["inspection"]
         assert (about["threshold"], about["from"], about["noise_multiplier"]) == (value, "private quantile", 0.5)
+        assert about["released_by"] == RunFolder.open(out / "accuracy").run_id
         assert about["fault"] == {"kind": "inverted", "share": 0.5, "seed": 1}
     assert "fault" not in RunFolder.open(out / "classifier").recipe()
 
@@ -212,6 +217,57 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("share = 0.5", "share = 0.25"), "accuracy was begun with, where fault.share is 0.5, got 0.25"),
+        (("penalty = 10.0", "penalty = 1.0"), "high was begun with, where model.penalty is 10.0, got 1.0"),
+    ],
+)
+def test_what_has_finished_is_not_taken_for_what_another_recipe_says(
+    change: tuple[str, str], sentence: str, seeded: Path, tmp_path: Path
+) -> None:
+    written = Path(shutil.copytree(seeded, tmp_path / "run")) / "inspection.toml"
+    written.write_text(written.read_text().replace(*change))
+    with pytest.raises(RunError, match=sentence):
+        resume_images(tmp_path / "run", Silent)
+
+
+def test_another_classifier_is_not_put_in_the_place_of_the_first(
+    seeded: Path, finished: tuple[Path, Looked], tmp_path: Path
+) -> None:
+    """What the first one had released would be left out of what all runs cost together."""
+    other = finished[0] / "classifier"
+    written = Path(shutil.copytree(seeded, tmp_path / "run")) / "inspection.toml"
+    written.write_text(
+        written.read_text().replace("[classifier]\n", f"[classifier]\ntrained = {json.dumps(str(other))}\n")
+    )
+    with pytest.raises(RunError, match=r"accuracy was begun with, where model\.classifier is"):
+        resume_images(tmp_path / "run", Silent)
+
+
+def test_a_run_that_is_gone_is_not_made_again(seeded: Path, tmp_path: Path) -> None:
+    shutil.copytree(seeded, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "accuracy")
+    with pytest.raises(RunError, match="its run accuracy/ is gone, on which later ones rest"):
+        resume_images(tmp_path / "run", Silent)
+    assert not (tmp_path / "run" / "accuracy").exists()
+
+
+def test_a_damaged_run_is_one_sentence(seeded: Path, tmp_path: Path) -> None:
+    shutil.copytree(seeded, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "low" / "checkpoints")
+    with pytest.raises(RunError, match=r"The checkpoint after 3 rounds that the ledger of .*low names is missing"):
+        resume_images(tmp_path / "run", Silent)
+    (tmp_path / "run" / "accuracy" / "summary.json").unlink()
+    with pytest.raises(RunError, match=r"accuracy is damaged: it has finished, but its summary\.json is gone"):
+        resume_images(tmp_path / "run", Silent)
+    stolen = tmp_path / "run" / "classifier" / "checkpoints"
+    shutil.copy(stolen / "round-000001.safetensors", stolen / "round-000002.safetensors")
+    with pytest.raises(RunError, match=r"classifier.* is not the one the ledger names|damaged"):
+        load_classifier(tmp_path / "run" / "classifier", 62)
+
+
 def test_without_privacy_the_pictures_are_the_owners_alone(seeded: Path) -> None:
     folder = RunFolder.open(seeded / "low")
     assert read_sections(folder, share=True) == []
@@ -256,6 +312,10 @@ def test_an_earlier_classifier_is_used_and_must_fit(store: Path, seeded: Path, t
     assert not (tmp_path / "fixed" / "classifier").exists()
     assert looked.findings.accuracy[0] == looked.findings.accuracy[1]  # no fault, the same held-out images
     assert "classifier" in looked.findings.privacy
+    with pytest.raises(DataError, match=r"whom the run .*classifier was not trained on, data\.users ≥ 40, got 30"):
+        start_images(
+            tiny_images(f"classifier.trained={json.dumps(str(trained))}", "data.users=30"), tmp_path / "no", Silent
+        )
     with pytest.raises(DataError, match=r"of data.classes = 4 classes, got .*, which has 62"):
         start_images(of_store(store, f"classifier.trained={json.dumps(str(trained))}"), tmp_path / "no", Silent)
     assert not (tmp_path / "no").exists()
@@ -277,10 +337,13 @@ def test_a_subpopulation_that_is_empty_or_too_small_is_refused(tmp_path: Path, s
     by_value["gan"]["privacy"] |= {"population": 4000, "cohort": 50, "delta": 1e-5}
     with pytest.raises(DataError, match=r"gan.privacy.cohort = 50 users .* smaller than the cohort"):
         start_images(parse_image_inspection(by_value), tmp_path / "small", Silent)
+    by_example = tiny_images(*quiet, "selection.by=example", "selection.minimum_examples=8")  # all that anybody has
+    with pytest.raises(DataError, match=r"8 images or more classified rightly, got none in the released histogram"):
+        start_images(by_example, tmp_path / "right", Silent)
 
 
 def test_images_that_do_not_fit_are_refused(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match=r"data\.classes = 3 classes, got the label 3"):
+    with pytest.raises(DataError, match=r"data\.classes = 3 classes, got another among those held out\.$"):
         start_images(of_store(store, "data.classes=3"), tmp_path / "no", Silent)
     whole = Examples(np.zeros((1, 14, 28), np.uint8), np.arange(2), np.array([0, 1, 1]), np.zeros(1, np.int32))
     monkeypatch.setattr("tacit.data.store.Store.gather", lambda self, users: whole)

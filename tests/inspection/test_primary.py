@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tacit.inspection.text_recipe import TextInspection, load_text_inspection
 from tacit.inspection.text_run import start_inspection, with_fault
 from tacit.learning.next_word import evaluate
 from tacit.recipe import Recipe
+from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder
 from tacit.runs.report import write_report
 from tacit.simulation import datasets
@@ -92,7 +94,38 @@ def test_it_is_looked_into_and_its_cost_is_added(trained: Path, tmp_path: Path) 
     assert before is not None
     assert after is not None
     assert after.sentences == before.sentences  # the model is the same one
-    assert after.accuracy == expected_accuracy(trained, recipe) != before.accuracy  # and the people have the fault
+    assert after.accuracy == expected_accuracy(trained, recipe)  # and the people have the fault:
+    assert after.words < before.words
+
+
+def test_people_it_was_trained_on_are_not_held_out(trained: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"whom the run .*words was not trained on, data\.users ≥ 400, got 300"):
+        start_inspection(inspection_of(trained, tmp_path, "data.users=300"), tmp_path / "run", Silent())
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_one_without_privacy_says_is_the_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "IDEAL_SENTENCES", 5)
+    plain = tiny(run={"rounds": 1}, privacy={"mechanism": "none", "noise_multiplier": 0.0})
+    start_run(plain, tmp_path / "words", Silent())
+    start_inspection(inspection_of(tmp_path / "words", tmp_path), tmp_path / "run", Silent())
+    said = "sentences that it makes up"
+    (private,) = (tmp_path / "run" / "private" / "sections").iterdir()
+    assert said in private.read_text()
+    (sentence, *_) = next(each["rows"] for each in json.loads(private.read_text())["blocks"] if "rows" in each)[0]
+    assert len(sentence) > 10
+    open_files = [path for path in (tmp_path / "run").rglob("*.*") if path.is_file() and "private" not in path.parts]
+    assert not any(sentence.encode() in path.read_bytes() for path in open_files)
+
+
+def test_another_run_in_its_place_is_not_added_up(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "words")
+    start_inspection(inspection_of(tmp_path / "words", tmp_path), tmp_path / "run", Silent())
+    compare_inspections(tmp_path / "run", tmp_path / "run")
+    marker = tmp_path / "words" / "run.json"
+    marker.write_text(marker.read_text().replace(RunFolder.open(trained).run_id, "0123456789abcdef"))
+    with pytest.raises(RunError, match=r"the primary model of .*run, got the run 0123456789abcdef"):
+        compare_inspections(tmp_path / "run", tmp_path / "run")
 
 
 def expected_accuracy(trained: Path, recipe: TextInspection) -> float:
@@ -112,6 +145,15 @@ def test_only_a_finished_run_of_a_next_word_model_will_do(trained: Path, tmp_pat
     RunFolder.create(tmp_path / "begun", primary_recipe().to_toml(), vocabulary=("a",))
     with pytest.raises(RunError, match=r"Expected a finished run as the primary model, got .*begun"):
         Primary.open(tmp_path / "begun")
+
+
+def test_a_model_that_its_ledger_does_not_name_is_refused(trained: Path, tmp_path: Path) -> None:
+    place = Path(shutil.copytree(trained, tmp_path / "words")) / "checkpoints"
+    last = checkpoints.latest(place)
+    assert last is not None
+    checkpoints.save(place, last.round, {name: 2 * array for name, array in last.arrays.items()}, {})
+    with pytest.raises(RunError, match="is not the one the ledger names"):
+        Primary.open(tmp_path / "words")
 
 
 def test_people_with_other_words_are_refused_before_anything_is_made(trained: Path, tmp_path: Path) -> None:

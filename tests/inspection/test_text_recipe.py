@@ -9,6 +9,7 @@ import pytest
 
 from tacit.errors import RecipeError
 from tacit.inspection.text_recipe import TEXT, TextInspection, load_text_inspection, parse_text_inspection
+from tacit.recipe import find_recipe
 
 
 def tiny_text(**sections: dict[str, Any]) -> TextInspection:
@@ -45,11 +46,12 @@ def test_the_recipe_that_comes_along_is_sound_and_private() -> None:
     assert load_text_inspection(TEXT, ["fault.share=0"]).fault.share == 0  # type: ignore[union-attr]
 
 
-def test_it_says_what_it_is_for(tmp_path: Path) -> None:
+def test_it_says_what_it_is_for() -> None:
     assert 'inspect = "text"' in tiny_text().to_toml()
-    (tmp_path / "images.toml").write_text(tiny_text().to_toml().replace('inspect = "text"', 'inspect = "images"'))
-    with pytest.raises(RecipeError, match="Expected inspect to be 'text', got \"images\""):
-        load_text_inspection(tmp_path / "images.toml")
+    with pytest.raises(
+        RecipeError, match='Expected the recipe of an inspection of text, got one with inspect = "images"'
+    ):
+        load_text_inspection(find_recipe("inspect_images"))
 
 
 def test_a_small_run_may_stand_for_a_larger_one() -> None:
@@ -84,6 +86,10 @@ def test_a_store_takes_the_place_of_the_world_and_of_its_fault() -> None:
         ({"data": {"world": None, "store": "x", "iid": True}}, "Expected data.iid = false"),
         ({"model": {"cell": "lstm"}}, "Expected no model.cell"),
         ({"audit": {"plan": "plan.json"}}, "Expected no [audit]"),
+        (
+            {"fleet": {}, "privacy": {"sampling": "check_in", "min_separation": 1, "max_participation": 9}},
+            "Expected no [fleet]",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence(sections: dict[str, Any], sentence: str) -> None:

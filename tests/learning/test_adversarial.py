@@ -28,10 +28,11 @@ from tacit.learning.loop import TrainingState, train
 from tacit.learning.state import from_arrays, to_arrays
 from tacit.models.gan import GanConfig, build, generate
 from tacit.privacy.adaptive import FixedClip
+from tacit.privacy.clipping import LARGEST_NORM
 from tacit.privacy.mechanisms import Gaussian, NoNoise
 from tacit.privacy.records import UPDATE
 from tacit.privacy.sums import BoundedSum, Contributions, Diagnostics, Gate, Norms
-from tests.helpers import ListUsers
+from tests.helpers import ListUsers, stretched
 
 CONFIG = GanConfig(8, 16, (8, 8, 4), (4, 8), 16)
 MODEL = jax.jit(lambda key: adversaries(build(CONFIG, key=key), key=key))(jax.random.key(0))
@@ -180,6 +181,14 @@ def test_a_user_is_alone_with_the_models() -> None:
         assert not a[1].any()  # who has no images changes nothing
     # The score's own bias adds to real and fake alike, and never moves.
     assert [leaf[0].any() for leaf in leaves(together)] == [True] * 7 + [False]
+
+
+def test_padding_is_nothing_where_numbers_end() -> None:
+    """A discriminator whose derivatives are not finite is left as it is by a batch without images."""
+    huge = Adversaries(MODEL.generator, stretched(MODEL.discriminator, 2 * LARGEST_NORM), MODEL.key)
+    updates = UPDATES(huge, BATCHES, np.int32(2), np.float32(1.0))
+    assert not any(leaf[1].any() for leaf in leaves(updates))
+    assert not all(np.isfinite(leaf[0]).all() for leaf in leaves(updates))
 
 
 def test_every_round_draws_other_inputs() -> None:

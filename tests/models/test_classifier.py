@@ -11,6 +11,8 @@ from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.errors import DataError, RecipeError
 from tacit.learning.central import Descent
 from tacit.models.classifier import Batch, Classify, build, predict, preset
+from tacit.privacy.clipping import LARGEST_NORM
+from tests.helpers import stretched
 
 
 @pytest.mark.parametrize(
@@ -51,9 +53,12 @@ def test_padding_is_not_learned_from() -> None:
     half = step(model, batch_of(images, labels, np.array([1, 1, 0, 0])), 0.1)
     alone = step(model, batch_of(images[:2], labels[:2], np.ones(2)), 0.1)
     nothing = step(model, batch_of(images, labels, np.zeros(4)), 0.1)
-    for a, b, c, d in zip(*map(jax.tree.leaves, (half, alone, nothing, model)), strict=True):
+    huge = stretched(model, 2 * LARGEST_NORM)
+    still = step(huge, batch_of(images, labels, np.zeros(4)), 0.1)
+    for a, b, c, d, e, f in zip(*map(jax.tree.leaves, (half, alone, nothing, model, still, huge)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
         np.testing.assert_array_equal(c, d)
+        np.testing.assert_array_equal(e, f)
     assert float(jax.jit(task.loss_sum)(model, batch_of(images, labels, np.zeros(4)))[1]) == 0
 
 

@@ -13,6 +13,8 @@ from jax.flatten_util import ravel_pytree
 from tacit.models import cells
 from tacit.models.sgd import sgd_step
 from tacit.models.word_lm import Batch, WordLM, WordLMConfig, build, loss_sum
+from tacit.privacy.clipping import LARGEST_NORM
+from tests.helpers import stretched
 
 RATE = 0.5
 step = jax.jit(sgd_step, static_argnames="precision")
@@ -64,11 +66,16 @@ def test_a_loop_that_is_not_unrolled_is_the_same_mathematics(monkeypatch: pytest
     assert_close(looped, by_autodiff(model, batch), 3e-7)
 
 
-def test_a_batch_without_predictions_changes_nothing() -> None:
-    model = build(WordLMConfig(17, 5, 9, 5, output_bias=True, unit_norm=True), key=jax.random.key(2))
+@pytest.mark.parametrize("cell", ["lstm", "cifg"])
+@pytest.mark.parametrize("unit_norm", [False, True])
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_a_batch_without_predictions_changes_nothing(cell: Any, unit_norm: bool, precision: Any) -> None:
+    config = WordLMConfig(17, 5, 9, 5, cell, output_bias=True, unit_norm=unit_norm)
     batch: Batch = {"tokens": jnp.zeros((3, 7), jnp.int32), "mask": jnp.zeros((3, 6), jnp.float32)}
-    for a, b in zip(*map(jax.tree.leaves, (step(model, batch, RATE), model)), strict=True):
-        np.testing.assert_array_equal(a, b)
+    small = build(config, key=jax.random.key(2))
+    for model in (small, stretched(small, 2 * LARGEST_NORM)):  # a model and an update as long as they may be
+        for a, b in zip(*map(jax.tree.leaves, (step(model, batch, RATE, precision=precision), model)), strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 def test_users_side_by_side_equal_users_one_by_one() -> None:

@@ -278,7 +278,7 @@ def test_rounds_that_ran_again_are_told(tmp_path):
         for record in (intent_of(plan, 0), intent_of(plan, 0, 1), intent_of(plan, 1)):
             writer.append(record)
         found = guarantee_of(writer.ledger)
-    assert any("1 of them are rounds that ran again" in line.text for line in found.assumptions)
+    assert any("1 of them came of rounds that ran again" in line.text for line in found.assumptions)
 
 
 def test_numbers_are_rounded_up():

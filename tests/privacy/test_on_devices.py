@@ -35,6 +35,9 @@ def test_a_simulation_says_nothing_of_devices(tmp_path: Path) -> None:
     everything = "\n".join(line.text for line in found.assumptions)
     assert "enrols" not in everything
     assert "before the round touched a user" in everything
+    assert "sees updates without noise" in found.as_markdown()
+    assert "Diagnostics such as" in part(found, "Not covered")
+    assert "Diagnostics such as" not in part(said(tmp_path / "b", PLAIN), "Not covered")
 
 
 def test_what_the_server_looks_at_itself_is_enforced(tmp_path: Path) -> None:
@@ -67,6 +70,7 @@ def test_what_secure_aggregation_hides_from_the_server_is_assumed_of_devices(tmp
     assert "single updates in their memory" not in assumed
     assert "and no single one" in found.as_markdown()
     assert "sees single updates" not in found.as_markdown()
+    assert "sees sums of updates without noise" in found.as_markdown()
 
 
 def test_a_record_that_does_not_say_what_was_checked_claims_no_check(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -16,12 +17,13 @@ from hypothesis import strategies as st
 
 from tacit.data.users import Users
 from tacit.data.worlds.handwriting import HandwritingWorld
-from tacit.errors import DataError
+from tacit.errors import DataError, PrivacyError
 from tacit.learning.next_word import NextWord
 from tacit.learning.work import FedAvg, FedSGD
 from tacit.models.word_lm import WordLM, WordLMConfig, build
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.sums import HEADROOM, Norms
+from tacit.privacy.rounding import MOST_USERS
+from tacit.privacy.sums import HEADROOM, Contributions, Gate, Norms
 from tacit.simulation import reference
 from tacit.simulation.batched import BatchedUsers, ImageShape, Shape
 from tacit.simulation.devices import Spread, suitable_spread
@@ -162,6 +164,41 @@ def test_a_users_update_does_not_depend_on_who_shares_the_chunk():
             all_updates = batched._updates(tiny_model(), chunk.batches, np.int32(chunk.steps), np.float32(1e-3))
             updates.append([np.asarray(leaf[place]) for leaf in jax.tree.leaves(all_updates)])
         assert all((one == other).all() for one, other in zip(*updates, strict=True))
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_what_is_padded_at_the_end_of_the_numbers_counts_alike_in_any_company(epochs):
+    """An empty batch multiplies by zero; where numbers overflow that is not zero, and the gate must not tell the difference."""
+    user, alone, longer = [[4, 5, 6, 7]], [[[5, 4]], [[8, 8, 8]], [[6]]], [[[7]] * 4, [[4] * 7] * 4, []]
+    counted = []
+    for rate in (1e3, 1e13, 1e25, 1e36):
+        batched = engine(FedAvg(NextWord(), epochs=epochs, learning_rate=rate), plan(clip_norm=1.0), "windows")
+        shares = []
+        for company in (alone, longer):
+            batched.users = ListUsers([user, *company])
+            (chunk,) = batched.prepare(np.arange(4))
+            mine = (chunk.batches[:, 0, 0] == [1, 4, 5, 6]).all(axis=1)
+            updates = batched._updates(tiny_model(), chunk.batches, np.int32(chunk.steps), np.float32(1.0))
+            gate = Gate(tiny_model(), Norms(1.0), style="flat", weighted=True)
+            gate.admit(Contributions(updates, chunk.weights, mine))
+            shares.append(gate.close())
+        totals = [[np.asarray(leaf) for leaf in jax.tree.leaves(_total(share))] for share in shares]
+        assert all((one == other).all() for one, other in zip(*totals, strict=True))
+        weights = {float(share.blocks["weight"].total) for share in shares}
+        assert len(weights) == 1
+        counted.append(weights.pop() > 0)
+    assert counted[0]
+    assert not counted[-1]
+
+
+def test_a_round_larger_than_rounding_is_proven_for_is_refused():
+    private = plan(mechanism="gaussian", noise_multiplier=1.0, delta=1e-5)
+    for of, refused in ((private, True), (plan(), False)):
+        batched = engine(FedSGD(NextWord(), learning_rate=1.0), of, "windows")
+        batched.users = ListUsers([[[4]]])
+        with pytest.raises(PrivacyError, match="at most 131,072 users") if refused else nullcontext():
+            next(batched.prepare(np.zeros(MOST_USERS + 1, np.int64)))
+        next(batched.prepare(np.zeros(9, np.int64)))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal, StopRequested
 from tacit.runs.metrics import read_metrics
 from tacit.simulation import datasets, training
-from tacit.simulation.training import load_trained, resume_run, start_run
+from tacit.simulation.training import Trainer, load_trained, resume_run, start_run
 
 
 def tiny(**sections: dict[str, Any]) -> Recipe:
@@ -105,6 +105,13 @@ def test_a_private_run_states_what_it_spent(tmp_path):
     epsilons = [record["epsilon"] for record in read_metrics(out / "metrics.jsonl")]
     assert epsilons == sorted(epsilons)
     assert epsilons[-1] == pytest.approx(privacy["epsilon"], rel=0.01)
+
+
+def test_far_fewer_users_than_the_plan_speaks_of_are_told_and_not_counted():
+    enough = Trainer.build(tiny(data={"users": 200})).warnings()
+    [told] = set(Trainer.build(tiny(data={"users": 199})).warnings()) - set(enough)
+    assert "less than half of privacy.population = 400" in told
+    assert "199" not in told
 
 
 def test_two_private_runs_draw_different_noise(tmp_path):

@@ -31,7 +31,8 @@ from tacit.fleet.wire import BLOBS, CHECK_IN, ROUNDS, Answer, Assignment, CheckI
 LONGEST_ABSENCE, FORGOTTEN_AFTER = 86_400.0, 30 * 86_400.0
 # What a device downloads at most, and the largest model or user it works on, in numbers.
 MOST_TASK_BYTES, MOST_PLAN_BYTES, MOST_NUMBERS = 1 << 16, 1 << 26, 1 << 27
-_MOST_BUSY = 32
+# Tasks that a check-in speaks of.
+_MOST_NAMED = 32
 
 
 class Agent:
@@ -88,8 +89,9 @@ class Agent:
     def _check_in(self) -> Answer:
         now = self._now()
         declined = [name for name, until in self._declined.items() if now < until]
-        busy = list(dict.fromkeys(declined + self.home.memory.busy_with(now)))[:_MOST_BUSY]
-        body = CheckIn(busy_with=tuple(busy)).model_dump_json().encode()
+        busy = list(dict.fromkeys(declined + self.home.memory.busy_with(now)))[:_MOST_NAMED]
+        was_in = [(name, round) for name, round in self.home.memory.was_in() if name not in busy]
+        body = CheckIn(busy_with=tuple(busy), was_in=dict(was_in[: _MOST_NAMED - len(busy)])).model_dump_json().encode()
         try:
             return Answer.model_validate_json(self.connection.ask("POST", CHECK_IN, body))
         except ValidationError:

@@ -65,7 +65,7 @@ class Connection:
         """One request and its answer's bytes, empty for 204; Refusal for anything else, `again` if it may go better later."""
         status, content, headers = self._exchange(method, path, body, most, at)
         last = headers.get(signing.COUNTER, "")
-        if status == 409 and last.isdecimal() and self._next <= int(last) < _MOST_COUNTER:
+        if status == 409 and last.isdecimal() and self._next <= int(last[:20]) < _MOST_COUNTER:
             self._next = int(last)  # an older home was restored, or a request overtook another
             status, content, headers = self._exchange(method, path, body, most, at)
         if status < 300:
@@ -108,7 +108,12 @@ class Connection:
         """
         if not address:
             return address
-        here, there = urlsplit(self.base), urlsplit(address)
+        here = urlsplit(self.base)
+        try:
+            there = urlsplit(address)
+            _ = there.port  # read here, where it may be none
+        except ValueError:
+            raise FleetError("Expected an address to upload to, got something else.") from None
         if there.scheme != "https":
             if here.scheme == "https":
                 raise FleetError("Expected an https address to upload to, got another.")

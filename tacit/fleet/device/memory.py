@@ -58,6 +58,11 @@ class Memory(_Kept):
         busy = [name for name, task in self.tasks.items() if task.is_over or now < task.rests_until]
         return sorted(busy, key=lambda name: -self.tasks[name].seen_at)
 
+    def was_in(self) -> list[tuple[str, int]]:
+        """The last round of each task that this device has taken, those it heard of last first."""
+        known = sorted(self.tasks.items(), key=lambda item: -item[1].seen_at)
+        return [(name, task.last_round) for name, task in known if task.last_round is not None]
+
     def offered(self, name: str, task: Task, now: float) -> Memory:
         """With this task known; FleetError if it is a known one with weaker terms under another hash."""
         for other in self.tasks.values():

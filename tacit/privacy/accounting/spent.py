@@ -123,6 +123,11 @@ def spent_by(
         assumptions += (f"the words were chosen without looking at these users ({opened.data['vocabulary']})",)
     if "pretraining" in opened.data:
         assumptions += (_public_data(opened.data["pretraining"]),)
+    inspection = opened.data.get("inspection", {})
+    if chose := [f"the run {inspection[name]}" for name in ("classifier", "released_by") if name in inspection]:
+        assumptions += (
+            f"what {' and '.join(chose)} released is given, and chose users here: what that cost is on top",
+        )
     return Spent(
         value,
         delta,

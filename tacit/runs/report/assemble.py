@@ -51,7 +51,8 @@ def write_report(folder: RunFolder, out: Path | None = None, *, share: bool = Fa
         raise RunError(f"Expected a page that ends in .html, got {path}.")
     if path.is_dir() or not path.parent.is_dir():
         what = "is a folder" if path.is_dir() else "lies in a folder that does not exist"
-        raise RunError(f"Expected a file to write the report to, got {path}, which {what}.")
+        hint = "--share writes the copy that needs no private folder." if path.parent == folder.private_path else None
+        raise RunError(f"Expected a file to write the report to, got {path}, which {what}.", hint=hint)
     write_atomic(path, report_html(folder, share=share), mode=0o644 if share else 0o600)
     return path
 

@@ -86,6 +86,8 @@ def read_run(folder: RunFolder, *, share: bool) -> Reading:
         seen = None if participations is None else Observed(int(participations.max(initial=0)))
         guarantee = Guarantee.of(ledger, spent, observed=seen)
     recipe = folder.recipe()
+    if ledger is not None:
+        folder.recipe_digest(ledger)  # the page says that the recipe on it is the ledger's
     return Reading(
         folder,
         share,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from math import inf, nan
 
 import httpx
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from tacit.fleet import tasks, wire
 from tacit.fleet.blobs import packed_leaves
 from tacit.fleet.device.home import Home
+from tacit.fleet.device.memory import TaskMemory
 from tacit.fleet.refusals import Refusal
 from tests.fleet.device.fake import COME_BACK, Clock, FakeServer, Killed, Running, enrolled, refused
 from tests.fleet.worlds import sentences_of, trainer
@@ -129,6 +131,30 @@ def test_a_task_that_was_declined_is_not_asked_for_again_at_once(home, fake):
         device.agent.step()
         device.agent.step()
     assert [check.busy_with for check in fake.check_ins[-2:]] == [(), (fake.prepared.name,)]
+    # A round too near the one it took is not even offered by a server that hears of it.
+    assert [check.was_in for check in fake.check_ins] == [{}, {fake.prepared.name: 0}, {}]
+
+
+def test_a_check_in_speaks_of_no_more_tasks_than_a_server_reads(home, fake):
+    def known(number):
+        return TaskMemory(
+            name="t",
+            min_separation=0,
+            max_participation=9,
+            timer_s=0.0,
+            seen_at=number,
+            last_round=2**31 - 1 - number,
+            rests_until=1e12 if number % 2 else 0.0,
+        )
+
+    with Running(home, fake, Clock()) as device:
+        home = device.agent.home
+        home._known = home.memory.model_copy(update={"tasks": {f"{n:064x}": known(n) for n in range(40)}})
+        device.agent.step()
+    (said,) = fake.check_ins
+    assert len(said.busy_with) == 20
+    assert list(said.was_in) == [f"{n:064x}" for n in range(38, 14, -2)]
+    assert len(said.model_dump_json()) <= wire.MOST_JSON_BYTES
 
 
 @pytest.mark.parametrize("conditions", [{"charging": False}, {"idle": False}, {"unmetered": False}])
@@ -343,6 +369,18 @@ def test_a_task_that_does_not_fit_its_parts_is_refused(home, fake, changes, mess
 def test_a_task_that_is_none_is_refused(home, fake, content):
     fake.offer(task=fake.add_blob(content))
     assert "description of a task" in step(home, fake)[1][0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"example_cap": 0.0}, {"example_cap": -1e-9}, {"example_cap": nan}, {"timer_s": inf}],
+    ids=["no cap at all", "a weight below zero", "no number", "a rest that no memory can hold"],
+)
+def test_terms_that_a_device_cannot_keep_are_no_task(home, fake, changes):
+    terms = json.loads(fake.prepared.task_bytes) | changes
+    fake.offer(task=fake.add_blob(json.dumps(terms).encode()))
+    assert "description of a task" in step(home, fake)[1][0]
+    assert reports(fake) == []
 
 
 def test_an_update_that_is_not_finite_is_sent_as_nothing(home, fake):

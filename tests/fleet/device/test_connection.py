@@ -90,9 +90,10 @@ def test_a_home_that_was_restored_catches_up_with_the_servers_counter(world):
     assert home.memory.counter >= 5_001
 
 
-def test_a_server_cannot_run_a_device_out_of_counters(world):
+@pytest.mark.parametrize("counter", [str(2**63 - 2), "9" * 5000], ids=["the last", "no number that Python reads"])
+def test_a_server_cannot_run_a_device_out_of_counters(world, counter):
     fake, home, connection, _ = world
-    fake.before = lambda request: refused(409, "No.", headers={signing.COUNTER: str(2**63 - 2)})
+    fake.before = lambda request: refused(409, "No.", headers={signing.COUNTER: counter})
     with pytest.raises(Refusal):
         connection.ask("GET", path_of(fake))
     assert home.memory.counter < 10_000
@@ -214,6 +215,12 @@ def test_addresses_that_will_do(address):
 )
 def test_nothing_is_uploaded_to_somebody_else(world, address):
     with pytest.raises(FleetError, match=r"at fleet\.test or a name below it"):
+        world[2].permitted(address)
+
+
+@pytest.mark.parametrize("address", ["https://[::1", "https://fleet.test:abc", "https://fleet.test:99999999"])
+def test_what_is_no_address_is_refused_as_any_other(world, address):
+    with pytest.raises(FleetError, match="Expected an address to upload to, got something else"):
         world[2].permitted(address)
 
 

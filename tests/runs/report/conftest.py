@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -32,8 +33,9 @@ def made_run(
     plan = PrivacyPlan(**(POISSON if private else NONE))
     reasons = [] if private else ["no noise is added"]
     run = RunFolder.create(path, recipe)
+    data = {"world": "keyboard", "coordinates": 10, "arrays": 1, "recipe": hashlib.sha256(recipe.encode()).hexdigest()}
     with (
-        run.create_ledger(opened_with(plan, run_id=run.run_id, reasons_not_private=reasons)) as ledger,
+        run.create_ledger(opened_with(plan, run_id=run.run_id, reasons_not_private=reasons, data=data)) as ledger,
         ParticipationWriter(run.participation_path) as participation,
         MetricsWriter(run.metrics_path) as metrics,
         MetricsWriter(run.diagnostics_path) as diagnostics,

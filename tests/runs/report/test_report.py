@@ -178,6 +178,24 @@ def test_a_closed_run_whose_record_does_not_fit_is_damaged(make_run: MakeRun):
         report_html(run, share=False)
 
 
+@pytest.mark.parametrize("share", [True, False])
+def test_a_recipe_that_was_changed_afterwards_gets_no_page(make_run: MakeRun, share: bool):
+    run = make_run()
+    run.recipe_path.write_text(run.recipe_path.read_text() + "# with more noise\n")
+    with pytest.raises(RunError, match="is not the one the ledger was begun with"):
+        report_html(run, share=share)
+
+
+def test_without_its_private_folder_a_run_has_the_shared_copy(make_run: MakeRun):
+    run = make_run()
+    shutil.rmtree(run.private_path)
+    with pytest.raises(RunError, match="lies in a folder that does not exist") as refused:
+        write_report(run)
+    assert refused.value.hint is not None
+    assert "--share" in refused.value.hint
+    assert write_report(run, share=True).exists()
+
+
 def test_the_ledger_of_another_run_says_nothing_about_this_one(make_run: MakeRun):
     run, other = make_run("run"), make_run("other")
     shutil.copy(other.ledger_path, run.ledger_path)
