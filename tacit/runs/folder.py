@@ -243,6 +243,19 @@ class RunFolder:
             )
         return ledger
 
+    def last_checkpoint(self) -> checkpoints.Checkpoint | None:
+        """The newest checkpoint, to look at; RunError if the ledger names another one for its round."""
+        checkpoint = checkpoints.latest(self.checkpoints_path)
+        if checkpoint is None or not self.begun:
+            return checkpoint
+        known = self.ledger().committed
+        if known is not None and known.rounds_done == checkpoint.round and known.checkpoint != checkpoint.digest:
+            raise RunError(self._not_the_one_named(checkpoint))
+        return checkpoint
+
+    def _not_the_one_named(self, checkpoint: checkpoints.Checkpoint) -> str:
+        return f"The checkpoint after {checkpoint.round} rounds in {self.path} is not the one the ledger names."
+
     def resume_point(self, *, older_if_damaged: bool = False) -> checkpoints.Checkpoint | None:
         """The checkpoint to go on from, checked against the ledger; None: from the beginning.
 
@@ -278,7 +291,7 @@ class RunFolder:
         if known is None or not known.rounds_done == done == ledger.rounds_committed:
             return checkpoint
         if known.checkpoint != checkpoint.digest:
-            raise RunError(f"The checkpoint after {done} rounds in {self.path} is not the one the ledger names.")
+            raise RunError(self._not_the_one_named(checkpoint))
         return checkpoint
 
     def _require_its_noise(self, checkpoint: checkpoints.Checkpoint) -> None:

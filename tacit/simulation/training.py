@@ -32,7 +32,6 @@ from tacit.privacy.records import FORMAT, UPDATE, Opened
 from tacit.privacy.scaling import scaled_up
 from tacit.privacy.strategies import Strategy, from_description
 from tacit.recipe import Recipe, parse_recipe
-from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import Observer, Rhythm
 from tacit.simulation.batched import BatchedUsers, Shape
@@ -279,11 +278,11 @@ def _sampler(recipe: Recipe, dataset: Dataset) -> Sampler:
 
 
 def load_trained(path: Path) -> tuple[Any, list[str]]:
-    """The model of a run's last checkpoint, and its words."""
+    """The model of a run's last checkpoint, and its words; RunError if the ledger names another checkpoint for its round."""
     folder = RunFolder.open(path)
     recipe = parse_recipe(folder.recipe())
     words = folder.vocabulary()
-    checkpoint = checkpoints.latest(folder.checkpoints_path)
+    checkpoint = folder.last_checkpoint()
     if words is None or checkpoint is None:
         raise RunError(
             f"Expected a run with a checkpoint, got {path}, which has none yet.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,14 @@ def test_a_count_out_of_range_is_refused(run: Path, count: str, capsys: pytest.C
     out, err = capsys.readouterr()
     assert out == ""
     assert "--count" in err
+
+
+def test_the_model_of_another_run_is_not_taken_for_this_ones(tacit: Tacit, run: Path, tmp_path: Path) -> None:
+    swapped = tmp_path / "swapped"
+    shutil.copytree(run, swapped)
+    (kept,) = (swapped / "checkpoints").iterdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets, "IDEAL_SENTENCES", 5)
+        start_run(tiny(run={"rounds": 1, "seed": 5}), tmp_path / "other", Silent())
+    shutil.copy(tmp_path / "other" / "checkpoints" / kept.name, kept)
+    assert "is not the one the ledger names" in tacit("predict", swapped, "see you").refusal(4)
