@@ -158,7 +158,7 @@ def _run(stage: Stage, path: Path, watch: Watch) -> dict[str, Any]:
 
 def _trained(folder: RunFolder) -> Mapping[str, np.ndarray]:
     """The last model of a finished run, which must be the one that its ledger names."""
-    checkpoint = folder.resume_point()
+    checkpoint = folder.last_checkpoint()
     assert checkpoint is not None  # the ledger of a finished run names one
     return checkpoint.arrays
 

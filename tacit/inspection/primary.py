@@ -98,7 +98,6 @@ class Primary:
                 f"Expected a finished run as the primary model, got {path}, which is not.",
                 hint=f"Train it further: tacit train --resume {path}",
             )
-        folder.resume_point()  # RunError unless the last model is the one that the ledger names
         model, words = load_trained(path)
         return cls(path, recipe, model, tuple(words), folder.ledger(), summary["privacy"])
 

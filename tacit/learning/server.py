@@ -23,9 +23,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from tacit.privacy.clipping import LARGEST_NORM, global_norm
+from tacit.privacy.clipping import global_norm
 from tacit.privacy.mechanisms import Release
 from tacit.privacy.records import UPDATE, WEIGHT
+from tacit.privacy.rounding import LARGEST_NORM
 
 OptimizerName = Literal["sgd", "momentum", "nesterov", "adam"]
 

@@ -15,12 +15,6 @@ import jax.numpy as jnp
 # Far above the rounding of a norm in float32, far below anything that matters.
 SLACK = 1e-4
 
-# An update that is longer counts as nothing, and a model that is longer has diverged. A user with fewer batches than others is
-# padded with empty ones, whose derivatives are products with zero. Below this norm that zero is one: in models whose cells
-# saturate, a number is a product of two parameters and of activations that a parameter bounds, at most about 1e27. Far above,
-# 0 · inf would make nothing of a padded user's update, and one user's share would depend on who else is there.
-LARGEST_NORM = 1e12
-
 ClipStyle = Literal["flat", "per_layer"]
 
 

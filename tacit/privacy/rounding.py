@@ -10,3 +10,9 @@ from __future__ import annotations
 
 HEADROOM = 1 - 2.0**-18
 MOST_USERS = 131_072
+
+# An update that is longer counts as nothing, and a model that is longer has diverged. A user with fewer batches than others is
+# padded with empty ones, whose derivatives are products with zero. Below this norm that zero is one: in models whose cells
+# saturate, a number is a product of two parameters and of activations that a parameter bounds, at most about 1e27. Far above,
+# 0 · inf would make nothing of a padded user's update, and one user's share would depend on who else is there.
+LARGEST_NORM = 1e12

@@ -22,9 +22,9 @@ import jax
 import jax.numpy as jnp
 
 from tacit.privacy.accounting.noise_split import BIT_BOUND
-from tacit.privacy.clipping import LARGEST_NORM, ClipStyle, clip_scales, global_norm
+from tacit.privacy.clipping import ClipStyle, clip_scales, global_norm
 from tacit.privacy.records import UPDATE, WEIGHT, WITHIN
-from tacit.privacy.rounding import HEADROOM
+from tacit.privacy.rounding import HEADROOM, LARGEST_NORM
 
 
 @dataclass(frozen=True)

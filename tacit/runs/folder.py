@@ -244,17 +244,27 @@ class RunFolder:
         return ledger
 
     def last_checkpoint(self) -> checkpoints.Checkpoint | None:
-        """The newest checkpoint, to look at; RunError if the ledger names another one for its round."""
+        """The newest checkpoint, to look at; RunError if the ledger names a later one, or another one for its round."""
+        if not self.begun:
+            return checkpoints.latest(self.checkpoints_path)
+        ledger = self.ledger()  # first, as the run may be going on
         checkpoint = checkpoints.latest(self.checkpoints_path)
-        if checkpoint is None or not self.begun:
-            return checkpoint
-        known = self.ledger().committed
-        if known is not None and known.rounds_done == checkpoint.round and known.checkpoint != checkpoint.digest:
-            raise RunError(self._not_the_one_named(checkpoint))
+        if (0 if checkpoint is None else checkpoint.round) < ledger.rounds_committed:
+            raise RunError(self._missing(ledger))
+        if checkpoint is not None:
+            self._require_named(checkpoint, ledger)
         return checkpoint
 
-    def _not_the_one_named(self, checkpoint: checkpoints.Checkpoint) -> str:
-        return f"The checkpoint after {checkpoint.round} rounds in {self.path} is not the one the ledger names."
+    def _missing(self, ledger: Ledger) -> str:
+        return f"The checkpoint after {ledger.rounds_committed} rounds that the ledger of {self.path} names is missing."
+
+    def _require_named(self, checkpoint: checkpoints.Checkpoint, ledger: Ledger) -> None:
+        """RunError if the ledger's last checkpoint is of the same round and another one."""
+        done, known = checkpoint.round, ledger.committed
+        if known is None or not known.rounds_done == done == ledger.rounds_committed:
+            return
+        if known.checkpoint != checkpoint.digest:
+            raise RunError(f"The checkpoint after {done} rounds in {self.path} is not the one the ledger names.")
 
     def resume_point(self, *, older_if_damaged: bool = False) -> checkpoints.Checkpoint | None:
         """The checkpoint to go on from, checked against the ledger; None: from the beginning.
@@ -273,7 +283,7 @@ class RunFolder:
             )
         if done < ledger.rounds_committed and not older_if_damaged:
             raise RunError(
-                f"The checkpoint after {ledger.rounds_committed} rounds that the ledger of {self.path} names is missing.",
+                self._missing(ledger),
                 hint=f"--older-checkpoint goes on after {done} rounds; the rounds since then run again and cost again.",
             )
         if checkpoint is None:
@@ -287,11 +297,7 @@ class RunFolder:
                     f"The checkpoint after {done} rounds in {self.path} holds rounds that the run gave up when it went back.",
                     hint=f"Move {checkpoints.path_of(self.checkpoints_path, done).name} away to go on from the one before.",
                 )
-        known = ledger.committed
-        if known is None or not known.rounds_done == done == ledger.rounds_committed:
-            return checkpoint
-        if known.checkpoint != checkpoint.digest:
-            raise RunError(self._not_the_one_named(checkpoint))
+        self._require_named(checkpoint, ledger)
         return checkpoint
 
     def _require_its_noise(self, checkpoint: checkpoints.Checkpoint) -> None:

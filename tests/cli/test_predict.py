@@ -91,3 +91,5 @@ def test_the_model_of_another_run_is_not_taken_for_this_ones(tacit: Tacit, run: 
         start_run(tiny(run={"rounds": 1, "seed": 5}), tmp_path / "other", Silent())
     shutil.copy(tmp_path / "other" / "checkpoints" / kept.name, kept)
     assert "is not the one the ledger names" in tacit("predict", swapped, "see you").refusal(4)
+    kept.unlink()
+    assert "after 1 rounds that the ledger" in tacit("predict", swapped, "see you").refusal(4)

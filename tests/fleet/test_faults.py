@@ -8,7 +8,7 @@ what those in the record sent, each once.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,16 +36,21 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+def kill_in_each(phases: Sequence[str], fleet: Fleet, role: str) -> None:
+    """Kill this process in the first phase of the first round, in the second of the second, and so on, to the run's end."""
+    for done, phase in enumerate(phases, start=1):
+        with fleet.halted(phase):
+            fleet.kill(role)
+        fleet.replace(role)
+        fleet.goes_on(to=done)
+    assert fleet.ended() == 0
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_any_process_is_killed_in_every_phase(role: str, postgres_url: str, tmp_path: Path) -> None:
     recipe = fleet_recipe(run={"rounds": len(PHASES)}, privacy={"max_participation": OFTEN})
     with Fleet(tmp_path, postgres_url, recipe) as fleet:
-        for done, phase in enumerate(PHASES, start=1):
-            with fleet.halted(phase):
-                fleet.kill(role)
-            fleet.replace(role)
-            fleet.goes_on(to=done)
-        assert fleet.ended() == 0
+        kill_in_each(PHASES, fleet, role)
         require_sound(fleet.engine, recipe, fleet.run, wanted=len(PHASES), often=OFTEN)
     assert "Traceback" not in fleet.logs()
     if role == "coordinator":
@@ -63,12 +68,7 @@ def test_any_process_is_killed_in_every_stage_of_secure_aggregation(
     phases = (*STAGES, BEFORE_INTENT)
     recipe = secure_recipe(rounds=len(phases))
     with Fleet(tmp_path, postgres_url, recipe) as fleet:
-        for done, phase in enumerate(phases, start=1):
-            with fleet.halted(phase):
-                fleet.kill(role)
-            fleet.replace(role)
-            fleet.goes_on(to=done)
-        assert fleet.ended() == 0
+        kill_in_each(phases, fleet, role)
         require_sound(fleet.engine, recipe, fleet.run, wanted=len(phases), often=OFTEN, atol=1e-5)
     assert "Traceback" not in fleet.logs()
     # Masks come off after the intent: a round that is lost from then on is accounted for, and runs again.

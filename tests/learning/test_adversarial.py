@@ -28,9 +28,9 @@ from tacit.learning.loop import TrainingState, train
 from tacit.learning.state import from_arrays, to_arrays
 from tacit.models.gan import GanConfig, build, generate
 from tacit.privacy.adaptive import FixedClip
-from tacit.privacy.clipping import LARGEST_NORM
 from tacit.privacy.mechanisms import Gaussian, NoNoise
 from tacit.privacy.records import UPDATE
+from tacit.privacy.rounding import LARGEST_NORM
 from tacit.privacy.sums import BoundedSum, Contributions, Diagnostics, Gate, Norms
 from tests.helpers import ListUsers, stretched
 

@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from tacit.models import cells
 from tacit.models.sgd import sgd_step
 from tacit.models.word_lm import Batch, WordLM, WordLMConfig, build, loss_sum
-from tacit.privacy.clipping import LARGEST_NORM
+from tacit.privacy.rounding import LARGEST_NORM
 from tests.helpers import stretched
 
 RATE = 0.5

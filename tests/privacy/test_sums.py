@@ -67,7 +67,7 @@ def test_short_updates_pass_unclipped_and_long_ones_touch_the_bound():
     assert total[3] == pytest.approx(HEADROOM)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e13])
 def test_an_update_that_is_not_finite_counts_as_zero(bad):
     values = np.ones((2, 10), np.float32)
     values[1, 4] = bad

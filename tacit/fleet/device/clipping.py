@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.fleet.wire import Task
+from tacit.privacy.rounding import LARGEST_NORM
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,14 @@ class Contribution:
 def contribution_of(
     update: Sequence[NDArray[np.float32]], predictions: int, task: Task, *, clip_norm: float, threshold: float | None
 ) -> Contribution:
-    """An update that is not finite counts as nothing, as in simulation.
+    """An update that is not finite, or above `LARGEST_NORM`, counts as nothing, as in simulation.
 
     The device takes part all the same: to stay away would let what its user wrote decide who is in the round.
     """
     parts = [np.asarray(leaf, np.float64).ravel() for leaf in update]
     norms = [float(np.sqrt(np.sum(np.square(part)))) for part in parts]
     norm = math.hypot(*norms)
-    if not math.isfinite(norm):
+    if not norm <= LARGEST_NORM:  # nan is not ≤ anything
         return Contribution(np.zeros(sum(map(len, parts))), 0.0, 0 if threshold is None else -1)
     if task.clipping == "flat":
         scales = [_scale(norm, clip_norm)] * len(parts)

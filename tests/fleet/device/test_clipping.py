@@ -40,7 +40,7 @@ def test_clipping_keeps_the_direction_and_leaves_short_ones_alone():
     np.testing.assert_allclose(of([[3.0], [0.5]], style="per_layer").update, [math.sqrt(0.5), 0.5])
 
 
-@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan, 1e13])
 @pytest.mark.parametrize("style", ["flat", "per_layer"])
 def test_what_is_not_finite_counts_as_nothing(bad, style):
     found = of([[1.0, bad], [0.0]], style=style, threshold=1.0)
