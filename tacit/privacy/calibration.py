@@ -15,9 +15,10 @@ from typing import Any, Literal
 from tacit.errors import RecipeError
 from tacit.privacy.accounting.composition import LARGEST_FOR_PLD
 from tacit.privacy.accounting.sampled_gaussian import Rounds, dp_event, epsilon
-from tacit.privacy.accounting.spent import SMALLEST_FOR_PLD, TAIL_SHARE
+from tacit.privacy.accounting.spent import SMALLEST_FOR_PLD
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.search import TOLERANCE, largest_within
+from tacit.privacy.tail import TAIL_SHARE
 
 # Explicit, because accountants divide by zero at no noise.
 LEAST_NOISE, MOST_NOISE = 0.02, 1e5

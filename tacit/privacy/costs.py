@@ -22,10 +22,10 @@ from functools import partial
 from tacit.privacy.accounting import gaussian
 from tacit.privacy.accounting.participation import Gap
 from tacit.privacy.accounting.sampled_gaussian import Rounds, epsilon
-from tacit.privacy.accounting.spent import TAIL_SHARE
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.search import largest_within
 from tacit.privacy.strategies import optimised
+from tacit.privacy.tail import TAIL_SHARE
 
 # Steps of privacy loss: a thousandth of epsilon, between these. Finer ones take longer and hardly change a table.
 _FINEST, _COARSEST = 1e-3, 1e-2

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from tacit.privacy.accounting.conventions import without_replacement_epsilon
-from tacit.privacy.accounting.spent import TAIL_SHARE, Spent, rounds_of
+from tacit.privacy.accounting.spent import Spent, rounds_of
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.assumptions import PROVEN_UNDER, SAMPLED, Observed, assumptions_of, objections, times
 from tacit.privacy.discretisation import DISCRETE
@@ -32,7 +32,7 @@ from tacit.privacy.statement import (
     plain,
     up,
 )
-from tacit.privacy.tail import tail_probability
+from tacit.privacy.tail import TAIL_SHARE, outweighs, tail_probability
 
 _NOISE = {
     "gaussian": "Independent Gaussian noise on the sum of each round (DP-FedAvg)",
@@ -234,7 +234,7 @@ def _stolen_record(said: Guarantee, ledger: Ledger, observed: Observed | None) -
     rho = observed.most_participations * (1 if said.sampling == "poisson" else 4) / (2 * noise**2)
     epsilon, data = epsilon_of_gaussian(rho, said.delta * (1 - TAIL_SHARE)), ledger.opened.data
     tail = tail_probability(int(data["coordinates"]), int(data["arrays"]), said.releases)
-    if epsilon > 700 or (1 + math.exp(epsilon)) * tail > said.delta * TAIL_SHARE:
+    if outweighs(tail, epsilon, said.delta):
         return f"{text}. Here that is more than any delta can make good: against them nothing is claimed."
     return (
         f"{text}. Here nobody took part more than {times(observed.most_participations)}, which makes rho {up(rho, 4)} and "

@@ -10,9 +10,20 @@ within τ = P · 2^−TAIL_BITS of the run with perfect noise, whatever the data
 
 from __future__ import annotations
 
+import math
+
 TAIL_BITS = 86
+# Share of δ set aside for the tail of the noise.
+TAIL_SHARE = 1e-3
 
 
 def tail_probability(coordinates: int, arrays: int, releases: int) -> float:
     """τ of a run: each of its arrays draws whole pairs, in each release."""
     return (coordinates + arrays) / 2 * releases * 2.0**-TAIL_BITS
+
+
+def outweighs(tail: float, epsilon: float, delta: float) -> str | None:
+    """Why this τ takes an ε away that holds for perfect noise at δ less its share for the tail; None where it does not."""
+    if epsilon <= 700 and (1 + math.exp(epsilon)) * tail <= delta * TAIL_SHARE:
+        return None
+    return f"the tail that the noise lacks outweighs delta at an epsilon of {epsilon:.4g}"

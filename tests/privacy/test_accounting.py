@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tacit.privacy.accounting.sampled_gaussian import Rounds, combined_noise_multiplier, dp_event, epsilon
-from tacit.privacy.accounting.spent import TAIL_SHARE, Spent, spent_by
+from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.records import Intent, Opened
+from tacit.privacy.tail import TAIL_SHARE
 
 
 def poisson(q: float = 0.01, z: float = 1.0, count: int = 100) -> list[Rounds]:
@@ -113,7 +114,9 @@ def test_the_missing_tail_is_charged_to_delta():
     assert math.isfinite(cost([intent(0)], coordinates=10**9).epsilon)
     set_aside = epsilon(poisson(count=1), 1e-6 * (1 - TAIL_SHARE), "pld")
     assert cost([intent(0)]).epsilon == set_aside > epsilon(poisson(count=1), 1e-6, "pld")
-    assert cost([intent(0)], coordinates=10**18).epsilon == math.inf  # (1 + e^ε) τ exceeds what was set aside
+    too_much = cost([intent(0)], coordinates=10**18)  # (1 + e^ε) τ exceeds what was set aside
+    reason = f"the tail that the noise lacks outweighs delta at an epsilon of {set_aside:.4g}"
+    assert (too_much.epsilon, too_much.reasons_not_private) == (math.inf, [reason])
 
 
 def test_a_guarantee_states_its_assumptions():

@@ -11,9 +11,9 @@ from tacit.privacy.accounting import gaussian, tree
 from tacit.privacy.accounting.composition import sampled_epsilon
 from tacit.privacy.accounting.participation import Gap
 from tacit.privacy.accounting.sampled_gaussian import Rounds
-from tacit.privacy.accounting.spent import TAIL_SHARE
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.calibration import LEAST_NOISE, calibrate_sampled, calibrate_unsampled
+from tacit.privacy.tail import TAIL_SHARE
 
 POISSON: dict[str, Any] = {"population": 100_000, "cohort": 1_000, "rounds": 500, "noise_multiplier": 2.0}
 FIXED: dict[str, Any] = POISSON | {"noise_multiplier": 4.0}

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.composition import Concentrated, Part, Sampled, compose, the_one
-from tacit.privacy.accounting.spent import TAIL_SHARE, rounds_of, unsampled_cost
+from tacit.privacy.accounting.spent import rounds_of, unsampled_cost
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.tail import tail_probability
+from tacit.privacy.tail import TAIL_SHARE, outweighs, tail_probability
 
 Users = NDArray[np.int64]
 
@@ -74,8 +74,8 @@ def together(
     value, tail = found.epsilon, math.fsum(cost.tail for cost in costs)
     if math.isinf(value):
         reasons = ["no noise was added"]
-    elif value > 700 or (1 + math.exp(value)) * tail > delta * TAIL_SHARE:
-        value, reasons = math.inf, ["the tail that the noise lacks outweighs delta"]
+    elif objection := outweighs(tail, value, delta):
+        value, reasons = math.inf, [objection]
     return Together(value, delta, found.rho, found.accountant, adjacency, unit, releases, tuple(reasons))
 
 

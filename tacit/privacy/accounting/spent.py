@@ -37,10 +37,8 @@ from tacit.privacy.accounting.zcdp import composed, epsilon_of_any, epsilon_of_g
 from tacit.privacy.discretisation import DISCRETE
 from tacit.privacy.records import Intent, Opened
 from tacit.privacy.strategies import from_description
-from tacit.privacy.tail import tail_probability
+from tacit.privacy.tail import TAIL_SHARE, outweighs, tail_probability
 
-# Share of δ set aside for the tail of the noise.
-TAIL_SHARE = 1e-3
 # Below this noise multiplier privacy loss distributions take minutes; the bound is then RDP's.
 SMALLEST_FOR_PLD = 0.2
 
@@ -112,8 +110,8 @@ def spent_by(
         tail = tail_probability(int(opened.data["coordinates"]), int(opened.data["arrays"]), cost.draws)
         if math.isinf(value):
             reasons = ["no noise was added"]
-        elif value > 700 or (1 + math.exp(value)) * tail > delta * TAIL_SHARE:
-            value, reasons = math.inf, ["the tail that the noise lacks outweighs delta"]
+        elif objection := outweighs(tail, value, delta):
+            value, reasons = math.inf, [objection]
     assumptions = SAMPLED_ASSUMPTIONS + ASSUMPTIONS if sampled else ASSUMPTIONS
     if opened.mechanism == DISCRETE:
         assumptions = DEVICE_ASSUMPTIONS + _corrupt_devices(opened)

@@ -11,12 +11,13 @@ import pytest
 
 from tacit.privacy.accounting.discrete_gaussian import rho as discrete_rho
 from tacit.privacy.accounting.several_runs import together
-from tacit.privacy.accounting.spent import TAIL_SHARE, Spent, spent_by
+from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.accounting.zcdp import epsilon_of_any, epsilon_of_gaussian
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger, LedgerWriter
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.records import FORMAT, Intent, Opened
+from tacit.privacy.tail import TAIL_SHARE
 
 LIMIT, VARIANCE, INTEGERS = 90_000, 90_000, 1024
 ENCODING = {"bits": 20, "norm_limit_squared": LIMIT, "local_variance": VARIANCE, "integers": INTEGERS}
