@@ -81,12 +81,14 @@ def sentences(records: list[dict[str, Any]], count: int = 3) -> str:
 def verdict(records: list[dict[str, Any]]) -> str:
     """Whether the fault is visible in proportion, and invisible where it is not."""
     shares = [(record["share"], record["inspection"]["with_space"]) for record in records]
-    rising = all(one[1] <= other[1] for one, other in pairwise(shares))
+    kept = all(one[1] <= other[1] for one, other in pairwise(shares))
+    drawn = [record["inspection"]["drawn_with_space"] for record in records]
+    rising = all(one < other for one, other in pairwise(drawn))
     silent = all(with_space == 0 for share, with_space in shares if share == 0)
     most = all(with_space > 0.5 for share, with_space in shares if share >= 0.1)
     return (
-        f"Top words with a space rise with the rate: {_yes(rising)}. None without the fault: {_yes(silent)}. "
-        f"More than half at 10% and above: {_yes(most)}."
+        f"Drawn words with a space rise with the rate at every step: {_yes(rising)}; top words never fall: {_yes(kept)}. "
+        f"No top word has one without the fault: {_yes(silent)}; more than half at 10% and above: {_yes(most)}."
     )
 
 
