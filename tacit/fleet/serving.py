@@ -97,20 +97,19 @@ def serve(
     """
     settings.check()
     stopping = stopping or threading.Event()
-    for folder in (settings.out, settings.odometer or settings.out):
-        folder.mkdir(parents=True, exist_ok=True)
-    # Whatever is wrong with the files is told before there is a process to reach.
-    secret = make_secret(settings.out / SECRET) if settings.secret is None else open_secret(settings.secret)
-    token = (
-        make_secret(settings.out / ADMIN_TOKEN) if settings.admin_token is None else open_secret(settings.admin_token)
-    )
-    engine = open_database(settings.database or f"sqlite:///{(settings.out / DATABASE).resolve()}")
-    try:
-        migrate(engine)
-        with _listening(settings) as listener:
+    with _listening(settings) as listener:  # first: a port that is taken leaves no folder behind
+        for folder in (settings.out, settings.odometer or settings.out):
+            folder.mkdir(parents=True, exist_ok=True)
+        secret, token = (
+            make_secret(settings.out / name) if given is None else open_secret(given)
+            for name, given in ((SECRET, settings.secret), (ADMIN_TOKEN, settings.admin_token))
+        )
+        engine = open_database(settings.database or f"sqlite:///{(settings.out / DATABASE).resolve()}")
+        try:
+            migrate(engine)
             return _serve(settings, engine, secret, token.hex(), listener, stopping, ready)
-    finally:
-        engine.dispose()
+        finally:
+            engine.dispose()
 
 
 def _serve(

@@ -82,11 +82,12 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path: Path) -> None:
         serve(ServeSettings(out=tmp_path, recipe=fleet_recipe(), port=0, secret=secret))
 
 
-def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        settings = ServeSettings(out=tmp_path, recipe=fleet_recipe(), port=taken.getsockname()[1])
+        settings = ServeSettings(out=tmp_path / "server", recipe=fleet_recipe(), port=taken.getsockname()[1])
         with pytest.raises(FleetError, match=r"^Cannot listen on 127\.0\.0\.1:\d+: Address already in use\.$"):
             serve(settings)
+    assert not settings.out.exists()
 
 
 def test_whatever_uvicorn_would_choose_tls_is_modern(tmp_path: Path) -> None:
