@@ -17,9 +17,10 @@ from tacit.cli.plan_words import assumptions, notes, up, why
 from tacit.cli.progress import epsilon_text
 from tacit.errors import RecipeError
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
-from tacit.privacy.costs import MECHANISMS, rho_of_epsilon, within
+from tacit.privacy.costs import MECHANISMS, rho_of_epsilon
 from tacit.privacy.planner import DAYS_TO_MINUTES, POISSON, Answer, Devices, Question, Row, Simulation, Target
 from tacit.privacy.planner import plan as planned
+from tacit.privacy.tail import apart_from_tail
 
 # Banded noise is asked for by name: it is hardly better than blt and keeps hundreds of models in memory.
 USUAL = ("tree", "blt", "gaussian", POISSON)
@@ -195,7 +196,7 @@ def _target(epsilon: float | None, rho: float | None, delta: float) -> Target | 
         return Target(rho, epsilon_of_gaussian(rho, delta), "rho")
     if epsilon is not None:
         _sensible("--epsilon", epsilon)
-        found = rho_of_epsilon(epsilon, within(delta))
+        found = rho_of_epsilon(epsilon, apart_from_tail(delta))
         if found == 0:
             raise RecipeError(f"Expected --epsilon that noise can reach at --delta {delta:g}, got {epsilon:g}.")
         return Target(found, epsilon, "epsilon")

@@ -18,7 +18,7 @@ from tacit.privacy.accounting.sampled_gaussian import Rounds, dp_event, epsilon
 from tacit.privacy.accounting.spent import SMALLEST_FOR_PLD
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.search import TOLERANCE, largest_within
-from tacit.privacy.tail import TAIL_SHARE
+from tacit.privacy.tail import apart_from_tail
 
 # Explicit, because accountants divide by zero at no noise.
 LEAST_NOISE, MOST_NOISE = 0.02, 1e5
@@ -67,7 +67,7 @@ def calibrate_sampled(
     if nothing meets the target.
     """
     setting = _the_missing(cohort=cohort, rounds=rounds, noise_multiplier=noise_multiplier)
-    within = delta * (1 - TAIL_SHARE)
+    within = apart_from_tail(delta)
 
     def training(value: float) -> list[Rounds]:
         users = value if cohort is None else cohort
@@ -130,7 +130,7 @@ def calibrate_unsampled(
     target, or if as many as `most_rounds` do.
     """
     setting = _the_missing(rounds=rounds, noise_multiplier=noise_multiplier)
-    within = delta * (1 - TAIL_SHARE)
+    within = apart_from_tail(delta)
     aim = f"rho {rho:g}" if epsilon is None else f"epsilon {epsilon:g} at delta {delta:g}"
     if epsilon is not None:
         rho = largest_within(lambda rho: epsilon_of_gaussian(rho, within), epsilon, 1e-12, 1e9, tolerance=1e-9)

@@ -25,7 +25,6 @@ from tacit.privacy.accounting.sampled_gaussian import Rounds, epsilon
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.search import largest_within
 from tacit.privacy.strategies import optimised
-from tacit.privacy.tail import TAIL_SHARE
 
 # Steps of privacy loss: a thousandth of epsilon, between these. Finer ones take longer and hardly change a table.
 _FINEST, _COARSEST = 1e-3, 1e-2
@@ -116,8 +115,3 @@ def poisson_noise(probability: float, rounds: int, target: float, delta: float) 
         tolerance=1e-3,
     )
     return math.inf if inverse is None else 1 / inverse
-
-
-def within(delta: float) -> float:
-    """The δ to meet a target at: a run sets aside as much for what its noise lacks beyond the tail."""
-    return delta * (1 - TAIL_SHARE)

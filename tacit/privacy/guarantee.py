@@ -32,7 +32,7 @@ from tacit.privacy.statement import (
     plain,
     up,
 )
-from tacit.privacy.tail import TAIL_SHARE, outweighs, tail_probability
+from tacit.privacy.tail import apart_from_tail, outweighs, tail_probability
 
 _NOISE = {
     "gaussian": "Independent Gaussian noise on the sum of each round (DP-FedAvg)",
@@ -232,7 +232,7 @@ def _stolen_record(said: Guarantee, ledger: Ledger, observed: Observed | None) -
     if observed is None or noise <= 0:
         return text + "."
     rho = observed.most_participations * (1 if said.sampling == "poisson" else 4) / (2 * noise**2)
-    epsilon, data = epsilon_of_gaussian(rho, said.delta * (1 - TAIL_SHARE)), ledger.opened.data
+    epsilon, data = epsilon_of_gaussian(rho, apart_from_tail(said.delta)), ledger.opened.data
     tail = tail_probability(int(data["coordinates"]), int(data["arrays"]), said.releases)
     if outweighs(tail, epsilon, said.delta):
         return f"{text}. Here that is more than any delta can make good: against them nothing is claimed."

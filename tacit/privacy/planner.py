@@ -30,8 +30,8 @@ from tacit.privacy.costs import (
     noise_for_rho,
     poisson_epsilon,
     poisson_noise,
-    within,
 )
+from tacit.privacy.tail import apart_from_tail
 
 POISSON = "poisson"
 HOURS_TO_MINUTES, DAYS_TO_MINUTES = 60, 24 * 60
@@ -253,7 +253,7 @@ def _calibrated(question: Question, goal: int, *, sampled: bool) -> Iterator[Row
             yield _row(question, name, goal, taking_part, costs[name], _reachable(target, z), error)
     if POISSON in question.mechanisms and sampled:
         probability = goal / question.devices.population
-        z = poisson_noise(probability, question.rounds, target.epsilon, within(question.delta))
+        z = poisson_noise(probability, question.rounds, target.epsilon, apart_from_tail(question.delta))
         yield _sampled_row(question, goal, _reachable(target, z), error)
 
 

@@ -22,6 +22,11 @@ def tail_probability(coordinates: int, arrays: int, releases: int) -> float:
     return (coordinates + arrays) / 2 * releases * 2.0**-TAIL_BITS
 
 
+def apart_from_tail(delta: float) -> float:
+    """The δ at which ε is computed: what a run sets aside for the tail is not in it."""
+    return delta * (1 - TAIL_SHARE)
+
+
 def outweighs(tail: float, epsilon: float, delta: float) -> str | None:
     """Why this τ takes an ε away that holds for perfect noise at δ less its share for the tail; None where it does not."""
     if epsilon <= 700 and (1 + math.exp(epsilon)) * tail <= delta * TAIL_SHARE:

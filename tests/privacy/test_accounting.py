@@ -10,7 +10,7 @@ import pytest
 from tacit.privacy.accounting.sampled_gaussian import Rounds, combined_noise_multiplier, dp_event, epsilon
 from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.records import Intent, Opened
-from tacit.privacy.tail import TAIL_SHARE
+from tacit.privacy.tail import TAIL_SHARE, apart_from_tail
 
 
 def poisson(q: float = 0.01, z: float = 1.0, count: int = 100) -> list[Rounds]:
@@ -111,6 +111,7 @@ def test_an_infinite_epsilon_says_why():
 
 
 def test_the_missing_tail_is_charged_to_delta():
+    assert 0.99e-6 < apart_from_tail(1e-6) < 1e-6
     assert math.isfinite(cost([intent(0)], coordinates=10**9).epsilon)
     set_aside = epsilon(poisson(count=1), 1e-6 * (1 - TAIL_SHARE), "pld")
     assert cost([intent(0)]).epsilon == set_aside > epsilon(poisson(count=1), 1e-6, "pld")

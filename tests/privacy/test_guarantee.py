@@ -262,6 +262,10 @@ def test_a_stolen_record_is_told_with_what_it_would_cost(tmp_path):
     # Two Gaussian releases without amplification: rho = 2 / (2 z²).
     rho = 1 / 3.0**2
     assert f"more than twice, which makes rho {up(rho, 4)} and epsilon {up(epsilon_of_gaussian(rho, 0.999e-6))}" in text
+    # A thousand of them: an epsilon of some 110, which noise with a finite tail cannot show.
+    text = part(guarantee_of(ledger, observed=Observed(1000)), "Setting and trust")
+    assert "against them nothing is claimed" in text
+    assert "which makes rho" not in text
 
 
 def test_the_test_in_other_words_is_the_bound(tmp_path):

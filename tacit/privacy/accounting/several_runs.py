@@ -21,7 +21,7 @@ from tacit.errors import PrivacyError
 from tacit.privacy.accounting.composition import Concentrated, Part, Sampled, compose, the_one
 from tacit.privacy.accounting.spent import rounds_of, unsampled_cost
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.tail import TAIL_SHARE, outweighs, tail_probability
+from tacit.privacy.tail import apart_from_tail, outweighs, tail_probability
 
 Users = NDArray[np.int64]
 
@@ -70,7 +70,7 @@ def together(
     reasons = [f"{reason} (run {run_id})" for run_id, cost in zip(ids, costs, strict=True) for reason in cost.reasons]
     if reasons:
         return Together(math.inf, delta, None, "none", adjacency, unit, releases, tuple(reasons))
-    found = compose([part for cost in costs for part in cost.parts], delta * (1 - TAIL_SHARE))
+    found = compose([part for cost in costs for part in cost.parts], apart_from_tail(delta))
     value, tail = found.epsilon, math.fsum(cost.tail for cost in costs)
     if math.isinf(value):
         reasons = ["no noise was added"]

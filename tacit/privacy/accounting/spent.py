@@ -37,7 +37,7 @@ from tacit.privacy.accounting.zcdp import composed, epsilon_of_any, epsilon_of_g
 from tacit.privacy.discretisation import DISCRETE
 from tacit.privacy.records import Intent, Opened
 from tacit.privacy.strategies import from_description
-from tacit.privacy.tail import TAIL_SHARE, outweighs, tail_probability
+from tacit.privacy.tail import apart_from_tail, outweighs, tail_probability
 
 # Below this noise multiplier privacy loss distributions take minutes; the bound is then RDP's.
 SMALLEST_FOR_PLD = 0.2
@@ -164,7 +164,7 @@ def _sampled(opened: Opened, intents: Sequence[Intent], quick: bool) -> _Cost:
     smallest = min((group.noise_multiplier for group in rounds), default=math.inf)
     poisson = opened.plan["sampling"] == "poisson"
     accountant: Accountant = "pld" if poisson and smallest >= SMALLEST_FOR_PLD else "rdp"
-    delta = float(opened.plan["delta"]) * (1 - TAIL_SHARE)
+    delta = apart_from_tail(float(opened.plan["delta"]))
     value = math.inf
     if not opened.reasons_not_private:
         value = epsilon(rounds, delta, accountant, discretization=1e-3 if quick else 1e-4)
@@ -205,7 +205,7 @@ def unsampled_cost(opened: Opened, intents: Sequence[Intent], cohorts: Iterable[
     draws, horizon = len(intents), max(map(len, branches), default=0)
     if strategy is not None:
         draws = strategy.most_draws(len(intents), horizon) + len(branches) * strategy.most_draws(0, horizon)
-    value = epsilon_of_gaussian(rho, float(opened.plan["delta"]) * (1 - TAIL_SHARE))
+    value = epsilon_of_gaussian(rho, apart_from_tail(float(opened.plan["delta"])))
     return _Cost(value, "zCDP, exact Gaussian curve", draws, rho, together, objection)
 
 
@@ -231,7 +231,7 @@ def _from_devices(opened: Opened, intents: Sequence[Intent], cohorts: Iterable[N
         why = "the ledger does not say what noise each device added"
         return _Cost(math.inf, accountant, 0, math.inf, seen, why, gaussian=False)
     rho = device_noise.rho_of(noise, users, [len(branch) for branch in branches], promised)
-    value = epsilon_of_any(rho, float(opened.plan["delta"]) * (1 - TAIL_SHARE))
+    value = epsilon_of_any(rho, apart_from_tail(float(opened.plan["delta"])))
     # No draws that lack a tail: integers are sampled exactly.
     return _Cost(value, accountant, 0, rho, seen, objection, gaussian=False)
 
