@@ -33,7 +33,8 @@ from tacit.fleet.admin import admin_routes
 from tacit.fleet.database import POOL
 from tacit.fleet.documentation import bytes_in, bytes_out, describe_credentials, json_body, refusals
 from tacit.fleet.downloads import Downloads, in_pieces
-from tacit.fleet.limits import Buckets, Room, discard_body, read_body, stated_length
+from tacit.fleet.limits import Buckets, Room, read_body, stated_length
+from tacit.fleet.lingering import lingering
 from tacit.fleet.observability import Metrics, log, log_failure
 from tacit.fleet.refusals import Refusal, unauthorised
 from tacit.fleet.wire import (
@@ -63,8 +64,6 @@ _Result = TypeVar("_Result")
 _Read = TypeVar("_Read", bound=BaseModel)
 _Round = Annotated[RoundId, Path()]
 _Stage = Annotated[Stage, Path()]
-# With a refusal: what is left of a body that was not read would be taken for the next request.
-_CLOSE = {"connection": "close"}
 JSON, BYTES = "application/json", "application/octet-stream"
 
 
@@ -142,6 +141,7 @@ def create_app(
         return Response("ok\n", media_type="text/plain")
 
     app.add_middleware(metrics.watch)
+    app.add_middleware(lingering)
     _answer_errors(app)
     describe_credentials(app)
     return app
@@ -203,17 +203,11 @@ def _reporting(reports: Reports, entrance: _Entrance, metrics: Metrics) -> APIRo
     async def take(request: Request, round_id: str, stage: Stage | None) -> Received:
         claimed = entrance.claims(request)
 
-        def admit() -> tuple[int, int | FleetError]:
+        def admit() -> tuple[int, int]:
             device = entrance.admit(request, claimed)
-            try:
-                return device, reports.most_bytes(round_id, device, stage)
-            except FleetError as refusal:
-                return device, refusal
+            return device, reports.most_bytes(round_id, device, stage)
 
         device, most = await entrance.work(admit)
-        if isinstance(most, FleetError):
-            await discard_body(request)
-            raise most
         least = most if stage is None else 0
         async with room.hold(stated_length(request, most=most, least=least)):
             with metrics.uploads.track_inprogress():
@@ -288,31 +282,30 @@ def _answer_errors(app: FastAPI) -> None:
     """Whatever goes wrong is answered as `Refused`, in our words and never in those that were sent."""
 
     def refused(
-        request: Request, sentence: str, status: int, *, again: bool = False, headers: Mapping[str, str] | None = None
+        sentence: str, status: int, *, again: bool = False, headers: Mapping[str, str] | None = None
     ) -> Response:
-        sent = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
-        ends = _CLOSE if sent else {}
-        return JSONResponse(Refused(detail=sentence, again=again).model_dump(), status, {**(headers or {}), **ends})
+        return JSONResponse(Refused(detail=sentence, again=again).model_dump(), status, headers)
 
     @app.exception_handler(FleetError)
-    async def fleet_error(request: Request, error: FleetError) -> Response:
+    async def fleet_error(_: Request, error: FleetError) -> Response:
         if isinstance(error, Refusal):
-            return refused(request, error.sentence, error.status, again=error.again, headers=error.headers)
-        return refused(request, error.sentence, 422)
+            return refused(error.sentence, error.status, again=error.again, headers=error.headers)
+        return refused(error.sentence, 422)
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, _: RequestValidationError) -> Response:
-        return refused(request, "Expected a path as the documentation has it, got another.", 422)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        return refused("Expected a path as the documentation has it, got another.", 422)
 
     @app.exception_handler(HTTPException)
-    async def http(request: Request, error: HTTPException) -> Response:
-        return refused(request, "There is nothing here for such a request.", error.status_code, headers=error.headers)
+    async def http(_: Request, error: HTTPException) -> Response:
+        return refused("There is nothing here for such a request.", error.status_code, headers=error.headers)
 
     @app.exception_handler(SQLAlchemyError)
-    async def database(request: Request, _: SQLAlchemyError) -> Response:
+    async def database(_: Request, error: SQLAlchemyError) -> Response:
         log_failure("database_failed")
-        return refused(request, "The server's database does not answer.", 503, again=True, headers={"retry-after": "5"})
+        return refused("The server's database does not answer.", 503, again=True, headers={"retry-after": "5"})
 
     @app.exception_handler(Exception)
-    async def bug(request: Request, _: Exception) -> Response:
-        return refused(request, "The server has failed.", 500, again=True)
+    async def bug(_: Request, error: Exception) -> Response:
+        # The outermost of all: nobody below it knows whether a body is still coming.
+        return refused("The server has failed.", 500, again=True, headers={"connection": "close"})

@@ -12,14 +12,13 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Hashable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from starlette.requests import ClientDisconnect, Request
 
 from tacit.fleet.refusals import Refusal
 
 BODY_SECONDS = 120.0
-DISCARDED_BYTES = 64 << 20
 
 
 class Buckets:
@@ -126,14 +125,3 @@ async def read_body(request: Request, *, most: int, least: int = 0, seconds: flo
     if got != length:
         raise Refusal("Expected as many bytes as the request says, got others.", status=422, again=True)
     return bytes(body)
-
-
-async def discard_body(request: Request) -> None:
-    """Let a device finish sending what will be refused, within reason: one that is cut off never reads the answer."""
-    got = 0
-    with suppress(TimeoutError, ClientDisconnect):
-        async with asyncio.timeout(BODY_SECONDS):
-            async for chunk in request.stream():
-                got += len(chunk)
-                if got > DISCARDED_BYTES:
-                    return

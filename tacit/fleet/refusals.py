@@ -5,7 +5,7 @@
 404   nothing of this name
 409   said before, with other words; or a counter that has been used
 410   the round is over
-411, 413   a body without a stated length, or too long; not a byte of it was read
+411, 413   a body without a stated length, or too long; said before a byte of it is read
 422   not a valid message
 429   too many requests; come back later
 503   the server is stopping, or cannot reach its database

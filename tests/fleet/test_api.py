@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
@@ -145,33 +144,6 @@ def test_refusals_of_a_round_reach_a_device_that_has_much_to_say(server):
     for round_id, status in ((OVER, 410), (ELSEWHERE, 403), (OVER, 410)):
         refused(server.ask(person, "PUT", f"/v1/rounds/{round_id}/report", body), status)
     assert server.reports.taken == []
-
-
-@pytest.mark.parametrize(("round_id", "status", "left"), [(OVER, 410, 0), (HERE, 413, 3)])
-def test_what_a_device_sends_is_heard_out_where_the_round_is_the_reason(sqlite_engine, round_id, status, left):
-    app = create_app(sqlite_engine, admin_token=ADMIN_TOKEN, reports=FakeReports(), selects=True)
-    person, path = enrolled(sqlite_engine), f"/v1/rounds/{round_id}/report"
-    fields = person.headers("PUT", path, bytes(3000)) | {"content-length": "3000"}
-    scope = {
-        "type": "http",
-        "method": "PUT",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "headers": [(name.encode(), value.encode()) for name, value in fields.items()],
-    }
-    waiting = [{"type": "http.request", "body": bytes(1000), "more_body": more} for more in (False, True, True)]
-    answers = []
-
-    async def receive():
-        return waiting.pop()
-
-    async def send(message):
-        answers.append(message)
-
-    asyncio.run(app(scope, receive, send))
-    assert answers[0]["status"] == status
-    assert len(waiting) == left
 
 
 def test_a_report_of_another_size_is_refused(server):

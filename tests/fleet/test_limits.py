@@ -7,8 +7,7 @@ import asyncio
 import pytest
 from starlette.requests import Request
 
-from tacit.fleet import limits
-from tacit.fleet.limits import Buckets, Room, discard_body, read_body
+from tacit.fleet.limits import Buckets, Room, read_body
 from tacit.fleet.refusals import Refusal
 
 
@@ -198,10 +197,3 @@ def test_a_body_that_does_not_come_is_not_waited_for():
 def test_a_get_needs_no_length():
     request, _ = a_request(chunk(b""), method="GET")
     assert asyncio.run(read_body(request, most=0)) == b""
-
-
-def test_what_is_refused_is_discarded_within_reason(monkeypatch):
-    monkeypatch.setattr(limits, "DISCARDED_BYTES", 5)
-    request, waiting = a_request(*(chunk(b"abc", more=True) for _ in range(9)))
-    asyncio.run(discard_body(request))
-    assert len(waiting) == 7
