@@ -307,5 +307,5 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def bug(_: Request, error: Exception) -> Response:
-        # The outermost of all: nobody below it knows whether a body is still coming.
+        # It is raised further once this is said, and the server closes the connection for it.
         return refused("The server has failed.", 500, again=True, headers={"connection": "close"})

@@ -22,7 +22,7 @@ DISCARDED_BYTES = 64 << 20
 def lingering(app: ASGIApp) -> ASGIApp:
     """The same application; where it answers before a body's end, the connection is closed once the sender is done.
 
-    Closed, because what is left of a body could be taken for the next request.
+    Closed, because after `BODY_SECONDS` or `DISCARDED_BYTES` nobody is listened to any longer.
     """
 
     async def lingered(scope: Scope, receive: Receive, send: Send) -> None:

@@ -271,6 +271,20 @@ def test_each_process_answers_for_its_part(sqlite_engine):
     assert "/v1/admin/status" in paths[0] & paths[1]
 
 
+def test_a_bug_is_told_without_its_words_and_ends_the_connection(sqlite_engine):
+    def fail() -> None:
+        raise ValueError("secret words")
+
+    broken = APIRouter()
+    broken.add_api_route("/broken", fail)
+    app = create_app(sqlite_engine, admin_token=ADMIN_TOKEN, reports=None, selects=False, routers=[broken])
+    with running(app) as url, httpx.Client(base_url=url, trust_env=False) as client:
+        answer = client.get("/broken")
+        assert refused(answer, 500) == Refused(detail="The server has failed.", again=True)
+        assert answer.headers["connection"] == "close"
+        assert client.get("/healthz").status_code == 200
+
+
 def test_a_database_that_is_gone_is_a_refusal_to_come_back_with(postgres_server, postgres_url):
     engine = open_database(postgres_url)
     migrate(engine)
