@@ -43,7 +43,7 @@ def main() -> None:
     model = build(config, key=jax.random.key(0))
     words = tuple(f"w{i}" for i in range(config.vocabulary))
     phrases = word_phrases(words, length=LENGTH, count=CANARIES, seed=1)
-    canaries = device_plan(phrases, {"world": "none", "seed": 0}, users=1, seed=1).canaries
+    canaries = device_plan(phrases, {"world": "none", "seed": 0}, seed=1).canaries
 
     seconds = []
     for seed in (2, 2):

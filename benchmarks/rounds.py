@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.users import FIRST_WORD, Examples
+from tacit.data.users import FIRST_WORD, Examples, Names, names_of_numbers
 from tacit.learning.next_word import NextWord
 from tacit.learning.server import Server, build_optimizer
 from tacit.learning.work import FedAvg
@@ -51,6 +51,9 @@ class ZipfUsers:
 
     def __len__(self) -> int:
         return self._users
+
+    def names(self, users: NDArray[np.int64]) -> Names:
+        return names_of_numbers(users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         starts = users * 7919 % (len(self._tape) - TOKENS)

@@ -1,7 +1,7 @@
 """The figures of DP-FedAvg that nine thousand people can show, as resumable steps.
 
     tacit data import scotus_advocates_en.jsonl.gz --user user --text sentences \\
-        --vocabulary-private 10000 --held-out 400 --seed 1 --out stores/scotus
+        --vocabulary-private 10000 --key-file experiments/people.key --out stores/scotus
     python experiments/dp_fedavg.py --minutes 8        (again, until it says that all is done)
     python experiments/dp_fedavg.py --report           (draws the figures and prints the tables)
 

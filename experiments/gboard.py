@@ -1,7 +1,7 @@
 """Gboard's algorithm and its alternatives at one guarantee, as resumable steps.
 
     tacit data import scotus_advocates_en.jsonl.gz --user user --text sentences \\
-        --vocabulary-private 10000 --held-out 400 --seed 1 --out stores/scotus
+        --vocabulary-private 10000 --key-file experiments/people.key --out stores/scotus
     python experiments/gboard.py --minutes 8        (again, until it says that all is done)
     python experiments/gboard.py --report           (draws the figure and prints the tables)
 

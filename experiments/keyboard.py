@@ -1,7 +1,7 @@
 """Who predicts best on the keyboards of people who were not trained on: n-grams, FedAvg, DP-FedAvg or DP-FTRL.
 
     tacit data import scotus_advocates_en.jsonl.gz --user user --text sentences --max-tokens 400 \\
-        --vocabulary-private 2000 --held-out 400 --seed 1 --out stores/scotus_keyboard
+        --vocabulary-private 2000 --key-file experiments/people.key --out stores/scotus_keyboard
     python experiments/keyboard.py
 
 The four runs are made one after the other in runs/keyboard: a run that was cut off goes on where it was, and a finished one

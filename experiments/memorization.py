@@ -40,7 +40,7 @@ def planted(base: Recipe, folder: Path) -> Path:
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         data = open_dataset(base)
-        settings = {"users": len(data.train), "seed": CANARY_SEED, **base.paper["canaries"]}
+        settings = {"population": base.privacy.population, "seed": CANARY_SEED, **base.paper["canaries"]}
         mixed_plan(data.words, data.description, **settings).save(path)
     return path
 

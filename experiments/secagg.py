@@ -1,7 +1,7 @@
 """What narrow numbers cost: accuracy and upload bytes against bit width, with noise from the server and from devices.
 
     tacit data import scotus_advocates_en.jsonl.gz --user user --text sentences --max-tokens 400 \\
-        --vocabulary-private 1000 --held-out 200 --seed 1 --out stores/scotus_small
+        --vocabulary-private 1000 --key-file experiments/people.key --out stores/scotus_small
     python experiments/secagg.py --minutes 8        (again, until it says that all is done)
     python experiments/secagg.py --report           (prints the tables)
 

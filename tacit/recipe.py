@@ -42,9 +42,12 @@ class DataSection(_Section):
     )
     world_seed: Seed = 1
     held_out: int = Field(
-        default=200, gt=0, le=100_000, description="users kept away from training, to measure accuracy on"
+        default=200,
+        gt=0,
+        le=100_000,
+        description="users to measure accuracy on: so many of a world, at most so many of those whom the store holds out",
     )
-    split_seed: Seed = 1
+    shuffle_seed: Seed = Field(default=1, description="draws the order of central training, and the users of data.iid")
     iid: bool = Field(
         default=False, description="reshuffle all examples into synthetic users (Memorization, section 3)"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from itertools import count
 from typing import Any
 
 import jax
@@ -9,7 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.users import Examples
+from tacit.data.build import pseudonym
+from tacit.data.store import is_held_out
+from tacit.data.users import Examples, Names, names_of_numbers
 from tacit.privacy.clipping import global_norm
 
 
@@ -21,6 +25,9 @@ class ListUsers:
 
     def __len__(self) -> int:
         return len(self.users)
+
+    def names(self, users: NDArray[np.int64]) -> Names:
+        return names_of_numbers(users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         chosen = [self.users[u] for u in users]
@@ -36,3 +43,18 @@ def stretched(model: Any, norm: float) -> Any:
     """The model as long as this; a model that is longer than LARGEST_NORM is one that has diverged."""
     factor = jnp.float32(norm) / global_norm(model)
     return jax.tree.map(lambda leaf: leaf * factor, model)
+
+
+def draws(generator: np.random.Generator, users: int) -> NDArray[np.uint64]:
+    """A uniform word for each of so many users, as `Randomness.draws` gives them."""
+    return generator.integers(0, 2**64, size=users, dtype=np.uint64)
+
+
+def key_holding_out(aside: Collection[str], everybody: Collection[str], share: float) -> bytes:
+    """A key for an import under which exactly these of all people are held out, found by trying."""
+    for number in count():
+        key = number.to_bytes(32, "little")
+        names = np.frombuffer(b"".join(pseudonym(user.encode(), key) for user in everybody), "<u8").reshape(-1, 2)
+        if {user for user, out in zip(everybody, is_held_out(names, share), strict=True) if out} == set(aside):
+            return key
+    raise AssertionError

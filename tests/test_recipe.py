@@ -37,7 +37,7 @@ def test_the_projects_recipes_are_valid_and_survive_a_round_trip(path):
         ("run.rounds=2.5", "Expected run.rounds to be a whole number, got 2.5."),
         ("work.learning_rate=fast", 'Expected work.learning_rate to be a number, got "fast".'),
         ("data.iid=perhaps", 'Expected data.iid to be true or false, got "perhaps".'),
-        ("data.split_seed=-1", "Expected data.split_seed ≥ 0, got -1."),
+        ("data.shuffle_seed=-1", "Expected data.shuffle_seed ≥ 0, got -1."),
         ("model.init_seed=4294967296", "Expected model.init_seed < 4294967296, got 4294967296."),
         ("data=1", "Expected data to be a section of the recipe, got 1."),
         ("data.vocabulary=0", "Expected data.vocabulary ≥ 100, got 0."),

@@ -11,8 +11,8 @@ one of three ways:
 - `CoinUser`: a synthetic user of its own who is in the training data or not, by the toss of a fair coin: hundreds of
   these give a lower bound on epsilon (`lower_bound.py`).
 
-The plan holds canaries, sharing and one seed, never anybody's text. Every choice the seed stands for is a hash of the
-numbers that name it, so any user's share can be found without going through the others.
+The plan holds canaries, sharing and one seed, never anybody's text, and not how many users there are. Every choice the seed
+stands for is a hash of the names it is about, so any user's share depends on that user alone.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Canary(BaseModel):
 
 
 class CanaryPlan(BaseModel):
-    """Which canaries are planted where. `data` and `users` name the population that the plan was made for.
+    """Which canaries are planted where. `data` names the population that the plan was made for.
 
     `device_rate` is the probability with which a synthetic user takes part in a round (Production's devices ignore pace
     steering and take part far more often than people do); None: as often as anybody.
@@ -105,16 +105,15 @@ class CanaryPlan(BaseModel):
 
     model_config = _STRICT
     format: Literal["tacit-canary-plan"] = "tacit-canary-plan"
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     data: dict[str, str | int]
-    users: PositiveInt
     seed: Annotated[int, Field(ge=0, lt=2**64)]
     examples_per_device: PositiveInt = 200
     device_rate: Probability | None = None
     canaries: Annotated[tuple[Canary, ...], Field(min_length=1)]
 
     def device_canaries(self) -> NDArray[np.int64]:
-        """The number of the canary that each synthetic device holds; device d is user ``users + d``."""
+        """The number of the canary that each synthetic device holds; they come right after the real users."""
         held = [c.sharing.devices if isinstance(c.sharing, Devices) else 0 for c in self.canaries]
         return np.repeat(np.arange(len(held), dtype=np.int64), held)
 
@@ -135,13 +134,11 @@ class CanaryPlan(BaseModel):
         """What a ledger may say about the plan: it names it, and tells nobody a canary who does not have the seed."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
-    def require(self, description: Mapping[str, Any], users: int) -> None:
-        """AuditError unless this plan was made for the data described so, with so many users to train on."""
+    def require(self, description: Mapping[str, Any]) -> None:
+        """AuditError unless this plan was made for the data described so."""
         here = binding(description)
         if here != self.data:
             raise AuditError(f"Expected a canary plan for {_named(here)}, got one for {_named(self.data)}.")
-        if users != self.users:
-            raise AuditError(f"Expected a canary plan for {users} training users, got one for {self.users}.")
 
     def save(self, path: Path) -> None:
         """Write the plan to a file that its owner alone can read: who knows it can win every attack."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +21,16 @@ from numpy.typing import NDArray
 from tacit.audit.canaries import HAS_COPY, PUBLIC_SENTENCE, CanaryPlan, CoinUser, Devices, encode
 from tacit.audit.splicing import joined, picked, reordered, replaced
 from tacit.data.ragged import offsets_of
-from tacit.data.users import Examples, Users
+from tacit.data.users import Examples, Names, Users, names_of_numbers
 from tacit.data.views import example_counts
 from tacit.data.worlds.randomness import name, uniform
+from tacit.privacy.participation import Draws, Poisson, Sampler
 
 
 class _Appended(ABC):
-    """Users, then others made up by `_made`."""
+    """Users, then others made up by `_made`. `MAKER` keeps their names apart from a world's users and from each other's."""
+
+    MAKER: ClassVar[int]
 
     def __init__(self, users: Users, others: NDArray[np.int64]) -> None:
         self._users = users
@@ -48,6 +51,16 @@ class _Appended(ABC):
         where = np.argsort(np.concatenate([np.flatnonzero(~is_other), np.flatnonzero(is_other)]))
         return reordered(joined(people, others), where)
 
+    def names(self, users: NDArray[np.int64]) -> Names:
+        """The names of these users; a made-up user's is their number among the made-up ones, and who made them up."""
+        users = np.asarray(users, np.int64)
+        is_other = users >= len(self._users)
+        names = np.empty((len(users), 2), np.uint64)
+        names[~is_other] = self._users.names(users[~is_other])
+        names[is_other] = names_of_numbers(users[is_other] - len(self._users))
+        names[is_other, 0] = self.MAKER
+        return names
+
     def example_counts(self) -> NDArray[np.int64]:
         """How many examples each user has."""
         return np.concatenate([example_counts(self._users), self._sizes])
@@ -59,6 +72,8 @@ class _Appended(ABC):
 
 class WithDevices(_Appended):
     """Real users, then the plan's synthetic devices: copies of a canary scattered among public sentences."""
+
+    MAKER = 1
 
     def __init__(self, users: Users, plan: CanaryPlan, words: Sequence[str], public: Examples) -> None:
         self._plan = plan
@@ -85,6 +100,8 @@ class WithCoinUsers(_Appended):
     `all_in`: every one of them in, whatever the coins say: what the attacker supposes of each.
     """
 
+    MAKER = 2
+
     def __init__(self, users: Users, plan: CanaryPlan, words: Sequence[str], *, all_in: bool = False) -> None:
         self._ids = encode(plan.canaries, words)
         self._canaries = plan.coin_canaries()
@@ -99,12 +116,6 @@ class WithCoinUsers(_Appended):
         return Examples(items, offsets_of(lengths), offsets_of(sizes))
 
 
-class _Sampler(Protocol):
-    def sample(self, users: int, generator: np.random.Generator) -> NDArray[np.int64]: ...
-    def remember(self, users: NDArray[np.int64]) -> None: ...
-    def describe(self) -> dict[str, Any]: ...
-
-
 @dataclass(frozen=True)
 class OwnRate:
     """People as the sampler has them; every synthetic user after them independently, with a probability of its own.
@@ -113,15 +124,15 @@ class OwnRate:
     is theirs.
     """
 
-    sampler: _Sampler
+    sampler: Sampler
     people: int
     probability: float
 
-    def sample(self, users: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    def sample(self, draws: Draws) -> NDArray[np.int64]:
         """The numbers of the users who take part, in ascending order."""
-        cohort = self.sampler.sample(self.people, generator)
-        others = self.people + np.flatnonzero(generator.random(users - self.people) < self.probability)
-        return np.concatenate([cohort, others.astype(np.int64)])
+        cohort = self.sampler.sample(draws[: self.people])
+        others = self.people + Poisson(self.probability).sample(draws[self.people :])
+        return np.concatenate([cohort, others])
 
     def remember(self, users: NDArray[np.int64]) -> None:
         """A cohort of the round before the next `sample`, from a run that is being resumed."""

@@ -70,39 +70,41 @@ def exposures(
     """
     if len(participations) != len(users):
         raise AuditError(f"Expected participations of {len(users)} users and devices, got {len(participations)}.")
-    who = np.arange(len(users), dtype=np.int64) if dealt_anew else np.unique(np.concatenate(holders(plan)))
+    who = np.arange(len(users), dtype=np.int64) if dealt_anew else np.unique(np.concatenate(holders(plan, users)))
     held = np.zeros((3, len(plan.canaries)), np.int64)
     for block, copies in count_copies(users, who, encode(plan.canaries, words)):
         held += np.stack([(copies > 0).sum(axis=0), copies.sum(axis=0), participations[block] @ copies])
-    per_person = _examples_a_person(plan, users)
+    people = len(users) - plan.synthetic_users
+    per_person = _examples_a_person(plan, users, people)
     return [
         Exposure(
             canary=number,
             setting=str(canary.sharing),
             holders=int(held[0, number]),
             copies=int(held[1, number]),
-            expected=rounds * epochs * _copies_a_round(plan, canary, int(held[1, number]), rate, per_person),
+            expected=rounds * epochs * _copies_a_round(plan, canary, int(held[1, number]), rate, people * per_person),
             seen=epochs * int(held[2, number]),
         )
         for number, canary in enumerate(plan.canaries)
     ]
 
 
-def _examples_a_person(plan: CanaryPlan, users: Users) -> float:
+def _examples_a_person(plan: CanaryPlan, users: Users, people: int) -> float:
     """The mean over the people, or over evenly many of them where there are very many; 0 where nothing depends on it."""
     if not any(isinstance(canary.sharing, Sharers) for canary in plan.canaries):
         return 0.0
     known = getattr(users, "example_counts", None)
     if known is not None:
-        return float(known()[: plan.users].mean())
-    some = np.unique(np.linspace(0, plan.users - 1, _LOOKED_AT).astype(np.int64))
+        return float(known()[:people].mean())
+    some = np.unique(np.linspace(0, people - 1, _LOOKED_AT).astype(np.int64))
     return float(np.diff(users.gather(some).user_offsets).mean())
 
 
-def _copies_a_round(plan: CanaryPlan, canary: Canary, copies: int, rate: float, per_person: float) -> float:
+def _copies_a_round(plan: CanaryPlan, canary: Canary, copies: int, rate: float, examples: float) -> float:
+    """Copies that a round is expected to read; `examples` is how many the people have in all."""
     how = canary.sharing
     if isinstance(how, Sharers):
-        return plan.users * how.user_probability * per_person * how.example_probability * rate
+        return examples * how.user_probability * how.example_probability * rate
     return copies * (rate if plan.device_rate is None else plan.device_rate)
 
 

@@ -20,7 +20,6 @@ def device_plan(
     phrases: Sequence[tuple[str, ...]],
     description: Mapping[str, Any],
     *,
-    users: int,
     seed: int,
     devices: Sequence[int] = (1, 4, 16),
     copies: Sequence[int] = (1, 14, 200),
@@ -34,7 +33,6 @@ def device_plan(
     grid = [Devices(devices=n_u, copies=n_e) for n_u, n_e in itertools.product(devices, copies)]
     return CanaryPlan(
         data=binding(description),
-        users=users,
         seed=seed,
         examples_per_device=examples_per_device,
         device_rate=device_rate,
@@ -46,7 +44,7 @@ def sharer_plan(
     phrases: Sequence[tuple[str, ...]],
     description: Mapping[str, Any],
     *,
-    users: int,
+    population: int,
     seed: int,
     expected_sharers: Sequence[float] = PAPER_SHARERS,
     example_probabilities: Sequence[float] = (0.01, 0.1, 1.0),
@@ -54,29 +52,29 @@ def sharer_plan(
 ) -> CanaryPlan:
     """Memorization's plan: the phrases dealt out evenly to every p_u × p_e; with 90 phrases, 10 each.
 
-    p_u is what gives `expected_sharers` among so many users: on a smaller corpus larger than the paper's.
+    p_u is what gives `expected_sharers` in a population of this size, a public estimate; in a population smaller than the
+    paper's, p_u is larger than the paper's.
     """
     for sharers in expected_sharers:
-        if not 0 < sharers <= users:
+        if not 0 < sharers <= population:
             raise AuditError(
-                f"Expected more than 0 and at most {users} sharers of a canary (the users), got {sharers:g}.",
+                f"Expected more than 0 and at most {population} sharers of a canary (the population), got {sharers:g}.",
                 hint="--expected-sharers A,B,C says how many users share a canary",
             )
     for probability in example_probabilities:
         if not 0 < probability <= 1:
             raise AuditError(f"Expected example probabilities above 0 and at most 1, got {probability:g}.")
     grid = [
-        Sharers(user_probability=sharers / users, example_probability=p_e)
+        Sharers(user_probability=sharers / population, example_probability=p_e)
         for sharers, p_e in itertools.product(expected_sharers, example_probabilities)
     ]
-    return CanaryPlan(data=binding(description), users=users, seed=seed, canaries=_dealt(phrases, grid, template))
+    return CanaryPlan(data=binding(description), seed=seed, canaries=_dealt(phrases, grid, template))
 
 
 def coin_plan(
     phrases: Sequence[tuple[str, ...]],
     description: Mapping[str, Any],
     *,
-    users: int,
     seed: int,
     copies: int = 20,
     device_rate: float | None = None,
@@ -84,7 +82,6 @@ def coin_plan(
     """The plan of a lower bound on epsilon: a canary user for each phrase."""
     return CanaryPlan(
         data=binding(description),
-        users=users,
         seed=seed,
         device_rate=device_rate,
         canaries=tuple(Canary(units=phrase, sharing=CoinUser(copies=copies)) for phrase in phrases),
@@ -95,7 +92,7 @@ def mixed_plan(
     words: Sequence[str],
     description: Mapping[str, Any],
     *,
-    users: int,
+    population: int,
     seed: int,
     devices: int = 0,
     sharers: int = 0,
@@ -106,7 +103,10 @@ def mixed_plan(
     examples_per_device: int = 200,
     device_rate: float | None = None,
 ) -> CanaryPlan:
-    """One plan of different random phrases: so many a setting on devices, so many a setting among sharers, so many coins."""
+    """One plan of different random phrases: so many a setting on devices, so many a setting among sharers, so many coins.
+
+    `population` is a public estimate of how many users there are; only the sharers' probabilities depend on it.
+    """
     if not devices + sharers + coins:
         raise AuditError("Expected canaries to plant, got none of any kind.")
     if not 0 <= seed < 2**64:
@@ -126,19 +126,18 @@ def mixed_plan(
         grid = device_plan(
             on_devices,
             description,
-            users=users,
             seed=seed,
             copies=(few, some, examples_per_device),
             examples_per_device=examples_per_device,
         )
         canaries += grid.canaries
     if shared:
-        canaries += sharer_plan(shared, description, users=users, seed=seed, expected_sharers=expected_sharers).canaries
+        shares = sharer_plan(shared, description, population=population, seed=seed, expected_sharers=expected_sharers)
+        canaries += shares.canaries
     if tossed:
-        canaries += coin_plan(tossed, description, users=users, seed=seed, copies=copies).canaries
+        canaries += coin_plan(tossed, description, seed=seed, copies=copies).canaries
     return CanaryPlan(
         data=binding(description),
-        users=users,
         seed=seed,
         examples_per_device=examples_per_device,
         device_rate=device_rate,

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from tacit.audit.canaries import IS_REPLACED, IS_SHARER, CanaryPlan, Sharers, encode
 from tacit.audit.devices import WithCoinUsers, WithDevices
 from tacit.audit.splicing import replaced
-from tacit.data.users import Examples, Users
-from tacit.data.views import example_counts, pick
+from tacit.data.users import Examples, Names, Users
+from tacit.data.views import View, example_counts, pick
 from tacit.data.worlds.randomness import uniform
 from tacit.errors import AuditError
 
@@ -35,7 +35,7 @@ def plant(
 
     `words[i]` is the word with id i; `public` are the sentences the devices hold beside their copies.
     """
-    plan.require(description, len(users))
+    plan.require(description)
     planted: Users = users
     if any(isinstance(canary.sharing, Sharers) for canary in plan.canaries):
         planted = SecretSharers(planted, plan, words)
@@ -48,35 +48,33 @@ def plant(
     return planted
 
 
-def sharing(plan: CanaryPlan, users: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each of these users shares each of the plan's canaries: [users, canaries]."""
+def sharing(plan: CanaryPlan, names: Names) -> NDArray[np.bool_]:
+    """Whether each of the users with these names shares each of the plan's canaries: [users, canaries]."""
     chance = [c.sharing.user_probability if isinstance(c.sharing, Sharers) else 0.0 for c in plan.canaries]
-    return uniform(plan.seed, IS_SHARER, np.arange(len(chance)), users[:, None]) < np.array(chance)
+    canaries = np.arange(len(chance))
+    return uniform(plan.seed, IS_SHARER, canaries, names[:, :1], names[:, 1:]) < np.array(chance)
 
 
-def holders(plan: CanaryPlan) -> list[NDArray[np.int64]]:
-    """The users, real or synthetic, that each canary was given to. A sharer may have drawn no copy."""
+def holders(plan: CanaryPlan, users: Users) -> list[NDArray[np.int64]]:
+    """The users, real or synthetic, that each canary was given to, among planted `users`. A sharer may have drawn no copy."""
+    people = len(users) - plan.synthetic_users
     held = np.concatenate([plan.device_canaries(), np.where(plan.coins(), plan.coin_canaries(), -1)])
-    found = [[plan.users + np.flatnonzero(held == number)] for number in range(len(plan.canaries))]
-    for start in range(0, plan.users, _BLOCK):
-        block = np.arange(start, min(start + _BLOCK, plan.users), dtype=np.int64)
-        for user, canary in np.argwhere(sharing(plan, block)):
+    found = [[people + np.flatnonzero(held == number)] for number in range(len(plan.canaries))]
+    for start in range(0, people, _BLOCK):
+        block = np.arange(start, min(start + _BLOCK, people), dtype=np.int64)
+        for user, canary in np.argwhere(sharing(plan, users.names(block))):
             found[canary].append(block[user : user + 1])
     return [np.sort(np.concatenate(parts)) for parts in found]
 
 
-class SecretSharers:
+class SecretSharers(View):
     """The federated secret sharer. An example that two canaries claim goes to the first of them."""
 
     def __init__(self, users: Users, plan: CanaryPlan, words: Sequence[str]) -> None:
-        self._users = users
+        super().__init__(users)
         self._plan = plan
         self._ids = encode(plan.canaries, words)
         self._texts = [np.frombuffer(canary.text.encode(), np.uint8) for canary in plan.canaries]
-
-    def __len__(self) -> int:
-        """How many users there are: as many as without canaries."""
-        return len(self._users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         """The examples of these users, some of them canaries."""
@@ -111,12 +109,13 @@ class SecretSharers:
         which = np.full(len(place), -1, np.int64)
         order = np.argsort(place, kind="stable")
         bounds = np.searchsorted(place[order], np.arange(len(users) + 1))
-        pairs = np.argwhere(sharing(self._plan, users))
+        names = self.names(users)
+        pairs = np.argwhere(sharing(self._plan, names))
         for row, canary in pairs[np.argsort(-pairs[:, 1], kind="stable")]:  # the first canary is written last
             how = self._plan.canaries[canary].sharing
             assert isinstance(how, Sharers)
             examples = order[bounds[row] : bounds[row + 1]]
-            draws = uniform(self._plan.seed, IS_REPLACED, canary, users[row], positions[examples])
+            draws = uniform(self._plan.seed, IS_REPLACED, canary, *names[row], positions[examples])
             which[examples[draws < how.example_probability]] = canary
         return which
 

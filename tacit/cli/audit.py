@@ -75,10 +75,18 @@ def plant(
             show_default="as anybody's",
         ),
     ] = None,
-    users: Annotated[int, typer.Option("--users", min=1, help="keyboard: users of the world.")] = 500_000,
+    users: Annotated[
+        int | None,
+        typer.Option(
+            "--users",
+            min=1,
+            help="keyboard: users of the world. A store's folder with --sharers: about how many users there are, a public "
+            "estimate.",
+            show_default="keyboard: 500,000",
+        ),
+    ] = None,
     world_seed: Annotated[int, typer.Option("--world-seed", min=0, help="keyboard: which world.")] = 1,
     vocabulary: Annotated[int, typer.Option("--vocabulary", min=100, help="keyboard: size of the vocabulary.")] = 2_000,
-    held_out: Annotated[int, typer.Option("--held-out", min=0, help="A store's folder: users not trained on.")] = 200,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -94,13 +102,16 @@ def plant(
 
     if out.exists():
         raise AuditError(f"Expected a new file for the plan, got {out}, which exists.")
-    description, people, words = _population(
-        data, users=users, world_seed=world_seed, vocabulary=vocabulary, held_out=held_out
-    )
+    description, population, words = _population(data, users=users, world_seed=world_seed, vocabulary=vocabulary)
+    if population is None and sharers:
+        raise AuditError(
+            f"Expected --users with --sharers on the folder of a store, got none for {data}.",
+            hint="A public estimate of how many users there are says how likely each of them shares a canary.",
+        )
     plan = mixed_plan(
         words,
         description,
-        users=people,
+        population=population or 1,
         seed=secrets.randbits(64) if seed is None else seed,
         devices=devices,
         sharers=sharers,
@@ -200,7 +211,12 @@ def experiment(
     data = open_dataset(base.model_copy(update={"audit": None}))
     expected = _numbers(expected_sharers)
     canaries = mixed_plan(
-        data.words, data.description, users=len(data.train), seed=seed, sharers=sharers, expected_sharers=expected
+        data.words,
+        data.description,
+        population=base.data.users if base.data.store is None else base.privacy.population,
+        seed=seed,
+        sharers=sharers,
+        expected_sharers=expected,
     )
     plan = _kept(out, base, canaries)
     with Console(stderr=True).status("") as status:
@@ -261,29 +277,29 @@ def _print_table(console: Console, columns: Sequence[str], rows: Sequence[Sequen
 
 
 def _population(
-    data: str, *, users: int, world_seed: int, vocabulary: int, held_out: int
-) -> tuple[Mapping[str, Any], int, Sequence[str]]:
-    """What tells the population from others, how many are trained on, and the words."""
+    data: str, *, users: int | None, world_seed: int, vocabulary: int
+) -> tuple[Mapping[str, Any], int | None, Sequence[str]]:
+    """What tells the population from others, how large it is by public knowledge (None: nobody said), and the words."""
     from tacit.data.store import open_store
     from tacit.data.worlds.keyboard import KeyboardWorld
     from tacit.recipe import find_recipe, load_recipe
 
     store = Path(data) if Path(data).is_dir() else None
     if store is None and data != "keyboard":
-        section = load_recipe(find_recipe(data)).data
+        recipe = load_recipe(find_recipe(data))
+        section = recipe.data
         store = None if section.store is None else Path(section.store)
-        users, world_seed, vocabulary = section.users, section.world_seed, section.vocabulary
-        held_out = section.held_out
+        users = section.users if section.store is None else recipe.privacy.population
+        world_seed, vocabulary = section.world_seed, section.vocabulary
     if store is None:
+        users = 500_000 if users is None else users
         words: Sequence[str] = KeyboardWorld(world_seed, users, vocabulary_size=vocabulary).words
         return {"world": "keyboard", "seed": world_seed}, users, words
     opened = open_store(store)
     if opened.vocabulary is None:
         raise AuditError(f"Expected a store of text with a vocabulary, got {store}, which has none.")
-    if held_out >= len(opened):
-        raise AuditError(f"Expected --held-out below the {len(opened)} users of {store}, got {held_out}.")
     words = opened.vocabulary.decode(range(len(opened.vocabulary)))
-    return {"store": opened.store_id}, len(opened) - held_out, words
+    return {"store": opened.store_id}, users, words
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -299,7 +315,7 @@ def _numbers(text: str) -> tuple[float, ...]:
 def _about(plan: CanaryPlan, out: Path) -> str:
     made_up = plan.synthetic_users
     return (
-        f"Wrote {out}: {len(plan.canaries)} canaries for {plan.users:,} users"
-        + (f" and {made_up} made-up users after them" if made_up else "")
+        f"Wrote {out}: {len(plan.canaries)} canaries"
+        + (f", and {made_up} made-up users beside the real ones" if made_up else "")
         + f". Only you can read it. Train with: --set audit.plan={shlex.quote(str(out))}"
     )

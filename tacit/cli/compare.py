@@ -31,10 +31,10 @@ def compare(
     ],
     on: Annotated[str, typer.Option("--on", help="A store's folder, or keyboard for the built-in world.")],
     held_out: Annotated[
-        int | None, typer.Option("--held-out", help="How many users to replay.", show_default="as the runs have it")
-    ] = None,
-    split_seed: Annotated[
-        int | None, typer.Option("--split-seed", help="Which users of a store.", show_default="as the runs have it")
+        int | None,
+        typer.Option(
+            "--held-out", help="How many users to replay, at most.", show_default="all that a store holds out"
+        ),
     ] = None,
     buckets: Annotated[int, typer.Option("--buckets", help="Buckets of users for the jackknife intervals.")] = 20,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the taps and the buckets.")] = 0,
@@ -68,7 +68,6 @@ def compare(
             models,
             on,
             held_out=held_out,
-            split_seed=split_seed,
             buckets=buckets,
             seed=seed,
             ngram=settings,

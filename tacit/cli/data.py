@@ -66,11 +66,22 @@ def import_(
         ),
     ] = None,
     held_out: Annotated[
-        int, typer.Option("--held-out", help="With --vocabulary-private: so many users are not counted.")
-    ] = 0,
-    seed: Annotated[
-        int, typer.Option("--seed", help="With --held-out: which users; the recipe's data.split_seed.")
-    ] = 1,
+        float,
+        typer.Option(
+            "--held-out",
+            metavar="SHARE",
+            help="Hold out about this share of the users, each by a hash of their own id: nothing is ever trained on them.",
+        ),
+    ] = build.HELD_OUT_SHARE,
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--key-file",
+            help="A file of 32 secret bytes to hash user ids with, so that another import gives the same people the same "
+            "names and holds out the same. Whoever has it can look up a known id in the store.",
+            show_default="a random key, thrown away",
+        ),
+    ] = None,
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Keep a user's first so many tokens.")] = None,
     max_examples: Annotated[
         int | None, typer.Option("--max-examples", help="Keep a user's first so many examples.")
@@ -88,7 +99,7 @@ def import_(
 
     Rows may come in any order and be more than fits into memory.
     Compressed files (.gz, .zst) are read as they are.
-    User ids are hashed with a key that is thrown away.
+    User ids are hashed with a key that is thrown away, unless --key-file brings one.
 
     Example: tacit data import chat.jsonl.gz --user user --text sentences --vocabulary english.vocab --out chat
     """
@@ -97,13 +108,16 @@ def import_(
         raise DataError(f"Expected --ink bright or dark, got {ink!r}.")
     fields = Fields(images_field, labels_field, writers_field)
     options = ReadOptions(format, user, text, split, fields, cast(Ink, ink))
-    wanted = _wanted_vocabulary(vocabulary, vocabulary_private, held_out, seed)
+    wanted = _wanted_vocabulary(vocabulary, vocabulary_private)
+    share, key = build.checked_share(held_out), None if key_file is None else _key(key_file)
     sources = [read(file, options) for file in files]
     with _progress() as progress:
         if all(isinstance(source, ImageSource) for source in sources):
             if wanted is not None:
                 raise DataError(f"{files[0]} holds images, which have no vocabulary.")
-            store = import_images(cast("list[ImageSource]", sources), out, caps=caps, progress=progress)
+            store = import_images(
+                cast("list[ImageSource]", sources), out, held_out=share, key=key, caps=caps, progress=progress
+            )
         elif all(isinstance(source, TextSource) for source in sources):
             if wanted is None:
                 raise DataError(
@@ -111,7 +125,7 @@ def import_(
                     hint="--vocabulary FILE (public words), or --vocabulary-private N (makes every epsilon infinite).",
                 )
             texts = cast("list[TextSource]", sources)
-            store = import_text(texts, out, vocabulary=wanted, caps=caps, progress=progress)
+            store = import_text(texts, out, vocabulary=wanted, held_out=share, key=key, caps=caps, progress=progress)
         else:
             raise DataError("Some of the files hold texts and some images; expected one kind.")
     _print(store, as_json)
@@ -186,15 +200,21 @@ def _cap(option: str, value: int | None) -> int | None:
     return value
 
 
-def _wanted_vocabulary(
-    file: Path | None, private: int | None, held_out: int, seed: int
-) -> Vocabulary | PrivateVocabulary | None:
+def _key(path: Path) -> bytes:
+    try:
+        key = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"The key file {path} cannot be read: {error.strerror}.") from None
+    if len(key) != build.KEY_BYTES:
+        raise DataError(f"Expected exactly {build.KEY_BYTES} bytes in the key file {path}, got {len(key)}.")
+    return key
+
+
+def _wanted_vocabulary(file: Path | None, private: int | None) -> Vocabulary | PrivateVocabulary | None:
     if file is not None and private is not None:
         raise DataError("Expected --vocabulary or --vocabulary-private, got both.")
-    if private is None and held_out:
-        raise DataError(f"--held-out, here {held_out}, goes with --vocabulary-private only.")
     if private is not None:
-        return PrivateVocabulary(checked_size(private), held_out, seed)
+        return PrivateVocabulary(checked_size(private))
     return None if file is None else load_vocabulary(file)
 
 
@@ -263,6 +283,8 @@ def _headline(summary: dict[str, Any]) -> str:
 
 
 def _remarks(summary: dict[str, Any]) -> Iterator[str]:
+    held_out = summary["held_out"]
+    yield f"held out: {held_out['users']:,} users, about {held_out['share']:.3g} of all; nothing is ever trained on them"
     vocabulary = summary.get("vocabulary")
     if vocabulary is not None:
         share = f"{100 * summary['out_of_vocabulary']:.1f}%"

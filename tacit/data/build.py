@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import secrets
 import shutil
@@ -30,6 +31,10 @@ from tacit.data.text import TOKENIZER
 from tacit.data.users import Users
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError
+
+KEY_BYTES = 32
+# The share of the users that is held out where nobody says otherwise.
+HELD_OUT_SHARE = 0.05
 
 # Called with the stage, how far it is, and how far it goes where that is known.
 Progress = Callable[[str, int, int | None], None]
@@ -128,9 +133,7 @@ def write_info(folder: Path, info: StoreInfo) -> None:
     (folder / INFO).write_text(info.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
-def write_vocabulary(
-    folder: Path, vocabulary: Vocabulary, *, held_out: int = 0, seed: int | None = None
-) -> VocabularyInfo:
+def write_vocabulary(folder: Path, vocabulary: Vocabulary) -> VocabularyInfo:
     """Write vocabulary.txt and say what it is."""
     vocabulary.save(folder / VOCABULARY)
     return VocabularyInfo(
@@ -138,8 +141,6 @@ def write_vocabulary(
         fingerprint=vocabulary.fingerprint,
         provenance=vocabulary.provenance,
         tokenizer=TOKENIZER,
-        held_out=held_out,
-        seed=seed,
     )
 
 
@@ -148,13 +149,40 @@ def new_store_id() -> str:
     return secrets.token_hex(16)
 
 
+def pseudonym(user: bytes, key: bytes) -> bytes:
+    """The name of the user with this id: 16 bytes that nobody without the key can tell from random ones."""
+    return hashlib.blake2b(user, key=key, digest_size=PSEUDONYM_BYTES).digest()
+
+
+def new_key() -> bytes:
+    """A key for pseudonyms that nobody has: whoever calls this and forgets it has thrown it away."""
+    return secrets.token_bytes(KEY_BYTES)
+
+
+def checked_share(held_out: float) -> float:
+    """The share of held-out users, if it is one; DataError otherwise."""
+    if not 0 <= held_out < 1:
+        raise DataError(f"Expected a share of held-out users from 0 to below 1, got {held_out:g}.")
+    return held_out
+
+
 def save_users(
-    users: Users, out: str | Path, *, source: str, vocabulary: Vocabulary | None, progress: Progress = no_progress
+    users: Users,
+    out: str | Path,
+    *,
+    source: str,
+    vocabulary: Vocabulary | None,
+    held_out: float = HELD_OUT_SHARE,
+    key: bytes | None = None,
+    progress: Progress = no_progress,
 ) -> None:
     """Write any users (a world, a view) to a new store. With a vocabulary they are text, without one images.
 
-    The store keeps no texts, only word ids, and the users get random pseudonyms.
+    The store keeps no texts, only word ids. A user's pseudonym is a hash of the name they have in `users`, with this key or
+    with one that is thrown away.
     """
+    checked_share(held_out)
+    key = new_key() if key is None else key
     with new_folder(Path(out)) as folder, ExitStack() as files:
         text = vocabulary is not None
         dtype = vocabulary.dtype if vocabulary is not None else np.dtype(np.uint8)
@@ -165,12 +193,12 @@ def save_users(
         labels = None if text else files.enter_context(ArrayFile(folder, "labels", LABEL_DTYPE))
         total = 0
         for start in range(0, len(users), BLOCK):
-            block = users.gather(np.arange(start, min(start + BLOCK, len(users)), dtype=np.int64))
+            numbers = np.arange(start, min(start + BLOCK, len(users)), dtype=np.int64)
+            block = users.gather(numbers)
             items.append(block.items)
             user_offsets.append(np.diff(block.user_offsets))
-            pseudonyms.append(
-                np.frombuffer(secrets.token_bytes((len(block.user_offsets) - 1) * PSEUDONYM_BYTES), np.uint8)
-            )
+            hashed = b"".join(pseudonym(name.tobytes(), key) for name in users.names(numbers))
+            pseudonyms.append(np.frombuffer(hashed, np.uint8))
             total += len(block.items)
             if example_offsets is not None:
                 example_offsets.append(np.diff(block.example_offsets))
@@ -192,5 +220,6 @@ def save_users(
                 item_dtype=dtype.name,
                 vocabulary=None if vocabulary is None else write_vocabulary(folder, vocabulary),
                 sources=(source,),
+                held_out=held_out,
             ),
         )

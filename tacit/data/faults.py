@@ -6,9 +6,9 @@
     Rotated          images lie on their side, on a share of the users' devices
     Relabelled       every label is that of the next class, on a share of the users' devices
 
-Which sentence or device is hit is a hash of (seed, fault, user, sentence): the same whenever it is asked, one user's draw says
-nothing about another's, and a larger share hits all that a smaller one did. Faults of text know the words that sentences
-are spelled with, so that a model of characters meets the token as the broken pipeline made it.
+Which sentence or device is hit is a hash of (seed, fault, the user's name, sentence): the same whenever it is asked, one user's
+draw says nothing about another's, and a larger share hits all that a smaller one did. Faults of text know the words that
+sentences are spelled with, so that a model of characters meets the token as the broken pipeline made it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from tacit.data.ragged import offsets_of, ranges
 from tacit.data.store import split_texts
 from tacit.data.text import tokenize
-from tacit.data.users import FIRST_WORD, OOV, Examples, Users
-from tacit.data.views import example_counts
+from tacit.data.users import FIRST_WORD, OOV, Examples, Names, Users
+from tacit.data.views import View, example_counts
 from tacit.data.worlds.randomness import uniform
 from tacit.errors import DataError
 
@@ -42,15 +42,12 @@ def spelled(users: Users, numbers: NDArray[np.int64]) -> list[Sentences]:
     return [[tokenize(text) for text in texts] for texts in _written(users, numbers)]
 
 
-class Concatenated:
+class Concatenated(View):
     """The first two tokens of a share of all sentences are one token, which no vocabulary has (Debugging, section 5)."""
 
     def __init__(self, users: Users, share: float, *, seed: int) -> None:
-        self._users, self._share, self._seed = users, _checked(share), seed
-
-    def __len__(self) -> int:
-        """How many users there are: as many as without the fault."""
-        return len(self._users)
+        super().__init__(users)
+        self._share, self._seed = _checked(share), seed
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         """The sentences of these users; where the fault hits, the first word is unknown and the second gone."""
@@ -76,10 +73,10 @@ class Concatenated:
         return example_counts(self._users)
 
     def _hit(self, users: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.bool_]:
-        return _sentences_hit(self._seed, _CONCATENATED, users, counts, self._share)
+        return _sentences_hit(self._seed, _CONCATENATED, self.names(users), counts, self._share)
 
 
-class CaseKept:
+class CaseKept(View):
     """Words of a share of all sentences keep the case they were typed in. `words[i]` is the word with id i.
 
     Where the users beneath remember no case (a world's words are all small), a sentence begins with a capital, as a
@@ -87,12 +84,9 @@ class CaseKept:
     """
 
     def __init__(self, users: Users, words: Iterable[str], share: float, *, seed: int) -> None:
-        self._users, self._share, self._seed = users, _checked(share), seed
+        super().__init__(users)
+        self._share, self._seed = _checked(share), seed
         self._ids = {word: number for number, word in enumerate(words) if number >= FIRST_WORD}
-
-    def __len__(self) -> int:
-        """How many users there are: as many as without the fault."""
-        return len(self._users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         """The sentences of these users; a word with a capital is unknown."""
@@ -107,7 +101,7 @@ class CaseKept:
         """What these users wrote, as the broken pipeline passes it on."""
         small = spelled(self._users, users)
         typed = self._typed(users, small)
-        hit = iter(_sentences_hit(self._seed, _CASE_KEPT, users, _lengths(small), self._share).tolist())
+        hit = iter(_sentences_hit(self._seed, _CASE_KEPT, self.names(users), _lengths(small), self._share).tolist())
         return [
             [kept if next(hit) else s for s, kept in zip(sentences, cased, strict=True)]
             for sentences, cased in zip(small, typed, strict=True)
@@ -126,7 +120,7 @@ class CaseKept:
         ]
 
 
-class _Devices:
+class _Devices(View):
     """A fault of images that a share of the users' devices have."""
 
     def __init__(
@@ -137,12 +131,9 @@ class _Devices:
         kind: int,
         broken: Callable[[Examples, NDArray[np.bool_]], Examples],
     ) -> None:
-        self._users, self._share, self._seed = users, _checked(share), seed
+        super().__init__(users)
+        self._share, self._seed = _checked(share), seed
         self._kind, self._broken = kind, broken
-
-    def __len__(self) -> int:
-        """How many users there are: as many as without the fault."""
-        return len(self._users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         """The images of these users, as their devices pass them on."""
@@ -153,7 +144,8 @@ class _Devices:
 
     def has_fault(self, users: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether each of these users' devices has the fault: for the record of an experiment, never for a selection."""
-        return uniform(self._seed % 2**64, self._kind, users) < self._share
+        names = self.names(users)
+        return uniform(self._seed % 2**64, self._kind, names[:, 0], names[:, 1]) < self._share
 
     def example_counts(self) -> NDArray[np.int64]:
         """How many images each user has: as many as without the fault."""
@@ -198,12 +190,11 @@ def _rotated(full: Examples, hit: NDArray[np.bool_]) -> Examples:
     return Examples(images, full.example_offsets, full.user_offsets, full.labels)
 
 
-def _sentences_hit(
-    seed: int, kind: int, users: NDArray[np.int64], counts: NDArray[np.int64], share: float
-) -> NDArray[np.bool_]:
-    """Whether the fault hits each of the sentences of these users, laid end to end."""
+def _sentences_hit(seed: int, kind: int, names: Names, counts: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
+    """Whether the fault hits each of the sentences of the users with these names, laid end to end."""
     place = ranges(np.zeros(len(counts), np.int64), counts)
-    return uniform(seed % 2**64, kind, np.repeat(users, counts), place) < share
+    repeated = np.repeat(names, counts, axis=0)
+    return uniform(seed % 2**64, kind, repeated[:, 0], repeated[:, 1], place) < share
 
 
 def _written(users: Users, numbers: NDArray[np.int64]) -> list[list[str]]:

@@ -8,8 +8,6 @@ result does not depend on the number of partitions.
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.build import pseudonym
 from tacit.data.ragged import offsets_of, ranges, take_slices
 from tacit.data.store import PSEUDONYM_BYTES
 
@@ -43,11 +42,13 @@ class UserBlock:
 class Grouping:
     """Takes rows one by one, keeping them in files in a new folder."""
 
-    def __init__(self, folder: Path, *, partitions: int = _PARTITIONS, buffered_bytes: int = _BUFFERED_BYTES) -> None:
+    def __init__(
+        self, folder: Path, key: bytes, *, partitions: int = _PARTITIONS, buffered_bytes: int = _BUFFERED_BYTES
+    ) -> None:
+        """`key` makes pseudonyms of ids. Whoever has it can hash a guessed id and look it up in the store."""
         self._folder = folder
         self._folder.mkdir(mode=0o700)
-        # The key dies with this object: nobody can hash a guessed id later and look it up in the store.
-        self._key = secrets.token_bytes(32)
+        self._key = key
         self._buffered_bytes = buffered_bytes
         self._heads: list[list[bytes]] = [[] for _ in range(partitions)]
         self._payloads: list[list[bytes]] = [[] for _ in range(partitions)]
@@ -56,7 +57,7 @@ class Grouping:
 
     def add(self, user: str, payload: bytes, label: int = 0) -> None:
         """One row more."""
-        name = hashlib.blake2b(user.encode(), key=self._key, digest_size=PSEUDONYM_BYTES).digest()
+        name = pseudonym(user.encode(), self._key)
         partition = int.from_bytes(name[:8], "little") % len(self._heads)
         head = name + b"".join(
             (

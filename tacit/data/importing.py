@@ -14,10 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from tacit.data.build import (
+    HELD_OUT_SHARE,
     ArrayFile,
     OffsetFile,
     Progress,
+    checked_share,
     new_folder,
+    new_key,
     new_store_id,
     no_progress,
     write_info,
@@ -26,9 +29,8 @@ from tacit.data.build import (
 from tacit.data.grouping import Grouped, Grouping, Keep, UserBlock
 from tacit.data.ragged import offsets_of
 from tacit.data.sources import ImageSource, Source, TextSource, skip
-from tacit.data.store import IMAGE_SHAPE, LABEL_DTYPE, PSEUDONYM_BYTES, Caps, Store, StoreInfo, open_store
+from tacit.data.store import IMAGE_SHAPE, LABEL_DTYPE, PSEUDONYM_BYTES, Caps, Store, StoreInfo, is_held_out, open_store
 from tacit.data.text import cut, has_token, tokenize
-from tacit.data.views import held_out_users
 from tacit.data.vocabulary import PRIVATE, Vocabulary, checked_size, count_vocabulary
 from tacit.errors import DataError
 
@@ -42,12 +44,10 @@ _BYTE = np.dtype(np.uint8)
 class PrivateVocabulary:
     """Count the vocabulary on the imported users themselves, which makes every later guarantee infinite.
 
-    `held_out` users (those that `split_users` puts aside with the same number and seed) are not counted.
+    Held-out users are not counted.
     """
 
     size: int
-    held_out: int = 0
-    seed: int = 0
 
 
 def import_text(
@@ -55,18 +55,25 @@ def import_text(
     out: str | Path,
     *,
     vocabulary: Vocabulary | PrivateVocabulary,
+    held_out: float = HELD_OUT_SHARE,
+    key: bytes | None = None,
     caps: Caps = NO_CAPS,
     progress: Progress = no_progress,
 ) -> Store:
     """Make a store of rows of text, which may come in any order and be more than fits into memory.
 
+    About the share `held_out` of the users is held out, each by a hash of their own id (`tacit.data.store`). `key` makes
+    pseudonyms of ids, so that the same people get the same names and the same are held out; without one a
+    random key is used and thrown away.
+
     A row is an example. Texts without any word are left out, and with them users that have no other. The caps keep a
     user's first examples and first tokens; the example that crosses the token cap is cut there.
     """
+    checked_share(held_out)
     if isinstance(vocabulary, PrivateVocabulary):
         checked_size(vocabulary.size)
     with new_folder(Path(out)) as folder:
-        grouping = Grouping(folder / "spill")
+        grouping = Grouping(folder / "spill", new_key() if key is None else key)
         for source, place, user, text in _rows(sources, progress):
             if has_token(text):
                 grouping.add(_checked_user(source, place, user), _checked_text(source, place, text))
@@ -75,12 +82,8 @@ def import_text(
         if grouping.rows == 0:
             raise DataError(f"{_names(sources)} holds no text with a word in it.")
         grouped = grouping.group(_keep_text(caps))
-        if isinstance(vocabulary, PrivateVocabulary):
-            words = _count(grouped, vocabulary, progress)
-            described = write_vocabulary(folder, words, held_out=vocabulary.held_out, seed=vocabulary.seed)
-        else:
-            words = vocabulary
-            described = write_vocabulary(folder, words)
+        words = vocabulary if isinstance(vocabulary, Vocabulary) else _count(grouped, vocabulary, held_out, progress)
+        described = write_vocabulary(folder, words)
         with ExitStack() as files:
             users = _UserFiles(folder, files)
             items = files.enter_context(ArrayFile(folder, "items", words.dtype))
@@ -107,6 +110,7 @@ def import_text(
             text_bytes=text_offsets.total,
             vocabulary=described,
             sources=_formats(sources),
+            held_out=held_out,
             caps=caps,
             skipped=_skipped(sources),
         )
@@ -115,13 +119,23 @@ def import_text(
 
 
 def import_images(
-    sources: Sequence[ImageSource], out: str | Path, *, caps: Caps = NO_CAPS, progress: Progress = no_progress
+    sources: Sequence[ImageSource],
+    out: str | Path,
+    *,
+    held_out: float = HELD_OUT_SHARE,
+    key: bytes | None = None,
+    caps: Caps = NO_CAPS,
+    progress: Progress = no_progress,
 ) -> Store:
-    """Make a store of rows of labelled images. The cap on examples keeps a user's first images."""
+    """Make a store of rows of labelled images. The cap on examples keeps a user's first images.
+
+    `held_out` and `key` are as for text.
+    """
+    checked_share(held_out)
     if caps.tokens is not None:
         raise DataError(f"A cap of {caps.tokens} tokens does not fit images; cap the examples instead.")
     with new_folder(Path(out)) as folder:
-        grouping = Grouping(folder / "spill")
+        grouping = Grouping(folder / "spill", new_key() if key is None else key)
         for source, place, user, images, labels in _rows(sources, progress):
             _checked_user(source, place, user)
             for image, label in zip(images, labels.tolist(), strict=True):
@@ -149,6 +163,7 @@ def import_images(
             item_shape=IMAGE_SHAPE,
             item_dtype=_BYTE.name,
             sources=_formats(sources),
+            held_out=held_out,
             caps=caps,
             skipped=_skipped(sources),
         )
@@ -232,18 +247,16 @@ def _strings(block: UserBlock) -> list[str]:
     return [data[start:end].decode() for start, end in pairwise(offsets)]
 
 
-def _count(grouped: Grouped, wanted: PrivateVocabulary, progress: Progress) -> Vocabulary:
+def _count(grouped: Grouped, wanted: PrivateVocabulary, held_out: float, progress: Progress) -> Vocabulary:
     """The vocabulary of all users but the held-out ones."""
-    counted = np.ones(len(grouped), bool)
-    counted[held_out_users(len(grouped), wanted.held_out, seed=wanted.seed)] = False
 
     def texts() -> Iterator[str]:
         done = 0
         for block in grouped.blocks():
-            users = len(block.row_counts)
-            of_counted = np.repeat(counted[done : done + users], block.row_counts).tolist()
+            aside = is_held_out(block.pseudonyms.view("<u8"), held_out)
+            of_counted = np.repeat(~aside, block.row_counts).tolist()
             yield from (text for text, use in zip(_strings(block), of_counted, strict=True) if use)
-            done += users
+            done += len(block.row_counts)
             progress("counting words", done, len(grouped))
 
     return count_vocabulary(texts(), size=wanted.size, provenance=PRIVATE)

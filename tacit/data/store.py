@@ -9,10 +9,15 @@ A store is a folder:
     labels.bin             the class of each image (images only)
     texts.bin, text_offsets.bin
                            the UTF-8 text of each example, for models of characters and unknown words (text only)
-    users.bin              16 bytes a user: a keyed hash of the id, whose key was thrown away
+    users.bin              16 bytes a user, the user's name: a keyed hash of the id. The key is thrown away unless the
+                           importer brought one
     vocabulary.txt         the words behind the ids (text only)
 
 All numbers are little-endian; offsets are int64 and one longer than what they count.
+
+**Who is held out** was settled at import, for each user by their own name: the second half of the 16 bytes, read as a
+number of 64 bits, is below `StoreInfo.held_out` · 2⁶⁴. The share is a public constant, and the hash is uniform, so about that
+share of the users is held out; removing a user moves nobody else in or out.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from tacit.data.ragged import offsets_of, take_slices
-from tacit.data.users import Examples
+from tacit.data.users import Examples, Names, all_names
 from tacit.data.vocabulary import Vocabulary, load_vocabulary
 from tacit.errors import DataError, StoreError
 
@@ -51,22 +56,20 @@ class Caps(BaseModel):
 
 
 class VocabularyInfo(BaseModel):
-    """The vocabulary the ids belong to. `held_out` and `seed` name the users that a private count left out."""
+    """The vocabulary the ids belong to. A count on the store's own users leaves the held-out ones out."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     size: NonNegativeInt
     fingerprint: str
     provenance: str
     tokenizer: str
-    held_out: NonNegativeInt = 0
-    seed: int | None = None
 
 
 class StoreInfo(BaseModel):
     """The content of store.json."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    format_version: Literal[1] = 1
+    format_version: Literal[2] = 2
     store_id: str
     kind: Literal["text", "image"]
     users: NonNegativeInt
@@ -77,8 +80,14 @@ class StoreInfo(BaseModel):
     text_bytes: NonNegativeInt | None = None
     vocabulary: VocabularyInfo | None = None
     sources: tuple[str, ...]
+    held_out: Annotated[float, Field(ge=0, lt=1)]
     caps: Caps = Caps()
     skipped: dict[str, int] = {}
+
+
+def is_held_out(names: Names, share: float) -> NDArray[np.bool_]:
+    """Whether each of the users with these names is held out, where this share is."""
+    return np.asarray(names[:, 1] < np.uint64(share * 2**64))
 
 
 class Store:
@@ -146,6 +155,21 @@ class Store:
         if self._example_offsets is None:
             return self.example_counts()
         return np.diff(self._example_offsets[self._user_offsets])
+
+    def names(self, users: NDArray[np.int64]) -> Names:
+        """The names of these users."""
+        return np.ascontiguousarray(self._pseudonyms[users]).view("<u8")
+
+    def held_out_users(self, most: int | None = None) -> NDArray[np.int64]:
+        """The numbers of the held-out users, ascending; with `most`, of so many of them, those with the smallest hashes.
+
+        Fewer of them are always among more of them, and no other user has a say in who they are.
+        """
+        names = all_names(self)
+        aside = np.flatnonzero(is_held_out(names, self.info.held_out)).astype(np.int64)
+        if most is not None:
+            aside = aside[np.argsort(names[aside, 1], kind="stable")[:most]]
+        return np.sort(aside)
 
     def pseudonyms(self, users: NDArray[np.int64]) -> list[str]:
         """The hashed names of these users, in hexadecimal."""

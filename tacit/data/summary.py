@@ -21,6 +21,7 @@ def summarise(store: Store) -> dict[str, Any]:
         "store_id": store.store_id,
         "kind": info.kind,
         "users": info.users,
+        "held_out": {"share": info.held_out, "users": len(store.held_out_users())},
         "examples": info.examples,
         "sources": list(info.sources),
         "caps": info.caps.model_dump(),

@@ -1,7 +1,13 @@
 """Users and their examples, as every part of Tacit sees them.
 
-A store on disk, a built-in world that makes its users on demand, a split, a reshuffle and (later) a canary or a fault
-are all `Users`: something with a length, from which the examples of any users can be gathered.
+A store on disk, a built-in world that makes its users on demand, a split, a reshuffle, a canary or a fault are all
+`Users`: something with a length, from which the examples of any users can be gathered.
+
+**A user has a number and a name.** The number is a row: it changes when another user comes or goes. The name is 128 bits that
+belong to the user alone: a keyed hash of their id, or the user's number in a world, where nobody comes or goes. Every choice
+about a user (held out or not, in a cohort or not, canary or not, fault or not) is a function of the name and of
+public or secret constants, never of the number and never of how many users there are. So two data sets that differ
+in one user differ in that user alone.
 """
 
 from __future__ import annotations
@@ -15,6 +21,20 @@ from numpy.typing import NDArray
 # The reserved entries of every vocabulary; words begin at FIRST_WORD.
 PAD, BOS, EOS, OOV = 0, 1, 2, 3
 FIRST_WORD = 4
+
+
+# 128 bits a user, as two 64-bit words: [users, 2].
+Names = NDArray[np.uint64]
+
+
+def names_of_numbers(numbers: NDArray[np.int64]) -> Names:
+    """Names for users who are nobody: a made-up user's number among the made-up users."""
+    return np.stack([np.zeros(len(numbers), np.uint64), np.asarray(numbers).astype(np.uint64)], axis=1)
+
+
+def all_names(users: Users) -> Names:
+    """The names of all users, in the order of their numbers."""
+    return users.names(np.arange(len(users), dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -42,4 +62,8 @@ class Users(Protocol):
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         """The examples of these users."""
+        ...
+
+    def names(self, users: NDArray[np.int64]) -> Names:
+        """The names of these users: [users, 2] words of 64 bits. No two users have the same."""
         ...

@@ -12,25 +12,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.ragged import offsets_of, ranges
-from tacit.data.store import BLOCK
+from tacit.data.store import BLOCK, Store
 from tacit.data.text import cut
-from tacit.data.users import Examples, Users
+from tacit.data.users import Examples, Names, Users, all_names, names_of_numbers
+from tacit.data.worlds.randomness import name
 from tacit.errors import DataError
 
 
-def held_out_users(users: int, held_out: int, *, seed: int) -> NDArray[np.int64]:
-    """The numbers of the users that a split with this seed puts aside, in ascending order."""
-    if not 0 <= held_out < max(users, 1):
-        raise DataError(f"Expected to hold out fewer than the {users} users there are, got {held_out}.")
-    chosen = np.random.default_rng(seed).permutation(users)[:held_out]
-    return np.sort(chosen).astype(np.int64)
+def split_users(store: Store, most: int | None = None) -> tuple[Subset, Subset]:
+    """The users to train on, and those whom the store holds out, or at most so many of them.
 
-
-def split_users(users: Users, held_out: int, *, seed: int) -> tuple[Subset, Subset]:
-    """The users to train on, and `held_out` others; the same for the same number, seed and population size."""
-    aside = held_out_users(len(users), held_out, seed=seed)
-    rest = np.delete(np.arange(len(users), dtype=np.int64), aside)
-    return Subset(users, rest), Subset(users, aside)
+    A held-out user beyond `most` is in neither: nobody is ever trained on whom the store holds out. DataError if the store
+    holds nobody out.
+    """
+    aside = store.held_out_users()
+    if not len(aside):
+        raise DataError(
+            f"Expected held-out users in {store.path} to measure accuracy on, got none.",
+            hint="They are chosen at import: tacit data import --held-out 0.1 holds out about a tenth of the users.",
+        )
+    rest = np.delete(np.arange(len(store), dtype=np.int64), aside)
+    return Subset(store, rest), Subset(store, aside if most is None else store.held_out_users(most))
 
 
 def example_counts(users: Users) -> NDArray[np.int64]:
@@ -53,6 +55,21 @@ def pick(users: Users, owners: NDArray[np.int64], positions: NDArray[np.int64]) 
     return _take(gathered, gathered.user_offsets[place] + positions, singles)
 
 
+class View:
+    """As many users as those beneath, under the same names; what they hold is up to the view."""
+
+    def __init__(self, users: Users) -> None:
+        self._users = users
+
+    def __len__(self) -> int:
+        """How many users there are: as many as beneath."""
+        return len(self._users)
+
+    def names(self, users: NDArray[np.int64]) -> Names:
+        """The names of these users."""
+        return self._users.names(users)
+
+
 class Subset:
     """Some of the users, in the order given."""
 
@@ -68,6 +85,10 @@ class Subset:
         """The examples of these users."""
         return self._users.gather(self.members[users])
 
+    def names(self, users: NDArray[np.int64]) -> Names:
+        """The names of these users."""
+        return self._users.names(self.members[users])
+
     def texts(self, users: NDArray[np.int64]) -> Examples:
         """The texts of these users, if those beneath keep any."""
         return _texts(self._users, self.members[users])
@@ -81,20 +102,16 @@ class Subset:
         return pick(self._users, self.members[owners], positions)
 
 
-class Capped:
+class Capped(View):
     """The first examples and the first tokens of each user. The sentence that crosses the token cap is cut there."""
 
     def __init__(self, users: Users, *, tokens: int | None = None, examples: int | None = None) -> None:
-        for name, cap in (("tokens", tokens), ("examples", examples)):
+        for what, cap in (("tokens", tokens), ("examples", examples)):
             if cap is not None and cap < 1:
-                raise DataError(f"Expected a cap of at least 1 on a user's {name}, got {cap}.")
-        self._users = users
+                raise DataError(f"Expected a cap of at least 1 on a user's {what}, got {cap}.")
+        super().__init__(users)
         self._tokens = tokens
         self._examples = examples
-
-    def __len__(self) -> int:
-        """How many users there are: as many as without caps."""
-        return len(self._users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         """What the caps leave of these users."""
@@ -135,27 +152,40 @@ class Capped:
 
 
 class Reshuffled:
-    """Synthetic users with independent, identically distributed data: all examples are shuffled and dealt out in turn.
+    """Synthetic users with independent, identically distributed data: each example goes to one of them at random.
 
     The IID version of a dataset in "Understanding Unintended Memorization in Language Models Under Federated Learning",
-    section 3. Synthetic user u gets as many examples as user u has. Eight bytes an example are held in memory.
+    section 3. `synthetic` says how many there are, a public number. Which of them gets an example, and where in their
+    history, is a hash of its owner's name and its place with the owner, so an example's fate is no other person's business; the
+    sizes of synthetic users vary as chance has it. Sixteen bytes an example are held in memory.
     """
 
-    def __init__(self, users: Users, *, seed: int) -> None:
+    def __init__(self, users: Users, synthetic: int, *, seed: int) -> None:
         self._users = users
-        self._offsets = offsets_of(example_counts(users))
-        self._dealt = np.random.default_rng(seed).permutation(int(self._offsets[-1]))
+        self._owned = offsets_of(example_counts(users))
+        counts = np.diff(self._owned)
+        owner_names = np.repeat(all_names(users), counts, axis=0)
+        place = ranges(np.zeros(len(counts), np.int64), counts)
+        hashes = name(seed, owner_names[:, 0], owner_names[:, 1], place)
+        # The high bits say whose it is, the low ones where it lies.
+        receiver = ((hashes >> np.uint64(32)) * np.uint64(synthetic) >> np.uint64(32)).astype(np.int64)
+        self._dealt = np.lexsort((hashes, receiver))
+        self._offsets = offsets_of(np.bincount(receiver, minlength=synthetic))
 
     def __len__(self) -> int:
-        """How many users there are: as many as before."""
-        return len(self._users)
+        """How many synthetic users there are."""
+        return len(self._offsets) - 1
+
+    def names(self, users: NDArray[np.int64]) -> Names:
+        """A synthetic user is nobody, and is named by their number."""
+        return names_of_numbers(users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         """The examples dealt to these synthetic users."""
         counts = self._offsets[users + 1] - self._offsets[users]
         examples = self._dealt[ranges(self._offsets[users], counts)]
-        owners = np.searchsorted(self._offsets, examples, side="right") - 1
-        picked = pick(self._users, owners, examples - self._offsets[owners])
+        owners = np.searchsorted(self._owned, examples, side="right") - 1
+        picked = pick(self._users, owners, examples - self._owned[owners])
         return Examples(picked.items, picked.example_offsets, offsets_of(counts), picked.labels)
 
     def example_counts(self) -> NDArray[np.int64]:

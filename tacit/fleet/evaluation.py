@@ -73,7 +73,6 @@ def evaluation_program(
         start=TrainingState(0, mean, server.init(mean), plan.build_clipping().init(), mechanism.init({UPDATE: mean})),
         users=DeviceUsers(plan, ground.secure),
         sampler=plan.build_sampler(),
-        sample_from=plan.population,
         mechanism=mechanism,
         server=server,
         evaluate=lambda model: {"measured_on": "devices, through the gate", **_metrics(model)},  # type: ignore[dict-item]

@@ -53,7 +53,7 @@ def open_images(recipe: ImageInspection) -> ImageUsers:
         store = open_store(Path(data.store))
         if store.info.kind != "image":
             raise DataError(f"Expected a store of images, got {data.store}, which holds text.")
-        train, aside = split_users(store, held_out=data.held_out, seed=data.split_seed)
+        train, aside = split_users(store, data.held_out)
         description = {"store": store.store_id}
     before, others = (Capped(users, examples=data.most_images) for users in (train, aside))
     now, others_now = (_with_fault(recipe, users) for users in (before, others))

@@ -40,7 +40,6 @@ class ImageData(_Section):
     world_seed: Seed = 1
     classes: int = Field(default=62, ge=2, description="how many classes there are, a public constant")
     held_out: int = Field(default=50, gt=0, le=100_000, description="users kept away, to measure accuracy on")
-    split_seed: Seed = 1
     most_images: int = Field(default=192, gt=0, description="cap on one user's images")
 
     @model_validator(mode="after")

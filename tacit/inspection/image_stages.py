@@ -112,7 +112,6 @@ class Stage:
             start=TrainingState(0, self.model, self.server.init(self.model), plan.build_clipping().init(), ()),
             users=BatchedUsers(self.users, self.work, plan, self.shape, spread),
             sampler=plan.build_sampler(),
-            sample_from=len(self.users),
             mechanism=plan.build_mechanism(self.run.rounds, None),
             server=self.server,
             evaluate=self.evaluate,

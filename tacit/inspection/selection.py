@@ -31,7 +31,7 @@ from tacit.data.faults import Sentences, spelled
 from tacit.data.ragged import offsets_of, ranges
 from tacit.data.store import BLOCK
 from tacit.data.users import Examples, Users
-from tacit.data.views import Subset, example_counts
+from tacit.data.views import Subset, View, example_counts
 from tacit.errors import DataError
 from tacit.inspection.judging import Judge, Likelihood
 from tacit.models.char_lm import FIRST_BYTE
@@ -162,19 +162,16 @@ class LikelihoodRatio:
         return {"task": "T6", "by": "example", "measure": measure} | self.threshold.describe()
 
 
-class Selected:
+class Selected(View):
     """Users with the examples a criterion keeps. A user with fewer than `minimum_examples` of them has none (C.4)."""
 
     def __init__(self, users: Users, criterion: Criterion, *, minimum_examples: int = 1) -> None:
         if minimum_examples < 1:
             raise DataError(f"Expected a minimum of at least 1 example a user, got {minimum_examples}.")
-        self._users, self._criterion, self._minimum = users, criterion, minimum_examples
+        super().__init__(users)
+        self._criterion, self._minimum = criterion, minimum_examples
         # What is kept of a user never changes, and judging costs far more than remembering.
         self._kept: dict[int, NDArray[np.bool_]] = {}
-
-    def __len__(self) -> int:
-        """How many users there are: as many as without a selection."""
-        return len(self._users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         """What is kept of these users; of those who do not belong, nothing."""
@@ -206,7 +203,7 @@ class Selected:
         return np.concatenate([np.empty(0, bool), *(self._kept[int(user)] for user in users)])
 
 
-class UnknownWords:
+class UnknownWords(View):
     """T3: the words of each user that are not among the `known` ones, each an example of bytes for `models.char_lm`.
 
     A word stands as often as it was written. One of more than `longest` bytes is cut after the next, so that a row of
@@ -219,13 +216,10 @@ class UnknownWords:
             raise DataError(
                 f"Expected at least 1 byte a word and 1 example a user, got {longest} and {minimum_examples}."
             )
-        self._users, self._known = users, frozenset(known)
+        super().__init__(users)
+        self._known = frozenset(known)
         self._longest, self._minimum = longest, minimum_examples
         self._words: dict[int, list[bytes]] = {}
-
-    def __len__(self) -> int:
-        """How many users there are: as many as without a selection."""
-        return len(self._users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         """The unknown words of these users: an item is a byte, numbered as the character model numbers it."""
@@ -244,15 +238,8 @@ class UnknownWords:
         return {"task": "T3", "by": "example", "longest": self._longest, "minimum_examples": self._minimum}
 
 
-class Unlabelled:
+class Unlabelled(View):
     """T5: all images, every label replaced by `UNLABELLED`, so that whatever is made of them owes nothing to labels."""
-
-    def __init__(self, users: Users) -> None:
-        self._users = users
-
-    def __len__(self) -> int:
-        """How many users there are."""
-        return len(self._users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         """The images of these users."""

@@ -22,7 +22,7 @@ TEXT = RECIPES / "inspect_text.toml"
 # What the training of a next-word model knows, and an inspection has no use for.
 _WITHOUT = ("pretrain", "population", "audit", "fleet")
 # What says who the users of a primary model are.
-_WHO = ("world", "store", "users", "vocabulary", "world_seed", "held_out", "split_seed", "iid")
+_WHO = ("world", "store", "users", "vocabulary", "world_seed", "held_out", "shuffle_seed", "iid")
 _WORD_MODEL_ONLY = ("cell", "tied", "output_bias", "unit_norm")
 
 

@@ -148,7 +148,9 @@ def _open(recipe: TextInspection) -> tuple[Dataset, HeldOut]:
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, wanted).astype(np.int64))]
     about = {**unknown.description, "fault": None if recipe.fault is None else recipe.fault.model_dump(mode="json")}
     return (
-        Dataset(unknown, rows, known.words, {**known.description, "inspection": about}, known.reasons_not_private),
+        dataclasses.replace(
+            known, train=unknown, held_out=rows, description={**known.description, "inspection": about}
+        ),
         HeldOut(aside, numbers, unknown_rates(aside, numbers)),
     )
 
@@ -159,7 +161,7 @@ def _held_out(recipe: TextInspection) -> tuple[Users, NDArray[np.int64]]:
     if data.store is None:
         world = KeyboardWorld(data.world_seed, data.users + data.held_out, vocabulary_size=data.vocabulary)
         return world, np.arange(data.users, data.users + data.held_out, dtype=np.int64)
-    aside = split_users(open_store(Path(data.store)), held_out=data.held_out, seed=data.split_seed)[1]
+    aside = split_users(open_store(Path(data.store)), data.held_out)[1]
     return aside, np.arange(len(aside), dtype=np.int64)
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tacit.data.rows import Layout, to_rows
 from tacit.data.store import BLOCK
 from tacit.data.users import BOS, FIRST_WORD, OOV, PAD, Examples, Users
+from tacit.data.views import View
 from tacit.errors import DataError, DivergedError
 from tacit.learning.central import Descent, first_steps, shuffled, train_central
 from tacit.learning.work import Model
@@ -46,20 +47,16 @@ class Schedule:
         return first_steps(shuffled(rows, epochs=epochs, seed=self.seed), steps, batch_size=self.batch_size)
 
 
-class Reworded:
+class Reworded(View):
     """Users whose words are numbered as a model numbers them; a word it does not know is `OOV`."""
 
     def __init__(self, users: Users, words: Sequence[str], model_words: Sequence[str]) -> None:
         """`words[i]` is the word the users' number i stands for, `model_words[i]` the model's; the reserved ones agree."""
-        self._users = users
+        super().__init__(users)
         known = {word: number for number, word in enumerate(model_words[FIRST_WORD:], FIRST_WORD)}
         numbers = [known.get(word, OOV) for word in words[FIRST_WORD:]]
         self._numbers = np.array([*range(FIRST_WORD), *numbers], np.int32)
         self.shared = sum(number != OOV for number in numbers)
-
-    def __len__(self) -> int:
-        """How many users there are: as many as before."""
-        return len(self._users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         """The examples of these users, in the model's words."""

@@ -1,7 +1,8 @@
 """Who takes part in a round.
 
-`Poisson` and `FixedSize` draw from secret randomness and promise exactly the law that is accounted; a cohort is never
-truncated, topped up or looked at before it is used. `CheckIn` promises no law, only how often and how far apart one user
+A sampler gets one uniform 64-bit word for each user (`Randomness.draws`: a keyed hash of the user's name) and picks by these
+words alone. `Poisson` and `FixedSize` promise exactly the law that is accounted; a cohort is never truncated, topped up or
+looked at before it is used. `CheckIn` promises no law, only how often and how far apart one user
 comes (Gboard, section 2.2); it remembers who was there.
 """
 
@@ -16,12 +17,15 @@ from numpy.typing import NDArray
 
 from tacit.errors import PrivacyError
 
+# A uniform 64-bit word for each user, fresh in each round.
+Draws = NDArray[np.uint64]
+
 
 class Sampler(Protocol):
     """Picks cohorts; `describe` gives the public constants the accountant uses."""
 
-    def sample(self, users: int, generator: np.random.Generator) -> NDArray[np.int64]:
-        """The numbers of the users who take part, in ascending order."""
+    def sample(self, draws: Draws) -> NDArray[np.int64]:
+        """The numbers of the users who take part, in ascending order; user u drew the word draws[u]."""
         ...
 
     def remember(self, users: NDArray[np.int64]) -> None:
@@ -37,17 +41,16 @@ class Sampler(Protocol):
 class Poisson:
     """Each user takes part independently with a public probability q (DP-FedAvg, section 2).
 
-    A user is in if a fresh 64-bit word is below ⌊q · 2⁶⁴⌋: the realised probability is q rounded *down*, by at most 2⁻⁶⁴.
+    A user is in if their word is below ⌊q · 2⁶⁴⌋: the realised probability is q rounded *down*, by at most 2⁻⁶⁴.
     """
 
     probability: float
 
-    def sample(self, users: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    def sample(self, draws: Draws) -> NDArray[np.int64]:
         if self.probability >= 1:
-            return np.arange(users, dtype=np.int64)
+            return np.arange(len(draws), dtype=np.int64)
         threshold = np.uint64(math.floor(self.probability * 2**64))
-        words = generator.integers(0, 2**64, size=users, dtype=np.uint64)
-        return np.flatnonzero(words < threshold).astype(np.int64)
+        return np.flatnonzero(draws < threshold).astype(np.int64)
 
     def remember(self, users: NDArray[np.int64]) -> None:
         pass  # every round is drawn anew
@@ -58,13 +61,17 @@ class Poisson:
 
 @dataclass(frozen=True)
 class FixedSize:
-    """Exactly `size` users, uniformly without replacement (Production, Algorithm 1)."""
+    """Exactly `size` users, uniformly without replacement (Production, Algorithm 1): those with the smallest words.
+
+    Independent words in order are a uniformly random order of the users. Two equal words would be put in the users'
+    order, which happens with probability below users² / 2⁶⁵.
+    """
 
     size: int
     population: int
 
-    def sample(self, users: int, generator: np.random.Generator) -> NDArray[np.int64]:
-        return np.sort(generator.choice(users, size=self.size, replace=False, shuffle=False)).astype(np.int64)
+    def sample(self, draws: Draws) -> NDArray[np.int64]:
+        return _smallest(draws, self.size)
 
     def remember(self, users: NDArray[np.int64]) -> None:
         pass  # every round is drawn anew
@@ -82,11 +89,11 @@ class CheckIn:
     def __init__(self, size: int, min_separation: int, max_participation: int) -> None:
         self.size, self.min_separation, self.max_participation = size, min_separation, max_participation
         self._round = 0
-        self._free = np.zeros(0, np.int64)  # by user: the first round he may be in again
-        self._times = np.zeros(0, np.int64)  # by user: how often he was there
+        self._free = np.zeros(0, np.int64)  # by user: the first round they may be in again
+        self._times = np.zeros(0, np.int64)  # by user: how often they were there
 
-    def sample(self, users: int, generator: np.random.Generator) -> NDArray[np.int64]:
-        self._make_room(users)
+    def sample(self, draws: Draws) -> NDArray[np.int64]:
+        self._make_room(len(draws))
         able = np.flatnonzero((self._free <= self._round) & (self._times < self.max_participation))
         if len(able) < self.size:
             raise PrivacyError(
@@ -94,7 +101,7 @@ class CheckIn:
                 f"{self.min_separation} rounds in between, or were there {self.max_participation} times.",
                 hint="Lower privacy.cohort or privacy.min_separation, or raise privacy.max_participation.",
             )
-        chosen = np.sort(generator.choice(able, size=self.size, replace=False, shuffle=False)).astype(np.int64)
+        chosen = able[_smallest(draws[able], self.size)]
         self.remember(chosen)
         return chosen
 
@@ -115,3 +122,11 @@ class CheckIn:
             "min_separation": self.min_separation,
             "max_participation": self.max_participation,
         }
+
+
+def _smallest(draws: Draws, size: int) -> NDArray[np.int64]:
+    """The places of the `size` smallest words, ascending; fails if there are fewer words."""
+    if size > len(draws):
+        raise PrivacyError(f"Expected at least the {size} users of a round, got {len(draws)}.")
+    chosen = np.argpartition(draws, size - 1)[:size] if size else np.zeros(0, np.int64)
+    return np.sort(chosen).astype(np.int64)

@@ -3,7 +3,7 @@
 Noise and sampling draw from the same root, which comes from the operating system when the process starts and ends with it:
 a resumed run has another root, and so has a copy of its folder, so that nobody can ever see the same noise on two sums. Each
 use derives its own key by keyed BLAKE2b over (purpose, round, attempt). `jax.random.key(int)` would keep 32 bits of a seed;
-keys here carry all the bits their generator takes (64 for Threefry-2x32, 128 for Philox).
+keys here carry all the bits their generator takes (64 for Threefry-2x32, 256 for AES).
 
 A seed replaces the root for the sake of reproducible science. The noise can then be replayed by anybody who knows the
 seed, so a seeded run is never private and says so; attempts are ignored, so that a resumed run repeats itself exactly.
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import jax
@@ -53,7 +54,18 @@ class Randomness:
         words = np.frombuffer(self.derive("noise", round=round, attempt=attempt, size=8), dtype="<u4")
         return jax.random.wrap_key_data(jax.numpy.asarray(words), impl="threefry2x32")
 
-    def sampler(self, *, round: int, attempt: int) -> np.random.Generator:
-        """The generator that picks this round's cohort; as secret as the noise."""
-        key = int.from_bytes(self.derive("sample", round=round, attempt=attempt, size=16), "little")
-        return np.random.Generator(np.random.Philox(key=key))
+    def draws(self, names: NDArray[np.uint64], *, round: int, attempt: int) -> NDArray[np.uint64]:
+        """A uniform 64-bit word for each of these users, by which a sampler picks this round's cohort; secret as the noise.
+
+        `names` are 128 bits a user, [users, 2], all different. A user's word is the first half of AES-256 of their name, under
+        a key of this round's own. So it depends on the name and on nobody else: whoever comes or goes, the others' words
+        stay. AES under a secret key cannot be told from a random permutation, and the images of different names under that
+        are independent and uniform but for never being equal, which is off by less than users² / 2¹²⁸.
+        """
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        key = self.derive("sample", round=round, attempt=attempt, size=SECRET_BYTES)
+        # One block a name, and names differ: this is AES as a function, not a mode for messages.
+        encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+        words = np.frombuffer(encryptor.update(np.ascontiguousarray(names, "<u8").tobytes()), "<u8")
+        return words.reshape(-1, 2)[:, 0].astype(np.uint64)

@@ -21,6 +21,7 @@ from tacit.audit.secret_sharer import BEAM_WIDTH, COMPARISONS, extraction, rando
 from tacit.data.ragged import offsets_of
 from tacit.data.rows import pack, to_rows
 from tacit.data.users import Examples, Users
+from tacit.data.views import View
 from tacit.errors import AuditError
 from tacit.learning.next_word import NextWord
 from tacit.privacy.accounting.spent import spent_by
@@ -106,16 +107,12 @@ def comparisons(suffixes: int | None) -> int:
     return SUFFIXES_ON_CPU if jax.default_backend() == "cpu" else COMPARISONS
 
 
-class AsTrained:
+class AsTrained(View):
     """Users as the rows of a recipe cut them: an example counts if its last word is read."""
 
     def __init__(self, users: Users, shape: Shape) -> None:
-        self._users = users
+        super().__init__(users)
         self._shape = shape
-
-    def __len__(self) -> int:
-        """How many users there are."""
-        return len(self._users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         """The examples of these users that are trained on whole."""
@@ -144,18 +141,16 @@ def _exposures(
         words,
         times,
         rounds=rounds,
-        rate=_rate(recipe.privacy, plan, len(users)),
+        rate=_rate(recipe.privacy, trainer.dataset.people if plan.device_rate is not None else len(users)),
         epochs=recipe.work.epochs if recipe.work.kind == "fedavg" else 1,
         dealt_anew=recipe.data.iid,
     )
     return by_setting([row for row in rows if not isinstance(plan.canaries[row.canary].sharing, CoinUser)])
 
 
-def _rate(plan: PrivacyPlan, canaries: CanaryPlan, users: int) -> float:
+def _rate(plan: PrivacyPlan, drawn_from: int) -> float:
     """How often anybody is in a round: the plan's q, or a share of a cohort of one size among all whom it is drawn from."""
-    if plan.sampling == "poisson":
-        return plan.sampling_probability
-    return plan.cohort / (users if canaries.device_rate is None else canaries.users)
+    return plan.sampling_probability if plan.sampling == "poisson" else plan.cohort / drawn_from
 
 
 def _bounds(trainer: Trainer, plan: CanaryPlan, model: Any, words: Sequence[str]) -> dict[str, LowerBound]:

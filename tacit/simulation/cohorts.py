@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.users import Names
 from tacit.privacy.participation import Sampler
 from tacit.privacy.randomness import Randomness
 
@@ -46,7 +47,7 @@ class CohortStream:
         self,
         sampler: Sampler,
         randomness: Randomness,
-        users: int,
+        names: Names,
         prepare: Callable[[NDArray[np.int64]], Iterator[Any]],
         *,
         start: int,
@@ -54,7 +55,7 @@ class CohortStream:
         attempts: Mapping[int, int] | None = None,
         ahead: int = 4,
     ) -> None:
-        self._draw = sampler, randomness, users
+        self._draw = sampler, randomness, names
         self._prepare, self._start, self._stop = prepare, start, stop
         self._attempts = dict(attempts or {})
         self._queue: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=ahead)
@@ -88,11 +89,11 @@ class CohortStream:
         return kind, value
 
     def _produce(self) -> None:
-        sampler, randomness, users_there = self._draw
+        sampler, randomness, names = self._draw
         try:
             for round in range(self._start, self._stop):
                 attempt = self._attempts.get(round, 0)
-                users = sampler.sample(users_there, randomness.sampler(round=round, attempt=attempt))
+                users = sampler.sample(randomness.draws(names, round=round, attempt=attempt))
                 self._put("cohort", (round, attempt, users))
                 for chunk in self._prepare(users):
                     self._put("chunk", chunk)

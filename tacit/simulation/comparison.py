@@ -96,7 +96,6 @@ def compare(
     on: str,
     *,
     held_out: int | None = None,
-    split_seed: int | None = None,
     buckets: int = BUCKETS,
     seed: int = 0,
     ngram: NgramSettings | None = None,
@@ -108,7 +107,7 @@ def compare(
     if len(set(models)) < len(models):
         raise RunError("Expected every model to be named once, got one twice.")
     runs = {name: by_name(Path(name)) for name in models if _is_run(name)}
-    ground = open_ground(on, list(runs.values()), held_out=held_out, split_seed=split_seed, wanted=max(buckets, 1))
+    ground = open_ground(on, list(runs.values()), held_out=held_out, wanted=max(buckets, 1))
     bucket = deal(len(ground.held_out), buckets, seed=seed)
     contestants = _contestants(models, runs, ground, ngram or NgramSettings(), told)
     told("recording the held-out users' typing")

@@ -29,9 +29,13 @@ PUBLIC_USERS = 200
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training users behind the gate, held-out rows in the open."""
+    """Training users behind the gate, held-out rows in the open.
+
+    `people` is how many of the training users are real: no public number, so nothing that others see may depend on it.
+    """
 
     train: Users
+    people: int
     held_out: NDArray[np.int32]
     words: tuple[str, ...]
     description: Mapping[str, Any]
@@ -46,12 +50,14 @@ def open_dataset(recipe: Recipe) -> Dataset:
     if recipe.audit is not None:
         dataset = _planted(dataset, recipe, recipe.audit)
     if recipe.data.iid:
-        dataset = replace(dataset, train=Reshuffled(dataset.train, seed=recipe.data.split_seed))
+        synthetic = recipe.privacy.population
+        dealt = Reshuffled(dataset.train, synthetic, seed=recipe.data.shuffle_seed)
+        dataset = replace(dataset, train=dealt, people=synthetic)
     plan = recipe.privacy
-    people = len(dataset.train) if dataset.canaries is None else dataset.canaries.users
-    if plan.sampling == "fixed" and people < plan.population:
+    # Fixed-size rounds and check-ins have neighbours with as many users, so these refusals tell nothing about one user.
+    if plan.sampling == "fixed" and dataset.people < plan.population:
         raise PrivacyError(
-            f"Expected at least privacy.population = {plan.population} users for fixed-size rounds, got {people}: "
+            f"Expected at least privacy.population = {plan.population} users for fixed-size rounds, got {dataset.people}: "
             "a smaller population is amplified less than the plan claims."
         )
     if plan.sampling == "check_in" and recipe.fleet is None:  # devices are not counted here
@@ -62,26 +68,13 @@ def open_dataset(recipe: Recipe) -> Dataset:
     return dataset
 
 
-def shortage(recipe: Recipe, dataset: Dataset) -> list[str]:
-    """A sentence if drawn rounds will have less than half of the users the plan speaks of: private, but hard to learn from.
-
-    It does not say how many there are: what a run prints may end up in a log that others read.
-    """
-    plan = recipe.privacy
-    if plan.sampling != "poisson" or 2 * len(dataset.train) >= plan.population:
-        return []
-    return [
-        f"The users to train on are less than half of privacy.population = {plan.population:,}: a round will have less than "
-        f"half of privacy.cohort = {plan.cohort:,.0f}, with noise that was meant for all of it. Lower both to what there is."
-    ]
-
-
 def _world(recipe: Recipe) -> Dataset:
     data = recipe.data
     world = KeyboardWorld(data.world_seed, data.users + data.held_out, vocabulary_size=data.vocabulary)
     held_out = np.arange(data.users, data.users + data.held_out)
     return Dataset(
         train=KeyboardWorld(data.world_seed, data.users, vocabulary_size=data.vocabulary),
+        people=data.users,
         held_out=_rows(world, held_out, recipe),
         words=world.words,
         description={"world": "keyboard", "seed": data.world_seed, "users": data.users},
@@ -94,18 +87,8 @@ def _store(recipe: Recipe) -> Dataset:
     store = open_store(Path(str(data.store)))
     if store.vocabulary is None:
         raise DataError(f"Expected a store of text with a vocabulary, got {data.store}, which has none.")
-    train, held_out = split_users(store, held_out=data.held_out, seed=data.split_seed)
+    train, held_out = split_users(store, data.held_out)
     vocabulary = store.vocabulary
-    counted = store.info.vocabulary
-    if (
-        counted is not None
-        and counted.held_out
-        and (counted.held_out, counted.seed) != (data.held_out, data.split_seed)
-    ):
-        raise DataError(
-            f"Expected data.held_out = {counted.held_out} and data.split_seed = {counted.seed}, with which the words of "
-            f"{data.store} were counted, got {data.held_out} and {data.split_seed}: held-out people would have been counted."
-        )
     reasons = []
     if not vocabulary.is_public:
         reasons.append("the vocabulary was counted on the private users themselves")
@@ -113,6 +96,7 @@ def _store(recipe: Recipe) -> Dataset:
         reasons.append("users are synthetic (data.iid): one person's examples lie with many of them")
     return Dataset(
         train=train,
+        people=len(train),
         held_out=_rows(held_out, np.arange(len(held_out)), recipe),
         words=tuple(vocabulary.decode(np.arange(len(vocabulary)))),  # the reserved entries too: a word at its number
         description={"store": store.store_id, "vocabulary": vocabulary.provenance},
@@ -136,7 +120,6 @@ def _planted(dataset: Dataset, recipe: Recipe, section: AuditSection) -> Dataset
     about = {
         "plan": plan.digest(),
         "canaries": len(plan.canaries),
-        "people": plan.users,
         "devices": len(plan.device_canaries()),
         "coin_users": len(plan.coin_canaries()),
         "device_rate": plan.device_rate,

@@ -224,7 +224,7 @@ def _central(recipe: Recipe, regime: Regime) -> tuple[Any, Sequence[str], dict[s
         max_rows=-(-data.tokens_per_user // data.length),
     )
     epochs = max(1, round(recipe.privacy.cohort * recipe.run.rounds * recipe.work.epochs / len(dataset.train)))
-    seed = data.split_seed
+    seed = data.shuffle_seed
     order = (
         shuffled(len(rows.tokens), epochs=epochs, seed=seed)
         if regime.mixed

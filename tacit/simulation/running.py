@@ -21,6 +21,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.users import all_names
 from tacit.errors import PrivacyError, RunError
 from tacit.learning.loop import TrainingState, train
 from tacit.learning.server import Server
@@ -53,7 +54,7 @@ class Participation(Protocol):
 class Program:
     """What a run trains, ready to go; nothing on disk yet.
 
-    `opened` is the ledger's first record, `store` where the users come from (None: a world), `sample_from` their number.
+    `opened` is the ledger's first record, `store` where the users come from (None: a world).
     `evaluate` looks at a model; `finish` makes the run's summary, and leaves what it wants in the run folder.
     `evaluate_first`: what the rounds start from is worth a look.
     """
@@ -66,7 +67,6 @@ class Program:
     start: TrainingState
     users: BatchedUsers
     sampler: Sampler
-    sample_from: int
     mechanism: Mechanism
     server: Server
     evaluate: Callable[[Any], Mapping[str, float]]
@@ -78,7 +78,7 @@ class Program:
         return CohortStream(
             self.sampler,
             randomness,
-            self.sample_from,
+            all_names(self.users.users),
             self.users.prepare,
             start=start,
             stop=self.rhythm.rounds,

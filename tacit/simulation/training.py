@@ -36,7 +36,7 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.journal import Observer, Rhythm
 from tacit.simulation.batched import BatchedUsers, Shape
 from tacit.simulation.check_ins import DeviceCheckIns
-from tacit.simulation.datasets import Dataset, open_dataset, shortage
+from tacit.simulation.datasets import Dataset, open_dataset
 from tacit.simulation.devices import suitable_spread, use_every_core
 from tacit.simulation.population_settings import PopulationSettings
 from tacit.simulation.pretraining import open_public, pretrained
@@ -111,16 +111,18 @@ class Trainer:
         return dataclasses.replace(self, start=start, pretraining=found.description)
 
     def warnings(self) -> list[str]:
-        """What the noise and too few users will do to the model, where that is bad."""
+        """What the noise will do to the model, where that is bad.
+
+        Nothing here may depend on users, not even on how many there are: others may read what a run prints.
+        """
         server, model = self.recipe.server, self.start.model
         momentum = server.momentum if server.optimizer in ("momentum", "nesterov") else 0.0
-        noise = warnings_of(
+        return warnings_of(
             self.recipe.privacy,
             parameters=parameter_count(model),
             model_norm=float(np.sqrt(sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(model)))),
             server_rate=server.learning_rate / (1 - momentum),
         )
-        return [*shortage(self.recipe, self.dataset), *noise]
 
     def opened(self, folder: RunFolder) -> Opened:
         """The ledger's first record."""
@@ -160,7 +162,6 @@ class Trainer:
             start=self.start,
             users=self.users,
             sampler=sampler,
-            sample_from=len(self.dataset.train),
             mechanism=self.mechanism,
             server=self.server,
             evaluate=lambda model: evaluate(model, self.dataset.held_out).as_dict(),
@@ -265,7 +266,7 @@ def _sampler(recipe: Recipe, dataset: Dataset) -> Sampler:
         sampler, canaries = recipe.privacy.build_sampler(), dataset.canaries
         if canaries is None or canaries.device_rate is None:
             return sampler
-        return OwnRate(sampler, canaries.users, canaries.device_rate)
+        return OwnRate(sampler, dataset.people, canaries.device_rate)
     settings = PopulationSettings(
         devices=len(dataset.train),
         report_goal=int(recipe.privacy.cohort),

@@ -59,7 +59,7 @@ def test_a_template_is_filled_with_digits() -> None:
 
 
 def test_the_plan_of_production_has_27_canaries_on_189_devices() -> None:
-    plan = device_plan(phrases(27), STORE, users=1000, seed=1)
+    plan = device_plan(phrases(27), STORE, seed=1)
     settings = Counter(str(canary.sharing) for canary in plan.canaries)
     assert settings["n_u = 4, n_e = 14"] == 3
     assert len(settings) == 9
@@ -68,17 +68,17 @@ def test_the_plan_of_production_has_27_canaries_on_189_devices() -> None:
 
 
 def test_the_plan_of_memorization_keeps_the_expected_number_of_sharers() -> None:
-    plan = sharer_plan(phrases(90), STORE, users=10_000, seed=1)
+    plan = sharer_plan(phrases(90), STORE, population=10_000, seed=1)
     chances = {canary.sharing.user_probability for canary in plan.canaries if isinstance(canary.sharing, Sharers)}
     assert sorted(chance * 10_000 for chance in chances) == pytest.approx([7.84, 23.52, 78.4])
-    full = sharer_plan(phrases(90), STORE, users=392_000, seed=1).canaries[0].sharing
+    full = sharer_plan(phrases(90), STORE, population=392_000, seed=1).canaries[0].sharing
     assert isinstance(full, Sharers)
     assert full.user_probability == pytest.approx(1 / 50_000)
     assert full.example_probability == 0.01
 
 
 def test_a_plan_comes_back_from_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
-    plan = device_plan(phrases(27), STORE, users=1000, seed=2**64 - 1, device_rate=0.5)
+    plan = device_plan(phrases(27), STORE, seed=2**64 - 1, device_rate=0.5)
     path = tmp_path / "canaries.json"
     plan.save(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -92,7 +92,7 @@ def test_a_file_that_is_no_plan_is_refused_without_showing_it(tmp_path: Path) ->
     path = tmp_path / "canaries.json"
     with pytest.raises(AuditError, match="no canary plan"):
         load_plan(path)
-    device_plan(phrases(27), STORE, users=1000, seed=1).save(path)
+    device_plan(phrases(27), STORE, seed=1).save(path)
     path.write_text(path.read_text().replace('"devices": 4', '"devices": 0'))
     with pytest.raises(AuditError, match=r"damaged one: canaries\.9\.sharing\.devices\.devices\.") as refused:
         load_plan(path)
@@ -105,14 +105,12 @@ def plan_words(drawn: list[tuple[str, ...]]) -> set[str]:
 
 
 def test_a_plan_for_other_data_is_refused() -> None:
-    plan = sharer_plan(phrases(9), STORE, users=1000, seed=1)
-    plan.require({"store": "one", "vocabulary": "another provenance"}, 1000)
+    plan = sharer_plan(phrases(9), STORE, population=1000, seed=1)
+    plan.require({"store": "one", "vocabulary": "another provenance"})
     with pytest.raises(AuditError, match=r"^Expected a canary plan for store two, got one for store one\.$"):
-        plan.require({"store": "two"}, 1000)
+        plan.require({"store": "two"})
     with pytest.raises(AuditError, match=r"for world keyboard, seed 7, got one for store one\.$"):
-        plan.require({"world": "keyboard", "seed": 7, "users": 1000}, 1000)
-    with pytest.raises(AuditError, match=r"for 900 training users, got one for 1000\.$"):
-        plan.require(STORE, 900)
+        plan.require({"world": "keyboard", "seed": 7, "users": 1000})
 
 
 def test_a_word_outside_the_vocabulary_is_refused_without_naming_it() -> None:
@@ -143,7 +141,7 @@ def test_what_could_stand_at_each_place() -> None:
     [
         (
             {"expected_sharers": (2, 2000)},
-            r"more than 0 and at most 1000 sharers of a canary \(the users\), got 2000\.$",
+            r"more than 0 and at most 1000 sharers of a canary \(the population\), got 2000\.$",
         ),
         ({"expected_sharers": (0, 5)}, "got 0"),
         ({"expected_sharers": (5, math.nan)}, "got nan"),
@@ -154,12 +152,12 @@ def test_what_could_stand_at_each_place() -> None:
 )
 def test_an_impossible_plan_of_sharers_is_refused(change: dict[str, tuple[float, ...]], sentence: str) -> None:
     with pytest.raises(AuditError, match=sentence):
-        sharer_plan(phrases(9), STORE, users=1000, seed=1, **change)
+        sharer_plan(phrases(9), STORE, population=1000, seed=1, **change)
 
 
 def test_more_copies_than_a_device_has_examples_are_refused() -> None:
     with pytest.raises(AuditError, match="at most 100 copies on a device, got 200"):
-        device_plan(phrases(27), STORE, users=10, seed=1, examples_per_device=100)
+        device_plan(phrases(27), STORE, seed=1, examples_per_device=100)
 
 
 def test_one_some_and_all_examples_of_a_device_must_differ() -> None:
@@ -171,13 +169,12 @@ def test_one_some_and_all_examples_of_a_device_must_differ() -> None:
 
 
 def mixed(examples_per_device: int) -> CanaryPlan:
-    return mixed_plan(WORDS, STORE, users=10, seed=1, devices=1, examples_per_device=examples_per_device)
+    return mixed_plan(WORDS, STORE, population=10, seed=1, devices=1, examples_per_device=examples_per_device)
 
 
 def test_a_plan_of_both_kinds_counts_devices_only_where_there_are_any() -> None:
     mixed = CanaryPlan(
         data={"store": "one"},
-        users=10,
         seed=1,
         canaries=(
             Canary(units=("w1",), sharing=SHARED),

@@ -18,7 +18,7 @@ PHRASES = word_phrases(WORDS, length=5, count=27, seed=9)
 def test_the_table_of_production() -> None:
     """Table 3: devices that take part 1,150 times in 2,000 rounds."""
     people = Listed([[[4, 5]]] * 10)
-    plan = device_plan(PHRASES, DATA, users=10, seed=2, device_rate=1150 / 2000)
+    plan = device_plan(PHRASES, DATA, seed=2, device_rate=1150 / 2000)
     planted = plant(people, plan, WORDS, DATA, public())
     rows = exposures(plan, planted, WORDS, np.full(199, 1150), rounds=2000, rate=0.1)
     table = {row.setting: row for row in by_setting(rows)}
@@ -33,10 +33,10 @@ def test_the_table_of_production() -> None:
 @pytest.mark.parametrize("dealt_anew", [False, True])
 def test_seen_counts_every_copy_of_everybody_who_took_part(dealt_anew: bool) -> None:
     people = [[[4 + user % 90, 5]] * (user % 7) for user in range(300)]
-    plan = sharer_plan(PHRASES, DATA, users=300, seed=2, expected_sharers=(3, 10, 30))
+    plan = sharer_plan(PHRASES, DATA, population=300, seed=2, expected_sharers=(3, 10, 30))
     planted = plant(Listed(people), plan, WORDS, DATA)
     if dealt_anew:
-        planted = Reshuffled(planted, seed=1)
+        planted = Reshuffled(planted, 300, seed=1)
     took_part = np.random.default_rng(0).integers(0, 4, 300)
     found = listed(planted)
     rows = exposures(plan, planted, WORDS, took_part, rounds=40, rate=0.05, dealt_anew=dealt_anew)
@@ -52,7 +52,7 @@ def test_seen_counts_every_copy_of_everybody_who_took_part(dealt_anew: bool) -> 
 
 def test_as_many_copies_as_expected_on_average() -> None:
     """Without clashes the copies of a canary are 40 expected sharers times 5; 8 standard errors are allowed."""
-    plan = sharer_plan(PHRASES, DATA, users=4000, seed=4, expected_sharers=(40,), example_probabilities=(0.5,))
+    plan = sharer_plan(PHRASES, DATA, population=4000, seed=4, expected_sharers=(40,), example_probabilities=(0.5,))
     planted = plant(Listed([[[4, 5]] * 10] * 4000), plan, WORDS, DATA)
     rows = exposures(plan, planted, WORDS, np.ones(4000, np.int64), rounds=1, rate=1.0)
     assert rows[0].expected == pytest.approx(200)
@@ -61,7 +61,7 @@ def test_as_many_copies_as_expected_on_average() -> None:
 
 
 def test_a_cut_hides_the_copies_behind_it() -> None:
-    plan = device_plan(PHRASES, DATA, users=10, seed=2)
+    plan = device_plan(PHRASES, DATA, seed=2)
     planted = Capped(plant(Listed([[[4, 5]]] * 10), plan, WORDS, DATA, public()), examples=20)
     rows = exposures(plan, planted, WORDS, np.ones(199, np.int64), rounds=10, rate=0.1)
     full = [row for row in rows if row.setting == "n_u = 1, n_e = 200"]
@@ -76,8 +76,8 @@ def test_a_cut_hides_the_copies_behind_it() -> None:
 
 def test_every_local_epoch_reads_a_copy_again() -> None:
     plans = (
-        device_plan(PHRASES, DATA, users=10, seed=2),
-        sharer_plan(PHRASES, DATA, users=10, seed=2, expected_sharers=(1, 2, 4)),
+        device_plan(PHRASES, DATA, seed=2),
+        sharer_plan(PHRASES, DATA, population=10, seed=2, expected_sharers=(1, 2, 4)),
     )
     for plan in plans:
         planted = plant(Listed([[[4, 5]]] * 10), plan, WORDS, DATA, public())
@@ -91,7 +91,7 @@ def test_every_local_epoch_reads_a_copy_again() -> None:
 
 
 def test_participations_of_another_population_are_refused() -> None:
-    plan = sharer_plan(PHRASES, DATA, users=300, seed=2, expected_sharers=(3, 10, 30))
+    plan = sharer_plan(PHRASES, DATA, population=300, seed=2, expected_sharers=(3, 10, 30))
     planted = plant(Listed([[[4]]] * 300), plan, WORDS, DATA)
     with pytest.raises(AuditError, match="of 300 users and devices, got 299"):
         exposures(plan, planted, WORDS, np.ones(299, np.int64), rounds=1, rate=1.0)

@@ -14,7 +14,7 @@ from tacit.audit.planting import count_copies, holders, plant
 from tacit.data.build import save_users
 from tacit.data.store import open_store, split_texts
 from tacit.data.users import Examples, Users
-from tacit.data.views import Reshuffled
+from tacit.data.views import Reshuffled, Subset
 from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.data.worlds.randomness import uniform
 from tacit.errors import AuditError
@@ -35,11 +35,11 @@ def population(users: int = PEOPLE) -> list[list[list[int]]]:
 
 def shared(users: int = PEOPLE, **changes: object) -> CanaryPlan:
     settings = {"expected_sharers": (2.0, 8.0, 16.0), "example_probabilities": (0.1, 0.5, 1.0), **changes}
-    return sharer_plan(word_phrases(WORDS, length=5, count=18, seed=5), DATA, users=users, seed=6, **settings)  # type: ignore[arg-type]
+    return sharer_plan(word_phrases(WORDS, length=5, count=18, seed=5), DATA, population=users, seed=6, **settings)  # type: ignore[arg-type]
 
 
-def on_devices(users: int = PEOPLE) -> CanaryPlan:
-    return device_plan(word_phrases(WORDS, length=5, count=27, seed=5), DATA, users=users, seed=6)
+def on_devices() -> CanaryPlan:
+    return device_plan(word_phrases(WORDS, length=5, count=27, seed=5), DATA, seed=6)
 
 
 def public() -> Examples:
@@ -58,9 +58,9 @@ def expected_with_sharers(people: list[list[list[int]]], plan: CanaryPlan) -> li
         for number in reversed(range(len(plan.canaries))):
             how = plan.canaries[number].sharing
             assert isinstance(how, Sharers)
-            if uniform(plan.seed, IS_SHARER, number, user) < how.user_probability:
+            if uniform(plan.seed, IS_SHARER, number, 0, user) < how.user_probability:
                 for example in range(len(sentences)):
-                    if uniform(plan.seed, IS_REPLACED, number, user, example) < how.example_probability:
+                    if uniform(plan.seed, IS_REPLACED, number, 0, user, example) < how.example_probability:
                         sentences[example] = ids[number]
     return planted
 
@@ -78,12 +78,19 @@ def test_sharers_are_those_of_the_slow_reference() -> None:
 def test_who_shares_nothing_is_left_alone() -> None:
     people, plan = population(), shared()
     planted = listed(plant(Listed(people), plan, WORDS, DATA))
-    sharers = set(np.concatenate(holders(plan)).tolist())
+    sharers = set(np.concatenate(holders(plan, Listed(people))).tolist())
     assert 0 < len(sharers) < PEOPLE
     assert [planted[u] for u in range(PEOPLE) if u not in sharers] == [
         people[u] for u in range(PEOPLE) if u not in sharers
     ]
     assert [len(user) for user in planted] == [len(user) for user in people]
+
+
+def test_without_one_user_the_same_others_share_the_same_canaries() -> None:
+    everybody, plan = Listed(population()), shared()
+    rest = np.delete(np.arange(PEOPLE), 11)
+    planted = listed(plant(everybody, plan, WORDS, DATA))
+    assert listed(plant(Subset(everybody, rest), plan, WORDS, DATA)) == [planted[user] for user in rest]
 
 
 def test_single_examples_are_those_of_whole_users() -> None:
@@ -102,7 +109,7 @@ def test_single_examples_are_those_of_whole_users() -> None:
 
 def test_shuffled_users_hold_the_same_canaries() -> None:
     people, plan = population(), shared()
-    shuffled = Reshuffled(plant(Listed(people), plan, WORDS, DATA), seed=3)
+    shuffled = Reshuffled(plant(Listed(people), plan, WORDS, DATA), PEOPLE, seed=3)
     before, after = (
         Counter(tuple(sentence) for user in users for sentence in user)
         for users in (expected_with_sharers(people, plan), listed(shuffled))
@@ -113,13 +120,13 @@ def test_shuffled_users_hold_the_same_canaries() -> None:
 def test_sharers_and_replacements_are_as_frequent_as_planned() -> None:
     """Both counts are binomial; each test raises a false alarm once in ten million plans."""
     plan = shared(users=20_000)
-    who = holders(plan)
+    one_user = Listed([[[4]] * 50] * 20_000)
+    who = holders(plan, one_user)
     for setting in (0, 2):
         how = plan.canaries[2 * setting].sharing
         assert isinstance(how, Sharers)
         for number in (2 * setting, 2 * setting + 1):
             assert stats.binomtest(len(who[number]), 20_000, how.user_probability).pvalue > 1e-7
-    one_user = Listed([[[4]] * 50] * 20_000)
     planted, ids = plant(one_user, plan, WORDS, DATA), encode(plan.canaries, WORDS)
     for number in (14, 15):  # 16 expected sharers, p_e = 0.5
         copies = sum(int(counts.sum()) for _, counts in count_copies(planted, who[number], [ids[number]]))
@@ -198,8 +205,6 @@ def test_what_does_not_fit_is_refused() -> None:
     people = Listed(population())
     with pytest.raises(AuditError, match="for store two, got one for store one"):
         plant(people, shared(), WORDS, {"store": "two"})
-    with pytest.raises(AuditError, match="for 80 training users, got one for 81"):
-        plant(people, shared(users=81), WORDS, DATA)
     with pytest.raises(AuditError, match="sentences of a public corpus"):
         plant(people, on_devices(), WORDS, DATA)
     with pytest.raises(AuditError, match=r"vocabulary's 46 words, but word \d of canary"):

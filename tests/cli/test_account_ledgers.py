@@ -71,7 +71,7 @@ def test_a_run_that_was_trained_with_a_tampered_sampler_is_caught(
     """The plan, the ledger and the accounting say q = 0.03; the sampler in fact draws every fifth user."""
     assert tacit("train", "tiny.toml", "--out", "honest").code == 0
     assert "and can be its" in tacit("account", "run", "honest").out
-    monkeypatch.setattr(Poisson, "sample", lambda self, users, generator: np.flatnonzero(generator.random(users) < 0.2))
+    monkeypatch.setattr(Poisson, "sample", lambda self, draws: np.flatnonzero(draws < np.uint64(2**64 // 5)))
     assert tacit("train", "tiny.toml", "--out", "tampered").code == 0
     assert "are not those of the sampling in the ledger" in tacit("account", "run", "tampered").refusal(4)
 
@@ -154,7 +154,7 @@ def store(tacit: Tacit, runs: Path) -> Path:
     Path("talk.csv").write_text("user,text\n" + "".join(f"u{n % 50},see you soon {n}\n" for n in range(100)))
     Path("words.txt").write_text("see\nyou\nsoon\n")
     columns = ("--user", "user", "--text", "text", "--vocabulary", "words.txt")
-    made = tacit("data", "import", "talk.csv", "--out", "talk", *columns)
+    made = tacit("data", "import", "talk.csv", "--out", "talk", "--held-out", 0, *columns)
     assert made.code == 0, made.err
     return Path("talk")
 

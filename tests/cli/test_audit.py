@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tacit.audit.canaries import load_plan
+from tacit.audit.canaries import Sharers, load_plan
 from tacit.audit.lower_bound import LowerBound
 from tacit.audit.outcome import Outcome, Proven
 from tacit.cli.audit import BROKEN_EXIT, _print_table
@@ -131,12 +131,15 @@ def test_a_plan_for_a_store(tacit: Tacit, here: Path) -> None:
     words = Vocabulary(tuple(f"w{i}" for i in range(50)), word_list("test"))
     save_users(ListUsers([[[4, 5]]] * 30), here / "store", source="test", vocabulary=words)
     wrote = tacit(
-        "audit", "plant", "store", "--held-out", 10, "--devices", 0, "--sharers", 2, "--expected-sharers", "1,2,4",
+        "audit", "plant", "store", "--users", 20, "--devices", 0, "--sharers", 2, "--expected-sharers", "1,2,4",
         "--out", "plan.json", "--seed", 5,
     )  # fmt: skip
     assert wrote.code == 0, wrote.err
     plan = load_plan(here / "plan.json")
-    assert (plan.users, len(plan.canaries), plan.synthetic_users) == (20, 18, 0)
+    assert (len(plan.canaries), plan.synthetic_users) == (18, 0)
+    assert {c.sharing.user_probability for c in plan.canaries if isinstance(c.sharing, Sharers)} == {0.05, 0.1, 0.2}
+    alone = ("audit", "plant", "store", "--sharers", 1, "--out", "other.json")
+    assert "Expected --users with --sharers on the folder of a store" in tacit(*alone).refusal(8)
     assert stat.S_IMODE((here / "plan.json").stat().st_mode) == 0o600
     assert plan.canaries[0].text not in wrote.out
     assert np.unique([canary.text for canary in plan.canaries]).size == 18
@@ -148,12 +151,12 @@ def test_mistakes_in_planting(tacit: Tacit, here: Path) -> None:
     assert "which exists" in tacit(*plant, "--out", "tiny.toml").refusal(8)
     assert "got 1.5" in tacit(*plant, "--device-rate", 1.5, "--out", "a").refusal(8)
     shared = (*plant, "--sharers", 1, "--out", "a")
-    assert "at most 50 sharers of a canary (the users), got 78.4" in tacit(*shared).refusal(8)
+    assert "at most 50 sharers of a canary (the population), got 78.4" in tacit(*shared).refusal(8)
     for given, sentence in {
         "1,x": "three different numbers",
         "1,2": "three different numbers",
         "2,2,4": "three different numbers",
-        "0,1,2": "more than 0 and at most 50 sharers of a canary (the users), got 0",
+        "0,1,2": "more than 0 and at most 50 sharers of a canary (the population), got 0",
         "1,nan,2": "got nan",
         "1,2,inf": "got inf",
     }.items():

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tacit.data.build import save_users
+from tacit.data.store import open_store
 from tacit.data.users import Users
-from tacit.data.views import Subset, held_out_users
+from tacit.data.views import Subset
 from tacit.data.vocabulary import PRIVATE, Vocabulary, word_list
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.learning.replay import METRICS
@@ -24,7 +25,7 @@ WORDS = KeyboardWorld(1, 1, vocabulary_size=300).words
 
 
 def save(users: Users, out: Path, provenance: str = word_list("test"), words: tuple[str, ...] = WORDS) -> Path:
-    save_users(users, out, source="test", vocabulary=Vocabulary(words[4:], provenance))
+    save_users(users, out, source="test", vocabulary=Vocabulary(words[4:], provenance), held_out=0.25, key=bytes(32))
     return out
 
 
@@ -37,9 +38,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr(datasets, "IDEAL_SENTENCES", 5)
         start_run(tiny(run={"rounds": 1}), root / "run", Silent())
         start_run(tiny(run={"rounds": 1}, data={"vocabulary": 200}), root / "other", Silent())
-        on_store = {"world": None, "store": str(store), "held_out": 12, "split_seed": 3}
+        on_store = {"world": None, "store": str(store), "held_out": 12}
         start_run(
-            tiny(run={"rounds": 1}, data=on_store, privacy={"population": 38, "cohort": 8}), root / "on", Silent()
+            tiny(run={"rounds": 1}, data=on_store, privacy={"population": 30, "cohort": 8}), root / "on", Silent()
         )
     return root
 
@@ -69,14 +70,18 @@ def test_an_ngram_beats_a_model_of_one_round(tacit: Tacit, folder: Path, tmp_pat
 
 def test_the_table_says_who_what_and_on_whom(tacit: Tacit, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
+    counted = 50 - len(open_store(folder / "store").held_out_users())
     answer = tacit("compare", "ngram", "ngram+history", "on", "--on", "store", "--buckets", 4)
     assert (answer.code, answer.err) == (0, "")
     lines = answer.out.splitlines()
     assert lines[0].split() == ["ngram", "ngram+history", "on"]
     assert sum(line.startswith(tuple(METRICS)) for line in lines) == len(METRICS)
-    assert "ngram: no privacy, counted on 38 users of the store store." in lines  # the store's own users
+    assert f"ngram: no privacy, counted on {counted} users of the store store." in lines  # the store's own users
     assert "on: no privacy, because the vocabulary was counted on the private users themselves." in lines
-    assert "words of 12 held-out users of the store store; change against ngram with its 95% interval" in lines[-1]
+    assert (
+        f"words of {50 - counted} held-out users of the store store; change against ngram with its 95% interval"
+        in lines[-1]
+    )
     assert lines[-1].endswith("Measured outside any guarantee.")
 
 
@@ -103,10 +108,12 @@ def test_an_ngram_of_another_store_reads_that_store(tacit: Tacit, folder: Path, 
     assert "--ngram-public with --ngram-on only" in tacit("compare", "ngram", "ngram+history", *alone).refusal(5)
 
 
-def test_held_out_users_are_those_of_the_runs(folder: Path) -> None:
+def test_held_out_users_are_those_of_the_store(folder: Path) -> None:
     store = open_ground(str(folder / "store"), [folder / "on"])
     assert isinstance(store.held_out, Subset)
-    np.testing.assert_array_equal(store.held_out.members, held_out_users(50, 12, seed=3))
+    np.testing.assert_array_equal(store.held_out.members, open_store(folder / "store").held_out_users())
+    assert isinstance(store.others, Subset)
+    assert not set(store.others.members) & set(store.held_out.members)
     fewer = open_ground(str(folder / "store"), [folder / "on"], held_out=5)
     assert isinstance(fewer.held_out, Subset)
     assert set(fewer.held_out.members) < set(store.held_out.members)
@@ -123,25 +130,19 @@ def test_another_vocabulary_is_refused(tacit: Tacit, folder: Path) -> None:
     assert told.endswith("whose 200 words are others.")
 
 
-def test_users_that_a_run_has_seen_are_refused(tacit: Tacit, folder: Path) -> None:
-    for option in (("--held-out", 13), ("--split-seed", 4)):
-        told = tacit("compare", "ngram", folder / "on", "--on", folder / "store", "--buckets", 4, *option).refusal(4)
-        assert "Expected at most 12 users held out with the seed 3, as for the run" in told
-
-
 def test_too_few_users_are_refused(tacit: Tacit, folder: Path, tmp_path: Path) -> None:
     two = ("compare", "ngram", "ngram+history")
-    told = tacit(*two, folder / "on", "--on", folder / "store", "--buckets", 13).refusal(3)
-    assert told.startswith("Expected at least 13 held-out users, one a bucket, got 12 of")
+    there = len(open_store(folder / "store").held_out_users())
+    told = tacit(*two, folder / "on", "--on", folder / "store", "--buckets", there + 1).refusal(3)
+    assert told.startswith(f"Expected at least {there + 1} held-out users, one a bucket, got {there} of")
     assert "--held-out of at least 20, one user a bucket, got 19" in tacit(
         *two, "--on", "keyboard", "--held-out", 19
     ).refusal(3)
     empty = save(ListUsers([]), tmp_path / "empty")
     assert "which has no users" in tacit(*two, "--on", empty).refusal(3)
-    silent = save(ListUsers([[[4]]] * 2 + [[]] * 48), tmp_path / "silent")
-    members = set(held_out_users(50, 5, seed=1).tolist())
-    assert not members & {0, 1}
-    assert "got 5 who wrote none" in tacit(*two, "--on", silent, "--buckets", 5).refusal(3)
+    aside = open_store(folder / "store").held_out_users()  # the same rows in every store with this key
+    silent = save(ListUsers([[] if user in aside else [[4]] for user in range(50)]), tmp_path / "silent")
+    assert f"got {there} who wrote none" in tacit(*two, "--on", silent, "--buckets", 5).refusal(3)
     assert "at least 2 buckets" in tacit(*two, "--on", "keyboard", "--buckets", 1).refusal(3)
 
 

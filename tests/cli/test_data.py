@@ -68,12 +68,25 @@ def test_json_is_one_object(tmp_path: Path, chat: Path, words: Path) -> None:
 
 def test_a_private_vocabulary_is_said_to_cost_everything(tmp_path: Path, chat: Path) -> None:
     arguments = ("import", chat, "--user", "user", "--text", "said", "--vocabulary-private", "6")
-    printed = run(*arguments, "--held-out", "1", "--seed", "3", "--max-tokens", "4", "--out", tmp_path / "s")
+    printed = run(*arguments, "--held-out", "0", "--max-tokens", "4", "--out", tmp_path / "s")
     assert "every epsilon stated on this store is infinite" in printed
     assert "cap: 4 tokens a user" in printed
     summary = json.loads(run("show", tmp_path / "s", "--json"))
     assert summary["vocabulary"]["public"] is False
-    assert (summary["vocabulary"]["held_out"], summary["vocabulary"]["seed"]) == (1, 3)
+    assert summary["held_out"] == {"share": 0.0, "users": 0}
+
+
+def test_a_key_file_names_the_same_people_alike(tmp_path: Path, chat: Path) -> None:
+    (tmp_path / "key").write_bytes(b"k" * 32)
+    (tmp_path / "short").write_bytes(b"k" * 31)
+    arguments = ("import", chat, "--user", "user", "--text", "said", "--vocabulary-private", "6")
+    for name in ("a", "b"):
+        run(*arguments, "--key-file", tmp_path / "key", "--out", tmp_path / name)
+    run(*arguments, "--out", tmp_path / "c")
+    a, b, c = ((tmp_path / name / "users.bin").read_bytes() for name in "abc")
+    assert a == b != c
+    with pytest.raises(DataError, match="exactly 32 bytes in the key file"):
+        run(*arguments, "--key-file", tmp_path / "short", "--out", tmp_path / "d")
 
 
 def test_a_vocabulary_from_a_public_corpus(tmp_path: Path, chat: Path) -> None:
@@ -112,9 +125,9 @@ TABLE = ("--user", "user", "--text", "said")
         ((*TABLE, "--vocabulary-private", 0), "vocabulary size of at least 5 .*got 0"),
         ((*TABLE, "--vocabulary-private", 9, "--vocabulary", "words.txt"), "got both"),
         ((*TABLE, "--vocabulary", "missing"), "no vocabulary file missing"),
-        ((*TABLE, "--vocabulary-private", 9, "--held-out", 2), "fewer than the 2 users there are, got 2"),
+        ((*TABLE, "--vocabulary-private", 9, "--held-out", 2), "from 0 to below 1, got 2"),
+        ((*TABLE, "--vocabulary-private", 9, "--key-file", "missing"), "key file missing cannot be read"),
         ((*TABLE, "--vocabulary-private", 9, "--max-tokens", 0), "--max-tokens of at least 1, got 0"),
-        ((*TABLE, "--held-out", 2), "--held-out, here 2"),
         (("--user", "author", "--text", "said", "--vocabulary-private", 9), "no column 'author'; the columns are"),
         (("--text", "said", "--vocabulary-private", 9), "user column is missing"),
         ((*TABLE, "--vocabulary-private", 9, "--format", "xml"), "Expected a format among"),

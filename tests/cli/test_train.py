@@ -31,6 +31,7 @@ from tacit.runs.journal import RunJournal
 from tacit.simulation import training
 from tacit.simulation.pretraining import PretrainingObserver
 from tests.cli.conftest import Tacit, everything
+from tests.helpers import key_holding_out
 from tests.simulation.test_training import tiny
 
 
@@ -135,7 +136,8 @@ def test_a_user_without_examples_trains_like_any_other(
     users += [{"user": "silent", "text": ["@@"]}, {"user": "mute", "text": [""]}, {"user": "none", "text": []}]
     (here / "chat.jsonl").write_text("".join(json.dumps(user) + "\n" for user in users))
     (here / "words.txt").write_text("see\nyou\nthe\n")
-    columns = ("--user", "user", "--text", "text", "--vocabulary", "words.txt")
+    (here / "key").write_bytes(key_holding_out({"u7"}, [f"u{i}" for i in range(10)], 0.1))
+    columns = ("--user", "user", "--text", "text", "--vocabulary", "words.txt", "--key-file", "key", "--held-out", 0.1)
     imported = tacit("data", "import", "chat.jsonl", *columns, "--out", "store", "--json").object
     assert imported["users"] == 10
     assert imported["skipped"] == {"rows without a text": 1, "texts without a word": 2}

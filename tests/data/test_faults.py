@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit.data.faults import CaseKept, Concatenated, Inverted, Relabelled, Rotated, spelled
-from tacit.data.users import OOV, Examples
+from tacit.data.users import OOV, Examples, Names, names_of_numbers
 from tacit.data.views import Subset
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.data.worlds.keyboard import KeyboardWorld
@@ -29,6 +29,9 @@ class Typed:
 
     def __len__(self) -> int:
         return len(self._texts)
+
+    def names(self, users: NDArray[np.int64]) -> Names:
+        return names_of_numbers(users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         index = {word: number for number, word in enumerate(self._words)}
@@ -167,6 +170,9 @@ def test_what_lies_beneath_is_never_touched() -> None:
 
         def __len__(self) -> int:
             return 4
+
+        def names(self, users: NDArray[np.int64]) -> Names:
+            return names_of_numbers(users)
 
         def gather(self, users: NDArray[np.int64]) -> Examples:
             return images

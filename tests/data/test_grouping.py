@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit.data.build import new_key
 from tacit.data.grouping import Grouping
 
 ROWS = st.lists(
@@ -19,7 +20,9 @@ def grouped(
     folder: Path, rows: list[tuple[str, bytes]], *, partitions: int = 4, most: int | None = None, **options: int
 ):
     """The users' rows with their labels (the row's number), in the order they come out, and their pseudonyms."""
-    grouping = Grouping(folder / "spill", partitions=partitions, buffered_bytes=options.get("buffered_bytes", 1 << 20))
+    grouping = Grouping(
+        folder / "spill", new_key(), partitions=partitions, buffered_bytes=options.get("buffered_bytes", 1 << 20)
+    )
     for label, (user, payload) in enumerate(rows):
         grouping.add(user, payload, label)
     result = grouping.group(None if most is None else lambda payloads: islice(payloads, most))

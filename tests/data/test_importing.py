@@ -17,7 +17,7 @@ from tacit.data.importing import MOST_USER_BYTES, PrivateVocabulary, import_imag
 from tacit.data.sources import ImageSource, TextSource
 from tacit.data.store import Caps, Store, split_texts
 from tacit.data.users import OOV
-from tacit.data.views import Capped, Subset, held_out_users
+from tacit.data.views import Capped, Subset, split_users
 from tacit.data.vocabulary import PRIVATE, Vocabulary, count_vocabulary, word_list
 from tacit.errors import DataError
 from tests.data.test_views import listed
@@ -82,15 +82,49 @@ def test_the_token_cap_cuts_the_text_with_the_words(tmp_path: Path) -> None:
 
 
 def test_a_private_vocabulary_leaves_the_held_out_users_out(tmp_path: Path) -> None:
-    rows = [(f"u{i}", f"all word{i}") for i in range(10)]
-    wanted = PrivateVocabulary(1000, held_out=3, seed=5)
-    store = import_text([source(rows)], tmp_path / "s", vocabulary=wanted)
+    rows = [(f"u{i}", f"all word{i}") for i in range(40)]
+    store = import_text(
+        [source(rows)], tmp_path / "s", vocabulary=PrivateVocabulary(1000), held_out=0.3, key=b"\1" * 32
+    )
     assert store.vocabulary is not None
-    aside = {f"word{i}" for i in held_out_users(10, 3, seed=5)}
-    assert set(store.vocabulary.words) == {"all", *(f"word{i}" for i in range(10))} - aside
+    aside = {f"word{i}" for i in store.held_out_users()}
+    assert 3 <= len(aside) <= 25
+    assert set(store.vocabulary.words) == {"all", *(f"word{i}" for i in range(40))} - aside
     assert not store.vocabulary.is_public
-    assert store.info.vocabulary is not None
-    assert (store.info.vocabulary.held_out, store.info.vocabulary.seed) == (3, 5)
+
+
+def test_removing_a_user_moves_nobody_else_in_or_out_of_the_hold_out(tmp_path: Path) -> None:
+    """The fault that this is about: a permutation of row numbers moved a dozen people when one training user left."""
+    rows = [(f"user {i}", f"hello number{i}") for i in range(200)]
+    key = b"\7" * 32
+    everybody = import_text([source(rows)], tmp_path / "all", vocabulary=VOCABULARY, held_out=0.2, key=key)
+    aside = {texts(everybody)[i] for i in everybody.held_out_users()}
+    few = {texts(everybody)[i] for i in everybody.held_out_users(7)}
+    assert len(few) == 7
+    assert few < aside
+    for gone in (0, 77, 199):
+        rest = [row for number, row in enumerate(rows) if number != gone]
+        store = import_text([source(rest)], tmp_path / str(gone), vocabulary=VOCABULARY, held_out=0.2, key=key)
+        assert {texts(store)[i] for i in store.held_out_users()} == aside - {rows[gone][1]}
+        if rows[gone][1] not in few:
+            assert {texts(store)[i] for i in store.held_out_users(7)} == few
+
+
+def test_about_the_share_is_held_out_and_nobody_is_both(tmp_path: Path) -> None:
+    rows = [(f"user {i}", "hello") for i in range(4000)]
+    store = import_text([source(rows)], tmp_path / "s", vocabulary=VOCABULARY, held_out=0.1)
+    assert 300 < len(store.held_out_users()) < 500  # ten standard deviations
+    train, aside = split_users(store, 50)
+    assert len(aside) == 50
+    # Those beyond the 50 are in neither.
+    assert len(train) == 4000 - len(store.held_out_users())
+    assert not set(train.members) & set(store.held_out_users())
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, 400.0, float("nan")])
+def test_a_share_that_is_none(tmp_path: Path, share: float) -> None:
+    with pytest.raises(DataError, match="share of held-out users from 0 to below 1"):
+        import_text([source(ROWS)], tmp_path / "s", vocabulary=VOCABULARY, held_out=share)
 
 
 def test_two_imports_of_the_same_rows_number_users_alike(tmp_path: Path) -> None:
@@ -184,10 +218,10 @@ def test_a_forbidden_place_is_one_sentence(tmp_path: Path) -> None:
         import_text([source(ROWS)], tmp_path / "file" / "store", vocabulary=VOCABULARY)
 
 
-@pytest.mark.parametrize(("size", "held_out"), [(0, 0), (4, 0), (10, 3), (10, 4)])
-def test_a_private_vocabulary_that_cannot_be(tmp_path: Path, size: int, held_out: int) -> None:
-    with pytest.raises(DataError, match=f"got {held_out or size}"):
-        import_text([source(ROWS)], tmp_path / "s", vocabulary=PrivateVocabulary(size, held_out=held_out))
+@pytest.mark.parametrize("size", [0, 4])
+def test_a_private_vocabulary_that_cannot_be(tmp_path: Path, size: int) -> None:
+    with pytest.raises(DataError, match=f"got {size}"):
+        import_text([source(ROWS)], tmp_path / "s", vocabulary=PrivateVocabulary(size))
     assert list(tmp_path.iterdir()) == []
 
 

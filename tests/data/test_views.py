@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tacit.data.ragged import offsets_of
-from tacit.data.users import Examples, Users
-from tacit.data.views import Capped, Reshuffled, Subset, example_counts, split_users
+from tacit.data.users import Examples, Names, Users, names_of_numbers
+from tacit.data.views import Capped, Reshuffled, Subset, example_counts
 from tacit.errors import DataError
 
 Population = list[list[list[int]]]  # users, their sentences, their words
@@ -26,6 +26,9 @@ class Listed:
 
     def __len__(self) -> int:
         return len(self.population)
+
+    def names(self, users: NDArray[np.int64]) -> Names:
+        return names_of_numbers(users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         chosen = [self.population[u] for u in users]
@@ -52,23 +55,6 @@ def listed(users: Users, numbers: list[int] | None = None) -> Population:
         ]
         for u in range(len(wanted))
     ]
-
-
-def test_a_split_is_disjoint_complete_and_decided_by_the_seed() -> None:
-    users = Listed([[[i]] for i in range(50)])
-    train, held_out = split_users(users, 10, seed=3)
-    assert (len(train), len(held_out)) == (40, 10)
-    assert sorted([*train.members, *held_out.members]) == list(range(50))
-    again = split_users(users, 10, seed=3)[1]
-    other = split_users(users, 10, seed=4)[1]
-    assert held_out.members.tolist() == again.members.tolist() != other.members.tolist()
-    assert listed(held_out) == [[[int(i)]] for i in held_out.members]
-
-
-@pytest.mark.parametrize("held_out", [-1, 50, 51])
-def test_somebody_must_be_left_to_train_on(held_out: int) -> None:
-    with pytest.raises(DataError, match=f"fewer than the 50 users there are, got {held_out}"):
-        split_users(Listed([[[i]] for i in range(50)]), held_out, seed=0)
 
 
 @settings(deadline=None)
@@ -104,28 +90,33 @@ def test_caps_on_images() -> None:
 
 @settings(deadline=None)
 @given(POPULATIONS, st.integers(0, 3), st.booleans())
-def test_a_reshuffle_deals_the_same_examples_to_users_of_the_same_sizes(
-    population: Population, seed: int, images: bool
-) -> None:
+def test_a_reshuffle_deals_every_example_to_one_synthetic_user(population: Population, seed: int, images: bool) -> None:
     users = Listed(population, images=images)
-    reshuffled = Reshuffled(users, seed=seed)
+    reshuffled = Reshuffled(users, 4, seed=seed)
     before, after = listed(users), listed(reshuffled)
-    assert [len(user) for user in after] == [len(user) for user in before]
+    assert len(after) == len(reshuffled) == 4
     if images:
-        labels = reshuffled.gather(np.arange(len(users))).labels
+        labels = reshuffled.gather(np.arange(4)).labels
         assert labels is not None
         assert Counter(labels.tolist()) == Counter(sum(s) for user in population for s in user)
         assert [picture[0][0][0] for user in after for picture in user] == (labels % 256).tolist()
     else:
         assert Counter(tuple(s) for user in after for s in user) == Counter(tuple(s) for user in before for s in user)
-    assert listed(reshuffled, [len(users) - 1]) == after[-1:]
+    assert listed(reshuffled, [3]) == after[-1:]
 
 
 def test_a_reshuffle_mixes_users() -> None:
     users = Listed([[[u]] * 30 for u in range(30)])
-    after = listed(Reshuffled(users, seed=1))
+    after = listed(Reshuffled(users, 30, seed=1))
     assert np.mean([len({sentence[0] for sentence in user}) for user in after]) > 15
-    assert after != listed(Reshuffled(users, seed=2))
+    assert after != listed(Reshuffled(users, 30, seed=2))
+
+
+def test_a_reshuffle_without_one_user_moves_nobody_elses_examples() -> None:
+    everybody = Listed([[[u, place] for place in range(5)] for u in range(20)])
+    without = Subset(everybody, np.delete(np.arange(20), 3))
+    rest = [[sentence for sentence in user if sentence[0] != 3] for user in listed(Reshuffled(everybody, 7, seed=1))]
+    assert listed(Reshuffled(without, 7, seed=1)) == rest
 
 
 def test_views_of_views() -> None:
@@ -133,6 +124,6 @@ def test_views_of_views() -> None:
     part = Subset(Capped(Listed(population), examples=1), np.array([7, 2]))
     assert listed(part, [1, 0, 1]) == [[[2, 1]], [[7, 1]], [[2, 1]]]
     assert example_counts(part).tolist() == [1, 1]
-    assert sorted(listed(Reshuffled(part, seed=0))) == [[[2, 1]], [[7, 1]]]
+    assert sorted(listed(Reshuffled(part, 1, seed=0))[0]) == [[2, 1], [7, 1]]
     with pytest.raises(DataError, match="no texts"):
         part.texts(np.array([0]))

@@ -39,6 +39,7 @@ from tacit.runs.report import read_sections, write_report
 from tacit.runs.report.blocks import Image
 from tacit.runs.report.pictures import grid, picture
 from tacit.simulation.running import begin
+from tests.helpers import key_holding_out
 from tests.inspection.small_networks import small_networks  # noqa: F401 - a fixture
 from tests.inspection.test_image_recipe import tiny_images
 
@@ -283,7 +284,8 @@ def store(tmp_path: Path) -> Path:
     images = np.zeros((96, 28, 28), np.uint8)
     images[np.arange(96), labels * 5 + 3] = 255
     np.savez(tmp_path / "digits.npz", images=images, labels=labels, writers=np.repeat(np.arange(12), 8))
-    import_images([read_npz(tmp_path / "digits.npz", Fields())], tmp_path / "store")
+    key = key_holding_out({"3", "8"}, [str(writer) for writer in range(12)], 0.2)
+    import_images([read_npz(tmp_path / "digits.npz", Fields())], tmp_path / "store", held_out=0.2, key=key)
     return tmp_path / "store"
 
 

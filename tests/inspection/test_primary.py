@@ -159,7 +159,7 @@ def test_a_model_that_its_ledger_does_not_name_is_refused(trained: Path, tmp_pat
 def test_people_with_other_words_are_refused_before_anything_is_made(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "chat.jsonl").write_text(_chat())
     (tmp_path / "list.txt").write_text("good\nday\n")
-    columns = ("--user", "user", "--text", "text", "--vocabulary", str(tmp_path / "list.txt"))
+    columns = ("--user", "user", "--text", "text", "--vocabulary", str(tmp_path / "list.txt"), "--held-out", "0.5")
     with pytest.raises(SystemExit):
         main(["data", "import", str(tmp_path / "chat.jsonl"), *columns, "--out", str(tmp_path / "store")])
     recipe = inspection_of(trained, tmp_path, "data.held_out=2", store=tmp_path / "store")
@@ -171,5 +171,5 @@ def test_people_with_other_words_are_refused_before_anything_is_made(trained: Pa
 
 
 def _chat() -> str:
-    users: list[dict[str, Any]] = [{"user": f"u{i}", "text": ["good day zog"]} for i in range(4)]
+    users: list[dict[str, Any]] = [{"user": f"u{i}", "text": ["good day zog"]} for i in range(20)]
     return "".join(json.dumps(user) + "\n" for user in users)

@@ -20,6 +20,7 @@ from tacit.runs import checkpoints, odometer
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal, StopRequested
 from tacit.runs.report import write_report
+from tests.helpers import key_holding_out
 from tests.inspection.test_text_recipe import tiny_text
 
 RARE = "qwzxv"  # a word of one user, which nobody may ever read
@@ -55,6 +56,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (here / "chat.jsonl").write_text("".join(json.dumps(user) + "\n" for user in users))
     (here / "words.txt").write_text("good\nday\nto\nyou\n")
     columns = ("--user", "user", "--text", "text", "--vocabulary", str(here / "words.txt"))
+    # Two of those who say zog are held out.
+    (here / "key").write_bytes(key_holding_out({"u2", "u5"}, [user["user"] for user in users], 0.2))
+    columns += ("--held-out", "0.2", "--key-file", str(here / "key"))
     with pytest.raises(SystemExit) as ended:
         main(["data", "import", str(here / "chat.jsonl"), *columns, "--out", str(here / "store")])
     assert not ended.value.code
@@ -158,12 +162,13 @@ def test_data_that_changed_is_not_gone_on_with(tmp_path: Path, monkeypatch: pyte
 
 
 def test_without_unknown_words_there_is_nothing_to_learn(store: Path, tmp_path: Path) -> None:
-    users = "".join(json.dumps({"user": f"u{i}", "text": ["good day"]}) + "\n" for i in range(4))
+    users = "".join(json.dumps({"user": f"u{i}", "text": ["good day"]}) + "\n" for i in range(40))
     (tmp_path / "chat.jsonl").write_text(users)
     (tmp_path / "words.txt").write_text("good\nday\n")
     columns = ("--user", "user", "--text", "text", "--vocabulary", str(tmp_path / "words.txt"))
+    imported = ("--held-out", "0.9", "--out", str(tmp_path / "store"))
     with pytest.raises(SystemExit):
-        main(["data", "import", str(tmp_path / "chat.jsonl"), *columns, "--out", str(tmp_path / "store")])
+        main(["data", "import", str(tmp_path / "chat.jsonl"), *columns, *imported])
     recipe = tiny_text(data={**STORE, "store": str(tmp_path / "store")})
     with pytest.raises(DataError, match="words that the vocabulary does not have, got none"):
         start_inspection(recipe, tmp_path / "run", Silent())

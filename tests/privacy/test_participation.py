@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tacit.data.users import names_of_numbers
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.participation import realised
 from tacit.privacy.participation import CheckIn, FixedSize, Poisson
@@ -14,11 +15,15 @@ from tacit.privacy.randomness import Randomness
 RANDOMNESS = Randomness(b"\x05" * 32)
 
 
+def words(users: int, round: int, attempt: int) -> np.ndarray:
+    return RANDOMNESS.draws(names_of_numbers(np.arange(users)), round=round, attempt=attempt)
+
+
 def cohorts(sampler, users: int, rounds: int) -> np.ndarray:
     """[rounds, users] of who took part."""
     took_part = np.zeros((rounds, users), bool)
     for round in range(rounds):
-        chosen = sampler.sample(users, RANDOMNESS.sampler(round=round, attempt=0))
+        chosen = sampler.sample(words(users, round=round, attempt=0))
         assert (np.diff(chosen) > 0).all()
         took_part[round, chosen] = True
     return took_part
@@ -40,7 +45,7 @@ def test_poisson_counts_are_binomial_and_users_independent():
 
 @pytest.mark.parametrize(("probability", "expected"), [(1.0, 50), (0.0, 0)])
 def test_poisson_limits(probability, expected):
-    assert len(Poisson(probability).sample(50, RANDOMNESS.sampler(round=0, attempt=0))) == expected
+    assert len(Poisson(probability).sample(words(50, round=0, attempt=0))) == expected
 
 
 def test_fixed_size_is_uniform_without_replacement():
@@ -50,7 +55,7 @@ def test_fixed_size_is_uniform_without_replacement():
 
 
 def test_another_attempt_draws_another_cohort():
-    first, second = (Poisson(0.5).sample(100, RANDOMNESS.sampler(round=3, attempt=a)) for a in (0, 1))
+    first, second = (Poisson(0.5).sample(words(100, round=3, attempt=a)) for a in (0, 1))
     assert first.tolist() != second.tolist()
 
 
@@ -70,19 +75,19 @@ def test_nobody_checks_in_too_soon_or_too_often(gap, times, rounds):
 
 def test_a_resumed_check_in_remembers_who_was_there():
     whole, resumed = CheckIn(10, 4, 9), CheckIn(10, 4, 9)
-    first = [whole.sample(60, RANDOMNESS.sampler(round=round, attempt=0)) for round in range(4)]
+    first = [whole.sample(words(60, round=round, attempt=0)) for round in range(4)]
     for users in first:
         resumed.remember(users)
     for round in range(4, 20):
-        one, other = (each.sample(60, RANDOMNESS.sampler(round=round, attempt=0)) for each in (whole, resumed))
+        one, other = (each.sample(words(60, round=round, attempt=0)) for each in (whole, resumed))
         np.testing.assert_array_equal(one, other)
 
 
 def test_too_few_who_may_come_is_one_sentence():
     sampler = CheckIn(10, 2, 9)
-    sampler.sample(15, RANDOMNESS.sampler(round=0, attempt=0))
+    sampler.sample(words(15, round=0, attempt=0))
     with pytest.raises(PrivacyError, match="Expected 10 users who may take part in round 1, got 5"):
-        sampler.sample(15, RANDOMNESS.sampler(round=1, attempt=0))
+        sampler.sample(words(15, round=1, attempt=0))
 
 
 def test_what_cohorts_show():

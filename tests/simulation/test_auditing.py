@@ -59,7 +59,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("plan") / "canaries.json"
     words = open_dataset(tiny(data={"users": PEOPLE, "vocabulary": 1200})).words
     settings: dict[str, Any] = {"devices": 1, "sharers": 1, "coins": COINS, "copies": 4, "examples_per_device": 6}
-    mixed_plan(words, WORLD, users=PEOPLE, seed=11, expected_sharers=(2, 4, 8), **settings).save(path)
+    mixed_plan(words, WORLD, population=PEOPLE, seed=11, expected_sharers=(2, 4, 8), **settings).save(path)
     return path
 
 
@@ -67,7 +67,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def coins(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("plan") / "coins.json"
     words = open_dataset(tiny(data={"users": PEOPLE, "vocabulary": 1200})).words
-    mixed_plan(words, WORLD, users=PEOPLE, seed=11, coins=COINS, copies=4).save(path)
+    mixed_plan(words, WORLD, population=PEOPLE, seed=11, coins=COINS, copies=4).save(path)
     return path
 
 
@@ -93,7 +93,6 @@ def test_the_ledger_says_that_canaries_were_planted_and_not_which(run: Path, pla
     assert ledger.opened.data["audit"] == {
         "plan": load_plan(plan).digest(),
         "canaries": 18 + COINS,
-        "people": PEOPLE,
         "devices": 63,
         "coin_users": COINS,
         "device_rate": None,
@@ -199,7 +198,7 @@ def test_devices_stand_beside_what_their_own_participation_costs(tmp_path: Path)
         "devices": {"devices": 1, "device_rate": 1.0, "examples_per_device": 6},
         "sharers": {"sharers": 1, "expected_sharers": (2, 4, 8)},
     }.items():
-        mixed_plan(words, WORLD, users=PEOPLE, seed=11, **settings).save(tmp_path / f"{kind}.json")  # type: ignore[arg-type]
+        mixed_plan(words, WORLD, population=PEOPLE, seed=11, **settings).save(tmp_path / f"{kind}.json")  # type: ignore[arg-type]
         run = trained(tmp_path / f"{kind}.json", tmp_path / kind, privacy={"cohort": PEOPLE / 4})
         proven[kind] = audit_run(run, suffixes=50).proven
     ledger = read_ledger(tmp_path / "devices" / "ledger.jsonl")
@@ -216,8 +215,6 @@ def test_a_plan_that_does_not_fit_is_refused(run: Path, plan: Path, tmp_path: Pa
 
     with pytest.raises(AuditError, match="seed 2"):
         open_dataset(audited(data={"world": "keyboard", "seed": 2}))
-    with pytest.raises(AuditError, match="training users, got one for 39"):
-        open_dataset(audited(users=39))
     with pytest.raises(AuditError, match="no canary plan"):
         open_dataset(recipe_of(tmp_path / "absent.json"))
     check_in = {"sampling": "check_in", "cohort": 20, "min_separation": 0, "max_participation": 2}

@@ -11,6 +11,7 @@ from tacit.recipe import Recipe, parse_recipe
 from tacit.simulation.check_ins import DeviceCheckIns
 from tacit.simulation.population_settings import PopulationSettings
 from tacit.simulation.training import resume_run, start_run
+from tests.helpers import draws
 from tests.simulation.test_correlated_training import FTRL, cache_of_our_own, stopped  # noqa: F401 - a fixture
 from tests.simulation.test_training import Silent, assert_same_arrays, quick_ideal, tiny  # noqa: F401 - a fixture
 
@@ -37,7 +38,7 @@ def test_a_run_says_how_long_it_took_in_simulated_days_and_goes_on_after_a_stop(
 def test_another_population_is_noticed():
     devices, others = DeviceCheckIns(SETTINGS, 1), DeviceCheckIns(SETTINGS, 2)
     with pytest.raises(RunError, match="not the one this run was begun with"):
-        others.remember(devices.sample(400, np.random.default_rng(0)))
+        others.remember(devices.sample(draws(np.random.default_rng(0), 400)))
 
 
 def test_it_promises_what_the_plan_promises():

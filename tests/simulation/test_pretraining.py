@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tacit.data.build import save_users
+from tacit.data.users import names_of_numbers
 from tacit.data.vocabulary import PRIVATE, Vocabulary, word_list
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError, PrivacyError, RunError, StoreError, TacitError
@@ -256,6 +257,9 @@ def test_public_data_that_cannot_serve_is_refused(tmp_path):
 class _Images(ListUsers):
     def __init__(self) -> None:
         super().__init__([])
+
+    def names(self, users: Any) -> Any:
+        return names_of_numbers(users)
 
     def gather(self, users: Any) -> Any:
         one, zero = np.zeros(0, np.int64), np.zeros(1, np.int64)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tacit.data.users import names_of_numbers
 from tacit.errors import PrivacyError, ProtocolError
 from tacit.privacy.mechanisms import Discrete
 from tacit.privacy.participation import FixedSize
@@ -283,7 +284,13 @@ def test_a_cohort_has_bytes_of_its_own_for_every_purpose_round_and_attempt():
     found = []
     for attempts in ({}, {0: 1}):
         stream = CohortStream(
-            FixedSize(3, 9), Randomness(b"r" * 32), 9, lambda users: iter(()), start=0, stop=2, attempts=attempts
+            FixedSize(3, 9),
+            Randomness(b"r" * 32),
+            names_of_numbers(np.arange(9)),
+            lambda users: iter(()),
+            start=0,
+            stop=2,
+            attempts=attempts,
         )
         for cohort in stream:
             found += [(cohort.round, cohort.attempt, cohort.entropy(f"share {place}")) for place in range(3)]

@@ -102,7 +102,7 @@ def _users_drawn_from(folder: RunFolder, opened: Opened) -> int | None:
         store = open_store(str(data["store"]))
     except (TacitError, KeyError):
         return None
-    return len(store) - int(data.get("held_out", 0)) if store.store_id == opened.data.get("store") else None
+    return len(store) - len(store.held_out_users()) if store.store_id == opened.data.get("store") else None
 
 
 def _ends_torn(path: Path) -> bool:

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.users import Examples
+from tacit.data.users import Examples, Names, names_of_numbers
 from tacit.data.worlds import randomness
 from tacit.data.worlds.glyphs import CHARACTERS, PATHS, trace
 from tacit.errors import RecipeError
@@ -73,6 +73,10 @@ class HandwritingWorld:
 
     def __len__(self) -> int:
         return self._writers
+
+    def names(self, users: NDArray[np.int64]) -> Names:
+        """A user of a world is nobody, and is named by their number."""
+        return names_of_numbers(users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         """The images of these writers and their classes."""

@@ -18,7 +18,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.users import FIRST_WORD, OOV, Examples
+from tacit.data.users import FIRST_WORD, OOV, Examples, Names, names_of_numbers
 from tacit.data.worlds import randomness
 from tacit.data.worlds.definition import CLOSER, CORE, END, OPENER, STYLE_SHARES, STYLES
 from tacit.data.worlds.foresight import Foresight, Tally
@@ -121,6 +121,10 @@ class KeyboardWorld:
 
     def __len__(self) -> int:
         return self._users
+
+    def names(self, users: NDArray[np.int64]) -> Names:
+        """A user of a world is nobody, and is named by their number."""
+        return names_of_numbers(users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         """The sentences of these users, as word ids."""

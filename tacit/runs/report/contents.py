@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -172,8 +173,16 @@ def _histogram(seen: np.ndarray) -> list[tuple[str, float]]:
 
 def _recipe(run: Reading) -> Section:
     text = "Everything the run was told. Its digest is in the ledger's first record."
-    code = Code(text=run.recipe_text.strip("\n"), caption="recipe.toml", folded=True)
+    recipe = run.recipe_text.strip("\n")
+    if run.share and (shown := _without_paths(recipe)) != recipe:
+        recipe, text = shown, f"{text} Paths on the owner's machine are left out here."
+    code = Code(text=recipe, caption="recipe.toml", folded=True)
     return Section(name="recipe", title="The recipe", order=90, blocks=[Paragraph(text=text), code])
+
+
+def _without_paths(recipe: str) -> str:
+    """The recipe without its values that name a place on the owner's machine: they tell who and where the owner is."""
+    return re.sub(r'(= )"[^"\n]*/[^"\n]*"', r'\1"(a path on the owner\'s machine)"', recipe)
 
 
 def _curve(run: Reading, name: str) -> list[tuple[float, float]]:

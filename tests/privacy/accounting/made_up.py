@@ -11,6 +11,7 @@ from tacit.privacy.participation import Poisson
 from tacit.privacy.participation_record import ParticipationWriter
 from tacit.privacy.records import FORMAT, Closed, Intent, Opened
 from tacit.runs.folder import RunFolder
+from tests.helpers import draws
 
 ADJACENCY = {"poisson": "add or remove one user", "fixed": "replace one user", "check_in": "zero out one user"}
 
@@ -63,7 +64,7 @@ def run(
         ParticipationWriter(folder.participation_path) as participation,
     ):
         for round in range(rounds):
-            cohort = (sampler if draw is None else draw).sample(users, generator)
+            cohort = (sampler if draw is None else draw).sample(draws(generator, users))
             ledger.append(intent(round, sampling, participation.append(round, 0, cohort)))
         if closed:
             ledger.append(Closed(rounds, "finished"))
@@ -79,5 +80,5 @@ def go_on(folder: RunFolder, rounds: int) -> None:
     ):
         done = ledger.ledger.next_round
         for round in range(done, done + rounds):
-            cohort = Poisson(0.01).sample(1_000, generator)
+            cohort = Poisson(0.01).sample(draws(generator, 1_000))
             ledger.append(intent(round, None, participation.append(round, 0, cohort)))

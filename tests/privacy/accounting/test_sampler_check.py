@@ -16,6 +16,7 @@ from tacit.privacy.accounting.sampler_check import check_sampler
 from tacit.privacy.participation import FixedSize, Poisson, Sampler
 from tacit.privacy.participation_record import Cohort
 from tacit.privacy.records import Intent
+from tests.helpers import draws
 from tests.privacy.accounting.made_up import intent
 
 Users = NDArray[np.int64]
@@ -33,7 +34,7 @@ def pairs(sampler: Sampler, draw: Draw, rounds: int = ROUNDS, seed: int = 1) -> 
 
 
 def honest(sampler: Sampler, users: int = N) -> Draw:
-    return lambda _, generator: sampler.sample(users, generator)
+    return lambda _, generator: sampler.sample(draws(generator, users))
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -59,15 +60,15 @@ def test_an_honest_sampler_fails_about_as_rarely_as_promised(monkeypatch: pytest
 
 
 def stuck(sampler: Sampler) -> Draw:
-    return lambda number, _: sampler.sample(N, np.random.default_rng(7))
+    return lambda number, _: sampler.sample(draws(np.random.default_rng(7), N))
 
 
 def one_always(_: int, generator: np.random.Generator) -> Users:
-    return np.union1d(HONEST.sample(N, generator), [17])
+    return np.union1d(HONEST.sample(draws(generator, N)), [17])
 
 
 def topped_up(_: int, generator: np.random.Generator) -> Users:
-    drawn = HONEST.sample(N, generator)
+    drawn = HONEST.sample(draws(generator, N))
     if len(drawn) >= 50:
         return drawn
     rest = np.setdiff1d(np.arange(N), drawn)
@@ -80,11 +81,11 @@ TAMPERED: list[tuple[str, Sampler, Draw, str]] = [
     (
         "one round of everybody",
         HONEST,
-        lambda t, g: np.arange(N) if t == 9 else HONEST.sample(N, g),
+        lambda t, g: np.arange(N) if t == 9 else HONEST.sample(draws(g, N)),
         "round 9 has 1000 users",
     ),
-    ("one empty round", HONEST, lambda t, g: HONEST.sample(N, g)[: 0 if t == 9 else N], "round 9 has 0 users"),
-    ("truncated", HONEST, lambda _, g: HONEST.sample(N, g)[:50], "more than 50"),
+    ("one empty round", HONEST, lambda t, g: HONEST.sample(draws(g, N))[: 0 if t == 9 else N], "round 9 has 0 users"),
+    ("truncated", HONEST, lambda _, g: HONEST.sample(draws(g, N))[:50], "more than 50"),
     ("topped up", HONEST, topped_up, "fewer than 50"),
     ("exactly as many each time", HONEST, honest(EVEN), "nearly the same size"),
     ("the same cohort each time", HONEST, stuck(HONEST), "in 60 of 60"),
@@ -92,7 +93,7 @@ TAMPERED: list[tuple[str, Sampler, Draw, str]] = [
     ("only some of the users", Poisson(0.5), honest(Poisson(0.5), 900), "users"),
     ("the same cohort of fixed size", EVEN, stuck(EVEN), "repeats 50 users"),
     ("one more than the size", EVEN, honest(FixedSize(51, N)), "Expected 50 users"),
-    ("a user who is not there", EVEN, lambda _, g: np.append(EVEN.sample(N, g)[:-1], N), "names a user beyond"),
+    ("a user who is not there", EVEN, lambda _, g: np.append(EVEN.sample(draws(g, N))[:-1], N), "names a user beyond"),
 ]
 
 

@@ -1,0 +1,39 @@
+"""What of a run is public: every file that may be shown to anybody, listed once.
+
+The guarantee speaks of these files ("What is released"), and the neighbour tests compare every byte of them between two data
+sets that differ in one user. Whatever else is in a run's folder, `private/` above all, is for the run's owner alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tacit.runs.folder import RunFolder
+
+
+@dataclass(frozen=True)
+class PublicFile:
+    """Files of a run folder that match `path`, and what they say."""
+
+    path: str
+    what: str
+
+
+PUBLIC: tuple[PublicFile, ...] = (
+    PublicFile("run.json", "which run this is, and when it was begun"),
+    PublicFile("recipe.toml", "everything the run was told"),
+    PublicFile("vocabulary.txt", "the words that the model knows"),
+    PublicFile("ledger.jsonl", "every release: its noise, its bounds, its sampling constants"),
+    PublicFile("checkpoints/*.safetensors", "models after some of the rounds, and the state of the server's optimizer"),
+    PublicFile("pretrained/*.safetensors", "the model that public data made, before the first round"),
+    PublicFile("metrics.jsonl", "accuracy on held-out users, round by round"),
+    PublicFile("summary.json", "the result, with accuracy and baselines measured on held-out users"),
+    PublicFile("sections/*.json", "parts of the report for everybody"),
+    PublicFile("report.html", "the report that `tacit report --share` writes"),
+)
+
+
+def public_files(folder: RunFolder) -> dict[str, bytes]:
+    """The content of every public file that there is, by its path in the run's folder."""
+    found = (path for public in PUBLIC for path in sorted(folder.path.glob(public.path)) if path.is_file())
+    return {str(path.relative_to(folder.path)): path.read_bytes() for path in found}
