@@ -24,6 +24,8 @@ from tacit.data.ragged import offsets_of
 from tacit.data.users import Examples, Users
 from tacit.data.views import example_counts
 from tacit.data.worlds.randomness import name, uniform
+from tacit.privacy.participation import Poisson
+from tacit.privacy.random_words import Words
 
 
 class _Appended(ABC):
@@ -100,7 +102,7 @@ class WithCoinUsers(_Appended):
 
 
 class _Sampler(Protocol):
-    def sample(self, users: int, generator: np.random.Generator) -> NDArray[np.int64]: ...
+    def sample(self, users: int, source: Words) -> NDArray[np.int64]: ...
     def remember(self, users: NDArray[np.int64]) -> None: ...
     def describe(self) -> dict[str, Any]: ...
 
@@ -117,11 +119,11 @@ class OwnRate:
     people: int
     probability: float
 
-    def sample(self, users: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    def sample(self, users: int, source: Words) -> NDArray[np.int64]:
         """The numbers of the users who take part, in ascending order."""
-        cohort = self.sampler.sample(self.people, generator)
-        others = self.people + np.flatnonzero(generator.random(users - self.people) < self.probability)
-        return np.concatenate([cohort, others.astype(np.int64)])
+        cohort = self.sampler.sample(self.people, source)
+        others = Poisson(self.probability).sample(users - self.people, source)
+        return np.concatenate([cohort, self.people + others])
 
     def remember(self, users: NDArray[np.int64]) -> None:
         """A cohort of the round before the next `sample`, from a run that is being resumed."""

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PrivacyError
+from tacit.privacy.random_words import Words, subset, words
 
 
 class Sampler(Protocol):
     """Picks cohorts; `describe` gives the public constants the accountant uses."""
 
-    def sample(self, users: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    def sample(self, users: int, source: Words) -> NDArray[np.int64]:
         """The numbers of the users who take part, in ascending order."""
         ...
 
@@ -42,12 +43,11 @@ class Poisson:
 
     probability: float
 
-    def sample(self, users: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    def sample(self, users: int, source: Words) -> NDArray[np.int64]:
         if self.probability >= 1:
             return np.arange(users, dtype=np.int64)
         threshold = np.uint64(math.floor(self.probability * 2**64))
-        words = generator.integers(0, 2**64, size=users, dtype=np.uint64)
-        return np.flatnonzero(words < threshold).astype(np.int64)
+        return np.flatnonzero(words(source, users) < threshold).astype(np.int64)
 
     def remember(self, users: NDArray[np.int64]) -> None:
         pass  # every round is drawn anew
@@ -63,8 +63,8 @@ class FixedSize:
     size: int
     population: int
 
-    def sample(self, users: int, generator: np.random.Generator) -> NDArray[np.int64]:
-        return np.sort(generator.choice(users, size=self.size, replace=False, shuffle=False)).astype(np.int64)
+    def sample(self, users: int, source: Words) -> NDArray[np.int64]:
+        return subset(users, self.size, source)
 
     def remember(self, users: NDArray[np.int64]) -> None:
         pass  # every round is drawn anew
@@ -85,7 +85,7 @@ class CheckIn:
         self._free = np.zeros(0, np.int64)  # by user: the first round he may be in again
         self._times = np.zeros(0, np.int64)  # by user: how often he was there
 
-    def sample(self, users: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    def sample(self, users: int, source: Words) -> NDArray[np.int64]:
         self._make_room(users)
         able = np.flatnonzero((self._free <= self._round) & (self._times < self.max_participation))
         if len(able) < self.size:
@@ -94,7 +94,7 @@ class CheckIn:
                 f"{self.min_separation} rounds in between, or were there {self.max_participation} times.",
                 hint="Lower privacy.cohort or privacy.min_separation, or raise privacy.max_participation.",
             )
-        chosen = np.sort(generator.choice(able, size=self.size, replace=False, shuffle=False)).astype(np.int64)
+        chosen = able[subset(len(able), self.size, source)]
         self.remember(chosen)
         return chosen
 

@@ -25,6 +25,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
 
+from tacit.privacy.random_words import CipherWords
+
 SECRET_BYTES = 32
 
 
@@ -97,7 +99,6 @@ class Randomness:
         both = self.derive("noise", round=round, attempt=attempt, size=2 * SECRET_BYTES)
         return NoiseKey(both[:SECRET_BYTES], both[SECRET_BYTES:])
 
-    def sampler(self, *, round: int, attempt: int) -> np.random.Generator:
-        """The generator that picks this round's cohort; as secret as the noise."""
-        key = int.from_bytes(self.derive("sample", round=round, attempt=attempt, size=16), "little")
-        return np.random.Generator(np.random.Philox(key=key))
+    def sampler(self, *, round: int, attempt: int) -> CipherWords:
+        """The words that pick this round's cohort; as secret as the noise."""
+        return CipherWords(self.derive("sample", round=round, attempt=attempt, size=SECRET_BYTES))

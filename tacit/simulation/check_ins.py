@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import RunError
+from tacit.privacy.random_words import Words
 from tacit.simulation.population import Population
 from tacit.simulation.population_settings import PopulationSettings
 
@@ -27,7 +28,7 @@ class DeviceCheckIns:
         """How long the rounds so far have taken, in simulated days."""
         return self._population.clock_s / 86_400
 
-    def sample(self, users: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    def sample(self, users: int, source: Words) -> NDArray[np.int64]:
         return self._population.next_round().users
 
     def remember(self, users: NDArray[np.int64]) -> None:
