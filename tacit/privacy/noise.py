@@ -52,7 +52,9 @@ from tacit.privacy.randomness import NoiseStream
 
 # A cipher block of 512 bits makes four pairs of coordinates; its counter has 32 bits.
 PAIRS_PER_BLOCK = 4
-LARGEST_SIZE = 2 * PAIRS_PER_BLOCK << 32
+_COORDINATES_PER_BLOCK = 2 * PAIRS_PER_BLOCK
+LARGEST_SIZE = _COORDINATES_PER_BLOCK << 32
+LANES = 1024
 
 
 def grid_step(standard_deviation: float) -> float:
@@ -74,10 +76,9 @@ def rounded_gaussian(centre: Any, scale: float, stream: NoiseStream) -> Any:
     if int(undecided):
         start = 0
         for number, leaf_size in enumerate(sizes):
-            values = np.array(whole[number], np.float64).ravel()
-            for place in np.flatnonzero(np.isnan(values)):
-                c = float(leaves[number].ravel()[int(place)])
-                values[place] = exact.rounded(c, scale, *place_of(start + int(place), size), stream)
+            values, centres = np.array(whole[number]).ravel(), np.asarray(leaves[number]).ravel()
+            for place in np.flatnonzero(np.isnan(values)).tolist():
+                values[place] = exact.rounded(float(centres[place]), scale, *place_of(start + place, size), stream)
             whole[number] = jax.device_put(values.reshape(leaves[number].shape), whole[number].sharding)
             start += leaf_size
     return jax.tree.unflatten(tree, whole)
@@ -85,24 +86,38 @@ def rounded_gaussian(centre: Any, scale: float, stream: NoiseStream) -> Any:
 
 def place_of(coordinate: int, size: int) -> tuple[int, int, int]:
     """Cipher block, pair in the block and member of the pair (0: cosine, 1: sine) of a coordinate among `size`."""
-    blocks = block_count(size)
-    row, block = divmod(coordinate, blocks)
+    lanes = _lanes(size)
+    tile, within = divmod(coordinate, _COORDINATES_PER_BLOCK * lanes)
+    row, lane = divmod(within, lanes)
     member, pair = divmod(row, PAIRS_PER_BLOCK)
-    return block, pair, member
+    return tile * lanes + lane, pair, member
 
 
 def block_count(size: int) -> int:
-    """How many cipher blocks so many coordinates take."""
-    return -(-size // (2 * PAIRS_PER_BLOCK))
+    """How many cipher blocks so many coordinates take, whole tiles of them."""
+    lanes = _lanes(size)
+    return -(-size // (_COORDINATES_PER_BLOCK * lanes)) * lanes
 
 
 def standard_normal(size: int, key: jax.Array, nonce: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The float64 approximations g of `size` draws, and how far each may be from its G. Trace it with 64-bit types enabled."""
-    blocks = block_count(size)
-    words = key_stream(key, nonce, jnp.arange(blocks, dtype=jnp.uint32))
-    high, low, angle_high, angle_low = (jnp.stack(words[first::4]) for first in range(4))  # [4, blocks] each
+    counters = jnp.arange(block_count(size), dtype=jnp.uint32).reshape(-1, _lanes(size))
+    g, tolerance = jax.vmap(lambda each: _tile(each, key, nonce))(counters)  # [tiles, 8, lanes]
+    return g.reshape(-1)[:size], tolerance.reshape(-1)[:size]
+
+
+def _lanes(size: int) -> int:
+    """How many cipher blocks make a tile: as many as a processor's cache holds, or fewer where there are no more."""
+    return max(1, min(LANES, -(-size // _COORDINATES_PER_BLOCK)))
+
+
+def _tile(counters: jax.Array, key: jax.Array, nonce: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """g and tolerance of a tile's cipher blocks, [8, lanes] each."""
+    words = key_stream(key, nonce, counters)
+    high, low, angle_high, angle_low = (jnp.stack(words[first::4]) for first in range(4))  # [4, lanes] each
     g, tolerance = normal_pairs(high, low, angle_high, angle_low)
-    return g.reshape(-1)[:size], jnp.broadcast_to(tolerance, g.shape).reshape(-1)[:size]
+    shape = (_COORDINATES_PER_BLOCK, *counters.shape)
+    return g.reshape(shape), jnp.broadcast_to(tolerance, g.shape).reshape(shape)
 
 
 def normal_pairs(
@@ -158,13 +173,26 @@ def _rounded(
     centres: list[jax.Array], scale: float, key: jax.Array, nonce: jax.Array
 ) -> tuple[list[jax.Array], jax.Array]:
     """What float64 can decide, NaN where it cannot, and how many those are."""
-    g, tolerance = standard_normal(sum(leaf.size for leaf in centres), key, nonce)
-    centre = jnp.concatenate([leaf.ravel() for leaf in centres])
-    nearest = jnp.round(centre)
-    t = (centre - nearest) + scale * g
-    whole = jnp.round(t)
-    decided = 0.5 - jnp.abs(t - whole) > scale * tolerance + 2.0**-50
-    result = jnp.where(decided, nearest + whole, jnp.nan)
+    size = sum(leaf.size for leaf in centres)
+    lanes, blocks = _lanes(size), block_count(size)
+    flat = jnp.concatenate([leaf.ravel() for leaf in centres])
+    padded = jnp.pad(flat, (0, _COORDINATES_PER_BLOCK * blocks - size)).reshape(-1, _COORDINATES_PER_BLOCK, lanes)
+
+    def tile(counters: jax.Array, centre: jax.Array) -> jax.Array:
+        g, tolerance = _tile(counters, key, nonce)
+        nearest = jnp.round(centre)
+        t = (centre - nearest) + scale * g
+        whole = jnp.round(t)
+        decided = 0.5 - jnp.abs(t - whole) > scale * tolerance + 2.0**-50
+        return jnp.where(decided, nearest + whole, jnp.nan)
+
+    # One tile after the other where there are caches, all at once where there are thousands of cores; the results are the same.
+    result = jax.lax.platform_dependent(
+        jnp.arange(blocks, dtype=jnp.uint32).reshape(-1, lanes),
+        padded,
+        cpu=lambda *tiles: jax.lax.map(lambda each: tile(*each), tiles),
+        default=jax.vmap(tile),
+    ).reshape(-1)[:size]
     borders = np.cumsum([leaf.size for leaf in centres])[:-1]
     pieces = [piece.reshape(leaf.shape) for piece, leaf in zip(jnp.split(result, borders), centres, strict=True)]
-    return pieces, jnp.sum(~decided)
+    return pieces, jnp.sum(jnp.isnan(result))

@@ -114,6 +114,13 @@ def test_every_coordinate_is_the_exact_rounding(centre: list[float], scale: floa
         assert n == exact.rounded(c, scale, *place_of(place, 24), stream)
 
 
+def test_coordinates_of_every_tile_are_the_exact_rounding():
+    size = 20_001
+    found = rounded(np.arange(size) / 7)
+    for place in [*range(0, size, 331), 8191, 8192, 16383, 16384, size - 1]:
+        assert found[place] == exact.rounded(place / 7, SCALE, *place_of(place, size), STREAM)
+
+
 def test_undecided_coordinates_are_decided_in_their_place(monkeypatch: pytest.MonkeyPatch):
     """With centres that put c + s·G next to a half-integer, float64 decides nothing, and the result is still exact."""
     size = 40
@@ -147,7 +154,7 @@ def test_too_many_coordinates_for_one_counter_are_refused():
     assert block_count(LARGEST_SIZE) == 2**32
 
 
-@pytest.mark.parametrize("size", [1, 7, 8, 9, 1000])
+@pytest.mark.parametrize("size", [1, 7, 8, 9, 1000, 8192, 8193, 20_000])
 def test_coordinates_have_places_of_their_own_within_the_counter(size: int):
     places = [place_of(coordinate, size) for coordinate in range(size)]
     assert len(set(places)) == size
