@@ -44,10 +44,10 @@ VOCABULARY = 10_000
 class ZipfUsers:
     """Any number of users, each with one long sentence of Zipf-distributed words, sliced from a shared tape."""
 
-    def __init__(self, users: int) -> None:
-        self._users = users
+    def __init__(self, users: int, vocabulary: int = VOCABULARY, tokens: int = TOKENS) -> None:
+        self._users, self._tokens = users, tokens
         ranks = np.random.default_rng(0).zipf(1.2, 1 << 20)
-        self._tape = (FIRST_WORD + ranks % (VOCABULARY - FIRST_WORD)).astype(np.uint16)
+        self._tape = (FIRST_WORD + ranks % (vocabulary - FIRST_WORD)).astype(np.uint16)
 
     def __len__(self) -> int:
         return self._users
@@ -56,10 +56,12 @@ class ZipfUsers:
         return names_of_numbers(users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
-        starts = users * 7919 % (len(self._tape) - TOKENS)
-        items = self._tape[starts[:, None] + np.arange(TOKENS - 1)].ravel()  # with bos and eos: 1,600 predictions
+        starts = users * 7919 % (len(self._tape) - self._tokens)
+        items = self._tape[
+            starts[:, None] + np.arange(self._tokens - 1)
+        ].ravel()  # with bos and eos: as many predictions
         offsets = np.arange(len(users) + 1, dtype=np.int64)
-        return Examples(items, offsets * (TOKENS - 1), offsets)
+        return Examples(items, offsets * (self._tokens - 1), offsets)
 
 
 def copy_bandwidth() -> float:

@@ -10,11 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import jax
-
 from tacit.learning.server import Server
 from tacit.privacy.adaptive import Clipping
 from tacit.privacy.mechanisms import Mechanism
+from tacit.privacy.randomness import NoiseKey
 from tacit.privacy.sums import BoundedSum, Diagnostics, Norms
 
 
@@ -35,7 +34,7 @@ class Cohort(Protocol):
 
     round: int
     attempt: int
-    noise_key: jax.Array
+    noise_key: NoiseKey
 
     def settle(self, broadcast: Any, norms: Norms) -> Any:
         """The cohort as it came. Real devices are asked here; what they sent stays on their side of the gate."""

@@ -143,7 +143,8 @@ def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[
         found.append(
             "the noise of devices is drawn exactly, in integers, and nothing of its tail is missing"
             if opened.mechanism == DISCRETE
-            else "the noise reaches 10.98 standard deviations; what lies beyond is charged to delta"
+            else "the noise is the ideal Gaussian's, rounded to a grid, to the last bit and with all of its tail; what float64 "
+            "adds to correlated noise is within the room for rounding"
         )
     if "secagg" in opened.data and opened.mechanism != DISCRETE and not trusted:
         found.append(

@@ -2,8 +2,13 @@
 
 Noise and sampling draw from the same root, which comes from the operating system when the process starts and ends with it:
 a resumed run has another root, and so has a copy of its folder, so that nobody can ever see the same noise on two sums. Each
-use derives its own key by keyed BLAKE2b over (purpose, round, attempt). `jax.random.key(int)` would keep 32 bits of a seed;
-keys here carry all the bits their generator takes (64 for Threefry-2x32, 256 for AES).
+use derives its own keys of 256 bits by keyed BLAKE2b over (purpose, round, attempt).
+
+**No two draws of noise share a bit.** The key stream is ChaCha20's (`chacha`). A round and attempt have a key of
+their own; under it the nonce is the number of the block of the sum, and the counter is the number of the cipher block
+within its coordinates, which lie in one row, array after array. (key, nonce, counter) names a cipher block, and each
+coordinate has its own part of one. Bits beyond the first (`NoiseStream.further_bits`) come from BLAKE2b under a
+second key, labelled with the same numbers.
 
 A seed replaces the root for the sake of reproducible science. The noise can then be replayed by anybody who knows the
 seed, so a seeded run is never private and says so; attempts are ignored, so that a resumed run repeats itself exactly.
@@ -13,16 +18,57 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES, ChaCha20
+from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import jax
-
 SECRET_BYTES = 32
+
+
+@dataclass(frozen=True)
+class NoiseKey:
+    """The noise of one attempt at one round: a key of the cipher and a key of the bits beyond the first, 256 bits each."""
+
+    cipher: bytes = field(repr=False)
+    further: bytes = field(repr=False)
+
+    def stream(self, block: int) -> NoiseStream:
+        """The noise of one block of the sum, by its number among them."""
+        return NoiseStream(self, block)
+
+
+@dataclass(frozen=True)
+class NoiseStream:
+    """A place in the key stream from which one block of a sum, and nothing else, draws its noise."""
+
+    source: NoiseKey
+    block: int
+
+    @property
+    def key(self) -> NDArray[np.uint32]:
+        """The cipher's key, as its eight words."""
+        return np.frombuffer(self.source.cipher, "<u4")
+
+    @property
+    def nonce(self) -> NDArray[np.uint32]:
+        """The cipher's nonce, as its three words."""
+        return np.array([self.block, 0, 0], np.uint32)
+
+    def first_bits(self, counter: int, pair: int) -> tuple[int, int]:
+        """U and V to 64 bits, as whole numbers, of a pair of coordinates in a cipher block."""
+        start = counter.to_bytes(4, "little") + self.nonce.astype("<u4").tobytes()
+        stream = Cipher(ChaCha20(self.source.cipher, start), mode=None).encryptor().update(bytes(64))
+        words = np.frombuffer(stream, "<u4").tolist()[4 * pair : 4 * pair + 4]
+        return words[0] << 32 | words[1], words[2] << 32 | words[3]
+
+    def further_bits(self, counter: int, pair: int, step: int) -> bytes:
+        """128 more bits of U and 128 more of V: 32 bytes."""
+        label = f"{self.block}/{counter}/{pair}/{step}".encode()
+        return hashlib.blake2b(label, key=self.source.further, digest_size=32, person=b"tacit further").digest()
 
 
 @dataclass(frozen=True)
@@ -47,12 +93,10 @@ class Randomness:
         label = f"{purpose}/{round}/{0 if self.seeded else attempt}".encode()
         return hashlib.blake2b(label, key=self.root, digest_size=size, person=b"tacit v1").digest()
 
-    def noise_key(self, *, round: int, attempt: int) -> jax.Array:
-        """The JAX key of this round's noise, all 64 bits of it."""
-        import jax
-
-        words = np.frombuffer(self.derive("noise", round=round, attempt=attempt, size=8), dtype="<u4")
-        return jax.random.wrap_key_data(jax.numpy.asarray(words), impl="threefry2x32")
+    def noise_key(self, *, round: int, attempt: int) -> NoiseKey:
+        """The keys of this round's noise."""
+        both = self.derive("noise", round=round, attempt=attempt, size=2 * SECRET_BYTES)
+        return NoiseKey(both[:SECRET_BYTES], both[SECRET_BYTES:])
 
     def draws(self, names: NDArray[np.uint64], *, round: int, attempt: int) -> NDArray[np.uint64]:
         """A uniform 64-bit word for each of these users, by which a sampler picks this round's cohort; secret as the noise.
@@ -62,10 +106,8 @@ class Randomness:
         stay. AES under a secret key cannot be told from a random permutation, and the images of different names under that
         are independent and uniform but for never being equal, which is off by less than users² / 2¹²⁸.
         """
-        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
         key = self.derive("sample", round=round, attempt=attempt, size=SECRET_BYTES)
         # One block a name, and names differ: this is AES as a function, not a mode for messages.
-        encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+        encryptor = Cipher(AES(key), ECB()).encryptor()
         words = np.frombuffer(encryptor.update(np.ascontiguousarray(names, "<u8").tobytes()), "<u8")
         return words.reshape(-1, 2)[:, 0].astype(np.uint64)

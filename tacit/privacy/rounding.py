@@ -1,14 +1,33 @@
 """How much every contribution is shrunk, so that floating point cannot lengthen what one user moves.
 
-Norms, clipping and accumulation run in float64. A user's clipped contribution is computed to a relative error below 2⁻⁴⁰
-(d < 10¹⁰ coordinates), and the running sum of n contributions of norm ≤ S is off by at most n² · 2⁻⁵³ · S in any order of
-addition, which moves by at most twice that when one user is added. `HEADROOM` shrinks every contribution by more than both up
-to `MOST_USERS` in a round; a plan allows 100,000. In TF32 or float32 neither would hold.
+**Sums.** Norms, clipping and accumulation run in float64. A user's clipped contribution is computed to a relative
+error below 2⁻⁴⁰ (d < 10¹⁰ coordinates), and the running sum of n contributions of norm ≤ S is off by at most n² ·
+2⁻⁵³ · S in any order of addition, which moves by at most twice that when one user is added. `SUM_SHARE` of what
+`HEADROOM` takes off is more than both up to `MOST_USERS` in a round; a plan allows 100,000. In TF32 or float32
+neither would hold.
+
+**Correlated noise.** Float64 errors in the recurrence of the noise act as if a round's sum had moved
+(`mechanisms.correlated`). Let d be the number of coordinates, T of rounds, B of blocks, z the noise multiplier of a
+round, ν = 2⁻⁵³. The strategy's `recurrence_error` is a number A: in each round the error is at most A ν (√d + 16 √B)
+standard deviations of what is drawn new, in L2 norm over all blocks, as long as every combination of draws that the
+recurrence keeps, of variance v, has a norm of at most √v (√d_j + 16) in block j. (One exceeds that with probability
+e⁻¹²⁸; `tail` charges it.) Adding the sum itself costs ν times its norm, at most ν n S. Two neighbours' errors differ
+by at most twice as much, and over all rounds by
+
+    2 √T ν (A z (√d + 16 √B) + n) S  ≤  NOISE_SHARE · S
+
+at most, or the mechanism refuses to begin. One user at their worst moves C x by S or more, so `NOISE_SHARE` of what
+`HEADROOM` takes off covers it.
 """
 
 from __future__ import annotations
 
-HEADROOM = 1 - 2.0**-18
+import math
+
+# For errors in sums, and for errors in correlated noise; independent noise has none.
+SUM_SHARE = 2.0**-18
+NOISE_SHARE = 2.0**-16
+HEADROOM = 1 - (SUM_SHARE + NOISE_SHARE)
 MOST_USERS = 131_072
 
 # An update that is longer counts as nothing, and a model that is longer has diverged. A user with fewer batches than others is
@@ -16,3 +35,11 @@ MOST_USERS = 131_072
 # saturate, a number is a product of two parameters and of activations that a parameter bounds, at most about 1e27. Far above,
 # 0 · inf would make nothing of a padded user's update, and one user's share would depend on who else is there.
 LARGEST_NORM = 1e12
+
+
+def correlated_noise_error(
+    recurrence_error: float, *, rounds: int, coordinates: int, blocks: int, noise_multiplier: float
+) -> float:
+    """How far float64 errors in correlated noise move all rounds' releases together, in units of the bound."""
+    in_deviations = recurrence_error * (math.sqrt(coordinates) + 16 * math.sqrt(blocks))
+    return 2 * math.sqrt(rounds) * 2.0**-53 * (in_deviations * noise_multiplier + MOST_USERS)

@@ -1,25 +1,31 @@
-"""What our noise lacks of the true Gaussian, and what it costs.
+"""How improbable it is that noise is not what the proof takes it for, and what that costs.
 
-A Box-Muller pair whose radius is drawn from TAIL_BITS leading-zero bits (`tacit.privacy.noise`) differs from the true law,
-before rounding, only where all of them are zero: total variation at most 2^−TAIL_BITS a pair. A run that draws P pairs is
-within τ = P · 2^−TAIL_BITS of the run with perfect noise, whatever the data, and (ε, δ) for perfect noise becomes
-(ε, δ + (1 + e^ε) τ) for ours:
+Independent noise has exactly the law that is accounted (`noise`): nothing is cut off, and nothing is charged to it
+but this file's number. Correlated noise is computed by a recurrence in float64, whose errors are bounded as long as
+no combination of draws that it keeps is longer than √v (√d + 16), v being its variance and d the number of
+coordinates of its block (`rounding`), and none of its coordinates is beyond 64 standard deviations. The norm of d
+independent N(0, 1) variables exceeds √d + t with probability at most e^(−t²/2): here e⁻¹²⁸ < 2⁻¹⁸⁴. A block keeps
+fewer than 64 such combinations in a round (a tree's heights, a BLT's buffers, the newest of a band), which makes
+2⁻¹⁷⁸, and a coordinate goes beyond 64 with probability below 2⁻²⁰⁰⁰.
 
-    Pr[ours(d)] ≤ Pr[perfect(d)] + τ ≤ e^ε Pr[perfect(d')] + δ + τ ≤ e^ε (Pr[ours(d')] + τ) + δ + τ.
+A run in which this happens with probability at most τ is within τ of one that the proof is about, whatever the data,
+and (ε, δ) for that one becomes (ε, δ + (1 + e^ε) τ) for ours:
+
+    Pr[ours(d)] ≤ Pr[proven(d)] + τ ≤ e^ε Pr[proven(d')] + δ + τ ≤ e^ε (Pr[ours(d')] + τ) + δ + τ.
 """
 
 from __future__ import annotations
 
 import math
 
-TAIL_BITS = 86
-# Share of δ set aside for the tail of the noise.
+TAIL_BITS = 178
+# Share of δ set aside for it.
 TAIL_SHARE = 1e-3
 
 
 def tail_probability(coordinates: int, arrays: int, releases: int) -> float:
-    """τ of a run: each of its arrays draws whole pairs, in each release."""
-    return (coordinates + arrays) / 2 * releases * 2.0**-TAIL_BITS
+    """τ of a run; arrays are at least as many as blocks."""
+    return (coordinates + arrays) * releases * 2.0**-TAIL_BITS
 
 
 def apart_from_tail(delta: float) -> float:
@@ -28,7 +34,7 @@ def apart_from_tail(delta: float) -> float:
 
 
 def outweighs(tail: float, epsilon: float, delta: float) -> str | None:
-    """Why this τ takes an ε away that holds for perfect noise at δ less its share for the tail; None where it does not."""
+    """Why this τ takes an ε away that holds at δ less its share for the tail; None where it does not."""
     if epsilon <= 700 and (1 + math.exp(epsilon)) * tail <= delta * TAIL_SHARE:
         return None
-    return f"the tail that the noise lacks outweighs delta at an epsilon of {epsilon:.4g}"
+    return f"the probability that noise is too far out for its proof outweighs delta at an epsilon of {epsilon:.4g}"

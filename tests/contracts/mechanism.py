@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 
 from tacit.errors import PrivacyError
-from tacit.privacy.mechanisms import Correlated, Mechanism, NoNoise, streams
-from tacit.privacy.randomness import Randomness
+from tacit.privacy.mechanisms import Correlated, Mechanism, NoNoise, correlated
+from tacit.privacy.randomness import NoiseKey, NoiseStream, Randomness
 from tacit.privacy.strategies import Strategy
 from tacit.privacy.sums import Block, BoundedSum
 
@@ -21,7 +21,7 @@ from tacit.privacy.sums import Block, BoundedSum
 SMALL = 7
 
 
-def key(round: int) -> jax.Array:
+def key(round: int) -> NoiseKey:
     return Randomness.from_seed(11).noise_key(round=round, attempt=0)
 
 
@@ -105,34 +105,38 @@ class CorrelatedContract(MechanismContract):
         return releases, state
 
     @pytest.fixture
-    def listening(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[bytes, np.ndarray]]]:
-        """Every draw made, with its key; uncompiled, and by a generator that is quick when uncompiled."""
-        heard: list[tuple[bytes, np.ndarray]] = []
+    def listening(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[NoiseStream, list[np.ndarray]]]]:
+        """Every draw made, with its place in the key stream; uncompiled, and by a generator that is quick when uncompiled."""
+        heard: list[tuple[NoiseStream, list[np.ndarray]]] = []
 
-        def drawn(draw_key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-            words = np.asarray(jax.random.key_data(draw_key))
-            heard.append((words.tobytes(), np.random.default_rng(words).standard_normal(shape)))
-            return jnp.asarray(heard[-1][1])
+        def drawn(centre: Any, scale: float, stream: NoiseStream) -> Any:
+            leaves, tree = jax.tree.flatten(centre)
+            generator = np.random.default_rng([*stream.key, *stream.nonce])
+            heard.append((stream, [generator.standard_normal(leaf.shape) for leaf in leaves]))
+            rounded = [jnp.round(leaf + scale * g) for leaf, g in zip(leaves, heard[-1][1], strict=True)]
+            return jax.tree.unflatten(tree, rounded)
 
-        monkeypatch.setattr(streams, "standard_normal", drawn)
+        monkeypatch.setattr(correlated, "rounded_gaussian", drawn)
         with jax.disable_jit():
             yield heard
 
-    def test_noise_is_the_explicit_matrix_product(self, listening: list[tuple[bytes, np.ndarray]]):
+    def test_noise_is_the_explicit_matrix_product(self, listening: list[tuple[NoiseStream, list[np.ndarray]]]):
+        """With one draw a round, the only lower triangular matrix of the right covariance."""
         with jax.enable_x64(True):
             sums = [BoundedSum({"x": Block(jnp.full(SMALL, float(each)), 0.25)}) for each in range(self.rounds)]
         releases, _ = self.run(sums, self.build({"x": 2.0}))
-        draws = np.array([each for _, each in listening])
-        noise = self.strategy.noise_matrix(self.rounds, self.restarts) @ draws  # [rounds, SMALL]
+        draws = np.array([each[0] for _, each in listening])  # [rounds, SMALL]
+        matrix = self.strategy.noise_matrix(self.rounds, self.restarts)
+        noise = np.linalg.cholesky(matrix @ matrix.T) @ draws
         released = np.array([np.asarray(release["x"], np.float64) for release in releases])
         # The grid is 0.5 · 2⁻²⁰, and float32 keeps 2⁻¹⁹ or better of numbers below 64.
-        np.testing.assert_allclose(released, np.arange(self.rounds)[:, None] + 0.5 * noise, atol=3e-6)
+        np.testing.assert_allclose(released, np.arange(self.rounds)[:, None] + 0.5 * noise, atol=4e-6)
 
-    def test_no_key_is_used_for_two_draws(self, listening: list[tuple[bytes, np.ndarray]]):
+    def test_no_two_draws_share_a_place_in_the_key_stream(self, listening: list[tuple[NoiseStream, list[np.ndarray]]]):
         self.run([bounded(size=SMALL)] * 9, self.build({"update": 1.0, "weight": 1.0}))
-        keys = [each for each, _ in listening]
-        assert len(keys) >= 27  # three arrays, nine rounds
-        assert len(set(keys)) == len(keys)
+        places = [(stream.key.tobytes(), stream.nonce.tobytes()) for stream, _ in listening]
+        assert len(places) == 18  # two blocks, nine rounds
+        assert len(set(places)) == len(places)
 
     def test_noise_over_many_rounds_has_this_law_and_five_percent_more_is_another(self):
         releases, _ = self.run(

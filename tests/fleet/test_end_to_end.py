@@ -32,6 +32,7 @@ from tacit.learning.next_word import score_sums
 from tacit.learning.state import model_arrays
 from tacit.privacy.ledger import read_ledger
 from tacit.privacy.participation_record import verified
+from tacit.privacy.randomness import Randomness
 from tacit.recipe import Recipe
 from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder
@@ -153,7 +154,7 @@ def simulated(recipe: Recipe, run: Path) -> Any:
             each.round,
             0,
             each.users - 1,
-            jax.random.key(0),
+            Randomness.from_seed(0).noise_key(round=each.round, attempt=0),
             trainer.users.prepare(each.users - 1),
             lambda purpose, each=each: bytes(31) + bytes([each.round]),
         )

@@ -29,6 +29,7 @@ from tacit.learning.state import from_arrays, to_arrays
 from tacit.models.gan import GanConfig, build, generate
 from tacit.privacy.adaptive import FixedClip
 from tacit.privacy.mechanisms import Gaussian, NoNoise
+from tacit.privacy.randomness import NoiseKey, Randomness
 from tacit.privacy.records import UPDATE
 from tacit.privacy.rounding import LARGEST_NORM
 from tacit.privacy.sums import BoundedSum, Contributions, Diagnostics, Gate, Norms
@@ -53,7 +54,7 @@ class OneRound:
     """A cohort, as the loop wants it."""
 
     round: int
-    noise_key: jax.Array
+    noise_key: NoiseKey
     attempt: int = 0
 
     def settle(self, broadcast, norms):
@@ -102,7 +103,7 @@ def run(
 ) -> TrainingState:
     return train(
         TrainingState(0, model, server.init(model), (), ()),
-        participation=[OneRound(i, jax.random.key(i)) for i in range(rounds)],
+        participation=[OneRound(i, Randomness.from_seed(i).noise_key(round=0, attempt=0)) for i in range(rounds)],
         users=home,
         clipping=FixedClip(lambda _: clip),
         mechanism=mechanism,

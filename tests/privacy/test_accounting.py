@@ -115,8 +115,8 @@ def test_the_missing_tail_is_charged_to_delta():
     assert math.isfinite(cost([intent(0)], coordinates=10**9).epsilon)
     set_aside = epsilon(poisson(count=1), 1e-6 * (1 - TAIL_SHARE), "pld")
     assert cost([intent(0)]).epsilon == set_aside > epsilon(poisson(count=1), 1e-6, "pld")
-    too_much = cost([intent(0)], coordinates=10**18)  # (1 + e^ε) τ exceeds what was set aside
-    reason = f"the tail that the noise lacks outweighs delta at an epsilon of {set_aside:.4g}"
+    too_much = cost([intent(0)], coordinates=10**18 << 92)  # (1 + e^ε) τ exceeds what was set aside
+    reason = f"the probability that noise is too far out for its proof outweighs delta at an epsilon of {set_aside:.4g}"
     assert (too_much.epsilon, too_much.reasons_not_private) == (math.inf, [reason])
 
 

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import itertools
 
-import jax
-import numpy as np
-
 from tacit.privacy.randomness import Randomness
 
 SECRET = Randomness(bytes(range(32)))
 
 
 def key_bits(randomness: Randomness, round: int, attempt: int) -> tuple[int, ...]:
-    return tuple(np.asarray(jax.random.key_data(randomness.noise_key(round=round, attempt=attempt))).tolist())
+    """All the words of both keys."""
+    key = randomness.noise_key(round=round, attempt=attempt)
+    return tuple(
+        int.from_bytes(both[i : i + 4], "little") for both in (key.cipher, key.further) for i in range(0, 32, 4)
+    )
 
 
 def test_each_round_and_attempt_has_its_own_key():
     keys = [key_bits(SECRET, round, attempt) for round, attempt in itertools.product(range(20), range(3))]
     assert len(set(keys)) == len(keys)
-    # Both halves of the key vary: jax.random.key(int) would leave the first one zero.
-    assert len({key[0] for key in keys}) > 50
-    assert len({key[1] for key in keys}) > 50
+    # 256 bits for the cipher and 256 for further bits: every word varies.
+    assert [len({key[word] for key in keys}) > 50 for word in range(16)] == [True] * 16
+
+
+def test_a_key_does_not_show_itself_in_messages():
+    key = SECRET.noise_key(round=0, attempt=0)
+    assert repr(key.stream(1)) == "NoiseStream(source=NoiseKey(), block=1)"
 
 
 def test_noise_and_sampling_never_share_bytes():

@@ -75,13 +75,20 @@ def test_a_seeded_run_that_was_stopped_goes_on_with_the_same_noise(mechanism, tm
 def test_a_resumed_stream_takes_back_the_noise_of_before(tmp_path, monkeypatch):
     """Neither a repeated draw nor a skipped one: over a resume, C applied to what was added is fresh, independent noise."""
     added: list[np.ndarray] = []
-    plain = correlated._released
+    difference, draw = correlated._difference, correlated.rounded_gaussian
+    scales: list[float] = []
 
-    def watching(total: Any, noise: Any, deviation: float, step: float) -> Any:
-        added.append(np.concatenate([np.asarray(leaf).ravel() for leaf in _leaves(noise)]))
-        return plain(total, noise, deviation, step)
+    def drawn(centre: Any, scale: float, stream: Any) -> Any:
+        scales.append(scale)
+        return draw(centre, scale, stream)
 
-    monkeypatch.setattr(correlated, "_released", watching)
+    def watching(steps: Any, fine: Any) -> Any:
+        noise = difference(steps, fine)
+        added.append(np.concatenate([np.asarray(leaf).ravel() for leaf in _leaves(noise)]) / scales[-1])
+        return noise
+
+    monkeypatch.setattr(correlated, "rounded_gaussian", drawn)
+    monkeypatch.setattr(correlated, "_difference", watching)
     recipe = ftrl("blt", rounds=6)
     stopped(recipe, tmp_path / "run", 2)
     resume_run(tmp_path / "run", Silent())

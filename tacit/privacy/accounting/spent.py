@@ -1,9 +1,9 @@
 """What a run has cost its users so far, read off its ledger and nothing else.
 
-Every intent counts as a release, with the noise its blocks got and the sampling constants it names; δ, the unit and the
-reasons why nothing may be claimed are those of the ledger's first record. The tail that our noise lacks
-(`tacit.privacy.tail`) is charged to δ: ε is computed at a slightly smaller δ, and the difference must cover
-(1 + e^ε) τ, or no finite ε is claimed.
+Every intent counts as a release, with the noise its blocks got and the sampling constants it names; δ, the unit and
+the reasons why nothing may be claimed are those of the ledger's first record. The probability τ that noise is not
+what its proof takes it for (`tacit.privacy.tail`) is charged to δ: ε is computed at a slightly smaller δ, and the
+difference must cover (1 + e^ε) τ, or no finite ε is claimed.
 
 Without sampling (check_in) the cost is a ρ, from MinS and MaxP: those that the cohorts really had where they are given, those
 that the plan promises otherwise. Noise from devices (`device_noise`) has its own ρ, which is not quite a Gaussian's.
@@ -47,12 +47,12 @@ ASSUMPTIONS: tuple[str, ...] = (
     "settings such as the clip and the number of rounds were not chosen by looking at these users",
     "this run alone: other runs on the same users, and copies of this one that went on by themselves, add to it",
     "the process's memory and its timing stay secret",
-    "keyed Threefry-2x32 and Philox words pass for random, and 53-bit draws for real numbers",
+    "nobody has the computing power to tell ChaCha20, AES-256 or keyed BLAKE2b, with 256-bit keys, from random bits",
 )
 # Devices draw integers, exactly, and from another stream of bits.
 DEVICE_ASSUMPTIONS: tuple[str, ...] = (
     *ASSUMPTIONS[:-1],
-    "AES-256-CTR words and keyed BLAKE2b pass for random",
+    "nobody has the computing power to tell AES-256-CTR or keyed BLAKE2b from random bits",
     "sums are computed under secure aggregation, so that nobody sees one device's integers",
 )
 # Amplification holds against somebody who does not know the sample.
@@ -202,11 +202,8 @@ def unsampled_cost(opened: Opened, intents: Sequence[Intent], cohorts: Iterable[
         max((each.max_participation for each in seen), default=0),
         observed=cohorts is not None,
     )
-    draws, horizon = len(intents), max(map(len, branches), default=0)
-    if strategy is not None:
-        draws = strategy.most_draws(len(intents), horizon) + len(branches) * strategy.most_draws(0, horizon)
     value = epsilon_of_gaussian(rho, apart_from_tail(float(opened.plan["delta"])))
-    return _Cost(value, "zCDP, exact Gaussian curve", draws, rho, together, objection)
+    return _Cost(value, "zCDP, exact Gaussian curve", len(intents), rho, together, objection)
 
 
 def _from_devices(opened: Opened, intents: Sequence[Intent], cohorts: Iterable[NDArray[np.int64]] | None) -> _Cost:
@@ -232,7 +229,7 @@ def _from_devices(opened: Opened, intents: Sequence[Intent], cohorts: Iterable[N
         return _Cost(math.inf, accountant, 0, math.inf, seen, why, gaussian=False)
     rho = device_noise.rho_of(noise, users, [len(branch) for branch in branches], promised)
     value = epsilon_of_any(rho, apart_from_tail(float(opened.plan["delta"])))
-    # No draws that lack a tail: integers are sampled exactly.
+    # Nothing of the server's noise to charge for: devices sample integers exactly.
     return _Cost(value, accountant, 0, rho, seen, objection, gaussian=False)
 
 

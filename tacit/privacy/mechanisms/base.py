@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-import jax
-
+from tacit.privacy.randomness import NoiseKey
 from tacit.privacy.sums import BoundedSum
 
 # Block name → noised total in float32. Every function of releases and public data is free.
@@ -37,6 +36,6 @@ class Mechanism(Protocol):
         """The state before the first release, for blocks shaped like `template`."""
         ...
 
-    def release(self, bounded: BoundedSum, state: Any, *, key: jax.Array) -> tuple[Release, Any]:
+    def release(self, bounded: BoundedSum, state: Any, *, key: NoiseKey) -> tuple[Release, Any]:
         """One release and the state for the next."""
         ...

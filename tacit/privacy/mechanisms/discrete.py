@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from tacit.errors import PrivacyError
 from tacit.privacy.mechanisms.base import Release
+from tacit.privacy.randomness import NoiseKey
 from tacit.privacy.sums import BoundedSum
 
 # Deviations are computed in floating point on both sides of the comparison.
@@ -35,7 +36,7 @@ class Discrete:
     def init(self, template: Mapping[str, Any]) -> tuple[()]:
         return ()
 
-    def release(self, bounded: BoundedSum, state: tuple[()], *, key: jax.Array) -> tuple[Release, tuple[()]]:
+    def release(self, bounded: BoundedSum, state: tuple[()], *, key: NoiseKey) -> tuple[Release, tuple[()]]:
         for name, block in sorted(bounded.blocks.items()):
             least = self.noise_multipliers[name] * block.bound
             if not block.device_noise >= least * _ROUNDING:

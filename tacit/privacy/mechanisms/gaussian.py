@@ -1,4 +1,8 @@
-"""Independent Gaussian noise (DP-FedAvg, Algorithm 1): block j gets N(0, (z_j · bound_j)²) on every coordinate."""
+"""Independent Gaussian noise (DP-FedAvg, Algorithm 1): block j gets N(0, (z_j · bound_j)²) on every coordinate.
+
+The release is the ideal one, x + σ·G for real Gaussian G, rounded to a grid, and computed exactly (`noise`): x / step
+is exact in float64 because the step is a power of two. Floating point costs nothing here.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from tacit.privacy.mechanisms.base import Release
-from tacit.privacy.noise import grid_step, standard_normal
+from tacit.privacy.noise import grid_step, rounded_gaussian
+from tacit.privacy.randomness import NoiseKey
 from tacit.privacy.sums import BoundedSum
 
 
@@ -24,20 +29,15 @@ class Gaussian:
     def init(self, template: Mapping[str, Any]) -> tuple[()]:
         return ()
 
-    def release(self, bounded: BoundedSum, state: tuple[()], *, key: jax.Array) -> tuple[Release, tuple[()]]:
-        # Sorted, so that a block's share of the key does not depend on the order it was named in.
-        names = sorted(bounded.blocks)
-        deviations = {name: self.noise_multipliers[name] * bounded.blocks[name].bound for name in names}
+    def release(self, bounded: BoundedSum, state: tuple[()], *, key: NoiseKey) -> tuple[Release, tuple[()]]:
+        release = {}
         with jax.enable_x64(True):
-            release = {
-                name: _noised(
-                    bounded.blocks[name].total,
-                    jax.random.fold_in(key, index),
-                    deviations[name],
-                    grid_step(deviations[name]),
-                )
-                for index, name in enumerate(names)
-            }
+            # Sorted, so that a block's share of the key does not depend on the order it was named in.
+            for index, name in enumerate(sorted(bounded.blocks)):
+                deviation = self.noise_multipliers[name] * bounded.blocks[name].bound
+                step = grid_step(deviation)
+                centre = _in_steps(bounded.blocks[name].total, step)
+                release[name] = _released(rounded_gaussian(centre, deviation / step, key.stream(index)), step)
         return release, state
 
 
@@ -51,24 +51,16 @@ class NoNoise:
     def init(self, template: Mapping[str, Any]) -> tuple[()]:
         return ()
 
-    def release(self, bounded: BoundedSum, state: tuple[()], *, key: jax.Array) -> tuple[Release, tuple[()]]:
+    def release(self, bounded: BoundedSum, state: tuple[()], *, key: NoiseKey) -> tuple[Release, tuple[()]]:
         with jax.enable_x64(True):
-            return {name: _rounded(block.total) for name, block in bounded.blocks.items()}, state
+            return {name: _released(block.total, 1.0) for name, block in bounded.blocks.items()}, state
 
 
 @jax.jit
-def _noised(total: Any, key: jax.Array, standard_deviation: float, step: float) -> Any:
-    leaves, tree = jax.tree.flatten(total)
-    keys = jax.random.split(key, len(leaves))
-    noised = [
-        (jnp.round((leaf + standard_deviation * standard_normal(leaf_key, leaf.shape)) / step) * step).astype(
-            jnp.float32
-        )
-        for leaf, leaf_key in zip(leaves, keys, strict=True)
-    ]
-    return jax.tree.unflatten(tree, noised)
+def _in_steps(total: Any, step: float) -> Any:
+    return jax.tree.map(lambda leaf: leaf / step, total)
 
 
 @jax.jit
-def _rounded(total: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf.astype(jnp.float32), total)
+def _released(steps: Any, step: float) -> Any:
+    return jax.tree.map(lambda leaf: (leaf * step).astype(jnp.float32), steps)

@@ -1,11 +1,11 @@
-"""Noise of Toeplitz strategies, streamed: y = C⁻¹ Z, one round at a time.
+"""Noise of Toeplitz strategies, one round at a time: y = C⁻¹ Z.
 
-C y = z read from the top gives  y_t = z_t - Σ_(j≥1) c_j y_(t-j).
+C y = z read from the top gives  y_t = z_t - Σ_(j≥1) c_j y_(t-j): the sum is what earlier rounds say, and z_t is new.
 
-- `BufferedStream`: with c_j = Σ_i ω_i θ_i^(j-1) the sum is Σ_i ω_i s_i, where each buffer s_i ← θ_i s_i + y_t. The state is
+- `BufferedRecurrence`: with c_j = Σ_i ω_i θ_i^(j-1) the sum is Σ_i ω_i s_i, where each buffer s_i ← θ_i s_i + y_t. The state is
   as many arrays as there are buffers.
-- `BandedStream`: the sum ends after the band, and the state is a ring of the last b - 1 values of y. A round reads and copies
-  all of it: 8 (b - 1) bytes a coordinate, which is why the number of bands can be capped.
+- `BandedRecurrence`: the sum ends after the band, and the state is a ring of the last b - 1 values of y. A round
+  reads and copies all of it: 8 (b - 1) bytes a coordinate, which is why the number of bands can be capped.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.privacy.mechanisms.streams import draw
 from tacit.privacy.strategies.toeplitz import BandedToeplitz, BufferedToeplitz
 
 
 @dataclass(frozen=True)
-class BufferedStream:
+class BufferedRecurrence:
     """Noise of a BLT."""
 
     strategy: BufferedToeplitz
@@ -30,12 +29,15 @@ class BufferedStream:
     def init(self, template: Any) -> Any:
         return _stacked_zeros(template, len(self.strategy.theta))
 
-    def next(self, state: Any, key: jax.Array, position: int) -> tuple[Any, Any]:
-        return _buffered(state, key, np.asarray(self.strategy.theta), np.asarray(self.strategy.omega))
+    def ahead(self, state: Any, position: int) -> tuple[Any, float]:
+        return _less(state, np.asarray(self.strategy.omega)), 1.0
+
+    def after(self, state: Any, noise: Any, position: int) -> Any:
+        return _decayed(state, noise, np.asarray(self.strategy.theta))
 
 
 @dataclass(frozen=True)
-class BandedStream:
+class BandedRecurrence:
     """Noise of a band, for at most `longest` rounds without a restart."""
 
     strategy: BandedToeplitz
@@ -49,48 +51,34 @@ class BandedStream:
     def init(self, template: Any) -> Any:
         return _stacked_zeros(template, self.remembered)
 
-    def next(self, state: Any, key: jax.Array, position: int) -> tuple[Any, Any]:
+    def ahead(self, state: Any, position: int) -> tuple[Any, float]:
         size = self.remembered
-        if size == 0:
-            return _independent(state, key), state
-        lags = np.arange(1, size + 1)
         by_slot = np.empty(size)
-        by_slot[(position - lags) % size] = self.strategy.coefficients[1 : size + 1]
-        return _banded(state, key, by_slot, position % size)
+        by_slot[(position - np.arange(1, size + 1)) % max(size, 1)] = self.strategy.coefficients[1 : size + 1]
+        return _less(state, by_slot), 1.0
+
+    def after(self, state: Any, noise: Any, position: int) -> Any:
+        # Where the ring is full, this is the slot of the oldest value, which was just used for the last time.
+        return state if self.remembered == 0 else _replaced(state, noise, position % self.remembered)
 
 
 @jax.jit
-def _buffered(state: Any, key: jax.Array, theta: jax.Array, omega: jax.Array) -> tuple[Any, Any]:
-    noise = _remaining(state, key, omega)
-    decayed = jax.tree.map(lambda s, y: theta.reshape((-1,) + (1,) * y.ndim) * s + y, state, noise)
-    return noise, decayed
-
-
-@jax.jit
-def _banded(state: Any, key: jax.Array, by_slot: jax.Array, slot: int) -> tuple[Any, Any]:
-    noise = _remaining(state, key, by_slot)
-    # Where the ring is full, this is the slot of the oldest value, which was just used for the last time.
-    return noise, jax.tree.map(lambda ring, y: ring.at[slot].set(y), state, noise)
-
-
-@jax.jit
-def _independent(state: Any, key: jax.Array) -> Any:
-    return draw(key, _one(state))
-
-
-def _remaining(state: Any, key: jax.Array, weights: jax.Array) -> Any:
-    """New draws less the weighted sum of what is remembered."""
-
+def _less(state: Any, weights: jax.Array) -> Any:
+    """Minus the weighted sum of what is remembered."""
     # A product: on processors, XLA takes forty times as long for the sum over the first axis.
-    def less(z: jax.Array, stack: jax.Array) -> jax.Array:
-        return z - jnp.tensordot(weights, stack, axes=1, precision=jax.lax.Precision.HIGHEST)
+    return jax.tree.map(
+        lambda stack: -jnp.tensordot(weights, stack, axes=1, precision=jax.lax.Precision.HIGHEST), state
+    )
 
-    return jax.tree.map(less, draw(key, _one(state)), state)
+
+@jax.jit
+def _decayed(state: Any, noise: Any, theta: jax.Array) -> Any:
+    return jax.tree.map(lambda s, y: theta.reshape((-1,) + (1,) * y.ndim) * s + y, state, noise)
 
 
-def _one(state: Any) -> Any:
-    """The shapes of one array of each stack."""
-    return jax.tree.map(lambda stack: jax.ShapeDtypeStruct(stack.shape[1:], stack.dtype), state)
+@jax.jit
+def _replaced(state: Any, noise: Any, slot: int) -> Any:
+    return jax.tree.map(lambda ring, y: ring.at[slot].set(y), state, noise)
 
 
 def _stacked_zeros(template: Any, count: int) -> Any:

@@ -1,29 +1,38 @@
-"""Noise of a binary tree, streamed (Kairouz et al. 2021; Gboard, appendix B).
+"""Noise of a binary tree, one round at a time (Kairouz et al. 2021; Gboard, appendix B).
 
 A round completes the nodes that end with it, smallest first: as many as its number (from 1) has trailing zeros, plus
-one. Each gets a draw of its own, and its estimate is the weighted mean of that draw and the sum of its halves' estimates
-(the online Honaker estimator, `strategies.tree`). The noise on a prefix is the sum over the nodes that stand for it. What
-a round emits is the *difference* to the prefix before: the estimate of the node it completed last, less those of the
-nodes which that one replaces.
+one. Each has a noise Z_h of its own, and the noise of its estimate is a weighted mean of that and the sum of its
+halves' (the online Honaker estimator, `strategies.tree`):
+
+    e_0 = Z_0,   e_h = v_h Z_h + (1 - v_h) (left_(h-1) + e_(h-1)).
+
+The noise on a prefix is the sum over the nodes that stand for it. What a round emits is the *difference* to the
+prefix before: the estimate of the node it completed last, less those of the nodes which that one replaces. Everything
+that a round draws goes into one number, e of the last node, and nothing else of it is used again. So one Gaussian
+draw stands for them all, of variance
+
+    a_0² = 1,   a_h² = v_h² + (1 - v_h)² a_(h-1)²,
+
+around the part of e that the standing nodes determine. All releases together have the same law as with a draw for each node.
 
 The state holds one array for each height, with the estimate of the node of that height that stands, or zeros: log₂ T + 1
-arrays. A round writes two of them on average and copies none.
+arrays. Since a node's estimate is the sum of the noise of its rounds, it is computed by additions alone.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from tacit.privacy.mechanisms.streams import draw
 from tacit.privacy.strategies.tree import estimate_variance, nodes_completed
 
 
 @dataclass(frozen=True)
-class TreeStream:
+class TreeRecurrence:
     """For at most `longest` rounds without a restart."""
 
     longest: int
@@ -31,34 +40,33 @@ class TreeStream:
     def init(self, template: Any) -> list[Any]:
         return [_zeros(template) for _ in range(self.longest.bit_length())]
 
-    def next(self, state: list[Any], key: jax.Array, position: int) -> tuple[Any, list[Any]]:
-        state = list(state)
+    def ahead(self, state: list[Any], position: int) -> tuple[Any, float]:
+        weights, spread = new_node(nodes_completed(position + 1) - 1)
+        known = _zeros(state[0])
+        for height, weight in enumerate(weights):
+            # Its share in the new node, less the whole of it, which the new node replaces.
+            known = _plus(known, state[height], weight - 1)
+        return known, spread
+
+    def after(self, state: list[Any], noise: Any, position: int) -> list[Any]:
         top = nodes_completed(position + 1) - 1
-        estimate, replaced = _leaf(jax.random.fold_in(key, 0), state[0])
-        for height in range(1, top + 1):
-            left = state[height - 1]
-            weight = float(estimate_variance(height))
-            estimate, replaced = _joined(estimate, replaced, left, jax.random.fold_in(key, height), weight)
-            state[height - 1] = _zeros(left)
-        state[top] = estimate
-        return _difference(estimate, replaced), state
+        for height in range(top):
+            noise = _plus(noise, state[height], 1.0)
+        return [*(_zeros(state[0]) for _ in range(top)), noise, *state[top + 1 :]]
+
+
+def new_node(height: int) -> tuple[list[float], float]:
+    """How a new node's estimate weighs the standing nodes of heights 0 .. height - 1; the deviation of what is new in it."""
+    weights, variance = list[float](), 1.0
+    for own in (float(estimate_variance(each)) for each in range(1, height + 1)):
+        weights = [(1 - own) * each for each in (*weights, 1.0)]
+        variance = own**2 + (1 - own) ** 2 * variance
+    return weights, math.sqrt(variance)
 
 
 @jax.jit
-def _leaf(key: jax.Array, like: Any) -> tuple[Any, Any]:
-    return draw(key, like), jax.tree.map(jnp.zeros_like, like)
-
-
-@jax.jit
-def _joined(right: Any, replaced: Any, left: Any, key: jax.Array, weight: float) -> tuple[Any, Any]:
-    """The node over `left` and `right`, and what is replaced once `left` is."""
-    estimate = jax.tree.map(lambda own, a, b: weight * own + (1 - weight) * (a + b), draw(key, left), left, right)
-    return estimate, jax.tree.map(jnp.add, replaced, left)
-
-
-@jax.jit
-def _difference(estimate: Any, replaced: Any) -> Any:
-    return jax.tree.map(jnp.subtract, estimate, replaced)
+def _plus(total: Any, other: Any, weight: float) -> Any:
+    return jax.tree.map(lambda a, b: a + weight * b, total, other)
 
 
 def _zeros(like: Any) -> Any:

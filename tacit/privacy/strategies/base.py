@@ -52,8 +52,13 @@ class Strategy(Protocol):
         """
         ...
 
-    def most_draws(self, releases: int, rounds: int) -> int:
-        """The most N(0, 1) draws a coordinate takes in any `releases` consecutive rounds of a run of `rounds`."""
+    def recurrence_error(self, rounds: int) -> float:
+        """A: float64's error in what earlier rounds say about a round's noise, as `tacit.privacy.rounding` takes it.
+
+        In units of 2⁻⁵³ and of the deviation of what is drawn new, for noise whose draws may be off by a grid step
+        and that is kept in steps of the grid; errors of second order are in it. 64 of it are for rounding the sum to
+        2⁻²⁶ steps.
+        """
         ...
 
     def describe(self) -> dict[str, Any]:
@@ -70,6 +75,14 @@ def stretches(rounds: int, restarts: Sequence[int] = ()) -> list[int]:
             f"Expected restarts in increasing order within rounds 1 to {rounds - 1}, got {shown or rounds}."
         )
     return [second - first for first, second in pairwise(borders)]
+
+
+def size_of(combination: Floats) -> float:
+    """How large a combination of draws is: its deviation, and what rounding each draw to a grid of σ · 2⁻²⁰ may add.
+
+    A draw's own deviation may be as small as σ/2, so that the rounding is below 2⁻¹⁹ of it.
+    """
+    return float(np.sqrt(np.sum(combination**2)) + 2.0**-19 * np.sum(np.abs(combination)))
 
 
 def within_horizon(name: str, horizon: int, rounds: int, restarts: Sequence[int] = ()) -> list[int]:

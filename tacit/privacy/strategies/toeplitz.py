@@ -27,7 +27,15 @@ from numpy.typing import ArrayLike
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.correlated import Sensitivity, toeplitz_sensitivity
 from tacit.privacy.accounting.participation import Gap, most_participations
-from tacit.privacy.strategies.base import Floats, block_diagonal, horizon_of, numbers, rmse_over, within_horizon
+from tacit.privacy.strategies.base import (
+    Floats,
+    block_diagonal,
+    horizon_of,
+    numbers,
+    rmse_over,
+    size_of,
+    within_horizon,
+)
 
 
 class Toeplitz(ABC):
@@ -83,8 +91,9 @@ class Toeplitz(ABC):
         lengths = self.stretches(rounds, restarts)
         return block_diagonal([_lower_triangular(self.inverse_column(length)) for length in lengths])
 
-    def most_draws(self, releases: int, rounds: int) -> int:
-        return releases
+    @abstractmethod
+    def recurrence_error(self, rounds: int) -> float:
+        """See `Strategy`."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +127,18 @@ class BufferedToeplitz(Toeplitz):
         decays, directions = np.linalg.eigh(np.diag(self.theta) - np.outer(root, root))
         weights = (root @ directions) ** 2
         return np.append(1.0, -exponentials(decays, weights, rounds - 1))
+
+    def recurrence_error(self, rounds: int) -> float:
+        """A buffer is s ← θ s + y: a round rounds it twice, and errors decay with θ. Then buffers are weighed and added up."""
+        from scipy.signal import lfilter
+
+        noise = self.inverse_column(rounds)
+        size, total = size_of(noise), 64.0
+        for theta, omega in zip(self.theta, self.omega, strict=True):
+            buffer = size_of(np.asarray(lfilter([1.0], [1.0, -theta], noise)))
+            lasts = min(rounds, 1 / (1 - theta))
+            total += omega * ((2 * buffer + size) * lasts + (len(self.theta) + 3) * buffer)
+        return 1.01 * total
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -168,6 +189,11 @@ class BandedToeplitz(Toeplitz):
         squares = np.cumsum(self.column(rounds) ** 2)
         starts = np.arange(most_participations(rounds, gap, max_participation)) * gap.index_difference
         return Sensitivity(float(squares[rounds - 1 - starts].sum()) * (1 + 1e-12), True, "bands no wider than the gap")
+
+    def recurrence_error(self, rounds: int) -> float:
+        """A weighted sum of as many rounds' noise as there are bands, in any order, added to the sum."""
+        weights = np.abs(self.column(rounds)[1:])
+        return 1.01 * ((len(self.coefficients) + 2) * float(weights.sum()) * size_of(self.inverse_column(rounds)) + 64)
 
     def describe(self) -> dict[str, Any]:
         return {"strategy": self.name, "coefficients": list(self.coefficients), "horizon": self.horizon}

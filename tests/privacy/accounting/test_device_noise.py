@@ -155,9 +155,9 @@ def test_the_guarantee_says_which_trust_it_removes(tmp_path):
     assert "at most 10.0% of a round's devices are corrupt" in words.lower().replace("\\", "")
     assert "drawn exactly" in words
     assert "Central differential privacy" not in words
-    assert "10.98" not in words
+    assert "ideal Gaussian" not in words
     assert "AES-256-CTR" in words
-    assert "Threefry" not in words
+    assert "ChaCha20" not in words
 
 
 def test_a_rho_below_one_participation_is_not_believed(tmp_path):

@@ -54,12 +54,12 @@ def test_a_run_without_privacy_takes_it_from_all(tmp_path: Path) -> None:
 
 
 def test_the_missing_tails_add_up(tmp_path: Path) -> None:
-    data = {"world": "keyboard", "arrays": 1, "coordinates": 45 * 10**15}
+    data = {"world": "keyboard", "arrays": 1, "coordinates": 45 * 10**15 << 91}
     one, other = (ledger(tmp_path, name, 1, data=data) for name in "ab")
     assert math.isfinite(together([one]).epsilon)
     total = together([one, other])
     perfect = epsilon([Rounds({"kind": "poisson", "probability": 0.01}, 2.0, 2)], 1e-6 * (1 - TAIL_SHARE), "pld")
-    reason = f"the tail that the noise lacks outweighs delta at an epsilon of {perfect:.4g}"
+    reason = f"the probability that noise is too far out for its proof outweighs delta at an epsilon of {perfect:.4g}"
     assert (total.epsilon, total.reasons_not_private) == (math.inf, (reason,))
 
 

@@ -132,12 +132,11 @@ def test_skipped_rounds_and_missing_noise_claim_nothing():
     assert math.isinf(cost(Tree().describe(), rounds(3, bound=None)).epsilon)
 
 
-def test_the_noise_a_tree_draws_is_charged():
-    huge = {"coordinates": 3 * 10**15, "arrays": 1}
-    narrow = cost({}, rounds(16, z=30.0), data=huge)
-    wide = cost(Tree().describe(), rounds(16, z=30.0), data=huge)
-    assert math.isfinite(narrow.epsilon)
-    assert "tail" in wide.reasons_not_private[0]
+@pytest.mark.parametrize("strategy", [{}, Tree().describe()], ids=["independent", "tree"])
+def test_noise_that_is_too_far_out_is_charged_for_every_round(strategy):
+    huge = {"coordinates": 3 * 10**15 << 93, "arrays": 1}
+    assert math.isfinite(cost(strategy, rounds(1, z=30.0), data=huge).epsilon)
+    assert "too far out for its proof" in cost(strategy, rounds(2000, z=30.0), data=huge).reasons_not_private[0]
 
 
 def test_nothing_released_costs_nothing():

@@ -115,15 +115,6 @@ def test_a_trees_release_is_a_function_of_its_noisy_nodes():
     np.testing.assert_allclose(noise @ np.array(completed, np.float64), np.eye(rounds), atol=1e-12)
 
 
-@pytest.mark.parametrize("strategy", EVERY, ids=lambda each: each.name)
-def test_draws_are_no_more_than_promised_in_any_window(strategy: Strategy):
-    noise = strategy.noise_matrix(37, (8,))
-    first = (noise != 0).argmax(axis=0)  # the round in which each draw is made
-    for start in range(37):
-        for stop in range(start + 1, 38):
-            assert ((first >= start) & (first < stop)).sum() <= strategy.most_draws(stop - start, 37)
-
-
 def test_descriptions_come_back_to_the_last_bit():
     choose = random.Random(3)
     odd = BufferedToeplitz(tuple(choose.random() for _ in range(3)), tuple(choose.random() / 3 for _ in range(3)), 77)
