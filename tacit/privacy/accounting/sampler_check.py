@@ -44,8 +44,9 @@ MOST_USERS = 10**9
 def check_sampler(pairs: Iterable[tuple[Intent, Cohort]], users: int | None, *, whose: str = "The cohorts") -> None:
     """LedgerError unless the cohorts can have come from the sampling their intents name, `users` to draw from.
 
-    `whose` begins the sentence of a refusal, where only some of the users are looked at. Other kinds of sampling than Poisson and fixed size promise no law, and are passed over. The sentence says what is
-    impossible about which round, and never who was there.
+    `whose` begins the sentence of a refusal, where only some of the users are looked at. Other kinds of sampling than
+    Poisson and fixed size promise no law, and are passed over. The sentence says what is impossible about which round, and
+    never who was there.
     """
     groups: dict[str, _Group] = {}
     for intent, cohort in pairs:
