@@ -26,6 +26,7 @@ from tacit.privacy.participation_record import ParticipationWriter
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.records import UPDATE, WEIGHT, WITHIN, Closed, Committed, Intent
 from tacit.runs import checkpoints
+from tacit.runs.consistency import OPENED
 from tacit.runs.folder import NOISE, RunFolder
 from tacit.runs.metrics import MetricsWriter, read_metrics
 
@@ -87,6 +88,7 @@ class RunJournal:
         self._pending: deque[tuple[Any, list[Any]]] = deque()
         self._started = time.monotonic()
         self.intents = list(ledger.ledger.intents)
+        self._opened = ledger.ledger.digests()[0]
         self.stop_requested = False
 
     def begin(self, state: Any) -> None:
@@ -200,7 +202,7 @@ class RunJournal:
 
     def _save(self, state: Any) -> None:
         public, private = self._to_arrays(state)
-        saved = {}
+        saved = {OPENED: self._opened}
         if private:
             # The digest binds the two files, so that a checkpoint never goes on with the noise of another time.
             saved[NOISE] = checkpoints.save(self._folder.private_path, state.round, private, {}, mode=0o600)

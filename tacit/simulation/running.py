@@ -107,6 +107,7 @@ def go_on(program: Program, folder: RunFolder, observer: Observer, *, older_if_d
         if closed is not None and closed.outcome != "stopped":
             raise RunError(f"Expected a run that can go on, got {folder.path}, which has {closed.outcome}.")
         require_same_promise(ledger.ledger.opened, program.opened)
+        folder.accountable_ledger()  # what it has released so far will be part of what is stated in the end
         listed = _register(program, folder, ledger.ledger)
         repair_torn_tail(folder.participation_path, ledger.ledger)
         checkpoint = folder.resume_point(older_if_damaged=older_if_damaged)

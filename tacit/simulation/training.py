@@ -28,7 +28,7 @@ from tacit.privacy.ledger import Ledger, read_ledger
 from tacit.privacy.mechanisms import Mechanism
 from tacit.privacy.participation import Sampler
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.records import FORMAT, UPDATE, Opened
+from tacit.privacy.records import FORMAT, UNIT, UPDATE, Opened
 from tacit.privacy.scaling import scaled_up
 from tacit.privacy.strategies import Strategy, from_description
 from tacit.recipe import Recipe, parse_recipe
@@ -43,8 +43,6 @@ from tacit.simulation.pretraining import open_public, pretrained
 from tacit.simulation.running import Program, begin, go_on, require_same_promise
 from tacit.simulation.secure import SecureSums
 from tacit.simulation.summary import summary_of
-
-UNIT = "user"
 
 
 @dataclass(frozen=True)

@@ -368,11 +368,15 @@ def test_a_run_folder_that_was_put_back_does_not_release_anew_what_its_ledger_ha
 
     another_round()
     shutil.copytree(run, copy)
+    listed = (tmp_path / odometer.NAME).read_bytes()
     another_round()
     with sqlite.connect() as connection:
         before = connection.execute(select(schema.participations)).all()
     shutil.rmtree(run)
     shutil.copytree(copy, run)
+    with Server(sqlite, recipe, run) as server, pytest.raises(LedgerError, match="not the one that the odometer"):
+        server.coordinator.run()
+    (tmp_path / odometer.NAME).write_bytes(listed)  # put back as well
     with Server(sqlite, recipe, run) as server, pytest.raises(LedgerError, match="put back to an earlier state"):
         server.coordinator.run()
     with sqlite.connect() as connection:

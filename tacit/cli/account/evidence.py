@@ -28,6 +28,7 @@ from tacit.privacy.ledger import Ledger, is_being_written
 from tacit.privacy.participation_record import Cohort
 from tacit.privacy.records import Intent, Opened
 from tacit.runs.folder import RunFolder, by_name
+from tacit.runs.odometer import NAME, heads_of, objection_to
 
 
 @dataclass(frozen=True)
@@ -48,15 +49,18 @@ class Evidence:
 _NAMES_OF_DATA = ("store", "world", "seed", "users")
 
 
-def evidence_of(run: Path) -> Evidence:
+def evidence_of(run: Path, *, as_listed: bool = True) -> Evidence:
     """The run of this path or name.
 
-    RunError if there is none; LedgerError if its ledger is damaged, or if the cohorts cannot be what the ledger says.
+    RunError if there is none; LedgerError if its ledger is damaged or contradicts the run's recipe or checkpoints, if the
+    cohorts cannot be what the ledger says, or, with `as_listed`, if the store's odometer is at hand and knows another ledger.
     """
     folder = RunFolder.open(by_name(run))
     if not folder.begun:
         raise RunError(f"{folder.path} has not begun: expected a run with a ledger.")
-    ledger = folder.ledger()
+    ledger = folder.accountable_ledger()
+    if as_listed:
+        _require_as_listed(folder, ledger)
     unseen = _why_unseen(folder, ledger)
     if unseen is not None:
         return Evidence(folder, ledger, unseen)
@@ -102,6 +106,16 @@ def _between(pairs: Iterable[tuple[Intent, Cohort]], first: int, stop: int | Non
     for intent, cohort in pairs:
         start, end = np.searchsorted(cohort.users, [first, math.inf if stop is None else stop])
         yield intent, replace(cohort, users=cohort.users[start:end] - first)
+
+
+def _require_as_listed(folder: RunFolder, ledger: Ledger) -> None:
+    """LedgerError if the list in the store that the recipe names may be read and knows another ledger of this run."""
+    store = folder.recipe().get("data", {}).get("store")
+    if store is None or not os.access(Path(store) / NAME, os.R_OK):
+        return
+    heads = heads_of(Path(store)).get(ledger.opened.run_id, [])
+    if (objection := objection_to(ledger, heads, Path(store) / NAME)) is not None:
+        raise LedgerError(f"{objection}.")
 
 
 def _why_unseen(folder: RunFolder, ledger: Ledger) -> str | None:

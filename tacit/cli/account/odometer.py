@@ -84,7 +84,7 @@ def look_up(store: Path, entries: Sequence[Entry]) -> _Listed:
     if latest.path not in folders:
         return _Listed(latest, problem="the run's folder is not there")
     try:
-        found = [evidence_of(folder.path) for folder in folders.values() if _asked_users(folder)]
+        found = [evidence_of(folder.path, as_listed=False) for folder in folders.values() if _asked_users(folder)]
     except TacitError as error:
         return _Listed(latest, problem=error.sentence.rstrip("."))
     if not found:
