@@ -41,6 +41,7 @@ from tacit.runs.metrics import truncate_after
 from tacit.runs.odometer import Odometer
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.cohorts import CohortStream
+from tacit.simulation.provenance import ENGINES, simulated, with_reasons
 
 
 class Participation(Protocol):
@@ -88,8 +89,15 @@ class Program:
         )
 
 
+ENGINES[Program] = simulated
+
+
 def begin(program: Program, folder: RunFolder, observer: Observer) -> dict[str, Any]:
-    """Run it in a folder that has no ledger yet; returns the run's summary."""
+    """Run it in a folder that has no ledger yet; returns the run's summary.
+
+    Whatever in it did not come from its plan is a reason in the ledger's first record why nothing may be claimed.
+    """
+    program = dataclasses.replace(program, opened=with_reasons(program))
     listed = _register(program, folder)
     ledger = folder.create_ledger(program.opened)
     try:
@@ -101,6 +109,7 @@ def begin(program: Program, folder: RunFolder, observer: Observer) -> dict[str, 
 
 def go_on(program: Program, folder: RunFolder, observer: Observer, *, older_if_damaged: bool = False) -> dict[str, Any]:
     """Go on with a run that has begun; PrivacyError if the program is not the one it was begun with."""
+    program = dataclasses.replace(program, opened=with_reasons(program))
     ledger = folder.open_ledger()
     try:
         closed = ledger.ledger.closed

@@ -40,6 +40,7 @@ from tacit.simulation.datasets import Dataset, open_dataset, shortage
 from tacit.simulation.devices import suitable_spread, use_every_core
 from tacit.simulation.population_settings import PopulationSettings
 from tacit.simulation.pretraining import open_public, pretrained
+from tacit.simulation.provenance import release_size
 from tacit.simulation.running import Program, begin, go_on, require_same_promise
 from tacit.simulation.secure import SecureSums
 from tacit.simulation.summary import summary_of
@@ -191,17 +192,12 @@ def opening(
         reasons_not_private=reasons_not_private,
         data={
             **data,
-            **_release_size(learned, len(plan.noise_multipliers) - 1),
+            **release_size(learned, plan),
             "recipe": hashlib.sha256(recipe_text.encode()).hexdigest(),
         },
         unit=UNIT,
         adjacency=plan.adjacency,
     )
-
-
-def _release_size(model: Any, side_blocks: int) -> dict[str, int]:
-    """How many numbers one release holds, in how many arrays; a block beside the update is one number."""
-    return {"coordinates": parameter_count(model) + side_blocks, "arrays": len(jax.tree.leaves(model)) + side_blocks}
 
 
 def model_config(recipe: Recipe, vocabulary: int) -> WordLMConfig:
