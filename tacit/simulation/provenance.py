@@ -12,8 +12,9 @@ their own that adds no noise. So everything on the users' side of a release is c
     seed         none, unless the first record says so
     release      as many numbers, in as many arrays, as the first record says
 
-Classes are compared by identity: a subclass may do anything. So is an instance with methods of its own. What a mechanism proves
-about itself would have to come with a cost of its own, which the accounting could read; there is no such way yet.
+Classes are compared by identity, because a subclass may do anything; for the same reason an instance with methods of its own
+is not Tacit's. A mechanism that is proven elsewhere would have to bring a cost that the accounting can read; there is no way
+to do that yet.
 
 **What this does not look at.** The work, the task and the server's step may be anybody's: they run before the clip or after the
 release. The users' data may be anybody's too: that one user's examples are one person's is assumed in every statement. Nor can
@@ -95,7 +96,8 @@ def simulated(program: Program) -> list[str]:
     if not is_the_plans_secure_sum(users.secure, program):
         found.append("sums are not made as the plan's secure aggregation makes them")
     if program.sample_from != len(users.users):
-        found.append(f"users are sampled from {program.sample_from}, and there are {len(users.users)}")
+        # Without figures: the ledger is public, and how many users there are is not.
+        found.append("the cohorts are not drawn from all users of the engine")
     return found + size_objections(learned_by(users._work, program.start.model), program)
 
 

@@ -129,7 +129,7 @@ FOREIGN: dict[str, tuple[Callable[[Program], dict[str, Any]], str]] = {
         lambda p: {"users": engine_like(p, BatchedUsers, shape=Mixed(**vars(p.users.shape)))},
         "mix users",
     ),
-    "fewer users than there are": (lambda p: {"sample_from": 3}, "sampled from 3"),
+    "fewer users than there are": (lambda p: {"sample_from": 3}, "not drawn from all users"),
     "a plan of one's own": (lambda p: {"plan": OwnPlan(**p.plan.model_dump())}, "plan is not one of Tacit's"),
     "another plan": (lambda p: {"plan": p.plan.model_copy(update={"noise_multiplier": 0.1})}, "does not describe"),
     "another plan in the ledger": (
@@ -177,6 +177,7 @@ def test_whatever_did_not_come_from_the_plan_is_a_reason(
     assert reasons_of(program) == []
     [reason, *_] = reasons_of(dataclasses.replace(program, **change(program)))
     assert said in reason
+    assert "400" not in reason  # the ledger is public, and how many users there are is not
 
 
 def test_a_program_of_ones_own_is_a_reason(tmp_path: Path) -> None:
