@@ -55,7 +55,7 @@ def guarantee(
     folder = RunFolder.open(by_name(run))
     if not folder.begun:
         raise RunError(f"Expected a run with a ledger, got {folder.path}, which has not begun.")
-    ledger = folder.ledger()
+    ledger = folder.accountable_ledger()
     stated = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents))
     match form:
         case "json":

@@ -131,7 +131,7 @@ def _facts(folder: RunFolder, *, recount: bool = False) -> dict[str, Any]:
     """What the folder says: the summary first; while there is none, the last metrics, and the cost of the whole ledger."""
     summary = folder.summary() or {}
     last = last_metrics(folder.metrics_path) or {}
-    ledger = folder.ledger() if folder.begun else None
+    ledger = folder.accountable_ledger() if folder.begun else None
     privacy = _privacy(folder, ledger, summary.get("privacy"), recount) if ledger else {}
     metrics = summary.get("metrics") or {name: last[name] for name in ("top1", "top3", "perplexity") if name in last}
     return {

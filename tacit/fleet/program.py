@@ -29,6 +29,7 @@ from tacit.privacy.statement import Mark
 from tacit.privacy.sums import Block, BoundedSum, Diagnostics, Norms
 from tacit.runs.folder import RunFolder
 from tacit.secagg.hadamard import public_signs
+from tacit.simulation.provenance import ENGINES, has_own_methods, is_the_plans_secure_sum, size_objections
 from tacit.simulation.running import Participation, Program
 from tacit.simulation.secure import SecureSums, unflattened
 from tacit.simulation.training import Trainer
@@ -99,6 +100,22 @@ class FleetProgram(Program):
         limits = {"min_separation": task.min_separation, "max_participation": task.max_participation}
         attendance = Attendance(recorded, **limits)
         return DeviceRounds(ground, randomness, start, self.rhythm.rounds, attempts, attendance)
+
+
+def _real(program: FleetProgram) -> list[str]:
+    """What is wrong with users who are real devices (`simulation.provenance`)."""
+    users: Any = program.users
+    if type(users) is not DeviceUsers or has_own_methods(users):
+        return ["the devices' side of the gate is not Tacit's: nothing is known of what it sums"]
+    found = []
+    if users._plan != program.plan or program.ground.secure != users._secure:
+        found.append("devices' sums are bounded by another plan")
+    if not is_the_plans_secure_sum(users._secure, program):
+        found.append("sums are not made as the plan's secure aggregation makes them")
+    return found + size_objections(program.start.model, program)
+
+
+ENGINES[FleetProgram] = _real
 
 
 def with_device_lines(summary: dict[str, Any], opened: Opened) -> dict[str, Any]:

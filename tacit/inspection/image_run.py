@@ -219,5 +219,5 @@ def _findings(
         thresholds=(thresholds["low"].value, thresholds["high"].value) if by_user else None,
         accuracy=(before, now),
         privacy={name: summary["privacy"] for name, summary in summaries.items()},
-        together=cost_together([folder.ledger() for folder in folders.values()]),
+        together=cost_together([folder.accountable_ledger() for folder in folders.values()]),
     )

@@ -99,7 +99,7 @@ class Primary:
                 hint=f"Train it further: tacit train --resume {path}",
             )
         model, words = load_trained(path)
-        return cls(path, recipe, model, tuple(words), folder.ledger(), summary["privacy"])
+        return cls(path, recipe, model, tuple(words), folder.accountable_ledger(), summary["privacy"])
 
     def require_words(self, words: Sequence[str]) -> None:
         """DataError unless the users' words are numbered as the model numbers its own."""

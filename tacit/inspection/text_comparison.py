@@ -152,11 +152,11 @@ def _read(path: Path) -> tuple[WordFindings, list[Ledger]]:
     except (KeyError, TypeError, ValueError):
         raise RunError(f"The run {path} is damaged: its summary.json does not hold an inspection's findings.") from None
     if found.primary is None:
-        return found, [folder.ledger()]
+        return found, [folder.accountable_ledger()]
     primary = RunFolder.open(Path(found.primary.run))
     if primary.run_id != found.primary.run_id:
         raise RunError(
             f"Expected the run {found.primary.run_id} in {primary.path}, the primary model of {path}, got the run "
             f"{primary.run_id}: what all models cost together cannot be said without the first one's ledger."
         )
-    return found, [folder.ledger(), primary.ledger()]
+    return found, [folder.accountable_ledger(), primary.accountable_ledger()]

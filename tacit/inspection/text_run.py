@@ -96,7 +96,7 @@ class Inspector:
             if self.primary is not None:
                 own = self.primary.look(self.recipe.look, self.held_out.users, self.held_out.numbers)
                 found = dataclasses.replace(found, primary=own)
-                summary["together"] = cost_together([self.primary.ledger, folder.ledger()])
+                summary["together"] = cost_together([self.primary.ledger, folder.accountable_ledger()])
             summary["inspection"] = found.released(claimed=summary["privacy"]["epsilon"] is not None).as_dict()
             for section in found.sections(summary):
                 write_section(folder, section)

@@ -9,17 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-from pydantic import ValidationError
 
 from tacit.privacy.accounting.device_noise import constants_of
 from tacit.privacy.accounting.spent import Spent, rounds_of
 from tacit.privacy.accounting.zcdp import gaussian_rho
+from tacit.privacy.departures import departures
 from tacit.privacy.discretisation import DISCRETE
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.on_devices import device_lines, devices_are_trusted, fleet_of
-from tacit.privacy.plan import ADJACENCY, CORRELATED, PrivacyPlan
+from tacit.privacy.plan import ADJACENCY, CORRELATED
 from tacit.privacy.records import Intent, Opened
 from tacit.privacy.statement import Line, Mark, plain
 
@@ -57,7 +55,7 @@ def objections(ledger: Ledger, spent: Spent) -> list[str]:
         found.append(f"the ledger does not describe how the noise of the mechanism {opened.mechanism!r} is correlated")
     if sampling not in SAMPLED and opened.mechanism != "none":
         found += _doubts_about_rho(spent.rho, opened, ledger.intents)
-    return found + _departures(opened, ledger.intents)
+    return found + departures(opened, ledger.intents)
 
 
 def _doubts_about_rho(rho: float | None, opened: Opened, intents: Sequence[Intent]) -> list[str]:
@@ -75,35 +73,6 @@ def _doubts_about_rho(rho: float | None, opened: Opened, intents: Sequence[Inten
     if rho < least * (1 - 1e-9):
         return ["the computed rho is less than one participation alone costs"]
     return []
-
-
-def _departures(opened: Opened, intents: Sequence[Intent]) -> list[str]:
-    """Where the releases are not those of the plan the ledger begins with."""
-    try:
-        plan = PrivacyPlan.model_validate(opened.plan)
-    except ValidationError:
-        return ["the plan in the ledger is not one this version of Tacit can read"]
-    constants = _sampling_constants(plan)
-    for intent in intents:
-        where = f"round {intent.round}, attempt {intent.attempt},"
-        if not constants.items() <= intent.sampling.items():
-            return [f"{where} was sampled otherwise than the plan says"]
-        if {name: block["noise_multiplier"] for name, block in intent.blocks.items()} != plan.noise_multipliers:
-            return [f"{where} got other noise than the plan says"]
-        if intent.denominator != plan.denominator:
-            return [f"{where} was divided by something other than the plan's denominator"]
-    return []
-
-
-def _sampling_constants(plan: PrivacyPlan) -> dict[str, Any]:
-    """What every release must name. How often a user may come follows from the number of rounds, and is not here."""
-    match plan.sampling:
-        case "poisson":
-            return {"kind": "poisson", "probability": plan.sampling_probability}
-        case "fixed":
-            return {"kind": "fixed", "size": int(plan.cohort), "population": plan.population}
-        case "check_in":
-            return {"kind": "check_in", "size": int(plan.cohort), "min_separation": plan.gap.rounds_between}
 
 
 def assumptions_of(ledger: Ledger, spent: Spent, observed: Observed | None = None) -> tuple[Line, ...]:

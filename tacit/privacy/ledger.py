@@ -184,6 +184,15 @@ class Ledger:
         """The digest of the last record, which stands for all of them."""
         return self._history.head
 
+    def digests(self) -> list[str]:
+        """The digest of each record, in order: what the chain's lines hold."""
+        history, found = _History(), []
+        for record in self.records:
+            _, digest = history.write(record)
+            history.length, history.head = history.length + 1, digest
+            found.append(digest)
+        return found
+
     @property
     def next_round(self) -> int:
         """The round an intent would be for now."""
@@ -319,6 +328,16 @@ class LedgerWriter(GrowingFile):
     def ledger(self) -> Ledger:
         """All records so far; later ones do not show in it."""
         return Ledger(self.path, tuple(self._records), 0, deepcopy(self._history))
+
+    @property
+    def length(self) -> int:
+        """How many records there are."""
+        return self._history.length
+
+    @property
+    def head(self) -> str:
+        """The digest of the last record, which stands for all of them."""
+        return self._history.head
 
     def append(self, record: Record) -> str:
         """Add `record`; when this returns its digest, the line is on disk.

@@ -18,6 +18,8 @@ POLICIES = (FRESH_NOISE, SEEDED_REPLAY)
 # The blocks of the gate, as intents name them.
 UPDATE, WEIGHT, WITHIN = "update", "weight", "within"
 OUTCOMES = ("finished", "diverged", "stopped")
+# Whose data neighbouring data sets differ in: all of one user's.
+UNIT = "user"
 
 
 @dataclass(frozen=True)

@@ -27,14 +27,13 @@ def model_card(folder: RunFolder, checkpoint: Checkpoint) -> dict[str, Any]:
     """
     if not folder.begun:
         raise RunError(f"Expected a run with a ledger, got {folder.path}, which has not begun.")
-    ledger = folder.ledger()
+    ledger = folder.accountable_ledger()
     named = {record.checkpoint for record in ledger.records if isinstance(record, Committed)}
     if checkpoint.digest not in named:
         raise RunError(
             f"The checkpoint after {checkpoint.round} rounds in {folder.path} is not one that the ledger names.",
             hint=f"If the run was cut off, go on with it: tacit train --resume {folder.path}",
         )
-    recipe = folder.recipe_digest(ledger)
     stated = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents))
     measured = [record for record in read_metrics(folder.metrics_path) if record["round"] == checkpoint.round]
     return {
@@ -42,5 +41,5 @@ def model_card(folder: RunFolder, checkpoint: Checkpoint) -> dict[str, Any]:
         "accuracy": {name: measured[-1][name] for name in _SCORES if name in measured[-1]} if measured else None,
         "rounds": checkpoint.round,
         "checkpoint": checkpoint.digest,
-        "recipe_sha256": recipe,
+        "recipe_sha256": ledger.opened.data["recipe"],
     }

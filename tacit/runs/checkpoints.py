@@ -2,7 +2,8 @@
 
 ``round-000123.safetensors`` is the state after 123 rounds; resuming from it, round 123 (counted from 0) runs next. A
 checkpoint holds arrays by name, text by name, and a digest over all of them, which the ledger's `Committed` repeats:
-safetensors itself would not notice a changed number. It holds no key: none is ever on disk.
+safetensors itself would not notice a changed number. It holds no key: none is ever on disk. The digest is one of the text and
+of the arrays' own digest, so that `header` can tell what a checkpoint says of itself without reading its arrays.
 
 **A damaged checkpoint is reported, not passed over.** Going back to an older one is possible, but it has a price: the
 rounds since then run again, on users who were already asked, and every repeated round is accounted for again (`Resumed`
@@ -29,17 +30,23 @@ from tacit.privacy.durable import sync_folder
 from tacit.runs.files import write_atomic
 
 _NAME = re.compile(r"round-(\d{6,})\.safetensors")
-_RESERVED = ("rounds", "digest")
+_RESERVED = ("rounds", "arrays", "digest")
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """The state after `round` rounds, as it was given to `save`, and the digest that `save` returned."""
+class Header:
+    """What a checkpoint says of itself: after how many rounds, its text, and the digest that `save` returned."""
 
     round: int
-    arrays: dict[str, NDArray[np.generic]]
     metadata: dict[str, str]
     digest: str
+
+
+@dataclass(frozen=True)
+class Checkpoint(Header):
+    """The state after `round` rounds, as it was given to `save`."""
+
+    arrays: dict[str, NDArray[np.generic]]
 
 
 def path_of(folder: Path, round: int) -> Path:
@@ -74,10 +81,11 @@ def save(
         raise ValueError(f"Expected checkpoint metadata without the name {reserved[0]!r}.")
     # C order without np.ascontiguousarray, which would turn a scalar into a vector of length one.
     contiguous = {name: np.array(array, order="C", copy=None) for name, array in arrays.items()}
-    digest = _digest(round, contiguous, metadata)
+    inner = _arrays_digest(contiguous)
+    digest = _digest(round, metadata, inner)
     older = rounds_kept(folder)
     kept = f"the last checkpoint, {path_of(folder, older[-1]).name}, is intact" if older else "there was no older one"
-    content = to_safetensors(contiguous, {**metadata, "rounds": str(round), "digest": digest})
+    content = to_safetensors(contiguous, {**metadata, "rounds": str(round), "arrays": inner, "digest": digest})
     write_atomic(path_of(folder, round), content, mode=mode, kept=kept)
 
     there = rounds_kept(folder)
@@ -86,24 +94,44 @@ def save(
     return digest
 
 
+def header(path: Path) -> Header:
+    """What the checkpoint in `path` says of itself, with its text verified and its arrays not read; RunError as of `load`."""
+    return _header(_read(path, with_arrays=False)[0], path)[0]
+
+
 def load(path: Path) -> Checkpoint:
     """The checkpoint in `path`, its digest verified; RunError names the file if it is missing or damaged."""
+    metadata, arrays = _read(path, with_arrays=True)
+    found, inner = _header(metadata, path)
+    if inner != _arrays_digest(arrays):
+        raise RunError(f"The checkpoint {path} is damaged (its digest does not fit its content).")
+    return Checkpoint(found.round, found.metadata, found.digest, arrays)
+
+
+def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, str], dict[str, NDArray[np.generic]]]:
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata: dict[str, str] = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        round, digest = int(metadata.pop("rounds")), metadata.pop("digest")
+            names = file.keys() if with_arrays else ()  # not a mapping
+            return file.metadata() or {}, {name: file.get_tensor(name) for name in names}
     except FileNotFoundError:
         raise RunError(f"Expected a checkpoint in {path}, found none.") from None
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
+    except (SafetensorError, OSError) as error:
         raise RunError(f"The checkpoint {path} is damaged ({type(error).__name__}).") from None
-    if digest != _digest(round, arrays, metadata):
+
+
+def _header(metadata: dict[str, str], path: Path) -> tuple[Header, str]:
+    """The header of a file with this metadata, and the digest of its arrays."""
+    try:
+        round, inner, digest = int(metadata.pop("rounds")), metadata.pop("arrays"), metadata.pop("digest")
+    except (KeyError, ValueError) as error:
+        raise RunError(f"The checkpoint {path} is damaged ({type(error).__name__}).") from None
+    if digest != _digest(round, metadata, inner):
         raise RunError(f"The checkpoint {path} is damaged (its digest does not fit its content).")
     if path.name != path_of(path.parent, round).name:
         raise RunError(
             f"The checkpoint {path} holds the state after {round} rounds: expected {path_of(path, round).name}."
         )
-    return Checkpoint(round, arrays, metadata, digest)
+    return Header(round, metadata, digest), inner
 
 
 def latest(folder: Path, *, older_if_damaged: bool = False) -> Checkpoint | None:
@@ -132,10 +160,14 @@ def remove_all(folder: Path) -> None:
     _remove(folder, rounds_kept(folder))
 
 
-def _digest(round: int, arrays: Mapping[str, NDArray[np.generic]], metadata: Mapping[str, str]) -> str:
+def _digest(round: int, metadata: Mapping[str, str], arrays: str) -> str:
+    content = {"rounds": round, "metadata": dict(metadata), "arrays": arrays}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _arrays_digest(arrays: Mapping[str, NDArray[np.generic]]) -> str:
     shapes = {name: [arrays[name].dtype.str, list(arrays[name].shape)] for name in sorted(arrays)}
-    head = {"rounds": round, "metadata": dict(metadata), "arrays": shapes}
-    digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode() + b"\n")
+    digest = hashlib.sha256(json.dumps(shapes, sort_keys=True).encode() + b"\n")
     for name in sorted(arrays):
         digest.update(arrays[name].tobytes())
     return digest.hexdigest()

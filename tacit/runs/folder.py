@@ -16,7 +16,6 @@ private/              mode 0700: participation.bin, the noise state where there 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import secrets
@@ -34,6 +33,7 @@ from tacit.privacy.durable import disk_error, sync_folder
 from tacit.privacy.ledger import Ledger, LedgerWriter, read_ledger
 from tacit.privacy.records import Committed, Opened
 from tacit.runs import checkpoints
+from tacit.runs.consistency import OPENED, objection_to
 from tacit.runs.files import remove_leftovers, write_atomic
 
 FORMAT = 1
@@ -161,13 +161,6 @@ class RunFolder:
         except (OSError, ValueError):
             raise RunError(f"The run {self.path} is damaged: its recipe.toml cannot be read.") from None
 
-    def recipe_digest(self, ledger: Ledger) -> str:
-        """The SHA-256 of recipe.toml; RunError if it is not the recipe that `ledger` was begun with."""
-        digest = hashlib.sha256(self.recipe_path.read_bytes()).hexdigest()
-        if ledger.opened.data.get("recipe", digest) != digest:
-            raise RunError(f"The recipe.toml of the run {self.path} is not the one the ledger was begun with.")
-        return digest
-
     def require_same_recipe(self, recipe: Mapping[str, Any]) -> None:
         """RunError names the first field in which `recipe` is not the one the run was begun with."""
         difference = first_difference(self.recipe(), recipe)
@@ -243,6 +236,22 @@ class RunFolder:
             )
         return ledger
 
+    def accountable_ledger(self) -> Ledger:
+        """The same, for whoever states an epsilon: it agrees with the recipe and with the checkpoints that are there.
+
+        LedgerError, in one sentence, where it does not (`consistency`). A checkpoint that was removed, or cannot be read, says
+        nothing.
+        """
+        kept = []
+        for round in checkpoints.rounds_kept(self.checkpoints_path):  # first, as the run may be going on
+            with suppress(RunError):
+                kept.append(checkpoints.header(checkpoints.path_of(self.checkpoints_path, round)))
+        ledger = self.ledger()
+        recipe = self.recipe()
+        if (objection := objection_to(ledger, self.recipe_path.read_bytes(), recipe, kept)) is not None:
+            raise LedgerError(f"The run {self.path} contradicts itself, so nothing can be claimed: {objection}.")
+        return ledger
+
     def last_checkpoint(self) -> checkpoints.Checkpoint | None:
         """The newest checkpoint, to look at; RunError if the ledger names a later one, or another one for its round."""
         if not self.begun:
@@ -288,6 +297,8 @@ class RunFolder:
             )
         if checkpoint is None:
             return None
+        if checkpoint.metadata.get(OPENED) != ledger.digests()[0]:
+            raise RunError(f"The checkpoint after {done} rounds in {self.path} was not saved under its ledger.")
         self._require_its_noise(checkpoint)
         if done > ledger.rounds_committed and not ledger.opened.seeded:  # a seeded run makes the same ones again
             # Not committed since the run last went back: then it is either new, or of the rounds that were given up.

@@ -3,7 +3,8 @@
 Before a round touches users: the cohort's record is on disk, then the intent in the ledger that is bound to it. After the
 round: numbers are fetched from the device two rounds late, so that nothing waits for it; every so many rounds the model
 is evaluated, and every so many a checkpoint is written and committed in the ledger. Nothing that depends on a round is
-written or shown before its intent is durable.
+written or shown before its intent is durable, and before the store's odometer knows a head of the ledger that holds it
+(`record_head`): otherwise a copy of the run folder could go on as if the round had not been.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tacit.privacy.participation_record import ParticipationWriter
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.records import UPDATE, WEIGHT, WITHIN, Closed, Committed, Intent
 from tacit.runs import checkpoints
+from tacit.runs.consistency import OPENED
 from tacit.runs.folder import NOISE, RunFolder
 from tacit.runs.metrics import MetricsWriter, read_metrics
 
@@ -73,11 +75,12 @@ class RunJournal:
         evaluate: Callable[[Any], Mapping[str, float]],
         spent: Callable[[list[Intent]], Spent],
         update_bound: Callable[[float], float],
+        record_head: Callable[[], None],
         observer: Observer,
     ) -> None:
         self._folder, self._ledger, self._plan, self._rhythm = folder, ledger, plan, rhythm
         self._to_arrays, self._evaluate, self._spent, self._observer = to_arrays, evaluate, spent, observer
-        self._update_bound = update_bound
+        self._update_bound, self._record_head = update_bound, record_head
         self._sampling = plan.build_sampler().describe()
         self._participation = ParticipationWriter(folder.participation_path)
         self._metrics = MetricsWriter(folder.metrics_path)
@@ -85,6 +88,7 @@ class RunJournal:
         self._pending: deque[tuple[Any, list[Any]]] = deque()
         self._started = time.monotonic()
         self.intents = list(ledger.ledger.intents)
+        self._opened = ledger.ledger.digests()[0]
         self.stop_requested = False
 
     def begin(self, state: Any) -> None:
@@ -117,6 +121,8 @@ class RunJournal:
         last = state.round == self._rhythm.rounds
         evaluate = last or state.round % self._rhythm.evaluate_every == 0
         save = last or state.round % self._rhythm.checkpoint_every == 0 or self.stop_requested
+        if evaluate or save:
+            self._record_head()
         self._settle(0 if evaluate or save else LAG)
         if evaluate:
             self._note(state)
@@ -129,6 +135,7 @@ class RunJournal:
     def close(self, outcome: str) -> None:
         """Write how the run ended and let go of it."""
         self._ledger.append(Closed(self._ledger.ledger.next_round, outcome))
+        self._record_head()
         self.release()
 
     def release(self) -> None:
@@ -195,7 +202,7 @@ class RunJournal:
 
     def _save(self, state: Any) -> None:
         public, private = self._to_arrays(state)
-        saved = {}
+        saved = {OPENED: self._opened}
         if private:
             # The digest binds the two files, so that a checkpoint never goes on with the noise of another time.
             saved[NOISE] = checkpoints.save(self._folder.private_path, state.round, private, {}, mode=0o600)

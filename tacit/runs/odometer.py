@@ -1,12 +1,30 @@
-"""The odometer of a store: every run that read its users, whatever became of the run.
+"""The odometer of a store: every run that read its users, whatever became of the run, and how far each of them got.
 
 Composition only holds if no run is forgotten, tuning runs and failed ones least of all. So a run enters itself here before its
 ledger is begun, and the list lies in the store's own folder, where it does not depend on run folders staying where they
 are. (A world is generated, has no people in it, and keeps none.)
 
-``odometer.jsonl``, mode 0600: one line a run, canonical JSON, each with the digest of the line before it and its own. A
-changed, missing or moved line is reported with its number. A last line without its end was cut short by a crash inside
-`register`, so its run never began: the next run cuts it off.
+``odometer.jsonl``, mode 0600: canonical JSON, one line an entry, each with the digest of the line before it and its own. A
+changed, missing or moved line is reported with its number. A last line without its end was cut short by a crash while it was
+added, so nothing depended on it: the next one cuts it off. There are two kinds of line:
+
+    run    the run's id, where its folder was, when it registered, whether it meant to claim privacy
+    head   the run's id, how many records its ledger had, and the digest of the last of them
+
+**Branches.** Stop a run, copy its folder, finish it, restore the copy and finish that: two models were released, and either
+ledger tells of one. So the ledger's head is recorded here
+- when the ledger is begun, and when a run resumes: before its first round,
+- before a model is evaluated or saved: whatever is written of a round comes after the head that holds its intent,
+- when the run ends.
+A run may only go on with a ledger that **extends** every head recorded for it, that is, whose record number `length` has the
+digest `head`. A ledger is always on disk before its head is recorded, so a crash in between leaves a ledger that is longer
+than the list knows, which extends it. Of two branches the one that resumes second lacks the first one's `Resumed` record, and
+is refused, whichever of them is the copy. Two processes that resume at the same moment are told apart when they record: the
+second finds a head that is not its own. `tacit account odometer` counts no run whose ledger does not extend its heads.
+
+**What this cannot find.** Whoever restores the store's folder together with the run's has restored the list too, or who works
+with a copy of both: lines that are cut off the end leave a chain that is whole. Rounds whose process was killed before anything
+of them was written are in the ledger alone: a copy of the folder from before forgets them.
 
 A run that is listed and released nothing costs nothing. A run that is listed and not found makes the total unknown.
 """
@@ -17,19 +35,22 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from tacit.errors import RunError
+from tacit.errors import LedgerError, RunError
 from tacit.privacy.durable import append_synced, disk_error, sync_folder
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.participation_record import refuse_if_others_can_read
 from tacit.privacy.records import canonical
 
 NAME = "odometer.jsonl"
 _BEFORE_THE_FIRST = "0" * 64
+_COPY = "The run went on from a copy: go on with the folder in which it did, and delete the others."
 
 
 @dataclass(frozen=True)
@@ -42,31 +63,160 @@ class Entry:
     claims_privacy: bool
 
 
-def register(store: Path, *, run_id: str, run: Path, claims_privacy: bool) -> None:
-    """Enter a run; when this returns, the line is on disk. Again from where it was last: nothing to do.
+@dataclass(frozen=True)
+class Head:
+    """How far a run's ledger was: so many records, the last of them with this digest."""
 
-    A run that was moved, or moved back, is entered again, with where it is now. RunError if the list cannot be written, is
-    damaged, or may be read by others: then the run must not begin.
-    """
-    place = str(run.resolve())
-    with _locked(store / NAME) as descriptor:
-        whole, entries, head = _scan(store / NAME)
-        last = next((each for each in reversed(entries) if each.run_id == run_id), None)
-        if last is not None and (last.path, last.claims_privacy) == (place, claims_privacy):
-            return
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        content = asdict(Entry(run_id, place, now, claims_privacy)) | {"previous": head}
-        line = canonical(content | {"digest": _digest(content)}) + b"\n"
+    run_id: str
+    length: int
+    head: str
+
+
+_KINDS: dict[str, type[Entry] | type[Head]] = {"run": Entry, "head": Head}
+
+
+@dataclass
+class _Verified:
+    """What the list holds as far as it was read: whole lines up to byte `size`, with the last one's digest."""
+
+    size: int = 0
+    lines: int = 0
+    digest: str = _BEFORE_THE_FIRST
+    entries: list[Entry] = field(default_factory=list)
+    heads: dict[str, list[Head]] = field(default_factory=dict)
+
+    def last_entry(self, run_id: str) -> Entry | None:
+        return next((each for each in reversed(self.entries) if each.run_id == run_id), None)
+
+    def read(self, data: bytes, path: Path) -> None:
+        """The lines that follow; RunError names the first that does not belong there. A torn one is left."""
+        whole = data.rfind(b"\n") + 1
+        for line in data[:whole].split(b"\n")[:-1]:
+            try:
+                content = json.loads(line)
+                digest, previous = content.pop("digest"), content["previous"]
+                if canonical(content | {"digest": digest}) != line or digest != _digest(content):
+                    raise ValueError
+                if previous != self.digest:
+                    raise ValueError
+                fields = {name: value for name, value in content.items() if name not in ("previous", "kind")}
+                self.take(_KINDS[content["kind"]](**fields), len(line) + 1, digest)
+            except (ValueError, TypeError, KeyError, AttributeError):
+                raise RunError(
+                    f"The odometer {path} is damaged at line {self.lines + 1}: it was changed, or a line before it is missing."
+                ) from None
+
+    def take(self, item: Entry | Head, size: int, digest: str) -> None:
+        self.size, self.lines, self.digest = self.size + size, self.lines + 1, digest
+        if isinstance(item, Entry):
+            self.entries.append(item)
+        else:
+            self.heads.setdefault(item.run_id, []).append(item)
+
+
+class Odometer:
+    """The list of a store, to add to. It reads again only what others have added since."""
+
+    def __init__(self, store: Path) -> None:
+        self.path = store / NAME
+        self._verified = _Verified()
+        self._ours: dict[str, Head] = {}  # of each run, the head that this process knows its ledger to hold
+
+    def register(self, *, run_id: str, run: Path, claims_privacy: bool) -> None:
+        """Enter a run; when this returns, the line is on disk. Again from where it was last: nothing to do.
+
+        A run that was moved, or moved back, is entered again, with where it is now. RunError if the list cannot be written,
+        is damaged, or may be read by others: then the run must not begin.
+        """
+        place = str(run.resolve())
+        with self._locked() as descriptor:
+            last = self._verified.last_entry(run_id)
+            if last is None or (last.path, last.claims_privacy) != (place, claims_privacy):
+                now = datetime.now(UTC).isoformat(timespec="seconds")
+                self._append(descriptor, Entry(run_id, place, now, claims_privacy), "the run was not begun")
+
+    def record_head(self, run_id: str, length: int, head: str) -> None:
+        """Record how far the ledger of a run that is registered got; when this returns, the line is on disk.
+
+        LedgerError if another process has recorded a head of the same run since `require_extended`: it went on from a copy.
+        """
+        with self._locked() as descriptor:
+            if self._verified.last_entry(run_id) is None:
+                raise RunError(f"Expected the run {run_id} in the odometer {self.path}, which does not list it.")
+            if self._known(run_id) != self._ours.get(run_id):
+                raise LedgerError(
+                    f"The run {run_id} goes on in another place, as the odometer {self.path} shows.", hint=_COPY
+                )
+            now = Head(run_id, length, head)
+            if now != self._known(run_id):
+                self._append(descriptor, now, "nothing of the last rounds was written")
+            self._ours[run_id] = now
+
+    def require_extended(self, ledger: Ledger) -> None:
+        """LedgerError unless the ledger extends every head that is recorded for its run."""
+        run_id = ledger.opened.run_id
+        with self._locked():
+            heads = self._verified.heads.get(run_id, [])
+            if (objection := objection_to(ledger, heads, self.path)) is not None:
+                raise LedgerError(f"{objection}.", hint=_COPY)
+            if heads:
+                self._ours[run_id] = heads[-1]
+
+    def require_new(self, run_id: str) -> None:
+        """LedgerError if the run has had a ledger before."""
+        with self._locked():
+            if self._known(run_id) is not None:
+                raise LedgerError(
+                    f"The run {run_id} has begun before, as the odometer {self.path} shows, but its ledger is not here."
+                )
+
+    def _known(self, run_id: str) -> Head | None:
+        heads = self._verified.heads.get(run_id)
+        return heads[-1] if heads else None
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """The list, open for adding to it, by this process alone, and verified to its end."""
+        new = not self.path.exists()
         try:
-            os.ftruncate(descriptor, whole)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise disk_error(error, self.path, "the run was not begun") from error
+        try:
+            refuse_if_others_can_read(self.path)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # held for the time of one line
+            if new:
+                sync_folder(self.path.parent)
+            if os.fstat(descriptor).st_size < self._verified.size:
+                raise RunError(
+                    f"The odometer {self.path} is damaged: lines were cut off its end while a run was going on."
+                )
+            self._verified.read(_read_from(descriptor, self._verified.size), self.path)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _append(self, descriptor: int, item: Entry | Head, kept: str) -> None:
+        kind = "run" if isinstance(item, Entry) else "head"
+        content: dict[str, Any] = asdict(item) | {"kind": kind, "previous": self._verified.digest}
+        digest = _digest(content)
+        line = canonical(content | {"digest": digest}) + b"\n"
+        try:
+            os.ftruncate(descriptor, self._verified.size)
             append_synced(descriptor, line)
         except OSError as error:
-            raise disk_error(error, store / NAME, "the run was not begun") from error
+            raise disk_error(error, self.path, kept) from error
+        self._verified.take(item, len(line), digest)
+
+
+def register(store: Path, *, run_id: str, run: Path, claims_privacy: bool) -> None:
+    """Enter a run into a store's list; see `Odometer.register`."""
+    Odometer(store).register(run_id=run_id, run=run, claims_privacy=claims_privacy)
 
 
 def read(store: Path) -> list[Entry]:
     """Every entry, oldest first; a run that was moved is there more than once. No list is an empty one."""
-    return _scan(store / NAME)[1]
+    return _scan(store / NAME).entries
 
 
 def runs_of(store: Path) -> dict[str, list[Entry]]:
@@ -77,49 +227,47 @@ def runs_of(store: Path) -> dict[str, list[Entry]]:
     return found
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[int]:
-    """The list, open for adding to it, by this process alone."""
-    new = not path.exists()
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise disk_error(error, path, "the run was not begun") from error
-    try:
-        refuse_if_others_can_read(path)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # held for the time of one line
-        if new:
-            sync_folder(path.parent)
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def heads_of(store: Path) -> dict[str, list[Head]]:
+    """The recorded heads of each run, by run id, oldest first."""
+    return _scan(store / NAME).heads
 
 
-def _scan(path: Path) -> tuple[int, list[Entry], str]:
-    """How many bytes are whole lines, their entries, and the last one's digest."""
+def objection_to(ledger: Ledger, heads: Sequence[Head], where: Path) -> str | None:
+    """Why this ledger is not the one whose heads are recorded in the list `where`, without a full stop; None if it is."""
+    digests = ledger.digests()
+    for known in heads:
+        if known.length > len(digests) or digests[known.length - 1] != known.head:
+            return (
+                f"The ledger {ledger.path} is not the one that the odometer {where} knows: its {len(digests)} records do not "
+                f"begin with the {known.length} that are recorded there"
+            )
+    return None
+
+
+def _scan(path: Path) -> _Verified:
+    """The whole list, verified from its first line."""
+    found = _Verified()
     try:
-        data = path.read_bytes()
+        descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
-        return 0, [], _BEFORE_THE_FIRST
+        return found
     except OSError as error:
         raise RunError(f"Cannot read {path} ({error.strerror}): its owner alone can.") from error
-    whole = data.rfind(b"\n") + 1
-    entries: list[Entry] = []
-    head = _BEFORE_THE_FIRST
-    for number, line in enumerate(data[:whole].split(b"\n")[:-1], start=1):
-        try:
-            content = json.loads(line)
-            digest, previous = content.pop("digest"), content["previous"]
-            if canonical(content | {"digest": digest}) != line or digest != _digest(content) or previous != head:
-                raise ValueError
-            entries.append(Entry(**{name: value for name, value in content.items() if name != "previous"}))
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise RunError(
-                f"The odometer {path} is damaged at line {number}: it was changed, or a line before it is missing."
-            ) from None
-        head = digest
-    return whole, entries, head
+    try:
+        found.read(_read_from(descriptor, 0), path)
+    finally:
+        os.close(descriptor)
+    return found
 
 
-def _digest(content: dict[str, object]) -> str:
+def _read_from(descriptor: int, start: int) -> bytes:
+    """What the file holds from this byte on."""
+    parts, place = [], start
+    while part := os.pread(descriptor, 1 << 20, place):
+        parts.append(part)
+        place += len(part)
+    return b"".join(parts)
+
+
+def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(canonical(content)).hexdigest()

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,12 +35,14 @@ from tacit.privacy.participation_record import repair_torn_tail, verified
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.randomness import Randomness
 from tacit.privacy.records import FRESH_NOISE, SEEDED_REPLAY, Committed, Opened, Resumed
-from tacit.runs import checkpoints, odometer
+from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder, first_difference
 from tacit.runs.journal import Observer, Rhythm, RunJournal
 from tacit.runs.metrics import truncate_after
+from tacit.runs.odometer import Odometer
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.cohorts import CohortStream
+from tacit.simulation.provenance import ENGINES, simulated, with_reasons
 
 
 class Participation(Protocol):
@@ -86,25 +89,35 @@ class Program:
         )
 
 
+ENGINES[Program] = simulated
+
+
 def begin(program: Program, folder: RunFolder, observer: Observer) -> dict[str, Any]:
-    """Run it in a folder that has no ledger yet; returns the run's summary."""
-    _register(program, folder)
+    """Run it in a folder that has no ledger yet; returns the run's summary.
+
+    Whatever in it did not come from its plan is a reason in the ledger's first record why nothing may be claimed.
+    """
+    program = dataclasses.replace(program, opened=with_reasons(program))
+    listed = _register(program, folder)
     ledger = folder.create_ledger(program.opened)
     try:
-        return _run(program, folder, ledger, program.start, observer)
+        _record_head(listed, folder, ledger)
+        return _run(program, folder, ledger, program.start, observer, listed)
     finally:
         ledger.close()
 
 
 def go_on(program: Program, folder: RunFolder, observer: Observer, *, older_if_damaged: bool = False) -> dict[str, Any]:
     """Go on with a run that has begun; PrivacyError if the program is not the one it was begun with."""
+    program = dataclasses.replace(program, opened=with_reasons(program))
     ledger = folder.open_ledger()
     try:
         closed = ledger.ledger.closed
         if closed is not None and closed.outcome != "stopped":
             raise RunError(f"Expected a run that can go on, got {folder.path}, which has {closed.outcome}.")
         require_same_promise(ledger.ledger.opened, program.opened)
-        _register(program, folder)
+        folder.accountable_ledger()  # what it has released so far will be part of what is stated in the end
+        listed = _register(program, folder, ledger.ledger)
         repair_torn_tail(folder.participation_path, ledger.ledger)
         checkpoint = folder.resume_point(older_if_damaged=older_if_damaged)
         state = program.start
@@ -115,9 +128,10 @@ def go_on(program: Program, folder: RunFolder, observer: Observer, *, older_if_d
                 ledger.append(Committed(checkpoint.round, checkpoint.digest))
         lost = ledger.ledger.lost_from(state.round)
         ledger.append(Resumed(state.round, lost, FRESH_NOISE if program.seed is None else SEEDED_REPLAY))
+        _record_head(listed, folder, ledger)
         truncate_after(folder.metrics_path, state.round)
         truncate_after(folder.diagnostics_path, state.round)
-        return _run(program, folder, ledger, state, observer)
+        return _run(program, folder, ledger, state, observer, listed)
     finally:
         ledger.close()
 
@@ -132,11 +146,26 @@ def require_same_promise(recorded: Opened, now: Opened) -> None:
         raise PrivacyError(f"Expected what the ledger was begun with, where {field} is {before}, got {after}.")
 
 
-def _register(program: Program, folder: RunFolder) -> None:
-    """Enter the run into its store's odometer; a world has no people to keep one for."""
-    if program.store is not None:
-        claims = not program.opened.reasons_not_private
-        odometer.register(program.store, run_id=folder.run_id, run=folder.path, claims_privacy=claims)
+def _register(program: Program, folder: RunFolder, ledger: Ledger | None = None) -> Odometer | None:
+    """Enter the run into its store's odometer, which is returned; a world has no people to keep one for.
+
+    LedgerError, and nothing entered, if the odometer knows more of the run than its ledger does (None: it has none).
+    """
+    if program.store is None:
+        return None
+    listed = Odometer(program.store)
+    if ledger is None:
+        listed.require_new(folder.run_id)
+    else:
+        listed.require_extended(ledger)
+    claims = not program.opened.reasons_not_private
+    listed.register(run_id=folder.run_id, run=folder.path, claims_privacy=claims)
+    return listed
+
+
+def _record_head(listed: Odometer | None, folder: RunFolder, ledger: LedgerWriter) -> None:
+    if listed is not None:
+        listed.record_head(folder.run_id, ledger.length, ledger.head)
 
 
 def _noise_arrays(folder: RunFolder, template: TrainingState, round: int) -> Mapping[str, Any]:
@@ -156,7 +185,12 @@ def _participation(folder: RunFolder, ledger: Ledger, rounds: int) -> list[NDArr
 
 
 def _run(
-    program: Program, folder: RunFolder, ledger: LedgerWriter, state: TrainingState, observer: Observer
+    program: Program,
+    folder: RunFolder,
+    ledger: LedgerWriter,
+    state: TrainingState,
+    observer: Observer,
+    listed: Odometer | None,
 ) -> dict[str, Any]:
     opened = ledger.ledger.opened
     journal = RunJournal(
@@ -168,6 +202,7 @@ def _run(
         evaluate=program.evaluate,
         spent=lambda intents: spent_by(opened, intents, quick=True),
         update_bound=program.users.update_bound,
+        record_head=partial(_record_head, listed, folder, ledger),
         observer=observer,
     )
     with ExitStack() as leaving:

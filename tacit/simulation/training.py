@@ -28,7 +28,7 @@ from tacit.privacy.ledger import Ledger, read_ledger
 from tacit.privacy.mechanisms import Mechanism
 from tacit.privacy.participation import Sampler
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.records import FORMAT, UPDATE, Opened
+from tacit.privacy.records import FORMAT, UNIT, UPDATE, Opened
 from tacit.privacy.scaling import scaled_up
 from tacit.privacy.strategies import Strategy, from_description
 from tacit.recipe import Recipe, parse_recipe
@@ -40,11 +40,10 @@ from tacit.simulation.datasets import Dataset, open_dataset
 from tacit.simulation.devices import suitable_spread, use_every_core
 from tacit.simulation.population_settings import PopulationSettings
 from tacit.simulation.pretraining import open_public, pretrained
+from tacit.simulation.provenance import release_size
 from tacit.simulation.running import Program, begin, go_on, require_same_promise
 from tacit.simulation.secure import SecureSums
 from tacit.simulation.summary import summary_of
-
-UNIT = "user"
 
 
 @dataclass(frozen=True)
@@ -194,17 +193,12 @@ def opening(
         reasons_not_private=reasons_not_private,
         data={
             **data,
-            **_release_size(learned, len(plan.noise_multipliers) - 1),
+            **release_size(learned, plan),
             "recipe": hashlib.sha256(recipe_text.encode()).hexdigest(),
         },
         unit=UNIT,
         adjacency=plan.adjacency,
     )
-
-
-def _release_size(model: Any, side_blocks: int) -> dict[str, int]:
-    """How many numbers one release holds, in how many arrays; a block beside the update is one number."""
-    return {"coordinates": parameter_count(model) + side_blocks, "arrays": len(jax.tree.leaves(model)) + side_blocks}
 
 
 def model_config(recipe: Recipe, vocabulary: int) -> WordLMConfig:

@@ -112,9 +112,8 @@ def test_where_nothing_is_claimed_nothing_is_compared(tacit: Tacit, runs: Path) 
 
 
 def test_without_sampling_the_cohorts_say_how_often_users_came(tacit: Tacit, runs: Path) -> None:
-    plan = {"delta": 1e-6, "sampling": "check_in", "min_separation": 4, "max_participation": 5}
-    for name in "ab":
-        made_up.run(runs / name, sampler=CheckIn(10, 19, 1), plan=plan)  # each of 1000 users at most once in 20 rounds
+    for name in "ab":  # each of 1000 users at most once in 20 rounds, where the plan promises less
+        made_up.run(runs / name, sampler=CheckIn(10, 4, 5), draw=CheckIn(10, 19, 1))
     found = tacit("account", "run", "a", "--json").object
     assert found["rho"] == 1 / 8
     assert "those that the cohorts had" in found["cohorts"]
@@ -275,14 +274,12 @@ def test_the_sizes_of_cohorts_from_a_store_are_compared_where_it_is_at_hand(
     tacit: Tacit, runs: Path, store: Path
 ) -> None:
     store_id = open_store(store).store_id
-    data = {"store": store_id, "coordinates": 10, "arrays": 1}
-    honest = made_up.run(runs / "honest", users=50, sampler=Poisson(0.2), data=data)
-    tampered = made_up.run(runs / "tampered", users=50, sampler=Poisson(0.2), draw=Poisson(0.5), data=data)
-    assert "but for their sizes" in tacit("account", "run", "honest").out  # no recipe names the store
-    for folder in (honest, tampered):
-        folder.recipe_path.write_text('[data]\nstore = "talk"\nheld_out = 0\n')
+    data, named = {"store": store_id}, {"store": "talk", "held_out": 0}
+    made_up.run(runs / "unnamed", users=50, sampler=Poisson(0.2), data=data)
+    made_up.run(runs / "honest", users=50, sampler=Poisson(0.2), data=data, about=named)
+    made_up.run(runs / "tampered", users=50, sampler=Poisson(0.2), draw=Poisson(0.5), data=data, about=named)
+    assert "but for their sizes" in tacit("account", "run", "unnamed").out  # no recipe names the store
     assert "and can be its" in tacit("account", "run", "honest").out
     assert "are not those of the sampling" in tacit("account", "run", "tampered").refusal(4)
-    foreign = made_up.run(runs / "foreign", users=50, sampler=Poisson(0.2), data=data | {"store": "another"})
-    foreign.recipe_path.write_text('[data]\nstore = "talk"\nheld_out = 0\n')
+    made_up.run(runs / "foreign", users=50, sampler=Poisson(0.2), data={"store": "another"}, about=named)
     assert "but for their sizes" in tacit("account", "run", "foreign").out

@@ -151,9 +151,7 @@ def test_a_model_that_the_ledger_does_not_know_gets_no_card(tacit: Tacit, copy: 
 def test_a_recipe_that_was_changed_afterwards_gets_no_card(tacit: Tacit, copy: Path, tmp_path: Path) -> None:
     recipe = copy / "recipe.toml"
     recipe.write_text(recipe.read_text().replace('name = "tiny"', 'name = "better"'))
-    assert "is not the one the ledger was begun with" in tacit("export", copy, "--safetensors", tmp_path / "k").refusal(
-        4
-    )
+    assert "is not the one that the ledger names" in tacit("export", copy, "--safetensors", tmp_path / "k").refusal(4)
 
 
 def test_a_model_that_was_not_measured_says_so(tacit: Tacit, copy: Path, tmp_path: Path) -> None:

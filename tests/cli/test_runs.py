@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -15,11 +16,14 @@ from tacit.cli.progress import epsilon_text
 from tacit.cli.runs import app
 from tacit.errors import RunError
 from tacit.privacy.accounting.spent import spent_by
-from tacit.privacy.records import FRESH_NOISE, Closed, Record, Resumed
+from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.records import FRESH_NOISE, Closed, Opened, Record, Resumed
+from tacit.recipe import toml_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import MetricsWriter
 from tests.privacy.test_ledger import intent, opened
 
+PLAN = PrivacyPlan(population=1000, cohort=10, clip_norm=0.8, noise_multiplier=1.1, delta=1e-6)
 PRIVATE = {
     "rounds": 2,
     "metrics": {"top1": 0.2461, "perplexity": 88.123},
@@ -45,11 +49,24 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("COLUMNS", "200")
 
 
+def planned(rounds: int) -> str:
+    """What a recipe says of the plan that the tests' intents follow."""
+    return toml_of({"privacy": PLAN.model_dump(mode="json", exclude_none=True), "run": {"rounds": rounds}})
+
+
+def first(run: RunFolder, **facts: Any) -> Opened:
+    """The first record of the run's ledger."""
+    digest = hashlib.sha256(run.recipe_path.read_bytes()).hexdigest()
+    data = opened().data | {"recipe": digest}
+    return opened(run_id=run.run_id, plan=PLAN.model_dump(mode="json"), data=data, **facts)
+
+
 def make(
     name: str, recipe: str, records: list[Record], summary: dict[str, Any] | None = None, **facts: Any
 ) -> RunFolder:
-    run = RunFolder.create(Path("runs") / name, recipe)
-    with run.create_ledger(opened(run_id=run.run_id, **facts)) as ledger:
+    ends = [record.round for record in records if isinstance(record, Closed) and record.outcome == "finished"]
+    run = RunFolder.create(Path("runs") / name, recipe + planned(ends[0] if ends else 2))
+    with run.create_ledger(first(run, **facts)) as ledger:
         for record in records:
             ledger.append(record)
     if summary is not None:
@@ -59,8 +76,8 @@ def make(
 
 @pytest.fixture
 def three() -> None:
-    make("good", "[privacy]\nclip = 0.8\n[model]\nsize = 3", [intent(0), intent(1), Closed(2, "finished")], PRIVATE)
-    make("seeded", "[privacy]\nclip = 0.5\n[model]\nsize = 3", [intent(0), Closed(1, "diverged")], SEEDED)
+    make("good", "[work]\nclip = 0.8\n[model]\nsize = 3\n", [intent(0), intent(1), Closed(2, "finished")], PRIVATE)
+    make("seeded", "[work]\nclip = 0.5\n[model]\nsize = 3\n", [intent(0), Closed(1, "diverged")], SEEDED)
     cut = make("cut", "", [intent(0), Resumed(0, [[0, 0]], FRESH_NOISE), intent(0, 1)])
     with MetricsWriter(cut.metrics_path) as metrics:
         metrics.append({"round": 0, "top1": 0.12, "epsilon": 1.5, "delta": 1e-5})
@@ -135,11 +152,11 @@ def test_show_without_a_summary_reads_metrics_and_ledger() -> None:
 
 
 def test_show_of_a_run_that_runs_or_never_began() -> None:
-    run = RunFolder.create(Path("runs/new"), "")
+    run = RunFolder.create(Path("runs/new"), planned(2))
     facts = json.loads(invoke("show", "new", "--json"))
     assert (facts["state"], facts["rounds"]) == ("not begun", 0)
     assert "epsilon is not stated yet" in invoke("show", "new")
-    with run.create_ledger(opened(run_id=run.run_id, reasons_not_private=["no noise"])):
+    with run.create_ledger(first(run, reasons_not_private=["no noise"])):
         assert json.loads(invoke("show", "new", "--json"))["state"] == "running"
         assert "epsilon is infinite: no noise" in invoke("show", "new")
     assert json.loads(invoke("show", "new", "--json"))["state"] == "interrupted"
@@ -161,10 +178,10 @@ def test_a_summary_that_speaks_of_fewer_releases_is_not_believed() -> None:
 @pytest.mark.usefixtures("three")
 def test_compare_shows_what_differs() -> None:
     answer = json.loads(invoke("compare", "good", "seeded", "--json"))
-    assert answer["recipe_differences"] == {"privacy.clip": [0.8, 0.5]}
+    assert answer["recipe_differences"] == {"work.clip": [0.8, 0.5]}
     assert [run["state"] for run in answer["runs"]] == ["finished", "diverged"]
     text = invoke("compare", "good", "seeded", "cut")
-    assert "privacy.clip" in text
+    assert "work.clip" in text
     assert "model.size" in text  # the third run has none
     assert "30.0%" in text
     assert "41.2%" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import re
@@ -29,7 +30,9 @@ from tacit.privacy.records import Intent
 from tacit.recipe import Recipe
 from tacit.runs import checkpoints, odometer
 from tacit.runs.folder import RunFolder
+from tacit.runs.journal import StopRequested
 from tacit.simulation import datasets
+from tacit.simulation.provenance import reasons_of
 from tacit.simulation.training import Trainer
 from tests.fleet.crowd import Crowd, Server, fleet_recipe, in_background, wait_for
 from tests.fleet.people import enrolled_many
@@ -368,11 +371,15 @@ def test_a_run_folder_that_was_put_back_does_not_release_anew_what_its_ledger_ha
 
     another_round()
     shutil.copytree(run, copy)
+    listed = (tmp_path / odometer.NAME).read_bytes()
     another_round()
     with sqlite.connect() as connection:
         before = connection.execute(select(schema.participations)).all()
     shutil.rmtree(run)
     shutil.copytree(copy, run)
+    with Server(sqlite, recipe, run) as server, pytest.raises(LedgerError, match="not the one that the odometer"):
+        server.coordinator.run()
+    (tmp_path / odometer.NAME).write_bytes(listed)  # put back as well
     with Server(sqlite, recipe, run) as server, pytest.raises(LedgerError, match="put back to an earlier state"):
         server.coordinator.run()
     with sqlite.connect() as connection:
@@ -483,3 +490,31 @@ def test_a_run_that_loses_rounds_again_and_again_stops_before_it_costs_any_more(
     assert [attempt for _, attempt, _ in cohorts(run)] == list(range(8))
     assert {state for _, state in states(sqlite)} == {"abandoned"}
     assert all("it counts" in each["reason"] for each in server.named("round abandoned"))
+
+
+@pytest.mark.parametrize("secagg", [None, {"bits": 24}])
+def test_what_a_server_runs_came_from_its_plan_and_a_gate_of_ones_own_did_not(
+    sqlite: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secagg: dict[str, Any] | None
+) -> None:
+    seen: list[Any] = []
+
+    def watched(program: Any, *_: Any) -> None:
+        seen.append(program)
+        raise StopRequested
+
+    class Louder(DeviceUsers):
+        pass
+
+    monkeypatch.setattr(coordinator, "begin", watched)
+    recipe = fleet_recipe(privacy={} if secagg is None else {"secagg": secagg})
+    with Server(sqlite, recipe, tmp_path / "run") as server:
+        assert server.coordinator.run() is None
+    [program] = seen
+    assert reasons_of(program) == []
+    users, plan = program.users, program.plan
+    bolder = plan.model_copy(update={"clip_norm": 9.0})
+    for other, said in (
+        (Louder(plan, users._secure), "gate is not Tacit's"),
+        (DeviceUsers(bolder, users._secure), "another plan"),
+    ):
+        assert said in reasons_of(dataclasses.replace(program, users=other))[0]

@@ -59,7 +59,7 @@ def test_what_the_server_looks_at_itself_is_enforced(tmp_path: Path) -> None:
 
 
 def test_what_secure_aggregation_hides_from_the_server_is_assumed_of_devices(tmp_path: Path) -> None:
-    found = said(tmp_path / "a", SECURE, secagg={"bits": 20})
+    found = said(tmp_path / "a", SECURE, secagg={"bits": 20, "norm_limit_squared": 1, "scale": 1 + 2.0**-20})
     enforced, assumed = marked(found, Mark.ENFORCED), marked(found, Mark.ASSUMED)
     assert "norm of every update" not in enforced
     assert "at most the stated bound" not in enforced

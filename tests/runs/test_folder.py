@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 from tacit.errors import LedgerError, RunError
+from tacit.privacy.ledger import read_ledger
 from tacit.privacy.participation_record import ParticipationWriter
 from tacit.privacy.records import FRESH_NOISE, Committed, Resumed
 from tacit.runs import checkpoints
 from tacit.runs import folder as module
+from tacit.runs.consistency import OPENED
 from tacit.runs.folder import NOISE, RunFolder, find_runs, first_difference
 from tests.privacy.test_ledger import intent, opened
 
@@ -163,9 +165,24 @@ def test_a_ledger_that_is_gone_is_not_begun_again(run: RunFolder) -> None:
     assert not run.ledger_path.exists()
 
 
+def bound(run: RunFolder) -> dict[str, str]:
+    """What binds a checkpoint to the ledger that it is saved under."""
+    return {OPENED: read_ledger(run.ledger_path).digests()[0]}
+
+
+def test_a_checkpoint_of_another_ledger_is_no_point_to_resume_from(run: RunFolder, tmp_path: Path) -> None:
+    other = RunFolder.create(tmp_path / "other", RECIPE)
+    for each in (run, other):
+        with each.create_ledger(opened(run_id=each.run_id)) as ledger:
+            ledger.append(intent(0))
+    checkpoints.save(run.checkpoints_path, 1, {"x": np.array(1.0)}, bound(other))
+    with pytest.raises(RunError, match="was not saved under its ledger"):
+        run.resume_point()
+
+
 def test_the_point_to_resume_from(run: RunFolder) -> None:
     def save(round: int, value: float) -> str:
-        return checkpoints.save(run.checkpoints_path, round, {"x": np.array(value)}, {}, keep_last=3)
+        return checkpoints.save(run.checkpoints_path, round, {"x": np.array(value)}, bound(run), keep_last=3)
 
     with run.create_ledger(opened(run_id=run.run_id)) as ledger:
         assert run.resume_point() is None
@@ -224,14 +241,14 @@ def test_a_checkpoint_of_rounds_that_were_given_up_is_no_point_to_resume_from(ru
     with run.create_ledger(opened(run_id=run.run_id)) as ledger:
         for round in range(2):
             ledger.append(intent(round))
-        given_up = checkpoints.save(run.checkpoints_path, 2, {"x": np.array(1.0)}, {})
+        given_up = checkpoints.save(run.checkpoints_path, 2, {"x": np.array(1.0)}, bound(run))
         ledger.append(Committed(2, given_up))
         ledger.append(Resumed(0, ledger.ledger.lost_from(0), FRESH_NOISE))  # it could not be read, and now it can
         for round in range(2):
             ledger.append(intent(round, 1))
         with pytest.raises(RunError, match="holds rounds that the run gave up"):
             run.resume_point()
-        checkpoints.save(run.checkpoints_path, 2, {"x": np.array(2.0)}, {})  # of the rounds that ran again
+        checkpoints.save(run.checkpoints_path, 2, {"x": np.array(2.0)}, bound(run))  # of the rounds that ran again
         assert run.resume_point() is not None
 
 
@@ -241,7 +258,7 @@ def test_a_checkpoint_goes_on_with_the_noise_that_was_saved_with_it(run: RunFold
 
     with run.create_ledger(opened(run_id=run.run_id)) as ledger:
         ledger.append(intent(0))
-        checkpoints.save(run.checkpoints_path, 1, {"x": np.array(1.0)}, {NOISE: save(0.5)})
+        checkpoints.save(run.checkpoints_path, 1, {"x": np.array(1.0)}, bound(run) | {NOISE: save(0.5)})
         assert run.resume_point() is not None
         save(0.25)
         with pytest.raises(RunError, match="was not saved with the run's checkpoint after 1 rounds"):

@@ -35,6 +35,12 @@ def test_a_run_says_how_long_it_took_in_simulated_days_and_goes_on_after_a_stop(
     assert_same_arrays(tmp_path / "whole", tmp_path / "run")
 
 
+def test_the_check_ins_of_a_population_came_from_the_plan(tmp_path):
+    summary = start_run(recipe(), tmp_path / "run", Silent())
+    assert summary["privacy"]["reasons_not_private"] == []
+    assert summary["privacy"]["epsilon"] > 0
+
+
 def test_another_population_is_noticed():
     devices, others = DeviceCheckIns(SETTINGS, 1), DeviceCheckIns(SETTINGS, 2)
     with pytest.raises(RunError, match="not the one this run was begun with"):

@@ -3,13 +3,17 @@
 The ledger's chain is always checked. Whoever may open the run's private folder also has the participation record compared with
 it, cohort by cohort, and the cohorts with the sampling that the ledger names (`accounting.sampler_check`). Where
 users are not sampled, the cohorts say how often and how closely each of them really came.
+
+An audited run draws made-up users as well, numbered after the real ones. They are drawn with everybody else, or each of them
+independently at a rate of their own; then the two kinds are compared with two laws, each with its own chance of a false alarm.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +26,9 @@ from tacit.privacy import participation_record
 from tacit.privacy.accounting.sampler_check import check_sampler
 from tacit.privacy.ledger import Ledger, is_being_written
 from tacit.privacy.participation_record import Cohort
-from tacit.privacy.records import Opened
+from tacit.privacy.records import Intent, Opened
 from tacit.runs.folder import RunFolder, by_name
+from tacit.runs.odometer import NAME, heads_of, objection_to
 
 
 @dataclass(frozen=True)
@@ -44,15 +49,18 @@ class Evidence:
 _NAMES_OF_DATA = ("store", "world", "seed", "users")
 
 
-def evidence_of(run: Path) -> Evidence:
+def evidence_of(run: Path, *, as_listed: bool = True) -> Evidence:
     """The run of this path or name.
 
-    RunError if there is none; LedgerError if its ledger is damaged, or if the cohorts cannot be what the ledger says.
+    RunError if there is none; LedgerError if its ledger is damaged or contradicts the run's recipe or checkpoints, if the
+    cohorts cannot be what the ledger says, or, with `as_listed`, if the store's odometer is at hand and knows another ledger.
     """
     folder = RunFolder.open(by_name(run))
     if not folder.begun:
         raise RunError(f"{folder.path} has not begun: expected a run with a ledger.")
-    ledger = folder.ledger()
+    ledger = folder.accountable_ledger()
+    if as_listed:
+        _require_as_listed(folder, ledger)
     unseen = _why_unseen(folder, ledger)
     if unseen is not None:
         return Evidence(folder, ledger, unseen)
@@ -61,15 +69,53 @@ def evidence_of(run: Path) -> Evidence:
         users = [cohort.users for cohort, _ in zip(cohorts, ledger.intents, strict=False)]
         _require_no_more(cohorts, folder, ledger)
         return Evidence(folder, ledger, "MinS and MaxP are those that the cohorts had", users)
-    drawn_from = _users_drawn_from(folder, ledger.opened)
-    check_sampler(zip(ledger.intents, cohorts, strict=False), drawn_from)
+    said = _compared(folder, ledger, cohorts)
     _require_no_more(cohorts, folder, ledger)
-    if drawn_from is None:
-        said = (
-            "the cohorts were compared with the sampling, but for their sizes: the data are not where the recipe says"
+    return Evidence(folder, ledger, said)
+
+
+def _compared(folder: RunFolder, ledger: Ledger, cohorts: Iterator[Cohort]) -> str:
+    """Compare the cohorts with the sampling, and say how far that went; LedgerError if they cannot be its."""
+    real, made_up, rate = training_users(folder, ledger.opened), *_made_up_users(ledger.opened)
+    pairs = zip(ledger.intents, cohorts, strict=False)
+    if rate is None:
+        check_sampler(pairs, None if real is None else real + made_up)
+        if real is None:
+            return "the cohorts were compared with the sampling, but for their sizes: the data are not where the recipe says"
+        return "the cohorts were compared with the sampling, and can be its"
+    if real is None:
+        for _ in pairs:  # each is compared with the ledger
+            pass
+        return (
+            "the cohorts are as the ledger says: made-up users with a rate of their own cannot be told from real ones, as the "
+            "data are not where the recipe says"
         )
-        return Evidence(folder, ledger, said)
-    return Evidence(folder, ledger, "the cohorts were compared with the sampling, and can be its")
+    check_sampler(_between(pairs, 0, real), real, whose="The cohorts of the real users")
+    law = {"kind": "poisson", "probability": rate}
+    again = participation_record.verified(folder.participation_path, ledger)
+    others = ((replace(intent, sampling=law), cohort) for intent, cohort in zip(ledger.intents, again, strict=False))
+    check_sampler(_between(others, real, None), made_up, whose="The cohorts of the made-up users")
+    return (
+        "the cohorts of real users were compared with the sampling, and those of made-up users with a rate of their own; "
+        "they can be theirs"
+    )
+
+
+def _between(pairs: Iterable[tuple[Intent, Cohort]], first: int, stop: int | None) -> Iterator[tuple[Intent, Cohort]]:
+    """The same cohorts with the users from number `first` to `stop` alone, numbered from 0."""
+    for intent, cohort in pairs:
+        start, end = np.searchsorted(cohort.users, [first, math.inf if stop is None else stop])
+        yield intent, replace(cohort, users=cohort.users[start:end] - first)
+
+
+def _require_as_listed(folder: RunFolder, ledger: Ledger) -> None:
+    """LedgerError if the list in the store that the recipe names may be read and knows another ledger of this run."""
+    store = folder.recipe().get("data", {}).get("store")
+    if store is None or not os.access(Path(store) / NAME, os.R_OK):
+        return
+    heads = heads_of(Path(store)).get(ledger.opened.run_id, [])
+    if (objection := objection_to(ledger, heads, Path(store) / NAME)) is not None:
+        raise LedgerError(f"{objection}.")
 
 
 def _why_unseen(folder: RunFolder, ledger: Ledger) -> str | None:
@@ -93,8 +139,8 @@ def _require_no_more(cohorts: Iterator[Cohort], folder: RunFolder, ledger: Ledge
             raise
 
 
-def _users_drawn_from(folder: RunFolder, opened: Opened) -> int | None:
-    """How many users the sampler drew from, by the world or the store that the recipe names; None if it is not there."""
+def training_users(folder: RunFolder, opened: Opened) -> int | None:
+    """How many real users there are to draw from, by the world or the store that the recipe names; None if it is not there."""
     if "users" in opened.data:
         return int(opened.data["users"])
     data = folder.recipe().get("data", {})
@@ -103,6 +149,15 @@ def _users_drawn_from(folder: RunFolder, opened: Opened) -> int | None:
     except (TacitError, KeyError):
         return None
     return len(store) - len(store.held_out_users()) if store.store_id == opened.data.get("store") else None
+
+
+def _made_up_users(opened: Opened) -> tuple[int, float | None]:
+    """How many users an audit added to the real ones, and at which rate they were drawn; None: as everybody else."""
+    audit = opened.data.get("audit")
+    if audit is None:
+        return 0, None
+    rate = audit["device_rate"]
+    return int(audit["devices"]) + int(audit["coin_users"]), None if rate is None else float(rate)
 
 
 def _ends_torn(path: Path) -> bool:

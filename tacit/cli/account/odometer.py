@@ -17,7 +17,7 @@ from tacit.data.store import INFO, open_store
 from tacit.errors import PrivacyError, RunError, TacitError
 from tacit.runs.checkpoints import rounds_kept
 from tacit.runs.folder import RunFolder
-from tacit.runs.odometer import NAME, Entry, runs_of
+from tacit.runs.odometer import NAME, Entry, heads_of, objection_to, runs_of
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def odometer(
         require_delta(delta)
     # Devices are in no store: their server's folder has the list and nothing else of one.
     store_id = None if (store / NAME).exists() and not (store / INFO).exists() else open_store(store).store_id
-    listed = [_look_up(entries) for entries in runs_of(store).values()]
+    listed = [look_up(store, entries) for entries in runs_of(store).values()]
     runs = [each.facts() for each in listed]
     if not as_json:
         for facts in runs:
@@ -73,23 +73,28 @@ def odometer(
         _tell_unknown(reasons, answer, as_json, more)
 
 
-def _look_up(entries: Sequence[Entry]) -> _Listed:
-    """The run, where it was last. Copies of it that are still there must be earlier states of it, or it went on twice."""
-    latest = entries[-1]
+def look_up(store: Path, entries: Sequence[Entry]) -> _Listed:
+    """The run, where it was last. Copies of it that are still there must be earlier states of it, or it went on twice.
+
+    The ledger must extend every head that the store's list has of it: otherwise rounds are missing from it that were released.
+    """
+    latest, heads = entries[-1], heads_of(store).get(entries[-1].run_id, [])
     places = list(dict.fromkeys(entry.path for entry in reversed(entries)))
     folders = {path: folder for path in places if (folder := _folder_of(Path(path), latest.run_id)) is not None}
     if latest.path not in folders:
         return _Listed(latest, problem="the run's folder is not there")
     try:
-        found = [evidence_of(folder.path) for folder in folders.values() if _asked_users(folder)]
+        found = [evidence_of(folder.path, as_listed=False) for folder in folders.values() if _asked_users(folder)]
     except TacitError as error:
         return _Listed(latest, problem=error.sentence.rstrip("."))
     if not found:
-        return _Listed(latest)
+        return _Listed(latest, problem="its ledger is gone" if heads else None)
     longest = max(found, key=lambda each: len(each.ledger.records))
     for each in found:
         if longest.ledger.records[: len(each.ledger.records)] != each.ledger.records:
             return _Listed(latest, problem=f"it was copied, and the copy in {each.folder.path} went on by itself")
+    if (objection := objection_to(longest.ledger, heads, store / NAME)) is not None:
+        return _Listed(latest, problem=objection)
     return _Listed(latest, evidence=longest)
 
 

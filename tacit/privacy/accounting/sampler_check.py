@@ -41,11 +41,12 @@ FALSE_ALARM = 1e-9
 MOST_USERS = 10**9
 
 
-def check_sampler(pairs: Iterable[tuple[Intent, Cohort]], users: int | None) -> None:
+def check_sampler(pairs: Iterable[tuple[Intent, Cohort]], users: int | None, *, whose: str = "The cohorts") -> None:
     """LedgerError unless the cohorts can have come from the sampling their intents name, `users` to draw from.
 
-    Other kinds of sampling than Poisson and fixed size promise no law, and are passed over. The sentence says what is
-    impossible about which round, and never who was there.
+    `whose` begins the sentence of a refusal, where only some of the users are looked at. Other kinds of sampling than
+    Poisson and fixed size promise no law, and are passed over. The sentence says what is impossible about which round, and
+    never who was there.
     """
     groups: dict[str, _Group] = {}
     for intent, cohort in pairs:
@@ -61,7 +62,7 @@ def check_sampler(pairs: Iterable[tuple[Intent, Cohort]], users: int | None) -> 
     worst = min(findings, key=lambda finding: finding.chance)
     if worst.chance < FALSE_ALARM / len(findings):
         raise LedgerError(
-            f"The cohorts are not those of the sampling in the ledger: {worst.what} "
+            f"{whose} are not those of the sampling in the ledger: {worst.what} "
             f"(chance below {max(worst.chance, 1e-300):.0e}); nothing can be claimed, epsilon is infinite."
         )
 

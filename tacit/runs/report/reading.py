@@ -64,7 +64,7 @@ def state_of(folder: RunFolder, ledger: Ledger | None) -> str:
 
 def read_run(folder: RunFolder, *, share: bool) -> Reading:
     """Everything a report needs. RunError, in one sentence, if the run is damaged."""
-    ledger = folder.ledger() if folder.begun else None
+    ledger = folder.accountable_ledger() if folder.begun else None
     state = state_of(folder, ledger)
     diagnostics: list[dict[str, Any]] = []
     cohorts, problem = None, None
@@ -85,14 +85,11 @@ def read_run(folder: RunFolder, *, share: bool) -> Reading:
         spent = spent_by(ledger.opened, ledger.intents, cohorts=None if sampled else cohorts)
         seen = None if participations is None else Observed(int(participations.max(initial=0)))
         guarantee = Guarantee.of(ledger, spent, observed=seen)
-    recipe = folder.recipe()
-    if ledger is not None:
-        folder.recipe_digest(ledger)  # the page says that the recipe on it is the ledger's
     return Reading(
         folder,
         share,
         state,
-        recipe,
+        folder.recipe(),
         folder.recipe_path.read_text(encoding="utf-8"),
         folder.summary() or {},
         list(read_metrics(folder.metrics_path)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +11,11 @@ import numpy as np
 
 from tacit.privacy.participation import Poisson
 from tacit.privacy.participation_record import ParticipationWriter
+from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.records import FORMAT, Closed, Intent, Opened
+from tacit.recipe import toml_of
 from tacit.runs.folder import RunFolder
 from tests.helpers import draws
-
-ADJACENCY = {"poisson": "add or remove one user", "fixed": "replace one user", "check_in": "zero out one user"}
 
 
 def opened(run_id: str, **changes: Any) -> Opened:
@@ -39,6 +41,20 @@ def intent(round: int, sampling: dict[str, Any] | None = None, participation: st
     return Intent(round, 0, sampling, {"update": {"bound": 0.8, "noise_multiplier": 2.0}}, 10.0, participation)
 
 
+def plan_of(sampling: dict[str, Any]) -> PrivacyPlan:
+    """The plan whose sampler describes itself so, and whose intents are those of `intent`."""
+    fields: dict[str, Any] = {"clip_norm": 0.8, "noise_multiplier": 2.0, "delta": 1e-6, "sampling": sampling["kind"]}
+    match sampling["kind"]:
+        case "poisson":
+            who = {"population": round(10 / sampling["probability"]), "cohort": 10.0}
+        case "fixed":
+            who = {"population": sampling["population"], "cohort": sampling["size"]}
+        case _:
+            limits = {name: sampling[name] for name in ("min_separation", "max_participation")}
+            who = {"population": 1000, "cohort": sampling["size"], **limits}
+    return PrivacyPlan(**fields, **who)
+
+
 def run(
     path: Path,
     *,
@@ -47,17 +63,27 @@ def run(
     sampler: Any = None,
     draw: Any = None,
     closed: bool = True,
+    about: dict[str, Any] | None = None,
     **changes: Any,
 ) -> RunFolder:
-    """A run folder with a ledger and its participation record: each cohort is drawn by `draw`, or by the sampler itself."""
+    """A run folder with a ledger and its participation record: each cohort is drawn by `draw`, or by the sampler itself.
+
+    `about` is the [data] of its recipe; `changes` are fields of the first record, its data completed with what it needs.
+    """
     sampler = Poisson(0.01) if sampler is None else sampler
     sampling = sampler.describe()
+    plan = plan_of(sampling)
+    planned = {"rounds": rounds if closed else 100}
+    recipe = toml_of({"data": about or {}, "privacy": plan.model_dump(mode="json", exclude_none=True), "run": planned})
+    data = changes.pop("data", {"world": "keyboard", "users": users})
+    data = {"coordinates": 10, "arrays": 1, **data, "recipe": hashlib.sha256(recipe.encode()).hexdigest()}
     changes = {
-        "adjacency": ADJACENCY[sampling["kind"]],
-        "plan": {"delta": 1e-6, "sampling": sampling["kind"]},
+        "adjacency": plan.adjacency,
+        "plan": plan.model_dump(mode="json"),
+        "population": plan.population,
+        "data": data,
     } | changes
-    changes = {"data": {"world": "keyboard", "users": users, "coordinates": 10, "arrays": 1}} | changes
-    folder = RunFolder.create(path, "")
+    folder = RunFolder.create(path, recipe)
     generator = np.random.default_rng(5)
     with (
         folder.create_ledger(opened(folder.run_id, **changes)) as ledger,
@@ -65,7 +91,8 @@ def run(
     ):
         for round in range(rounds):
             cohort = (sampler if draw is None else draw).sample(draws(generator, users))
-            ledger.append(intent(round, sampling, participation.append(round, 0, cohort)))
+            record = intent(round, sampling, participation.append(round, 0, cohort))
+            ledger.append(dataclasses.replace(record, denominator=plan.denominator))
         if closed:
             ledger.append(Closed(rounds, "finished"))
     return folder

@@ -20,7 +20,14 @@ from tacit.privacy.records import FORMAT, Intent, Opened
 from tacit.privacy.tail import TAIL_SHARE
 
 LIMIT, VARIANCE, INTEGERS = 90_000, 90_000, 1024
-ENCODING = {"bits": 20, "norm_limit_squared": LIMIT, "local_variance": VARIANCE, "integers": INTEGERS}
+SCALE = math.sqrt(LIMIT) * (1 + 2.0**-20)  # at which the bound is the clip
+ENCODING = {
+    "bits": 20,
+    "scale": SCALE,
+    "norm_limit_squared": LIMIT,
+    "local_variance": VARIANCE,
+    "integers": INTEGERS,
+}
 
 
 def plan_of(**secagg: Any) -> PrivacyPlan:

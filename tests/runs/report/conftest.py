@@ -13,11 +13,12 @@ import pytest
 from tacit.privacy.participation_record import ParticipationWriter
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.records import Closed
+from tacit.recipe import toml_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import MetricsWriter
 from tests.privacy.test_guarantee import NONE, POISSON, intent_of, opened_with
 
-RECIPE = 'name = "small"\n\n[run]\nrounds = 4\n'
+RECIPE = 'name = "small"\n'
 SUMMARY: dict[str, Any] = {
     "metrics": {"top1": 0.2461, "perplexity": 88.1},
     "baselines": {"unigram_top1": 0.06, "best_possible": {"top1": 0.5}},
@@ -29,8 +30,9 @@ MakeRun = Callable[..., RunFolder]
 def made_run(
     path: Path, *, outcome: str | None = "finished", private: bool = True, rounds: int = 4, recipe: str = RECIPE
 ) -> RunFolder:
-    """A run of so many rounds; user 7 takes part in each, somebody else beside."""
+    """A run of so many rounds; user 7 takes part in each, somebody else beside. The recipe is completed with its plan."""
     plan = PrivacyPlan(**(POISSON if private else NONE))
+    recipe += toml_of({"privacy": plan.model_dump(mode="json", exclude_none=True), "run": {"rounds": rounds}})
     reasons = [] if private else ["no noise is added"]
     run = RunFolder.create(path, recipe)
     data = {"world": "keyboard", "coordinates": 10, "arrays": 1, "recipe": hashlib.sha256(recipe.encode()).hexdigest()}

@@ -128,7 +128,7 @@ def test_the_page_needs_nothing_but_itself(make_run: MakeRun):
 
 def test_nothing_from_a_file_becomes_markup(make_run: MakeRun):
     hostile = "<script>x</script><img src=x onerror=y>\"'"
-    run = make_run(recipe=f'name = {json.dumps(hostile)}\n# </code></pre>{hostile}\n[run]\nrounds = "{"<iframe>"}"\n')
+    run = make_run(recipe=f'name = {json.dumps(hostile)}\n# </code></pre>{hostile}\n[model]\nunits = "{"<iframe>"}"\n')
     run.summary_path.write_text(json.dumps(SUMMARY | {"examples": {hostile: [[hostile, 0.5]]}}))
     blocks = [Paragraph(text=hostile), Paragraph(text=hostile, note=True)]
     write_section(run, Section(name="mine", title=hostile, order=60, blocks=blocks))
@@ -182,7 +182,7 @@ def test_a_closed_run_whose_record_does_not_fit_is_damaged(make_run: MakeRun):
 def test_a_recipe_that_was_changed_afterwards_gets_no_page(make_run: MakeRun, share: bool):
     run = make_run()
     run.recipe_path.write_text(run.recipe_path.read_text() + "# with more noise\n")
-    with pytest.raises(RunError, match="is not the one the ledger was begun with"):
+    with pytest.raises(RunError, match="is not the one that the ledger names"):
         report_html(run, share=share)
 
 
@@ -239,5 +239,5 @@ def test_a_long_run_stays_a_small_page(make_run: MakeRun):
     page = report_html(run, share=False)
     assert max(len(points.split()) for points in re.findall(r'points="([^"]*)"', page)) <= 301
     assert page.count("<tr>") <= 302
-    assert "320 of 4" in page
+    assert "320 of 320" in page
     assert "17–32" in page  # the histogram's steps grow

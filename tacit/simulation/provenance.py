@@ -1,0 +1,180 @@
+"""Whether a program is what its plan builds. Whatever is not makes epsilon infinite, with the reason, before the first round.
+
+The accounting reads the plan: it knows the noise, the sampling and the bounds that `PrivacyPlan` builds, and nothing of what
+somebody puts in their place. A `Program` is an ordinary object, and from Python anybody can make one with a mechanism of
+their own that adds no noise. So everything on the users' side of a release is compared here with what the plan builds:
+
+    plan         a `PrivacyPlan` itself, and the one in the ledger's first record
+    mechanism    of the same class, with the same fields; its strategy is the one that the first record describes
+    sampler      the plan's; or `OwnRate` around it for an audit's made-up users; or the check-ins of a simulated population
+    users        Tacit's own engine with the same plan, whose gate clips and sums; batches are cut user by user
+    start        no round done, and no noise drawn
+    seed         none, unless the first record says so
+    release      as many numbers, in as many arrays, as the first record says
+
+Classes are compared by identity, because a subclass may do anything; for the same reason an instance with methods of its own
+is not Tacit's. A mechanism that is proven elsewhere would have to bring a cost that the accounting can read; there is no way
+to do that yet.
+
+**What this does not look at.** The work, the task and the server's step may be anybody's: they run before the clip or after the
+release. The users' data may be anybody's too: that one user's examples are one person's is assumed in every statement. Nor can
+code be compared that was exchanged inside Tacit's own classes: the gate-level audit measures what they do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from tacit.audit.devices import OwnRate
+from tacit.errors import TacitError
+from tacit.learning.work import learned_by
+from tacit.models.word_lm import parameter_count
+from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.records import Opened
+from tacit.privacy.strategies import from_description
+from tacit.simulation.batched import BatchedUsers, ImageShape, Shape
+from tacit.simulation.check_ins import DeviceCheckIns
+from tacit.simulation.secure import SecureSums
+
+if TYPE_CHECKING:
+    from tacit.simulation.running import Program
+
+_FIRST_RECORD = "the ledger's first record does not describe"
+
+
+# What is wrong with a program's users, by the program's class; whoever makes a kind of program that Tacit can prove adds it.
+ENGINES: dict[type, Callable[[Any], list[str]]] = {}
+
+
+def with_reasons(program: Program) -> Opened:
+    """The ledger's first record, with a reason for everything in the program that did not come from its plan."""
+    found = [*program.opened.reasons_not_private, *reasons_of(program)]
+    return dataclasses.replace(program.opened, reasons_not_private=list(dict.fromkeys(found)))
+
+
+def reasons_of(program: Program) -> list[str]:
+    """What in the program is not what its plan builds; empty for every program of Tacit's own."""
+    plan, opened = program.plan, program.opened
+    if type(program) not in ENGINES or has_own_methods(program):
+        return ["the program is not one of Tacit's: nothing is known of who takes part and what is summed"]
+    if type(plan) is not PrivacyPlan or has_own_methods(plan):
+        return ["the plan is not one of Tacit's: nothing is proven about what it builds"]
+    found = []
+    if opened.plan != plan.model_dump(mode="json") or (opened.mechanism, opened.population, opened.adjacency) != (
+        plan.mechanism,
+        plan.population,
+        plan.adjacency,
+    ):
+        found.append(f"{_FIRST_RECORD} the plan that is followed")
+    if not _is_the_plans_mechanism(program):
+        found.append("the mechanism is not the one that the plan builds, and brings no proof of its own cost")
+    if not _is_the_plans_sampler(program):
+        found.append("the sampler is not the one that the plan builds, so nothing is known of its law")
+    if program.seed is not None and not (opened.seeded and opened.reasons_not_private):
+        found.append("the noise can be replayed by anybody who knows the seed")
+    if not _starts_fresh(program):
+        found.append("the run starts with a state that is not the one before the first round")
+    return found + ENGINES[type(program)](program)
+
+
+def simulated(program: Program) -> list[str]:
+    """What is wrong with users who are simulated."""
+    users, plan = program.users, program.plan
+    if type(users) is not BatchedUsers or has_own_methods(users):
+        return ["the users' engine is not one of Tacit's: nothing is known of what it clips and sums"]
+    found = []
+    if users.plan != plan:
+        found.append("the users' engine clips and weighs by another plan")
+    if type(users.shape) not in (Shape, ImageShape) or has_own_methods(users.shape):
+        found.append("users' examples are cut into batches by something that is not Tacit's, and may mix users")
+    if not is_the_plans_secure_sum(users.secure, program):
+        found.append("sums are not made as the plan's secure aggregation makes them")
+    return found + size_objections(learned_by(users._work, program.start.model), program)
+
+
+def release_size(model: Any, plan: PrivacyPlan) -> dict[str, int]:
+    """How many numbers one release holds, in how many arrays; a block beside the update is one number."""
+    beside = len(plan.noise_multipliers) - 1
+    return {"coordinates": parameter_count(model) + beside, "arrays": len(jax.tree.leaves(model)) + beside}
+
+
+def is_the_plans_secure_sum(secure: SecureSums | None, program: Program) -> bool:
+    """Whether sums are made with the constants that the plan gives, as the first record describes them."""
+    if secure is None:
+        return program.plan.secagg is None and "secagg" not in program.opened.data
+    made = SecureSums.of_plan(program.plan, secure.encoding.dimension)
+    return type(secure) is SecureSums and secure == made and program.opened.data.get("secagg") == secure.describe()
+
+
+def size_objections(learned: Any, program: Program) -> list[str]:
+    """A reason if the first record has another number of numbers in a release; `learned` is what users' updates are of."""
+    sizes = release_size(learned, program.plan).items()
+    fits = all(program.opened.data.get(name) == value for name, value in sizes)
+    return [] if fits else [f"{_FIRST_RECORD} how many numbers a release has"]
+
+
+def _is_the_plans_mechanism(program: Program) -> bool:
+    described = program.opened.strategy
+    try:
+        strategy = from_description(described) if described else None
+        built = program.plan.build_mechanism(program.rhythm.rounds, strategy)
+    except TacitError:
+        return False
+    return _same(program.mechanism, built)
+
+
+def _is_the_plans_sampler(program: Program) -> bool:
+    plan, sampler = program.plan, program.sampler
+    # Devices of a fleet come by themselves: no sampler draws them, and the plan's number is as good as any.
+    people = len(program.users.users) if isinstance(program.users, BatchedUsers) else plan.population
+    if type(sampler) is OwnRate:
+        audit = program.opened.data.get("audit") or {}
+        made_up = int(audit.get("devices", 0)) + int(audit.get("coin_users", 0))
+        stated = sampler.probability == audit.get("device_rate") and sampler.people + made_up == people
+        if has_own_methods(sampler) or not stated:
+            return False
+        return _draws_people(sampler.sampler, plan, sampler.people)
+    return _draws_people(sampler, plan, people)
+
+
+def _draws_people(sampler: Any, plan: PrivacyPlan, people: int) -> bool:
+    """Whether this is the plan's sampler, with as many people to draw from as it promises."""
+    if type(sampler) is DeviceCheckIns:
+        return not has_own_methods(sampler) and sampler.describe() == plan.build_sampler().describe()
+    return _same(sampler, plan.build_sampler()) and (plan.sampling != "fixed" or people >= plan.population)
+
+
+def _starts_fresh(program: Program) -> bool:
+    noise = program.start.noise
+    drawn = int(noise["round"]) if isinstance(noise, dict) and "round" in noise else 0
+    return program.start.round == 0 and drawn == 0
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two objects are of one class, with equal fields and no methods of their own."""
+    if type(one) is not type(other) or has_own_methods(one):
+        return False
+    names = vars(one).keys() | vars(other).keys()  # what either has computed from its fields is among them
+    return all(hasattr(each, name) for each in (one, other) for name in names) and all(
+        _equal(getattr(one, name), getattr(other, name)) for name in names
+    )
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return np.array_equal(one, other)
+    return type(one) is type(other) and bool(one == other)
+
+
+def has_own_methods(value: Any) -> bool:
+    """Whether the instance hides a method or property of its class behind something of its own."""
+    if not hasattr(value, "__dict__"):
+        return False
+    of_class = {name: inspect.getattr_static(type(value), name, None) for name in vars(value)}
+    return any(inspect.isfunction(each) or isinstance(each, property) for each in of_class.values())

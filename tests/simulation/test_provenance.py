@@ -1,0 +1,229 @@
+"""Nothing is claimed for a program that is not what its plan builds: a mechanism, a sampler or an engine of one's own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.audit.devices import OwnRate
+from tacit.errors import PrivacyError
+from tacit.privacy.accounting.spent import spent_by
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.ledger import read_ledger
+from tacit.privacy.mechanisms.gaussian import Gaussian, NoNoise
+from tacit.privacy.participation import CheckIn, FixedSize, Poisson
+from tacit.privacy.plan import PrivacyPlan
+from tacit.recipe import Recipe
+from tacit.runs.folder import RunFolder
+from tacit.runs.journal import RunJournal, StopRequested
+from tacit.simulation.batched import BatchedUsers, Shape
+from tacit.simulation.provenance import reasons_of
+from tacit.simulation.running import Program, begin, go_on
+from tacit.simulation.training import Trainer
+from tests.simulation.test_training import Silent, _stop_after, quick_ideal, tiny
+
+__all__ = ["quick_ideal"]
+
+CHECK_IN = {"sampling": "check_in", "min_separation": 2, "max_participation": 2}
+
+
+class Quiet(Gaussian):
+    """Called Gaussian, with a Gaussian's fields, and without noise."""
+
+    def release(self, bounded: Any, state: Any, *, key: Any) -> Any:
+        return NoNoise(self.noise_multipliers).release(bounded, state, key=key)
+
+
+@dataclasses.dataclass(frozen=True)
+class Alike:
+    """A mechanism as the protocol asks for it, from somebody else."""
+
+    noise_multipliers: Any
+    name: str = "gaussian"
+
+    def init(self, template: Any) -> tuple[()]:
+        return ()
+
+    def release(self, bounded: Any, state: Any, *, key: Any) -> Any:
+        return NoNoise(self.noise_multipliers).release(bounded, state, key=key)
+
+
+class Everybody(Poisson):
+    def sample(self, users: int, generator: np.random.Generator) -> Any:
+        return np.arange(users, dtype=np.int64)
+
+
+class Louder(BatchedUsers):
+    """Sums without a clip that counts."""
+
+    def update_bound(self, clip: float) -> float:
+        return clip / 100
+
+
+class Mixed(Shape):
+    pass
+
+
+class OwnProgram(Program):
+    pass
+
+
+class OwnPlan(PrivacyPlan):
+    @property
+    def noise_multipliers(self) -> dict[str, float]:
+        return {"update": 0.0}
+
+
+def program_of(tmp_path: Path, recipe: Recipe | None = None) -> tuple[Program, RunFolder]:
+    recipe = tiny() if recipe is None else recipe
+    trainer = Trainer.build(recipe)
+    folder = RunFolder.create(tmp_path / "run", recipe.to_toml(), vocabulary=trainer.dataset.words)
+    return trainer.program(folder), folder
+
+
+def with_method(value: Any, name: str, method: Any) -> Any:
+    object.__setattr__(value, name, method)
+    return value
+
+
+def engine_like(program: Program, kind: type, **changes: Any) -> Any:
+    made = object.__new__(kind)
+    vars(made).update(vars(program.users) | changes)
+    return made
+
+
+def opened(program: Program, **changes: Any) -> dict[str, Any]:
+    return {"opened": dataclasses.replace(program.opened, **changes)}
+
+
+# What somebody puts in the place of what the plan built, and the reason that is told.
+FOREIGN: dict[str, tuple[Callable[[Program], dict[str, Any]], str]] = {
+    "a mechanism without noise": (lambda p: {"mechanism": NoNoise(p.mechanism.noise_multipliers)}, "mechanism"),
+    "a mechanism of one's own": (lambda p: {"mechanism": Alike(p.mechanism.noise_multipliers)}, "mechanism"),
+    "a subclass of a mechanism": (lambda p: {"mechanism": Quiet(p.mechanism.noise_multipliers)}, "mechanism"),
+    "a mechanism with less noise": (lambda p: {"mechanism": Gaussian({"update": 0.4})}, "mechanism"),
+    "a mechanism with a method of its own": (
+        lambda p: {"mechanism": with_method(Gaussian(p.mechanism.noise_multipliers), "release", lambda *a, **k: None)},
+        "mechanism",
+    ),
+    "a sampler of one's own": (lambda p: {"sampler": Everybody(0.03)}, "sampler"),
+    "a sampler with another rate": (lambda p: {"sampler": Poisson(0.5)}, "sampler"),
+    "a sampler of another kind": (lambda p: {"sampler": FixedSize(12, 400)}, "sampler"),
+    "check-ins in place of sampling": (lambda p: {"sampler": CheckIn(12, 0, 100)}, "sampler"),
+    "a rate of their own for nobody": (lambda p: {"sampler": OwnRate(Poisson(0.03), 0, 1.0)}, "sampler"),
+    "a subclass of the engine": (lambda p: {"users": engine_like(p, Louder)}, "engine"),
+    "an engine with a method of its own": (
+        lambda p: {"users": engine_like(p, BatchedUsers, collect=lambda *a: None)},
+        "engine",
+    ),
+    "an engine with another plan": (
+        lambda p: {"users": engine_like(p, BatchedUsers, plan=p.plan.model_copy(update={"clip_norm": 9.0}))},
+        "another plan",
+    ),
+    "batches cut by something else": (
+        lambda p: {"users": engine_like(p, BatchedUsers, shape=Mixed(**vars(p.users.shape)))},
+        "mix users",
+    ),
+    "a plan of one's own": (lambda p: {"plan": OwnPlan(**p.plan.model_dump())}, "plan is not one of Tacit's"),
+    "another plan": (lambda p: {"plan": p.plan.model_copy(update={"noise_multiplier": 0.1})}, "does not describe"),
+    "another plan in the ledger": (
+        lambda p: opened(p, plan=p.plan.model_copy(update={"noise_multiplier": 8.0}).model_dump(mode="json")),
+        "does not describe",
+    ),
+    "another adjacency in the ledger": (lambda p: opened(p, adjacency="replace one user"), "does not describe"),
+    "fewer numbers in the ledger": (
+        lambda p: opened(p, data={**p.opened.data, "coordinates": 1}),
+        "how many numbers a release has",
+    ),
+    "a seed that is not told": (lambda p: {"seed": 5}, "seed"),
+    "a start in the middle": (lambda p: {"start": dataclasses.replace(p.start, round=3)}, "before the first round"),
+}
+
+
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        {},
+        {"sampling": "fixed", "population": 400},
+        {"mechanism": "tree", **CHECK_IN},
+        {"mechanism": "blt", **CHECK_IN},
+        {"adaptive": {"count_noise": 5.0}},
+        {"estimator": "clipped", "total_weight": 400.0},
+        {**CHECK_IN, "secagg": {}},
+        {"mechanism": "discrete", **CHECK_IN, "secagg": {"scheme": "device_noise"}},
+    ],
+)
+def test_what_a_recipe_builds_came_from_its_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, privacy: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    program, _ = program_of(tmp_path, tiny(privacy={"noise_multiplier": 2.0, **privacy}))
+    assert reasons_of(program) == []
+    foreign = dataclasses.replace(program, mechanism=Alike(program.mechanism.noise_multipliers))
+    assert "mechanism" in reasons_of(foreign)[0]
+
+
+@pytest.mark.parametrize(("change", "said"), FOREIGN.values(), ids=FOREIGN.keys())
+def test_whatever_did_not_come_from_the_plan_is_a_reason(
+    tmp_path: Path, change: Callable[[Program], dict[str, Any]], said: str
+) -> None:
+    program, _ = program_of(tmp_path)
+    assert reasons_of(program) == []
+    [reason, *_] = reasons_of(dataclasses.replace(program, **change(program)))
+    assert said in reason
+    assert "400" not in reason  # the ledger is public, and how many users there are is not
+
+
+def test_a_program_of_ones_own_is_a_reason(tmp_path: Path) -> None:
+    program, _ = program_of(tmp_path)
+    fields = {each.name: getattr(program, each.name) for each in dataclasses.fields(program)}
+    assert "program is not one of Tacit's" in reasons_of(OwnProgram(**fields))[0]
+    assert "program is not one of Tacit's" in reasons_of(with_method(program, "participation", lambda *a: []))[0]
+
+
+def test_correlated_noise_with_another_strategy_or_stream_is_a_reason(tmp_path: Path) -> None:
+    program, _ = program_of(tmp_path, tiny(privacy={"mechanism": "tree", **CHECK_IN}))
+    assert reasons_of(program) == []
+    mechanism: Any = program.mechanism
+    for other in (
+        dataclasses.replace(mechanism, rounds=7),
+        dataclasses.replace(mechanism, restarts=(1,)),
+        with_method(dataclasses.replace(mechanism), "stream", "no noise"),
+    ):
+        assert "mechanism" in reasons_of(dataclasses.replace(program, mechanism=other))[0]
+    described = dataclasses.replace(program.opened, strategy={})
+    assert "mechanism" in reasons_of(dataclasses.replace(program, opened=described))[0]
+
+
+@pytest.mark.parametrize(
+    "name", ["a mechanism without noise", "a subclass of a mechanism", "a sampler with another rate"]
+)
+def test_the_ledger_says_so_before_the_first_round_and_nothing_is_claimed(tmp_path: Path, name: str) -> None:
+    program, folder = program_of(tmp_path)
+    change, said = FOREIGN[name]
+    summary = begin(dataclasses.replace(program, **change(program)), folder, Silent())
+    assert summary["privacy"]["epsilon"] is None
+    ledger = read_ledger(folder.ledger_path)
+    assert said in ledger.opened.reasons_not_private[0]
+    stated = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents))
+    assert not stated.private
+    assert said in stated.headline
+
+
+def test_a_run_does_not_go_on_with_another_mechanism(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, folder = program_of(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 3))
+        with pytest.raises(StopRequested):
+            begin(program, folder, Silent())
+    before = folder.ledger_path.read_bytes()
+    quiet = dataclasses.replace(program, mechanism=Alike(program.mechanism.noise_multipliers))
+    with pytest.raises(PrivacyError, match="reasons_not_private is"):
+        go_on(quiet, folder, Silent())
+    assert folder.ledger_path.read_bytes() == before
+    assert go_on(program, folder, Silent())["privacy"]["epsilon"] is not None
