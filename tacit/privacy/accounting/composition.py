@@ -75,7 +75,7 @@ def compose(parts: Sequence[Part], delta: float) -> Composed:
     """
     if parts:
         the_one("adjacency", (part.adjacency for part in parts))
-    sampled = _merged(part.rounds for part in parts if isinstance(part, Sampled) and part.rounds.count > 0)
+    sampled = merged(part.rounds for part in parts if isinstance(part, Sampled) and part.rounds.count > 0)
     rhos = [part for part in parts if isinstance(part, Concentrated) and part.rho > 0]
     rho = composed(*(part.rho for part in rhos))
     gaussian = all(part.gaussian for part in rhos)
@@ -89,7 +89,7 @@ def compose(parts: Sequence[Part], delta: float) -> Composed:
     return Composed(epsilon(sampled, delta, "rdp", rho=rho), None, "rdp")
 
 
-def _merged(rounds: Iterable[Rounds]) -> list[Rounds]:
+def merged(rounds: Iterable[Rounds]) -> list[Rounds]:
     """Rounds of the same settings as one group: the longer run they amount to."""
     found: dict[tuple[Any, ...], Rounds] = {}
     for group in rounds:

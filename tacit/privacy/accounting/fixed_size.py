@@ -78,7 +78,7 @@ def _masses(share: float, noise_multiplier: float, step: float) -> tuple[NDArray
     unsampled = distance * (distance / 2 + _REACH)  # the largest loss that stays finite, if everybody were drawn
     largest = unsampled + math.log(share + (1 - share) * math.exp(-unsampled))
     count = max(1, math.ceil(largest / step))
-    losses = step * np.arange(count + 1)
+    losses = step * np.arange(count + 1, dtype=np.float64)
     deltas = np.minimum.accumulate(_upper_branch(losses, share, distance))
     falls = -np.diff(deltas)
     masses = np.empty(count + 1)

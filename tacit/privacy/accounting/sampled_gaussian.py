@@ -22,6 +22,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tacit.privacy.accounting import fixed_size
 
 Accountant = Literal["rdp", "pld"]
@@ -76,14 +79,33 @@ def epsilon(
         if within <= 0:
             return math.inf
         return float(_loss_distribution(groups, rho, discretization).get_epsilon_for_delta(within))
-    relation = dp_accounting.NeighboringRelation
-    ledger = dp_accounting.rdp.RdpAccountant(
-        neighboring_relation=relation.REPLACE_ONE if kinds == {"fixed"} else relation.ADD_OR_REMOVE_ONE
-    )
+    ledger = dp_accounting.rdp.RdpAccountant(neighboring_relation=_relation(groups))
     events = [dp_event(group) for group in groups]
     if rho > 0:
         events.append(dp_accounting.GaussianDpEvent(1 / math.sqrt(2 * float(rho))))  # Rényi divergence α ρ
     return float(ledger.compose(dp_accounting.ComposedDpEvent(events)).get_epsilon(float(delta)))
+
+
+def renyi_divergences(rounds: Sequence[Rounds], orders: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A bound on the Rényi divergence of all these rounds together, at each of the orders; infinite without noise."""
+    groups = [group for group in rounds if group.count > 0]
+    if not groups:
+        return np.zeros(orders.size)
+    if any(group.noise_multiplier <= 0 for group in groups):
+        return np.full(orders.size, math.inf)
+    import dp_accounting
+
+    ledger = dp_accounting.rdp.RdpAccountant([float(order) for order in orders], _relation(groups))
+    ledger.compose(dp_accounting.ComposedDpEvent([dp_event(group) for group in groups]))
+    return np.asarray(ledger.rdp, dtype=np.float64)
+
+
+def _relation(groups: Iterable[Rounds]) -> Any:
+    """The library's name for the neighbours of these rounds."""
+    import dp_accounting
+
+    relation, kinds = dp_accounting.NeighboringRelation, {group.sampling["kind"] for group in groups}
+    return relation.REPLACE_ONE if kinds == {"fixed"} else relation.ADD_OR_REMOVE_ONE
 
 
 def sampled_epsilon(
@@ -121,7 +143,6 @@ def relative_noise(group: Rounds) -> float:
 
 
 def _loss_distribution(groups: Sequence[Rounds], rho: float, discretization: float) -> Any:
-    import numpy as np
     from dp_accounting.pld import pld_pmf
     from dp_accounting.pld import privacy_loss_distribution as library
 
