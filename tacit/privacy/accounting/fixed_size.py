@@ -1,4 +1,4 @@
-"""Privacy loss distributions of rounds of fixed size: m of n users drawn without replacement, neighbours replace one user.
+"""Privacy loss of rounds of fixed size: m of n users drawn without replacement, neighbours replace one user.
 
 **The curve of one round.** D and D′ differ in the data of one user; q = m/n. The released sum is a mixture over the cohorts:
 
@@ -33,6 +33,10 @@ straight lines in α lies above f, by convexity. Beyond e^{kh} it stays at f(e^{
 lines stay straight under f(α) = 1 − α + α f(1/α), so the discrete pair is its own mirror image as well: the mass at loss
 −ih is e^{−ih} times the one at ih. Only second differences of f at α ≥ 1 are computed, where f is small, and the atom is
 what is left over.
+
+**Rényi divergences.** A pair that dominates has the larger f-divergences, Rényi's among them: D_α(M(D)‖M(D′)) ≤ D_α(P*‖Q*).
+With u = P*/Q*, e^{(α−1) D_α} − 1 = ∫ Q* (u^α − 1 − α (u − 1)). The integrand is nowhere negative and vanishes on the atom,
+so small divergences keep their digits. At low orders this is two to four times less than the bound of Wang et al. 2019.
 """
 
 from __future__ import annotations
@@ -47,6 +51,8 @@ from scipy import special
 # The outcome's deviations from the mean of P, beyond which the loss counts as infinite: P's mass there is below 1e-25.
 _REACH = 10.5
 _ROUGH = 1e-2
+# Gauss-Legendre panels of this width, and what is added for their error, by far: they agree with other rules to 1e-10.
+_PANEL, _NODES, _QUADRATURE = 0.25, np.polynomial.legendre.leggauss(8), 1e-8
 
 
 def curve(epsilon: NDArray[np.float64], share: float, noise_multiplier: float) -> NDArray[np.float64]:
@@ -64,6 +70,32 @@ def loss_distribution(share: float, noise_multiplier: float, discretization: flo
     lowest = -(masses.size // 2)
     pmf = pld_pmf.DensePLDPmf(discretization, lowest, masses, infinite, True)
     return privacy_loss_distribution.PrivacyLossDistribution(pmf)
+
+
+def renyi_divergences(share: float, noise_multiplier: float, orders: NDArray[np.float64]) -> NDArray[np.float64]:
+    """D_α(P*‖Q*) of one round at each of these orders, rounded up."""
+    return np.array([_renyi_divergence(share, 2 / noise_multiplier, float(order)) for order in orders])
+
+
+def _renyi_divergence(share: float, distance: float, order: float) -> float:
+    # Both halves of the pair as integrals over x > d/2: the one below, mirrored, has Q* = φ(x) e^ℓ and u = e^−ℓ.
+    edges = np.arange(distance / 2, distance * max(order, 1.0) + _REACH + _PANEL, _PANEL)
+    x = (edges[:, None] + _PANEL / 2 * (_NODES[0] + 1)).ravel()
+    log_density = np.tile(np.log(_PANEL / 2 * _NODES[1]), edges.size) - x * x / 2 - math.log(2 * math.pi) / 2
+    loss = np.logaddexp(math.log1p(-share) if share < 1 else -math.inf, math.log(share) + distance * (x - distance / 2))
+    loss = np.maximum(loss, 0.0)
+    above, below = _log_bregman(loss, order), loss + _log_bregman(-loss, order)
+    excess = special.logsumexp(np.concatenate([log_density + above, log_density + below]))
+    return float(np.logaddexp(0.0, excess)) / (order - 1) * (1 + _QUADRATURE)
+
+
+def _log_bregman(loss: NDArray[np.float64], order: float) -> NDArray[np.float64]:
+    """The logarithm of u^α − 1 − α (u − 1) at u = e^loss."""
+    small, large = np.minimum(loss, 30 / order), np.maximum(loss, 30 / order)
+    with np.errstate(divide="ignore"):
+        near = np.log(np.maximum(np.expm1(order * small) - order * np.expm1(small), 0.0))
+    far = order * large + np.log1p(-order * np.exp((1 - order) * large) - (1 - order) * np.exp(-order * large))
+    return np.where(loss < 30 / order, near, far)
 
 
 def expected_loss(share: float, noise_multiplier: float) -> float:

@@ -96,8 +96,14 @@ def renyi_divergences(rounds: Sequence[Rounds], orders: NDArray[np.float64]) -> 
     import dp_accounting
 
     ledger = dp_accounting.rdp.RdpAccountant([float(order) for order in orders], _relation(groups))
-    ledger.compose(dp_accounting.ComposedDpEvent([dp_event(group) for group in groups]))
-    return np.asarray(ledger.rdp, dtype=np.float64)
+    total = np.zeros(orders.size)
+    for group in groups:
+        if group.sampling["kind"] == "fixed" and relative_noise(group) >= SMALLEST_FOR_PLD:
+            once = fixed_size.renyi_divergences(share(group), float(group.noise_multiplier), orders)
+            total += int(group.count) * once
+        else:
+            ledger.compose(dp_event(group))
+    return np.asarray(total + ledger.rdp, dtype=np.float64)
 
 
 def _relation(groups: Iterable[Rounds]) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
 from scipy.stats import norm
 
 from tacit.errors import PrivacyError
@@ -108,8 +109,12 @@ def test_what_it_costs_beside_the_best_order(delta: float) -> None:
     """Up to a quarter for epsilons from 0.1 to 50, and up to 40% for a few sampled rounds whose orders are limited."""
     for rho in (4e-4, 0.01, 0.1, 1.0, 5.0, 15.0):
         assert 1 < odometer(Concentrated(rho, ADD), delta=delta) / epsilon_of_any(rho, delta) < 1.2
-    for part in (poisson(1000, 1.0, 0.01), poisson(100, 1.0, 0.1), fixed(1000, 2.0)):
+    for part in (poisson(1000, 1.0, 0.01), poisson(100, 1.0, 0.1)):
         assert 1 < odometer(part, delta=delta) / epsilon([part.rounds], delta, "rdp") < 1.25
+    orders = np.concatenate([np.linspace(1.05, 10, 180), np.arange(11.0, 64)])
+    best, _ = compute_epsilon(orders, renyi_divergences([fixed(1000, 2.0).rounds], orders), delta)
+    assert 1 < odometer(fixed(1000, 2.0), delta=delta) / best < 1.25
+    assert odometer(fixed(1000, 2.0), delta=delta) < epsilon([fixed(1000, 2.0).rounds], delta, "rdp")  # Wang et al.'s
     assert 1 < odometer(poisson(100, 2.0, 0.01), delta=delta) / epsilon([poisson(q=0.01).rounds], delta, "rdp") < 1.4
 
 

@@ -11,12 +11,16 @@ import math
 
 import numpy as np
 import pytest
+from dp_accounting import NeighboringRelation
+from dp_accounting.rdp import RdpAccountant
+from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
 from numpy.typing import NDArray
 from scipy import signal
+from scipy.integrate import simpson
 from scipy.stats import norm
 
-from tacit.privacy.accounting.fixed_size import curve, loss_distribution
-from tacit.privacy.accounting.sampled_gaussian import Rounds, epsilon, sampled_epsilon
+from tacit.privacy.accounting.fixed_size import curve, loss_distribution, renyi_divergences
+from tacit.privacy.accounting.sampled_gaussian import Rounds, dp_event, epsilon, sampled_epsilon
 
 Array = NDArray[np.float64]
 
@@ -156,6 +160,45 @@ def test_the_discrete_pair_lies_above_the_curve_and_near_it(q: float, z: float) 
     bound, exact = loss_distribution(q, z, step).get_delta_for_epsilon(epsilons), curve(epsilons, q, z)
     assert (bound >= exact * (1 - 1e-9) - 1e-20).all()
     assert (bound <= exact + min(q, step)).all()
+
+
+@pytest.mark.parametrize(("q", "z"), [(0.005, 0.8), (0.2, 1.5), (0.5, 6.0), (1e-4, 1.0), (1e-3, 40.0)])
+def test_renyi_divergences_are_those_of_the_pair(q: float, z: float) -> None:
+    """Against integrals of both halves by another rule, and below Wang et al.'s bound."""
+    orders = np.array([1.2, 1.5, 2.0, 2.7, 4.0, 9.0])
+    found = renyi_divergences(q, z, orders)
+    distance = 2 / z
+    atom = (1 - q) * (1 - 2 * norm.cdf(-distance / 2))
+    for order, value in zip(orders, found, strict=True):
+        at = np.linspace(distance / 2, distance * order + 14, 400_001)
+        loss = np.logaddexp(math.log1p(-q), math.log(q) + distance * at - distance**2 / 2)
+        halves = np.exp(norm.logpdf(at) + order * loss) + np.exp(norm.logpdf(at) + (1 - order) * loss)
+        moment = float(simpson(halves, x=at)) + atom
+        assert math.log(moment) / (order - 1) == pytest.approx(value, rel=1e-7, abs=1e-13 / (order - 1))
+    rounds = [Rounds({"kind": "fixed", "size": round(q * 10_000), "population": 10_000}, z, 1)]
+    accountant = RdpAccountant([float(order) for order in orders], NeighboringRelation.REPLACE_ONE)
+    assert (found <= accountant.compose(dp_event(rounds[0])).rdp * (1 + 1e-7)).all()
+
+
+@pytest.mark.parametrize("others", OTHERS)
+@pytest.mark.parametrize("ones", ONES)
+def test_no_neighbours_have_larger_renyi_divergences(ones: tuple[float, float], others: str) -> None:
+    for population, size, z in ((3, 1, 0.8), (5, 2, 1.5), (6, 5, 3.0)):
+        at = points(z, size)
+        one, other = (release(each, OTHERS[others](population - 1), size, z, at) for each in ones)
+        for order in (1.3, 2.0, 5.0):
+            moment = float((one**order * other ** (1 - order)).sum() * (at[1] - at[0]))
+            bound = renyi_divergences(size / population, z, np.array([order]))[0]
+            assert math.log(moment) / (order - 1) <= bound * (1 + 1e-9) + 1e-12
+
+
+def test_renyi_divergences_bound_the_same_cost_as_the_loss_distribution() -> None:
+    """The best order's conversion is above the composed distribution's ε, by less than a fifth."""
+    orders = np.concatenate([np.linspace(1.05, 10, 180), np.arange(11.0, 64)])
+    for q, z, count in ((0.005, 0.8, 2000), (0.01, 2.0, 1000), (0.1, 4.0, 50)):
+        found, _ = compute_epsilon(orders, count * renyi_divergences(q, z, orders), 1e-6)
+        exact = loss_distribution(q, z, 1e-3).self_compose(count).get_epsilon_for_delta(1e-6)
+        assert exact < found < 1.2 * exact
 
 
 def test_everybody_drawn_is_a_gaussian_of_half_the_noise() -> None:
