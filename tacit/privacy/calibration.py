@@ -13,9 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tacit.errors import RecipeError
-from tacit.privacy.accounting.composition import LARGEST_FOR_PLD
-from tacit.privacy.accounting.sampled_gaussian import Rounds, dp_event, epsilon
-from tacit.privacy.accounting.spent import SMALLEST_FOR_PLD
+from tacit.privacy.accounting.sampled_gaussian import (
+    LARGEST_FOR_PLD,
+    SMALLEST_FOR_PLD,
+    Rounds,
+    dp_event,
+    epsilon,
+    sampled_epsilon,
+)
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.search import TOLERANCE, largest_within
 from tacit.privacy.tail import apart_from_tail
@@ -79,8 +84,9 @@ def calibrate_sampled(
 
     most = population if setting == "cohort" else MOST_ROUNDS
     # Well below the largest: where RDP is above it, the accountant does not look further.
-    loss_distributions = sampling == "poisson" and target <= LARGEST_FOR_PLD / 2
-    loss_distributions &= noise_multiplier is None or noise_multiplier >= SMALLEST_FOR_PLD
+    loss_distributions = target <= LARGEST_FOR_PLD / 2
+    smallest = SMALLEST_FOR_PLD * (2 if sampling == "fixed" else 1)
+    loss_distributions &= noise_multiplier is None or noise_multiplier >= smallest
 
     def quick(value: float) -> float:
         rounds = training(value)
@@ -91,18 +97,13 @@ def calibrate_sampled(
         return epsilon(training(value), within, "pld", discretization=step)
 
     def spent(value: float) -> tuple[float, str]:
-        rounds = training(value)
-        if loss_distributions and rounds[0].noise_multiplier >= SMALLEST_FOR_PLD:
-            return epsilon(rounds, within, "pld", discretization=_FINE), "pld"
-        return epsilon(rounds, within, "rdp"), "rdp"
+        return sampled_epsilon(training(value), within, discretization=_FINE)
 
     found = _search(setting, quick, target, most, tolerance=_ROUGH if loss_distributions else TOLERANCE)
-    if loss_distributions:
+    if loss_distributions and found != most:
         # Never far beyond the target: large losses are slow to distribute.
         start = found or (MOST_NOISE if setting == "noise_multiplier" else 1)
-        tighter = _search(
-            setting, coarse, target, most, least_noise=SMALLEST_FOR_PLD, start=start, tolerance=_AS_COARSE
-        )
+        tighter = _search(setting, coarse, target, most, least_noise=smallest, start=start, tolerance=_AS_COARSE)
         found = _less_private(setting, found, tighter)
     if found is None:
         raise RecipeError(_unreachable(setting, f"epsilon {target:g} at delta {delta:g}"))

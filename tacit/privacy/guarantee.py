@@ -348,7 +348,7 @@ def _accounting(said: Guarantee, ledger: Ledger) -> tuple[Line, ...]:
             Line(
                 f"Papers on fixed-size rounds would print ε = {printed:.2f} for this run. They use the noise over the clip S "
                 "in a theorem about replacing one user, but replacing one user moves a sum by up to 2S. The bound stated "
-                "here is the theorem's with 2S, and so larger."
+                "here is proven with 2S, and so larger."
             )
         )
     return tuple(lines)

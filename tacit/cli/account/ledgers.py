@@ -50,7 +50,9 @@ def compose(
     delta: DeltaOfAll = None,
     as_json: Json = False,
 ) -> None:
-    """What several runs have cost together, as if every user had been in all of them.
+    """What several runs that were planned together have cost, as if every user had been in all of them.
+
+    For runs that were chosen by looking at earlier ones, use `tacit account odometer`.
 
     Example: tacit account compose runs/tuning-1 runs/tuning-2 runs/final
     """
@@ -65,10 +67,10 @@ def compose(
     tell(answer_of(total), as_json, facts)
 
 
-def compose_evidence(found: Sequence[Evidence], delta: float | None) -> Together:
+def compose_evidence(found: Sequence[Evidence], delta: float | None, *, adaptive: bool = False) -> Together:
     """What these runs cost together, with who took part where it matters and may be seen."""
     cohorts = {each.folder.run_id: each.users for each in found if each.users is not None}
-    return together([each.ledger for each in found], delta, cohorts=cohorts)
+    return together([each.ledger for each in found], delta, cohorts=cohorts, adaptive=adaptive)
 
 
 def answer_of(total: Together) -> Answer:

@@ -44,6 +44,8 @@ def odometer(
 ) -> None:
     """Every run on a store's users, tuning included, and what all of them have cost together.
 
+    The bound holds for runs that were chosen by looking at what earlier ones released.
+
     Example: tacit account odometer data/forum
     """
     if delta is not None:
@@ -62,7 +64,7 @@ def odometer(
     )
     if found:
         try:
-            answer = answer_of(compose_evidence(found, delta))
+            answer = answer_of(compose_evidence(found, delta, adaptive=True))
         except PrivacyError as error:
             answer = None
             reasons.append(error.sentence.rstrip("."))

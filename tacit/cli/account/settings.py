@@ -33,11 +33,17 @@ from tacit.cli.account.answer import (
 from tacit.errors import RecipeError
 from tacit.privacy.accounting import conventions as papers
 from tacit.privacy.accounting import gaussian, tree
-from tacit.privacy.accounting.composition import sampled_epsilon
 from tacit.privacy.accounting.conventions import CONVENTIONS, Convention
 from tacit.privacy.accounting.participation import ZERO_OUT, Gap
-from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, Accountant, Rounds, epsilon
-from tacit.privacy.accounting.spent import SMALLEST_FOR_PLD
+from tacit.privacy.accounting.sampled_gaussian import (
+    ADJACENCY,
+    SMALLEST_FOR_PLD,
+    Accountant,
+    Rounds,
+    epsilon,
+    relative_noise,
+    sampled_epsilon,
+)
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
 
 NumberOfRounds = Annotated[int, typer.Option("--rounds", help="How many rounds of training.")]
@@ -108,21 +114,18 @@ def fedavg(
         sampling = paper.sampling
     sampling = sampling or "poisson"
     require_cohort(cohort, population, sampling)
-    if sampling == "fixed" and accountant == "pld":
-        raise RecipeError(
-            "Expected --accountant rdp with --sampling fixed, got pld: it has no privacy loss distribution."
-        )
-    if accountant == "pld" and 0 < noise_multiplier < SMALLEST_FOR_PLD:
-        raise RecipeError(
-            f"Expected --accountant rdp for a --noise-multiplier below {SMALLEST_FOR_PLD}, here {noise_multiplier:g}, "
-            "got pld: it would take minutes."
-        )
     constants: dict[str, Any] = {"kind": sampling, "probability": cohort / population}
     if sampling == "fixed":
         constants = {"kind": sampling, "size": int(cohort), "population": population}
     training = [Rounds(constants, noise_multiplier, rounds)]
+    if accountant == "pld" and 0 < relative_noise(training[0]) < SMALLEST_FOR_PLD:
+        smallest = SMALLEST_FOR_PLD * noise_multiplier / relative_noise(training[0])
+        raise RecipeError(
+            f"Expected --accountant rdp for a --noise-multiplier below {smallest:g} with --sampling {sampling}, here "
+            f"{noise_multiplier:g}, got pld: it would take minutes."
+        )
     chosen: Accountant = "pld" if accountant == "pld" else "rdp"
-    if accountant is None and paper is None:
+    if accountant is None:
         value, chosen = sampled_epsilon(training, delta)
     else:
         value = epsilon(training, delta, chosen)

@@ -6,8 +6,8 @@ would be a valid bound too, but a far larger one. What is composed:
     Sampled        Gaussian rounds on sampled users: Rényi divergences or privacy loss distributions add up
     Concentrated   a ρ: of Gaussian mechanisms (their curve is exact), or of anything (Rényi divergence α ρ)
 
-A Gaussian ρ is dominated by one Gaussian of scale 1/√(2ρ), so it composes with Poisson-sampled rounds as a privacy loss
-distribution; sampling without replacement and a ρ of anything have none, and go through Rényi divergences.
+A Gaussian ρ is dominated by one Gaussian of scale 1/√(2ρ), so it composes with sampled rounds as a privacy loss
+distribution; a ρ of anything has none, and goes through Rényi divergences.
 
 All parts must be stated for the same neighbours. A bound for adding or removing a user says nothing about replacing
 one, so parts under different adjacencies are refused, never converted.
@@ -15,18 +15,13 @@ one, so parts under different adjacencies are refused, never converted.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tacit.errors import PrivacyError
-from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, Accountant, Rounds, dp_event, epsilon
-from tacit.privacy.accounting.spent import SMALLEST_FOR_PLD
+from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, Rounds, epsilon, sampled_epsilon
 from tacit.privacy.accounting.zcdp import composed, epsilon_of_any, epsilon_of_gaussian
-
-# Above this epsilon privacy loss distributions grow large and slow, and nobody needs the last digit.
-LARGEST_FOR_PLD = 50.0
 
 
 @dataclass(frozen=True)
@@ -80,7 +75,7 @@ def compose(parts: Sequence[Part], delta: float) -> Composed:
     """
     if parts:
         the_one("adjacency", (part.adjacency for part in parts))
-    sampled = _merged(part.rounds for part in parts if isinstance(part, Sampled) and part.rounds.count > 0)
+    sampled = merged(part.rounds for part in parts if isinstance(part, Sampled) and part.rounds.count > 0)
     rhos = [part for part in parts if isinstance(part, Concentrated) and part.rho > 0]
     rho = composed(*(part.rho for part in rhos))
     gaussian = all(part.gaussian for part in rhos)
@@ -88,26 +83,13 @@ def compose(parts: Sequence[Part], delta: float) -> Composed:
         if gaussian:
             return Composed(epsilon_of_gaussian(rho, delta), rho, "zCDP, exact Gaussian curve")
         return Composed(epsilon_of_any(rho, delta), rho, "zCDP through RDP (alpha times rho)")
-    if math.isinf(rho) or any(group.noise_multiplier <= 0 for group in sampled):
-        return Composed(math.inf, None, "rdp")
-    if not rhos:
-        value, accountant = sampled_epsilon(sampled, delta)
+    if gaussian:
+        value, accountant = sampled_epsilon(sampled, delta, rho=rho)
         return Composed(value, None, accountant)
-    by_rdp = _mixed(sampled, rho, delta, "rdp")
-    if not (gaussian and _has_pld(sampled) and by_rdp <= LARGEST_FOR_PLD):
-        return Composed(by_rdp, None, "rdp")
-    return Composed(min(by_rdp, _mixed(sampled, rho, delta, "pld")), None, "pld")
+    return Composed(epsilon(sampled, delta, "rdp", rho=rho), None, "rdp")
 
 
-def sampled_epsilon(rounds: Sequence[Rounds], delta: float) -> tuple[float, Accountant]:
-    """ε of sampled rounds by the tighter accountant that answers soon, and which one that was."""
-    by_rdp = epsilon(rounds, delta, "rdp")
-    if _has_pld(rounds) and by_rdp <= LARGEST_FOR_PLD:
-        return epsilon(rounds, delta, "pld"), "pld"
-    return by_rdp, "rdp"
-
-
-def _merged(rounds: Iterable[Rounds]) -> list[Rounds]:
+def merged(rounds: Iterable[Rounds]) -> list[Rounds]:
     """Rounds of the same settings as one group: the longer run they amount to."""
     found: dict[tuple[Any, ...], Rounds] = {}
     for group in rounds:
@@ -115,23 +97,3 @@ def _merged(rounds: Iterable[Rounds]) -> list[Rounds]:
         count = group.count + (found[key].count if key in found else 0)
         found[key] = Rounds(group.sampling, group.noise_multiplier, count)
     return list(found.values())
-
-
-def _has_pld(rounds: Iterable[Rounds]) -> bool:
-    return all(group.sampling["kind"] == "poisson" and group.noise_multiplier >= SMALLEST_FOR_PLD for group in rounds)
-
-
-def _mixed(sampled: Sequence[Rounds], rho: float, delta: float, accountant: Accountant) -> float:
-    import dp_accounting
-
-    whole = dp_accounting.GaussianDpEvent(1 / math.sqrt(2 * float(rho)))  # Rényi divergence α ρ
-    event = dp_accounting.ComposedDpEvent([whole, *(dp_event(group) for group in sampled)])
-    if accountant == "pld":
-        ledger: Any = dp_accounting.pld.PLDAccountant()
-    else:
-        relation = dp_accounting.NeighboringRelation
-        fixed = sampled[0].sampling["kind"] == "fixed"
-        ledger = dp_accounting.rdp.RdpAccountant(
-            neighboring_relation=relation.REPLACE_ONE if fixed else relation.ADD_OR_REMOVE_ONE
-        )
-    return float(ledger.compose(event).get_epsilon(float(delta)))

@@ -5,6 +5,9 @@ their ledgers name. The tails that the runs' noises lack (`tacit.privacy.tail`) 
 together are within Σ τ of the runs with perfect noise, so ε is computed at a slightly smaller δ, and what was set aside
 must cover (1 + e^ε) Σ τ, or no finite ε is claimed.
 
+Runs that were planned together, before any of them released anything, compose as one mechanism (`composition`). Runs that
+were chosen by looking at earlier ones' releases go through an odometer (`adaptive`).
+
 A run without sampling (check_in) enters with its ρ, by the MinS and MaxP that its cohorts had where they are given.
 """
 
@@ -18,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PrivacyError
+from tacit.privacy.accounting.adaptive import adaptively_composed
 from tacit.privacy.accounting.composition import Concentrated, Part, Sampled, compose, the_one
 from tacit.privacy.accounting.spent import rounds_of, unsampled_cost
 from tacit.privacy.ledger import Ledger
@@ -25,9 +29,11 @@ from tacit.privacy.tail import apart_from_tail, outweighs, tail_probability
 
 Users = NDArray[np.int64]
 
+# What an odometer does not need.
+PLANNED = "each run's noise, sampling and number of rounds were settled without looking at what the others released"
 ASSUMPTIONS: tuple[str, ...] = (
     "one person is one user, the same one in every run, and every person may have been in all of them",
-    "each run's noise, sampling and number of rounds were settled without looking at what the others released",
+    PLANNED,
     "what each run assumes by itself (tacit account run)",
     "no other run read these users",
 )
@@ -49,11 +55,16 @@ class Together:
 
 
 def together(
-    ledgers: Sequence[Ledger], delta: float | None = None, *, cohorts: Mapping[str, Sequence[Users]] | None = None
+    ledgers: Sequence[Ledger],
+    delta: float | None = None,
+    *,
+    cohorts: Mapping[str, Sequence[Users]] | None = None,
+    adaptive: bool = False,
 ) -> Together:
     """The bound on what these runs (at least one) cost together, at this δ or else the smallest of the runs' own.
 
     `cohorts`: by run id, who took part in each of the run's intents; where it is not given, the plan's promise counts.
+    `adaptive`: runs and their number may have been chosen by looking at what earlier runs released.
     PrivacyError if a run is given twice, or if the runs are stated for different units or neighbours.
     """
     openings = [ledger.opened for ledger in ledgers]
@@ -68,15 +79,17 @@ def together(
     costs = [_cost(ledger, (cohorts or {}).get(ledger.opened.run_id)) for ledger in ledgers]
     releases = sum(len(ledger.intents) for ledger in ledgers)
     reasons = [f"{reason} (run {run_id})" for run_id, cost in zip(ids, costs, strict=True) for reason in cost.reasons]
+    assumptions = tuple(each for each in ASSUMPTIONS if not (adaptive and each == PLANNED))
     if reasons:
-        return Together(math.inf, delta, None, "none", adjacency, unit, releases, tuple(reasons))
-    found = compose([part for cost in costs for part in cost.parts], apart_from_tail(delta))
+        return Together(math.inf, delta, None, "none", adjacency, unit, releases, tuple(reasons), assumptions)
+    composition = adaptively_composed if adaptive else compose
+    found = composition([part for cost in costs for part in cost.parts], apart_from_tail(delta))
     value, tail = found.epsilon, math.fsum(cost.tail for cost in costs)
     if math.isinf(value):
         reasons = ["no noise was added"]
     elif objection := outweighs(tail, value, delta):
         value, reasons = math.inf, [objection]
-    return Together(value, delta, found.rho, found.accountant, adjacency, unit, releases, tuple(reasons))
+    return Together(value, delta, found.rho, found.accountant, adjacency, unit, releases, tuple(reasons), assumptions)
 
 
 @dataclass(frozen=True)

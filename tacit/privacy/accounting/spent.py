@@ -32,15 +32,12 @@ from tacit.errors import PrivacyError
 from tacit.privacy.accounting import device_noise
 from tacit.privacy.accounting.gaussian import sensitivity_squared as independent_sensitivity_squared
 from tacit.privacy.accounting.participation import Gap, Participation, realised
-from tacit.privacy.accounting.sampled_gaussian import Accountant, Rounds, combined_noise_multiplier, epsilon
+from tacit.privacy.accounting.sampled_gaussian import Rounds, combined_noise_multiplier, sampled_epsilon
 from tacit.privacy.accounting.zcdp import composed, epsilon_of_any, epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.discretisation import DISCRETE
 from tacit.privacy.records import Intent, Opened
 from tacit.privacy.strategies import from_description
 from tacit.privacy.tail import apart_from_tail, outweighs, tail_probability
-
-# Below this noise multiplier privacy loss distributions take minutes; the bound is then RDP's.
-SMALLEST_FOR_PLD = 0.2
 
 ASSUMPTIONS: tuple[str, ...] = (
     "one person is one user, and who is trained on and who is held out was settled beforehand",
@@ -161,13 +158,10 @@ class _Cost:
 
 def _sampled(opened: Opened, intents: Sequence[Intent], quick: bool) -> _Cost:
     rounds = rounds_of(intents)
-    smallest = min((group.noise_multiplier for group in rounds), default=math.inf)
-    poisson = opened.plan["sampling"] == "poisson"
-    accountant: Accountant = "pld" if poisson and smallest >= SMALLEST_FOR_PLD else "rdp"
     delta = apart_from_tail(float(opened.plan["delta"]))
-    value = math.inf
+    value, accountant = math.inf, "rdp"
     if not opened.reasons_not_private:
-        value = epsilon(rounds, delta, accountant, discretization=1e-3 if quick else 1e-4)
+        value, accountant = sampled_epsilon(rounds, delta, discretization=1e-3 if quick else 1e-4)
     objection = "correlated noise has no proof on sampled rounds" if opened.strategy else None
     return _Cost(value, accountant, len(intents), objection=objection)
 

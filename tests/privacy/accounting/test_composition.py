@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tacit.errors import PrivacyError
-from tacit.privacy.accounting.composition import Concentrated, Part, Sampled, compose, sampled_epsilon
-from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, Rounds, epsilon
+from tacit.privacy.accounting.composition import Concentrated, Part, Sampled, compose
+from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, Rounds, epsilon, sampled_epsilon
 from tacit.privacy.accounting.zcdp import epsilon_of_any, epsilon_of_gaussian, gaussian_rho
 
 ADD, REPLACE, ZERO = ADJACENCY["poisson"], ADJACENCY["fixed"], "zero out one user"
@@ -99,4 +99,17 @@ def test_the_tighter_accountant_that_answers_soon() -> None:
     assert sampled_epsilon([Rounds(settings, 1.0, 10)], DELTA)[1] == "pld"
     assert sampled_epsilon([Rounds(settings, 0.15, 10)], DELTA)[1] == "rdp"  # would take minutes
     assert sampled_epsilon([Rounds(settings, 0.5, 10_000)], DELTA)[1] == "rdp"
-    assert sampled_epsilon([fixed().rounds], DELTA)[1] == "rdp"
+    assert sampled_epsilon([fixed().rounds], DELTA)[1] == "pld"
+    assert sampled_epsilon([fixed(z=0.3).rounds], DELTA)[1] == "rdp"  # half of it enters
+
+
+def test_a_gaussian_release_beside_fixed_size_rounds() -> None:
+    """With everybody in every round, the rounds are Gaussians of half the noise: the whole is known exactly."""
+    rounds = Sampled(Rounds({"kind": "fixed", "size": 10, "population": 10}, 20.0, 20))
+    exact = epsilon_of_gaussian(20 * gaussian_rho(10.0) + 0.05, DELTA)
+    together = compose([rounds, Concentrated(0.05, REPLACE)], DELTA)
+    assert together.accountant == "pld"
+    assert exact <= together.epsilon <= exact * 1.001
+    assert compose([fixed(), fixed(50, z=3.0)], DELTA).epsilon < epsilon(
+        [fixed().rounds, fixed(50, z=3.0).rounds], DELTA, "rdp"
+    )

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from tacit.errors import PrivacyError
+from tacit.privacy.accounting.adaptive import adaptively_composed
+from tacit.privacy.accounting.composition import Sampled
 from tacit.privacy.accounting.sampled_gaussian import Rounds, epsilon
-from tacit.privacy.accounting.several_runs import together
+from tacit.privacy.accounting.several_runs import PLANNED, together
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.ledger import Ledger, LedgerWriter, read_ledger
@@ -36,6 +38,17 @@ def test_runs_cost_what_one_run_of_all_their_rounds_does(tmp_path: Path) -> None
     assert total.epsilon == epsilon([rounds], 1e-6 * (1 - TAIL_SHARE), "pld")
     assert (total.delta, total.releases, total.unit, total.adjacency) == (1e-6, 50, "user", "add or remove one user")
     assert together([one]).epsilon == spent_by(one.opened, one.intents).epsilon
+
+
+def test_runs_that_were_chosen_by_looking_go_through_the_odometer(tmp_path: Path) -> None:
+    runs = [ledger(tmp_path, "a"), ledger(tmp_path, "b", 30)]
+    total = together(runs, adaptive=True)
+    part = Sampled(Rounds({"kind": "poisson", "probability": 0.01}, 2.0, 50))
+    assert total.epsilon == adaptively_composed([part], 1e-6 * (1 - TAIL_SHARE)).epsilon > together(runs).epsilon
+    assert PLANNED in together(runs).assumptions
+    assert PLANNED not in total.assumptions
+    refused = together([*runs, ledger(tmp_path, "c", reasons_not_private=["the seed is known"])], adaptive=True)
+    assert (refused.epsilon, PLANNED in refused.assumptions) == (math.inf, False)
 
 
 def test_delta_is_the_smallest_of_the_runs_or_the_one_asked_for(tmp_path: Path) -> None:
