@@ -26,6 +26,8 @@ app = typer.Typer(help="Plant canaries, and look for them in the model afterward
 
 # Apart from the codes of mistakes (tacit/errors.py): nothing was mistyped, the mechanism is broken.
 BROKEN_EXIT = 20
+# The audit ran, and says nothing about the proof: no attack could have contradicted it.
+COULD_NOT_FAIL_EXIT = 21
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 
@@ -131,7 +133,7 @@ def run(
 ) -> None:
     """Attack a run that was trained with planted canaries, and hold its proven epsilon against what was found.
 
-    Exits with 20 if the attack got more than the proof allows. Also writes the owner's section of `tacit report`.
+    Exits with 20 if the attack got more than the proof allows, and with 21 if no attack could have shown that. Also writes the owner's section of `tacit report`.
 
     Example: tacit audit run runs/demo-1
     """
@@ -158,6 +160,8 @@ def run(
     if found.broken:
         typer.echo(f"error: {BROKEN}", err=True)
         raise typer.Exit(BROKEN_EXIT)
+    if found.verdict == "could_not_fail":
+        raise typer.Exit(COULD_NOT_FAIL_EXIT)
 
 
 @app.command("experiment")
