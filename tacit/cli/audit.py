@@ -133,7 +133,8 @@ def run(
 ) -> None:
     """Attack a run that was trained with planted canaries, and hold its proven epsilon against what was found.
 
-    Exits with 20 if the attack got more than the proof allows, and with 21 if no attack could have shown that. Also writes the owner's section of `tacit report`.
+    Exits with 20 if the attack got more than the proof allows, and with 21 if no attack could have shown that. Also writes the
+    owner's section of `tacit report`.
 
     Example: tacit audit run runs/demo-1
     """

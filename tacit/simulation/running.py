@@ -39,6 +39,7 @@ from tacit.runs.journal import Observer, Rhythm, RunJournal
 from tacit.runs.metrics import truncate_after
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.cohorts import CohortStream
+from tacit.simulation.gate_audit import audit_of
 
 
 class Participation(Protocol):
@@ -55,7 +56,7 @@ class Program:
 
     `opened` is the ledger's first record, `store` where the users come from (None: a world), `sample_from` their number.
     `evaluate` looks at a model; `finish` makes the run's summary, and leaves what it wants in the run folder.
-    `evaluate_first`: what the rounds start from is worth a look.
+    `evaluate_first`: what the rounds start from is worth a look. `gate_audit`: the gate is audited where that is possible.
     """
 
     plan: PrivacyPlan
@@ -72,6 +73,7 @@ class Program:
     evaluate: Callable[[Any], Mapping[str, float]]
     finish: Callable[[TrainingState, Opened, Spent], dict[str, Any]]
     evaluate_first: bool = False
+    gate_audit: bool = True
 
     def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Participation:
         """The cohorts of the rounds from `start` on; `attempts` says how often a round was begun before."""
@@ -117,6 +119,7 @@ def go_on(program: Program, folder: RunFolder, observer: Observer, *, older_if_d
         ledger.append(Resumed(state.round, lost, FRESH_NOISE if program.seed is None else SEEDED_REPLAY))
         truncate_after(folder.metrics_path, state.round)
         truncate_after(folder.diagnostics_path, state.round)
+        truncate_after(folder.gate_audit_path, state.round)
         return _run(program, folder, ledger, state, observer)
     finally:
         ledger.close()
@@ -159,6 +162,16 @@ def _run(
     program: Program, folder: RunFolder, ledger: LedgerWriter, state: TrainingState, observer: Observer
 ) -> dict[str, Any]:
     opened = ledger.ledger.opened
+    audit = audit_of(
+        program.plan,
+        program.users,
+        program.mechanism,
+        model=program.start.model,
+        rounds=program.rhythm.rounds,
+        strategy=opened.strategy,
+        folder=folder,
+        wanted=program.gate_audit,
+    )
     journal = RunJournal(
         folder,
         ledger,
@@ -169,8 +182,10 @@ def _run(
         spent=lambda intents: spent_by(opened, intents, quick=True),
         update_bound=program.users.update_bound,
         observer=observer,
+        settled=audit.settle,
     )
     with ExitStack() as leaving:
+        leaving.enter_context(audit)
         leaving.callback(journal.release)
         for users in _participation(folder, ledger.ledger, state.round):
             program.sampler.remember(users)
@@ -186,9 +201,9 @@ def _run(
             state = train(
                 state,
                 participation=cohorts,
-                users=program.users,
+                users=audit.users,
                 clipping=program.plan.build_clipping(),
-                mechanism=program.mechanism,
+                mechanism=audit.mechanism,
                 server=program.server,
                 journal=journal,
             )
@@ -198,6 +213,7 @@ def _run(
         summary = program.finish(state, opened, spent_by(opened, journal.intents, cohorts=seen))
         folder.write_summary(summary)
         journal.close("finished")
+        audit.conclude()
         checkpoints.remove_all(folder.private_path)  # what was left of the noise
         return summary
 

@@ -166,6 +166,7 @@ class Trainer:
             evaluate=lambda model: evaluate(model, self.dataset.held_out).as_dict(),
             finish=finish,
             evaluate_first=self.pretraining is not None,
+            gate_audit=recipe.audit is None or recipe.audit.gate,
         )
 
 
