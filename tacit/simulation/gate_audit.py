@@ -174,7 +174,7 @@ def audit_of(
 
     `strategy` is the ledger's description of the noise, empty where rounds are independent.
     """
-    if reason := _no_audit(plan, users, wanted):
+    if reason := why_not(plan, wanted=wanted, simulated=isinstance(users, BatchedUsers)):
         write_section(folder, no_audit_section(reason))
         return GateAudit(users, mechanism, folder)
     layout = Layout.of(
@@ -196,15 +196,15 @@ def audit_of(
     return GateAudit(gate, gate, folder, gate, writer)
 
 
-def _no_audit(plan: PrivacyPlan, users: Any, wanted: bool) -> str | None:
-    """Why the gate of this run is not audited; None if it is."""
+def why_not(plan: PrivacyPlan, *, wanted: bool, simulated: bool) -> str | None:
+    """Why the gate of such a run is not audited; None if it is."""
     if not wanted:
         return "the recipe says audit.gate = false"
-    if not isinstance(users, BatchedUsers):
+    if not simulated:
         return "its users are real devices, and nobody else's contributions are let in among theirs"
     if not plan.claims:
         return "no noise is added, so no noise can be held against the ledger"
-    if users.secure is not None:
+    if plan.secagg is not None:
         return "its sums are those of integers under secure aggregation, which canaries of this kind cannot join"
     return None
 

@@ -186,8 +186,38 @@ def test_a_run_without_canaries(tacit: Tacit, here: Path) -> None:
     from tacit.runs.folder import RunFolder
 
     RunFolder.create(here / "run", tiny().to_toml())
-    assert "no [audit]" in tacit("audit", "run", "run").refusal(8)
+    assert "no audit.plan" in tacit("audit", "run", "run").refusal(8)
     assert "which does not exist" in tacit("audit", "run", "absent").refusal(4)
+
+
+def test_a_run_without_planted_canaries_shows_the_audit_of_its_gate(
+    tacit: Tacit, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = tacit("train", "tiny.toml", "--out", "run")
+    sentence = "Audit of the gate: passed; noise 5.67% too small would have been seen with 99.9% probability."
+    assert sentence in " ".join(said.out.split())
+    said = tacit("audit", "run", "run")
+    assert said.code == 0
+    assert "Nothing contradicts the ledger." in said.out
+    found = tacit("audit", "run", "run", "--json").object
+    assert (found["verdict"], found["broken"], found["gate"]["verdict"]) == ("passed", False, "passed")
+    assert tacit("report", "run").code == 0
+    assert "What the audit of the gate found" in (here / "run" / "private" / "report.html").read_text()
+    assert tacit("report", "run", "--share").code == 0
+    assert "What the audit of the gate found" not in (here / "run" / "report.html").read_text()
+    assert "The audit of the gate" in (here / "run" / "report.html").read_text()
+    assert "made-up contributions passed the gate" in tacit("guarantee", "run").out
+
+    def forgetful(self: Gaussian, bounded: Any, state: Any, *, key: Any) -> Any:
+        return NoNoise(self.noise_multipliers).release(bounded, state, key=key)
+
+    monkeypatch.setattr(Gaussian, "release", forgetful)
+    said = tacit("train", "tiny.toml", "--out", "broken")
+    assert "Something is broken at the gate" in said.out
+    said = tacit("audit", "run", "broken", "--json")
+    assert said.code == BROKEN_EXIT
+    assert "Do not use the model" in said.err
+    assert json.loads(said.out)["gate"]["verdict"] == "broken"
 
 
 def test_an_experiment_goes_on_where_it_was(tacit: Tacit, here: Path) -> None:

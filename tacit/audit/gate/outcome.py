@@ -38,6 +38,7 @@ from tacit.privacy.statement import up
 from tacit.runs.files import write_atomic
 from tacit.runs.folder import RunFolder
 from tacit.runs.report.blocks import Paragraph, Section, Table
+from tacit.runs.report.sections import write_section
 
 BROKEN = (
     "Something is broken at the gate: what was released is not the clipped sum with the noise that the ledger states. The "
@@ -58,7 +59,10 @@ class Found:
 
 @dataclass(frozen=True)
 class GateOutcome:
-    """The result. `scale` and `shift`: (lowest, estimate, highest) in stated units, with `CONFIDENCE`; None: not measured."""
+    """The result. `scale` and `shift`: (lowest, estimate, highest) in stated units, with `CONFIDENCE`; None: not measured.
+
+    `epsilon`: (from below, as stated) by the same accounting, where that was computed.
+    """
 
     rounds: int
     canaries: int
@@ -70,6 +74,7 @@ class GateOutcome:
     shift: tuple[float, float, float] | None
     detectable_scale: float | None
     detectable_shift: float | None
+    epsilon: tuple[float, float] | None = None
 
     @classmethod
     def of(cls, design: Design, found: Measured) -> GateOutcome:
@@ -105,7 +110,7 @@ class GateOutcome:
     def from_dict(cls, found: Mapping[str, Any]) -> GateOutcome:
         fields: dict[str, Any] = {each.name: found[each.name] for each in dataclasses.fields(cls)}
         fields["tests"] = tuple(Found(**each) for each in fields["tests"])
-        for name in ("scale", "shift"):
+        for name in ("scale", "shift", "epsilon"):
             fields[name] = None if fields[name] is None else tuple(fields[name])
         return cls(**fields)
 
@@ -116,8 +121,8 @@ class GateOutcome:
         seen = "" if self.detectable_scale is None else f"; {seen_words(self.detectable_scale)}"
         return f"Audit of the gate: passed{seen}."
 
-    def words(self, epsilon: tuple[float, float] | None = None) -> list[str]:
-        """What was found. `epsilon`: from below, and as stated."""
+    def words(self) -> list[str]:
+        """What was found, the verdict last."""
         said = [
             f"In each of {self.rounds:,} rounds up to {self.canaries} made-up contributions, {TIMES_TOO_LONG:g} times as long "
             f"as the clip and each in or out by a coin, went through the gate after people's: {self.coins:,} coins. "
@@ -137,8 +142,8 @@ class GateOutcome:
                 f"A contribution moves the release by {middle:.3f} times the stated bound (from {low:.3f} to {high:.3f}, with "
                 f"{CONFIDENCE:.1%} confidence)."
             )
-        if epsilon is not None:
-            below, stated = epsilon
+        if self.epsilon is not None:
+            below, stated = self.epsilon
             said.append(
                 f"With the noise and the shift at the ends of these intervals that favour privacy, the same accounting gives "
                 f"epsilon {math.floor(below * 100) / 100:.2f}; {up(stated)} is stated."
@@ -157,9 +162,9 @@ class GateOutcome:
             )
         return [*said, BROKEN if self.alarms else "Nothing contradicts the ledger."]
 
-    def section(self, epsilon: tuple[float, float] | None = None) -> Section:
+    def section(self) -> Section:
         """The owner's part of the run's report."""
-        blocks: list[Any] = [Paragraph(text=text, note=text == BROKEN) for text in self.words(epsilon)]
+        blocks: list[Any] = [Paragraph(text=text, note=text == BROKEN) for text in self.words()]
         rows = [[each.name, f"{each.chance:.2g}", "alarm" if each.alarm else "passed"] for each in self.tests]
         blocks.append(Table(columns=["test", "p-value", "result"], rows=rows, caption="Every test", folded=True))
         return Section(
@@ -214,7 +219,20 @@ def conclude(folder: RunFolder) -> GateOutcome | None:
     return found
 
 
-def epsilons(folder: RunFolder, found: GateOutcome) -> tuple[float, float] | None:
+def write_gate_section(folder: RunFolder) -> GateOutcome | None:
+    """Put the result into the owner's report, with an epsilon from below beside the stated one; None if there is no result."""
+    try:
+        found = read_outcome(folder)
+    except PermissionError:  # the report says so itself
+        return None
+    if found is None:
+        return None
+    found = dataclasses.replace(found, epsilon=_epsilons(folder, found))
+    write_section(folder, found.section())
+    return found
+
+
+def _epsilons(folder: RunFolder, found: GateOutcome) -> tuple[float, float] | None:
     """(from below, as stated) by the same accounting, once with what was measured; None where no epsilon is stated."""
     ledger = folder.ledger()
     if found.scale is None or found.shift is None or found.shift[0] <= 0 or ledger.opened.reasons_not_private:
