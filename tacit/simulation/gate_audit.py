@@ -47,7 +47,6 @@ class _Round:
     shares: Shares
     coins: np.ndarray
     before: list[jax.Array]
-    after: jax.Array
 
 
 class AuditedGate:
@@ -56,7 +55,7 @@ class AuditedGate:
     def __init__(self, users: BatchedUsers, mechanism: Mechanism, design: Design, writer: MetricsWriter) -> None:
         self._users, self._mechanism, self._design, self._writer = users, mechanism, design, writer
         self._now: _Round | None = None
-        self._pending: deque[tuple[_Round, jax.Array, jax.Array]] = deque()
+        self._pending: deque[tuple[_Round, jax.Array, jax.Array, jax.Array]] = deque()
 
     # The users' side.
 
@@ -82,7 +81,7 @@ class AuditedGate:
             present: Any = there & coins[np.minimum(number, layout.canaries - 1)]
             weights: Any = np.full(together, WEIGHT_GIVEN, np.float32)
             gates[-1].admit(Contributions(jax.tree.unflatten(tree, rows), weights, present))
-        self._now = _Round(cohort, norms, shares, coins, before, _along(layout, _totals(gates[-1].close())))
+        self._now = _Round(cohort, norms, shares, coins, before)
 
     # The server's side.
 
@@ -102,8 +101,7 @@ class AuditedGate:
         release, state = self._mechanism.release(bounded, state, key=key)
         now, layout = self._now, self._design.layout
         assert now is not None
-        along, noise = _look(layout, release, _totals(bounded))
-        self._pending.append((now, along, noise))
+        self._pending.append((now, *_look(layout, _totals(bounded), release)))
         return _without(layout, release, now.shares, now.coins), state
 
     # What was seen.
@@ -111,7 +109,7 @@ class AuditedGate:
     def settle(self, rounds_done: int) -> None:
         """Write down what the rounds up to this many showed."""
         while self._pending and self._pending[0][0].cohort.round < rounds_done:
-            now, along, noise = self._pending.popleft()
+            now, given, released, noise = self._pending.popleft()
             users_sum = np.sum([np.asarray(each) for each in now.before], axis=0)
             energy, largest = np.asarray(noise)
             seen = Seen(
@@ -120,8 +118,8 @@ class AuditedGate:
                 now.norms.clip,
                 now.norms.threshold,
                 now.coins,
-                np.asarray(along) - users_sum,
-                np.asarray(now.after) - np.asarray(now.before[-1]),
+                np.asarray(released) - users_sum,
+                np.asarray(given) - users_sum,
                 energy,
                 largest,
             )
@@ -229,11 +227,12 @@ def _along(layout: Layout, blocks: Mapping[str, Any]) -> jax.Array:
         return _projected(tuple(_leaves(layout, blocks)), arrays=layout.arrays)
 
 
-def _look(layout: Layout, release: Release, totals: Mapping[str, Any]) -> tuple[jax.Array, jax.Array]:
-    """The release along each channel; and of the noise on each array, Σ x² and max |x|: [2, arrays]."""
+def _look(layout: Layout, given: Mapping[str, Any], release: Release) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """What the mechanism was given and what it released, along each channel; and of the noise, Σ x² and max |x| [2, arrays]."""
     with jax.enable_x64(True):
-        leaves = tuple(_leaves(layout, release))
-        return _projected(leaves, arrays=layout.arrays), _of_noise(leaves, tuple(_leaves(layout, totals)))
+        totals, leaves = tuple(_leaves(layout, given)), tuple(_leaves(layout, release))
+        along = [_projected(each, arrays=layout.arrays) for each in (totals, leaves)]
+        return along[0], along[1], _of_noise(leaves, totals)
 
 
 @partial(jax.jit, static_argnames="arrays")

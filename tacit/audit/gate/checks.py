@@ -5,7 +5,7 @@ channel c the rounds' noise is M g_c, for the strategy's noise matrix M and inde
 is fresh every round). With the Cholesky factor L of M Mᵀ, w_c = L⁻¹ M g_c is independent standard normal again, over rounds t
 and channels c. So, exactly:
 
-    scale       Σ w² over all channels, and over those of each array, is χ²
+    scale       Σ w² over all channels, over those of each array, and over those of each round, is χ²
     coordinates the same for every single coordinate of the noise, where noise is fresh every round; their largest
                 value has the law of the largest of as many normals (noise without its tail)
     mean        Σ_c (Σ_t w_tc)² / T is χ² with as many degrees as channels (noise that is the same every round)
@@ -13,7 +13,8 @@ and channels c. So, exactly:
                 for all pairs of neighbours together, each round in one pair (noise that is not taken back as stated)
     arrays      the same for the first coordinates of each pair of arrays (two arrays with the same noise)
     shift       q = L⁻¹ (canary's series) = β L⁻¹ (stated series) + N(0, 1): the estimate of β is N(1, 1 / Σ(stated)²)
-    admitted    what the gate's sums gain when the canaries come is what the definition says, but for rounding
+    admitted    the sum that the mechanism is given is what the gates held before the canaries came, plus what the
+                definition says of the canaries, but for rounding
 
 Each gives a p-value: a sound run's is at most x with probability at most x. They are dependent; by the union bound, a sound run
 has one below `level_of` with probability at most `FALSE_ALARM`.
@@ -94,6 +95,7 @@ def measure(design: Design, rounds: Sequence[Seen]) -> Measured:
         _admitted(design, rounds, added),
         _scale("noise, all arrays", update),
         *_by_array(design, white),
+        _by_round(update),
         _mean(update),
         *_neighbours(update),
         _pairs(update),
@@ -122,8 +124,8 @@ def measure(design: Design, rounds: Sequence[Seen]) -> Measured:
 
 
 def level_of(design: Design) -> float:
-    """The share of `FALSE_ALARM` that one test has: there are at most two for each array, and nine more."""
-    return FALSE_ALARM / (2 * len(design.layout.arrays) + 9)
+    """The share of `FALSE_ALARM` that one test has: there are at most two for each array, and ten more."""
+    return FALSE_ALARM / (2 * len(design.layout.arrays) + 10)
 
 
 def planned_trials(design: Design, rounds: int) -> int:
@@ -207,6 +209,16 @@ def _by_array(design: Design, white: Floats) -> list[Finding]:
     return found
 
 
+def _by_round(white: Floats) -> Finding:
+    """The round with the least likely noise; the chance is that of any round being so."""
+    squares = (white**2).sum(axis=1)
+    chances = [_two_sided(float(each), white.shape[1]) for each in squares]
+    worst = int(np.argmin(chances))
+    deviation = math.sqrt(float(squares[worst]) / white.shape[1])
+    what = f"In one round, number {worst + 1} of those seen, the noise has {deviation:.3g} times the stated deviation."
+    return Finding("noise, each round", min(1.0, len(chances) * chances[worst]), what)
+
+
 def _energies(design: Design, rounds: Sequence[Seen]) -> tuple[Floats, np.ndarray]:
     """[arrays] Σ x² of all coordinates and rounds in stated units, and how many they are."""
     sigma = _stated(design, rounds, [array.block for array in design.layout.arrays])
@@ -280,17 +292,16 @@ def _arrays(design: Design, white: Floats) -> Finding:
 
 
 def _admitted(design: Design, rounds: Sequence[Seen], added: Floats) -> Finding:
-    """What the gate's sums gained, block by block, against what the definition says; no chance is involved."""
+    """What the sums gained by the canaries, block by block, against what the definition says; no chance is involved."""
     layout = design.layout
     bounds = np.array([[each.bounds()[name] for name in layout.blocks] for each in rounds])
     gained = np.array([each.admitted for each in rounds])
     off = np.abs(gained - added) / bounds
-    # The sum that the canaries are added to may be far longer than they are, and its rounding with it.
     worst = float(np.nan_to_num(off, nan=np.inf).max())
     longest = max(float(layout.lengths(row).max() / each.clip) for row, each in zip(gained, rounds, strict=True))
     what = (
-        f"The gate does not add what it should: a made-up contribution came out {longest:.3g} times as long as the bound, and "
-        f"one number is off by {worst:.3g} bounds."
+        f"The sum is not what the gate should make of it: a made-up contribution came out {longest:.3g} times as long as the "
+        f"bound, and one number is off by {worst:.3g} bounds."
     )
     return Finding("admitted", 1.0 if worst <= ROUNDING and longest <= 1 else 0.0, what)
 

@@ -61,8 +61,12 @@ class Design:
 
 @dataclass(frozen=True)
 class Seen:
-    """One round. `released` [channels]: the release less the users' sum, along each channel. `admitted` [channels]: what the
-    gate's sums gained when the canaries came. `energy` and `largest` [arrays]: Σ x² and max |x| of the noise x on the array."""
+    """One round.
+
+    `released` [channels]: the release less the users' sum, along each channel; the users' sum is what the gates held before
+    the canaries came. `admitted` [channels]: the same of the sum that the mechanism was given. `energy` and `largest` [arrays]:
+    Σ x² and max |x| of the noise x on the array.
+    """
 
     round: int
     attempt: int
