@@ -198,9 +198,10 @@ class FleetSection(_Section):
 
 
 class AuditSection(_Section):
-    """Canaries planted among the users, to be looked for in the model afterwards (`tacit audit`)."""
+    """The audit of the gate in every round, and canaries planted among the users, to be looked for in the model afterwards."""
 
-    plan: str = Field(min_length=1, description="a canary plan made by `tacit audit plant`")
+    gate: bool = Field(default=True, description="made-up contributions test clip and noise in every round")
+    plan: str | None = Field(default=None, min_length=1, description="a canary plan made by `tacit audit plant`")
     public: str | None = Field(
         default=None, description="a store of public text, for synthetic devices; a world needs none"
     )
@@ -293,7 +294,7 @@ def load_recipe(path: Path, changes: Iterable[str] = ()) -> Recipe:
     for change in changes:
         apply_change(tree, change)
     recipe = parse_recipe(tree)
-    if recipe.audit is None:
+    if recipe.audit is None or recipe.audit.plan is None:
         return recipe
     audit = recipe.audit.model_copy(update={"plan": str(Path(recipe.audit.plan).resolve())})
     return recipe.model_copy(update={"audit": audit})

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 from tacit.audit.exposures import SettingExposure
 from tacit.audit.lower_bound import LowerBound
@@ -19,6 +19,8 @@ BROKEN = (
     "Something is broken: the attack got more out of the model than the proven epsilon allows. The noise, the clipping, the "
     "sampling or the accounting is not what the ledger says. Do not use the model."
 )
+COULD_NOT_FAIL = "This audit could not have failed"
+Verdict = Literal["broken", "passed", "could_not_fail", "no_bound"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,21 @@ class Outcome:
     proven: Proven | None
 
     @property
+    def verdict(self) -> Verdict:
+        """What the lower bounds say about the proof. Bounds that even an attacker who is always right could not lift above the
+        proven epsilon say nothing about it, and neither does an attack on a run of which nothing is proven."""
+        if self.broken:
+            return "broken"
+        if not self.bounds or self.proven is None:
+            return "no_bound"
+        return "could_not_fail" if self.strongest <= self.proven.epsilon else "passed"
+
+    @property
+    def strongest(self) -> float:
+        """What an attacker who is always right could have shown with as many canary users."""
+        return max((bound.strongest for bound in self.bounds.values()), default=0.0)
+
+    @property
     def broken(self) -> bool:
         """Whether a lower bound exceeds what is proven."""
         return self.proven is not None and any(b.epsilon > self.proven.epsilon for b in self.bounds.values())
@@ -73,6 +90,8 @@ class Outcome:
             "exposures": [asdict(each) for each in self.exposures],
             "lower_bounds": {name: asdict(bound) for name, bound in self.bounds.items()},
             "proven": proven,
+            "strongest_possible": self.strongest,
+            "verdict": self.verdict,
             "broken": self.broken,
         }
 
@@ -143,7 +162,7 @@ class Outcome:
             said.append(f"Proven of any one made-up user, from their own participation: {proven}.")
         if self.bounds:
             together = 1 - sum(1 - bound.confidence for bound in self.bounds.values())
-            best = max(bound.strongest for bound in self.bounds.values())
+            best = self.strongest
             said.append(
                 f"The lower bounds hold together with {together:.2%} confidence. "
                 + (
@@ -154,13 +173,28 @@ class Outcome:
                     "them, or a smaller delta."
                 )
             )
-            said.append(BROKEN if self.broken else "No lower bound exceeds what is proven.")
+            said.append(self._verdict_words())
         return said
+
+    def _verdict_words(self) -> str:
+        """The verdict in one or two sentences."""
+        if self.verdict == "broken":
+            return BROKEN
+        if self.verdict != "could_not_fail" or self.proven is None:
+            return "No lower bound exceeds what is proven."
+        if math.isinf(self.proven.epsilon):
+            return f"{COULD_NOT_FAIL}: nothing is proven of this run, so no lower bound can exceed it."
+        return (
+            f"{COULD_NOT_FAIL}: so many canary users can show epsilon {down(self.strongest)} at most, and "
+            f"{up(self.proven.epsilon)} is proven. An audit that can fail needs more canary users (tacit audit plant --coins) "
+            "or a run with a smaller epsilon; the audit of the gate tests the noise and the clip at any epsilon."
+        )
 
     def section(self) -> Section:
         """The audit's part of the run's report. Only the owner may see it: it names the secrets."""
         columns, rows = self.table()
-        blocks: list[Any] = [Paragraph(text=text, note=text == BROKEN) for text in self.words()]
+        apart = (BROKEN, COULD_NOT_FAIL)
+        blocks: list[Any] = [Paragraph(text=text, note=text.startswith(apart)) for text in self.words()]
         if rows:
             blocks.insert(1, Table(columns=columns, rows=rows, caption="Canaries by how they were shared"))
             each = [

@@ -19,6 +19,7 @@ from tacit.runs.folder import RunFolder, by_name
 
 if TYPE_CHECKING:
     from tacit.audit.canaries import CanaryPlan
+    from tacit.audit.gate.outcome import GateOutcome
     from tacit.audit.outcome import Outcome
     from tacit.recipe import Recipe
 
@@ -26,6 +27,8 @@ app = typer.Typer(help="Plant canaries, and look for them in the model afterward
 
 # Apart from the codes of mistakes (tacit/errors.py): nothing was mistyped, the mechanism is broken.
 BROKEN_EXIT = 20
+# The audit ran, and says nothing about the proof: no attack could have contradicted it.
+COULD_NOT_FAIL_EXIT = 21
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 
@@ -140,35 +143,49 @@ def run(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the random endings.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Attack a run that was trained with planted canaries, and hold its proven epsilon against what was found.
+    """Show what the audit of the gate found, and attack a run that was trained with planted canaries.
 
-    Exits with 20 if the attack got more than the proof allows. Also writes the owner's section of `tacit report`.
+    Exits with 20 if noise or clip are not what the ledger says, or if the attack got more than the proof allows, and with 21 if
+    no attack could have shown that. Also writes the owner's sections of `tacit report`.
 
     Example: tacit audit run runs/demo-1
     """
-    # Imported here: JAX takes a second, and help should not.
+    from tacit.audit.gate.outcome import BROKEN as BROKEN_AT_THE_GATE
+    from tacit.audit.gate.outcome import write_gate_section
     from tacit.audit.outcome import BROKEN
     from tacit.runs.report.sections import write_section
-    from tacit.simulation.auditing import audit_run
 
     path = by_name(run)
-    with Console(stderr=True).status("") as status:
-        found = audit_run(
-            path,
-            prefix=prefix,
-            suffixes=suffixes,
-            width=width,
-            seed=seed,
-            told=lambda doing: status.update(Text(doing)),
-        )
-    write_section(RunFolder.open(path), found.section())
+    folder = RunFolder.open(path)
+    gate = write_gate_section(folder)
+    found = None
+    if _is_planted(folder) or gate is None:
+        # Imported here: JAX takes a second, and help should not.
+        from tacit.simulation.auditing import audit_run
+
+        with Console(stderr=True).status("") as status:
+            found = audit_run(
+                path,
+                prefix=prefix,
+                suffixes=suffixes,
+                width=width,
+                seed=seed,
+                told=lambda doing: status.update(Text(doing)),
+            )
+        write_section(folder, found.section())
+    broken = (found is not None and found.broken) or (gate is not None and bool(gate.alarms))
     if as_json:
-        print(json.dumps({"run": str(path), **found.as_dict()}, allow_nan=False))
+        attacked = {"verdict": None if gate is None else gate.verdict} if found is None else found.as_dict()
+        gated = None if gate is None else gate.as_dict()
+        print(json.dumps({"run": str(path), **attacked, "broken": broken, "gate": gated}, allow_nan=False))
     else:
-        _print(found, path)
-    if found.broken:
-        typer.echo(f"error: {BROKEN}", err=True)
+        _print(found, gate, path)
+    if broken:
+        at_the_gate = gate is not None and gate.alarms
+        typer.echo(f"error: {BROKEN_AT_THE_GATE if at_the_gate else BROKEN}", err=True)
         raise typer.Exit(BROKEN_EXIT)
+    if found is not None and found.verdict == "could_not_fail":
+        raise typer.Exit(COULD_NOT_FAIL_EXIT)
 
 
 @app.command("experiment")
@@ -255,13 +272,26 @@ def _kept(out: Path, base: Recipe, plan: CanaryPlan) -> Path:
     return canaries
 
 
-def _print(found: Outcome, path: Path) -> None:
+def _is_planted(folder: RunFolder) -> bool:
+    """Whether the run's recipe, a training's or an inspection's, plants canaries."""
+    section = folder.recipe().get("audit")
+    return isinstance(section, dict) and section.get("plan") is not None
+
+
+def _print(found: Outcome | None, gate: GateOutcome | None, path: Path) -> None:
     console = Console(highlight=False, markup=False)
-    columns, rows = found.table()
-    if rows:
-        _print_table(console, columns, rows)
-    for text in found.words():
-        console.print(text, soft_wrap=True)
+    if gate is not None:
+        console.print("The audit of the gate", style="bold")
+        for text in gate.words():
+            console.print(text, soft_wrap=True)
+    if found is not None:
+        if gate is not None:
+            console.print("\nThe audit with planted canaries", style="bold")
+        columns, rows = found.table()
+        if rows:
+            _print_table(console, columns, rows)
+        for text in found.words():
+            console.print(text, soft_wrap=True)
     console.print(f"The owner's report now shows this: tacit report {path}", soft_wrap=True)
 
 

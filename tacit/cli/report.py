@@ -30,9 +30,13 @@ def report(
 
     Example: tacit report runs/demo-1 --share --out demo.html
     """
+    from tacit.audit.gate.outcome import write_gate_section
     from tacit.runs.report import write_report
 
-    path = write_report(RunFolder.open(by_name(run)), out, share=share)
+    folder = RunFolder.open(by_name(run))
+    if not share:
+        write_gate_section(folder)
+    path = write_report(folder, out, share=share)
     whose = "anybody may see it" if share else "the owner's copy, not to be passed on (--share writes one that may be)"
     typer.echo(f"Wrote {path}: {whose}.")
 

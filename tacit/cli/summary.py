@@ -15,11 +15,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from tacit.audit.gate.outcome import GateOutcome
 from tacit.cli.progress import epsilon_text
 
 
-def print_summary(console: Console, folder: Path, summary: Mapping[str, Any]) -> None:
-    """Accuracy, privacy, examples, and where the run lies."""
+def print_summary(console: Console, folder: Path, summary: Mapping[str, Any], gate: GateOutcome | None = None) -> None:
+    """Accuracy, privacy, what the audit of the gate found, examples, and where the run lies."""
     metrics, baselines = summary["metrics"], summary["baselines"]
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     guess = baselines["unigram_top1"]
@@ -33,6 +34,8 @@ def print_summary(console: Console, folder: Path, summary: Mapping[str, Any]) ->
     console.print(table)
     console.print()
     console.print(privacy_sentence(summary["privacy"]))
+    if gate is not None:
+        console.print(gate.sentence(), style="bold red" if gate.alarms else None, markup=False)
     if clip_norm := summary.get("clip_norm"):
         console.print(f"The clip came to {clip_norm:.3g}: a large run could fix it there (privacy.clip_norm).")
     if scale := summary.get("at_scale"):

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from tacit.audit.gate.outcome import read_outcome
 from tacit.cli.progress import watching
 from tacit.cli.running import interruptible, next_folder
 from tacit.cli.summary import print_summary
@@ -80,4 +81,4 @@ def train(
     if as_json:
         print(json.dumps({"run": str(folder), **summary}, allow_nan=False))
     else:
-        print_summary(Console(), folder, summary)
+        print_summary(Console(), folder, summary, read_outcome(RunFolder.open(folder)))

@@ -86,6 +86,7 @@ class Stage:
             seeded=self.run.seed is not None,
             reasons_not_private=self._reasons_not_private(),
             data=self.data,
+            gate_audit=True,
         )
 
     def program(self, folder: RunFolder) -> Program:

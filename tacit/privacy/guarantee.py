@@ -260,6 +260,12 @@ def _others(ledger: Ledger) -> Line:
     return Line(f"{cost} {served}", code="tacit account odometer FOLDER")
 
 
+_GATE_CANARIES = (
+    "In each round up to {} made-up contributions passed the gate to audit it, and were taken out of the release again. They "
+    "do not depend on users, so the statement holds with them as without."
+)
+
+
 def _not_covered(ledger: Ledger) -> tuple[Line, ...]:
     held_out = (
         "Accuracy and its baselines were measured on held-out users, who are not trained on. They are outside this statement."
@@ -286,6 +292,8 @@ def _not_covered(ledger: Ledger) -> tuple[Line, ...]:
                 "users."
             )
         )
+    if "gate_canaries" in ledger.opened.data:
+        lines.append(Line(_GATE_CANARIES.format(int(ledger.opened.data["gate_canaries"]))))
     if "audit" in ledger.opened.data:
         lines.append(Line(_canaries(ledger.opened.data["audit"])))
     return tuple(lines)

@@ -11,7 +11,8 @@ pretrained/           round-000000.safetensors: what public data made of the mod
 sections/             pieces of the report that other parts leave
 summary.json          the result, written when the run ends
 private/              mode 0700: participation.bin, the noise state where there is one, and diagnostics.jsonl, which
-                      only a simulation writes: norms and cohort sizes, outside the guarantee. No key is ever on disk
+                      only a simulation writes: norms and cohort sizes, outside the guarantee. No key is ever on disk.
+                      gate_audit.jsonl while a run is audited at the gate, gate_audit.json when it has ended
 """
 
 from __future__ import annotations
@@ -126,6 +127,14 @@ class RunFolder:
     @property
     def diagnostics_path(self) -> Path:
         return self.private_path / "diagnostics.jsonl"
+
+    @property
+    def gate_audit_path(self) -> Path:
+        return self.private_path / "gate_audit.jsonl"
+
+    @property
+    def gate_result_path(self) -> Path:
+        return self.private_path / "gate_audit.json"
 
     @property
     def checkpoints_path(self) -> Path:

@@ -77,10 +77,11 @@ class RunJournal:
         update_bound: Callable[[float], float],
         record_head: Callable[[], None],
         observer: Observer,
+        settled: Callable[[int], None] = lambda rounds_done: None,
     ) -> None:
         self._folder, self._ledger, self._plan, self._rhythm = folder, ledger, plan, rhythm
         self._to_arrays, self._evaluate, self._spent, self._observer = to_arrays, evaluate, spent, observer
-        self._update_bound, self._record_head = update_bound, record_head
+        self._update_bound, self._record_head, self._settled = update_bound, record_head, settled
         self._sampling = plan.build_sampler().describe()
         self._participation = ParticipationWriter(folder.participation_path)
         self._metrics = MetricsWriter(folder.metrics_path)
@@ -164,6 +165,7 @@ class RunJournal:
             if not bool(state.finite) or self._nobody_is_finite(diagnostics):
                 self._diverged(state.round)
             self._diagnose(state.round, diagnostics)
+            self._settled(state.round)
             self._observer.round_done(state.round)
 
     def _diverged(self, round: int) -> NoReturn:

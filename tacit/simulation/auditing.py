@@ -52,9 +52,10 @@ def audit_run(
     else is not what the run's ledger was begun with.
     """
     folder = RunFolder.open(path)
-    if parse_recipe(folder.recipe()).audit is None:
+    section = parse_recipe(folder.recipe()).audit
+    if section is None or section.plan is None:
         raise AuditError(
-            f"Expected a run with planted canaries, got {path}, whose recipe has no [audit].",
+            f"Expected a run with planted canaries, got {path}, whose recipe has no audit.plan.",
             hint="tacit audit plant makes a plan; train with --set audit.plan=PLAN",
         )
     told("opening the data")

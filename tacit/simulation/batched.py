@@ -17,6 +17,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.audit.gate.layout import MOST_CANARIES
 from tacit.data.rows import Layout, pack, to_rows
 from tacit.data.users import Examples, Users
 from tacit.errors import PrivacyError
@@ -111,8 +112,13 @@ class BatchedUsers:
         self._work, self._devices = work, spread.devices
         self._updates = jax.jit(partial(_updates, work, spread.lanes))
 
-    def collect(self, broadcast: Any, cohort: Any, norms: Norms) -> tuple[BoundedSum, list[Diagnostics]]:
-        """Every user's work on the broadcast model, clipped, weighed and summed."""
+    def collect(
+        self, broadcast: Any, cohort: Any, norms: Norms, last: Callable[[list[Any]], None] | None = None
+    ) -> tuple[BoundedSum, list[Diagnostics]]:
+        """Every user's work on the broadcast model, clipped, weighed and summed.
+
+        `last` gets the devices' gates when all users are through, to let made-up ones in after them.
+        """
         models = [jax.device_put(broadcast, device) for device in self._devices]
         gates = self._gates(models, cohort, norms)
         diagnostics = []
@@ -121,9 +127,15 @@ class BatchedUsers:
             batches = jax.device_put(chunk.batches, self._devices[turn])
             updates = self._updates(models[turn], batches, np.int32(chunk.steps), np.float32(norms.clip))
             diagnostics.append(gates[turn].admit(Contributions(updates, chunk.weights, chunk.present)))
+        if last is not None:
+            last(gates)
         for gate in gates[1:]:
             gates[0].merge(gate)
         return gates[0].close(), diagnostics
+
+    def learned(self, model: Any) -> Any:
+        """The part of the broadcast model that updates are of."""
+        return learned_by(self._work, model)
 
     def update_bound(self, clip: float) -> float:
         """The bound on one user's share of the sum of updates that are clipped at this norm."""
@@ -131,7 +143,7 @@ class BatchedUsers:
 
     def _gates(self, models: list[Any], cohort: Any, norms: Norms) -> list[Any]:
         """A gate on each device, for what the work learns."""
-        learned = [learned_by(self._work, model) for model in models]
+        learned = [self.learned(model) for model in models]
         style: dict[str, Any] = {"style": self.plan.clipping, "weighted": self.plan.weighted}
         if self.secure is None:
             return [Gate(part, norms, **style) for part in learned]
@@ -140,9 +152,9 @@ class BatchedUsers:
 
     def prepare(self, cohort: NDArray[np.int64]) -> Iterator[Chunk]:
         """Gather the cohort's users, a few chunks at a time; PrivacyError if they are more than rounding is proven for."""
-        if self.plan.claims and len(cohort) > MOST_USERS:
+        if self.plan.claims and len(cohort) + MOST_CANARIES > MOST_USERS:
             raise PrivacyError(
-                f"Expected at most {MOST_USERS:,} users in a round, for which rounding is proven, got more.",
+                f"Expected at most {MOST_USERS - MOST_CANARIES:,} users in a round, for which rounding is proven, got more.",
                 hint="There are more users than privacy.population says: raise it, or lower privacy.cohort.",
             )
         together = self.chunk * GATHERED_CHUNKS

@@ -47,7 +47,7 @@ class Dataset:
 def open_dataset(recipe: Recipe) -> Dataset:
     """Open what the recipe's [data] names, and check it against what the plan promises."""
     dataset = _world(recipe) if recipe.data.world is not None else _store(recipe)
-    if recipe.audit is not None:
+    if recipe.audit is not None and recipe.audit.plan is not None:
         dataset = _planted(dataset, recipe, recipe.audit)
     if recipe.data.iid:
         synthetic = recipe.privacy.population
@@ -106,7 +106,7 @@ def _store(recipe: Recipe) -> Dataset:
 
 def _planted(dataset: Dataset, recipe: Recipe, section: AuditSection) -> Dataset:
     """The same users with a plan's canaries among them. The ledger will say how many and which plan, never which phrases."""
-    plan = load_plan(Path(section.plan))
+    plan = load_plan(Path(str(section.plan)))
     if recipe.data.iid and plan.synthetic_users:
         raise AuditError(
             "Expected canaries shared by real users with data.iid, got synthetic users: they would be dealt out."

@@ -42,6 +42,7 @@ from tacit.runs.metrics import truncate_after
 from tacit.runs.odometer import Odometer
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.cohorts import CohortStream
+from tacit.simulation.gate_audit import audit_of
 from tacit.simulation.provenance import ENGINES, simulated, with_reasons
 
 
@@ -59,7 +60,7 @@ class Program:
 
     `opened` is the ledger's first record, `store` where the users come from (None: a world).
     `evaluate` looks at a model; `finish` makes the run's summary, and leaves what it wants in the run folder.
-    `evaluate_first`: what the rounds start from is worth a look.
+    `evaluate_first`: what the rounds start from is worth a look. `gate_audit`: the gate is audited where that is possible.
     """
 
     plan: PrivacyPlan
@@ -75,6 +76,7 @@ class Program:
     evaluate: Callable[[Any], Mapping[str, float]]
     finish: Callable[[TrainingState, Opened, Spent], dict[str, Any]]
     evaluate_first: bool = False
+    gate_audit: bool = True
 
     def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Participation:
         """The cohorts of the rounds from `start` on; `attempts` says how often a round was begun before."""
@@ -131,6 +133,7 @@ def go_on(program: Program, folder: RunFolder, observer: Observer, *, older_if_d
         _record_head(listed, folder, ledger)
         truncate_after(folder.metrics_path, state.round)
         truncate_after(folder.diagnostics_path, state.round)
+        truncate_after(folder.gate_audit_path, state.round)
         return _run(program, folder, ledger, state, observer, listed)
     finally:
         ledger.close()
@@ -193,6 +196,16 @@ def _run(
     listed: Odometer | None,
 ) -> dict[str, Any]:
     opened = ledger.ledger.opened
+    audit = audit_of(
+        program.plan,
+        program.users,
+        program.mechanism,
+        model=program.start.model,
+        rounds=program.rhythm.rounds,
+        strategy=opened.strategy,
+        folder=folder,
+        wanted=program.gate_audit,
+    )
     journal = RunJournal(
         folder,
         ledger,
@@ -204,8 +217,10 @@ def _run(
         update_bound=program.users.update_bound,
         record_head=partial(_record_head, listed, folder, ledger),
         observer=observer,
+        settled=audit.settle,
     )
     with ExitStack() as leaving:
+        leaving.enter_context(audit)
         leaving.callback(journal.release)
         for users in _participation(folder, ledger.ledger, state.round):
             program.sampler.remember(users)
@@ -221,9 +236,9 @@ def _run(
             state = train(
                 state,
                 participation=cohorts,
-                users=program.users,
+                users=audit.users,
                 clipping=program.plan.build_clipping(),
-                mechanism=program.mechanism,
+                mechanism=audit.mechanism,
                 server=program.server,
                 journal=journal,
             )
@@ -233,6 +248,7 @@ def _run(
         summary = program.finish(state, opened, spent_by(opened, journal.intents, cohorts=seen))
         folder.write_summary(summary)
         journal.close("finished")
+        audit.conclude()
         checkpoints.remove_all(folder.private_path)  # what was left of the noise
         return summary
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from tacit import __version__
 from tacit.audit.devices import OwnRate
+from tacit.audit.gate.layout import canaries_for
 from tacit.errors import RunError
 from tacit.learning.loop import TrainingState
 from tacit.learning.next_word import NextWord, evaluate
@@ -38,6 +39,7 @@ from tacit.simulation.batched import BatchedUsers, Shape
 from tacit.simulation.check_ins import DeviceCheckIns
 from tacit.simulation.datasets import Dataset, open_dataset
 from tacit.simulation.devices import suitable_spread, use_every_core
+from tacit.simulation.gate_audit import why_not
 from tacit.simulation.population_settings import PopulationSettings
 from tacit.simulation.pretraining import open_public, pretrained
 from tacit.simulation.provenance import release_size
@@ -133,12 +135,18 @@ class Trainer:
             seeded=self.recipe.run.seed is not None,
             reasons_not_private=self.reasons_not_private,
             strategy=self.strategy,
+            gate_audit=self.gate_audit and self.recipe.fleet is None,
             data={
                 **self.dataset.description,
                 **({} if self.pretraining is None else {"pretraining": dict(self.pretraining)}),
                 **({} if self.users.secure is None else {"secagg": self.users.secure.describe()}),
             },
         )
+
+    @property
+    def gate_audit(self) -> bool:
+        """Whether the recipe wants the gate to be audited."""
+        return self.recipe.audit is None or self.recipe.audit.gate
 
     def program(self, folder: RunFolder) -> Program:
         """The same, as what `running` takes."""
@@ -166,6 +174,7 @@ class Trainer:
             evaluate=lambda model: evaluate(model, self.dataset.held_out).as_dict(),
             finish=finish,
             evaluate_first=self.pretraining is not None,
+            gate_audit=self.gate_audit,
         )
 
 
@@ -179,8 +188,13 @@ def opening(
     reasons_not_private: list[str],
     data: Mapping[str, Any],
     strategy: Strategy | None = None,
+    gate_audit: bool = False,
 ) -> Opened:
-    """The first record of a run's ledger; `learned` is what users' updates are of, `data` describes who they are."""
+    """The first record of a run's ledger; `learned` is what users' updates are of, `data` describes who they are.
+
+    `gate_audit`: it is a simulation whose gate is to be audited, and the record says so where it can be.
+    """
+    audited = why_not(plan, wanted=gate_audit, simulated=True) is None
     return Opened(
         run_id=folder.run_id,
         format=FORMAT,
@@ -194,6 +208,7 @@ def opening(
         data={
             **data,
             **release_size(learned, plan),
+            **({"gate_canaries": canaries_for(plan.cohort)} if audited else {}),
             "recipe": hashlib.sha256(recipe_text.encode()).hexdigest(),
         },
         unit=UNIT,

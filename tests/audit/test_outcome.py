@@ -46,10 +46,32 @@ def test_one_bound_above_what_is_proven_is_enough() -> None:
     assert [block.text for block in broken.section().blocks if getattr(block, "note", False)] == [BROKEN]
 
 
+def test_an_audit_that_could_not_have_failed_says_so() -> None:
+    """Noise multiplier 3, 30 rounds, all users, 300 coins: they can show 3.44 at most, where 4.77 is proven."""
+    best = strongest(300, delta=1e-6, confidence=0.9995)
+    assert 3.44 < best < 3.45
+    found = outcome(4.7601, 0.3, 0.2, best=best)
+    assert found.verdict == "could_not_fail"
+    assert found.as_dict()["verdict"] == "could_not_fail"
+    assert not found.broken
+    said = found.words()[-1]
+    assert said.startswith("This audit could not have failed: ")
+    assert f"{math.floor(best * 100) / 100:.2f}" in said
+    assert "4.77" in said
+    assert "more canary users" in said
+    assert "No lower bound exceeds" not in " ".join(found.words())
+    assert [block.text for block in found.section().blocks if getattr(block, "note", False)] == [said]
+    assert outcome(1.5, 0.3, 0.2).as_dict()["verdict"] == "passed"
+    assert outcome(1.5, 1.6, 0.2).as_dict()["verdict"] == "broken"
+    assert outcome(1.5).verdict == "no_bound"
+
+
 def test_nothing_proven_is_never_refuted_and_says_why() -> None:
     found = outcome(math.inf, 3.0, 0.0, reasons=("no noise was added",))
     assert not found.broken
     assert "own participation: nothing, because no noise was added." in " ".join(found.words())
+    assert found.verdict == "could_not_fail"
+    assert "nothing is proven" in found.words()[-1]
     assert outcome(math.inf, reasons=("no noise was added",)).as_dict()["lower_bounds"] == {}
     assert found.as_dict()["proven"]["epsilon"] is None
     json.dumps(found.as_dict(), allow_nan=False)

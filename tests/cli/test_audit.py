@@ -15,7 +15,7 @@ from rich.console import Console
 from tacit.audit.canaries import Sharers, load_plan
 from tacit.audit.lower_bound import LowerBound
 from tacit.audit.outcome import Outcome, Proven
-from tacit.cli.audit import BROKEN_EXIT, _print_table
+from tacit.cli.audit import BROKEN_EXIT, COULD_NOT_FAIL_EXIT, _print_table
 from tacit.data.build import save_users
 from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.errors import TacitError
@@ -37,14 +37,17 @@ def planted(tacit: Tacit, here: Path) -> Path:
 
 
 def test_from_plan_to_report(tacit: Tacit, planted: Path) -> None:
-    found = tacit("audit", "run", "run", "--suffixes", 30, "--json").object
+    answer = tacit("audit", "run", "run", "--suffixes", 30, "--json")
+    assert answer.code == COULD_NOT_FAIL_EXIT  # twenty coins can show nothing at this delta
+    found = json.loads(answer.out)
+    assert found["verdict"] == "could_not_fail"
     assert len(found["canaries"]) == 9
     assert all(1 <= each["rank"] <= 31 for each in found["canaries"])
     assert set(found["lower_bounds"]) == {"loss", "trajectory"}
     assert found["proven"]["epsilon"] > 0
     assert found["broken"] is False
     said = tacit("audit", "run", "run", "--suffixes", 30)
-    assert said.code == 0
+    assert said.code == COULD_NOT_FAIL_EXIT
     assert "n_u = 16, n_e = 4" in said.out
     assert "compares the rest with 30 random endings" in said.out
     assert tacit("report", "run").code == 0
@@ -60,7 +63,7 @@ def test_a_run_is_audited_from_any_folder(tacit: Tacit, planted: Path, monkeypat
     assert "the recipe the run" not in again.err  # the plan is the same one, whole path or not
     (planted.parent / "elsewhere").mkdir()
     monkeypatch.chdir(planted.parent / "elsewhere")
-    assert len(tacit("audit", "run", planted, "--suffixes", 30, "--json").object["canaries"]) == 9
+    assert len(json.loads(tacit("audit", "run", planted, "--suffixes", 30, "--json").out)["canaries"]) == 9
 
 
 def test_figures_are_never_cut_off(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,6 +96,22 @@ def test_a_broken_promise_has_an_exit_code_of_its_own(
         mistakes += each.__subclasses__()
     assert len(mistakes) > 5
     assert BROKEN_EXIT not in {0, *(each.exit_code for each in mistakes)}
+
+
+def test_an_audit_that_could_not_have_failed_has_an_exit_code_of_its_own(
+    tacit: Tacit, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tacit.runs.folder import RunFolder
+
+    RunFolder.create(here / "run", tiny().to_toml())
+    found = Outcome(2, 30, 5, [], [], {"loss": LowerBound(0.0, 0.9995, 20, 20, 12, 1.4)}, Proven(1.5, 1e-6, ()))
+    monkeypatch.setattr("tacit.simulation.auditing.audit_run", lambda *a, **k: found)
+    said = tacit("audit", "run", "run")
+    assert said.code == COULD_NOT_FAIL_EXIT == 21
+    assert "This audit could not have failed" in said.out
+    said = tacit("audit", "run", "run", "--json")
+    assert said.code == COULD_NOT_FAIL_EXIT
+    assert json.loads(said.out)["verdict"] == "could_not_fail"
 
 
 def test_noise_that_is_left_out_ends_the_command_with_an_error(
@@ -170,8 +189,38 @@ def test_a_run_without_canaries(tacit: Tacit, here: Path) -> None:
     from tacit.runs.folder import RunFolder
 
     RunFolder.create(here / "run", tiny().to_toml())
-    assert "no [audit]" in tacit("audit", "run", "run").refusal(8)
+    assert "no audit.plan" in tacit("audit", "run", "run").refusal(8)
     assert "which does not exist" in tacit("audit", "run", "absent").refusal(4)
+
+
+def test_a_run_without_planted_canaries_shows_the_audit_of_its_gate(
+    tacit: Tacit, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = tacit("train", "tiny.toml", "--out", "run")
+    sentence = "Audit of the gate: passed; noise 5.67% too small would have been seen with 99.9% probability."
+    assert sentence in " ".join(said.out.split())
+    said = tacit("audit", "run", "run")
+    assert said.code == 0
+    assert "Nothing contradicts the ledger." in said.out
+    found = tacit("audit", "run", "run", "--json").object
+    assert (found["verdict"], found["broken"], found["gate"]["verdict"]) == ("passed", False, "passed")
+    assert tacit("report", "run").code == 0
+    assert "What the audit of the gate found" in (here / "run" / "private" / "report.html").read_text()
+    assert tacit("report", "run", "--share").code == 0
+    assert "What the audit of the gate found" not in (here / "run" / "report.html").read_text()
+    assert "The audit of the gate" in (here / "run" / "report.html").read_text()
+    assert "made-up contributions passed the gate" in tacit("guarantee", "run").out
+
+    def forgetful(self: Gaussian, bounded: Any, state: Any, *, key: Any) -> Any:
+        return NoNoise(self.noise_multipliers).release(bounded, state, key=key)
+
+    monkeypatch.setattr(Gaussian, "release", forgetful)
+    said = tacit("train", "tiny.toml", "--out", "broken")
+    assert "Something is broken at the gate" in said.out
+    said = tacit("audit", "run", "broken", "--json")
+    assert said.code == BROKEN_EXIT
+    assert "Do not use the model" in said.err
+    assert json.loads(said.out)["gate"]["verdict"] == "broken"
 
 
 def test_an_experiment_goes_on_where_it_was(tacit: Tacit, here: Path) -> None:

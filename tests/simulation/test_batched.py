@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit.audit.gate.layout import MOST_CANARIES
 from tacit.data.users import Users
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.errors import DataError, PrivacyError
@@ -196,8 +197,8 @@ def test_a_round_larger_than_rounding_is_proven_for_is_refused():
     for of, refused in ((private, True), (plan(), False)):
         batched = engine(FedSGD(NextWord(), learning_rate=1.0), of, "windows")
         batched.users = ListUsers([[[4]]])
-        with pytest.raises(PrivacyError, match="at most 131,072 users") if refused else nullcontext():
-            next(batched.prepare(np.zeros(MOST_USERS + 1, np.int64)))
+        with pytest.raises(PrivacyError, match="at most 131,040 users") if refused else nullcontext():
+            next(batched.prepare(np.zeros(MOST_USERS - MOST_CANARIES + 1, np.int64)))
         next(batched.prepare(np.zeros(9, np.int64)))
 
 

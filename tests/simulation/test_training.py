@@ -99,7 +99,8 @@ def test_a_private_run_states_what_it_spent(tmp_path):
     assert ledger.intents[0].blocks == {"update": {"bound": 0.3, "noise_multiplier": 0.8}}
     assert isinstance(ledger.records[-1], Closed)
     participation_record.verify(out / "private" / "participation.bin", ledger)
-    assert sorted(path.name for path in (out / "private").iterdir()) == ["diagnostics.jsonl", "participation.bin"]
+    kept = ["diagnostics.jsonl", "gate_audit.json", "participation.bin"]
+    assert sorted(path.name for path in (out / "private").iterdir()) == kept
     assert not any("users" in record for record in read_metrics(out / "metrics.jsonl"))  # cohort sizes are the owner's
     assert [record["round"] for record in read_metrics(out / "metrics.jsonl")] == [2, 4, 6]
     epsilons = [record["epsilon"] for record in read_metrics(out / "metrics.jsonl")]
@@ -336,10 +337,10 @@ def test_an_intent_is_durable_before_users_are_touched(tmp_path, monkeypatch):
     seen = []
     collect = training.BatchedUsers.collect
 
-    def watching(self: Any, broadcast: Any, cohort: Any, norms: Any) -> Any:
+    def watching(self: Any, broadcast: Any, cohort: Any, norms: Any, **others: Any) -> Any:
         ledger = read_ledger(RunFolder.open(tmp_path / "run").ledger_path)
         seen.append(ledger.intents[-1].round == cohort.round)
-        return collect(self, broadcast, cohort, norms)
+        return collect(self, broadcast, cohort, norms, **others)
 
     monkeypatch.setattr(training.BatchedUsers, "collect", watching)
     start_run(tiny(run={"rounds": 3}), tmp_path / "run", Silent())

@@ -1,0 +1,122 @@
+"""What the audit of the gate costs a round: rounds with it and without it in turn, in one process. One JSON line a recipe.
+
+    python benchmarks/gate_audit.py                          the demo, then DP-FedAvg's model
+    python benchmarks/gate_audit.py demo --rounds 40 --set privacy.cohort=200
+
+Each round waits for the device, so what the audit adds cannot hide behind the next round. `ratio` is the median, over pairs of
+neighbouring rounds, of the audited one's time over the plain one's; `cpu_ratio` is the same of processor time, which says
+more on processors that others use as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from tacit.audit.gate.checks import detectable_scale, level_of, planned_trials
+from tacit.audit.gate.layout import Layout, canaries_for
+from tacit.audit.gate.record import Design
+from tacit.models.word_lm import parameter_count
+from tacit.privacy.randomness import Randomness
+from tacit.privacy.records import UPDATE
+from tacit.recipe import find_recipe, load_recipe
+from tacit.simulation.cohorts import CohortStream
+from tacit.simulation.gate_audit import AuditedGate
+from tacit.simulation.training import Trainer
+
+WARM_UP = 4
+
+
+class Nowhere:
+    """Takes the place of the file that scores are written to."""
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        self.last = json.dumps({name: getattr(each, "tolist", lambda e=each: e)() for name, each in record.items()})
+
+
+def case(name: str, changes: list[str], rounds: int) -> dict[str, Any]:
+    """Run the recipe's rounds, every other one audited."""
+    recipe = load_recipe(find_recipe(name), changes)
+    trainer = Trainer.build(recipe)
+    plan, state = recipe.privacy, trainer.start
+    sizes = [leaf.size for leaf in jax.tree.leaves(trainer.users.learned(state.model))]
+    layout = Layout.of(
+        sizes,
+        [block for block in plan.noise_multipliers if block != UPDATE],
+        rounds=recipe.run.rounds,
+        canaries=canaries_for(plan.cohort),
+        per_layer=plan.clipping == "per_layer",
+    )
+    design = Design.of(plan, layout, trainer.strategy)
+    writer: Any = Nowhere()
+    audited = AuditedGate(trainer.users, trainer.mechanism, design, writer)
+    stream = CohortStream(
+        plan.build_sampler(),
+        Randomness.from_seed(0),
+        len(trainer.dataset.train),
+        trainer.users.prepare,
+        start=0,
+        stop=2 * rounds + WARM_UP,
+    )
+    clipping = plan.build_clipping()
+    norms = clipping.norms(clipping.init(), 0)
+    model, server_state, noise = state.model, state.server, state.noise
+    seconds: list[float] = []
+    processor: list[float] = []
+    try:
+        for cohort in stream:
+            users, mechanism = (audited, audited) if cohort.round % 2 else (trainer.users, trainer.mechanism)
+            asked, used = time.perf_counter(), time.process_time()
+            bounded, _ = users.collect(model, cohort, norms)
+            release, noise = mechanism.release(bounded, noise, key=cohort.noise_key)
+            model, server_state, finite = trainer.server.step(model, server_state, release)
+            audited.settle(cohort.round + 1)
+            assert bool(finite)  # waits for the device
+            seconds.append(time.perf_counter() - asked)
+            processor.append(time.process_time() - used)
+    finally:
+        stream.close()
+    plain, with_audit = seconds[WARM_UP::2], seconds[WARM_UP + 1 :: 2]
+    detectable = detectable_scale(planned_trials(design, recipe.run.rounds), level_of(design))
+    return {
+        "recipe": name,
+        "device": jax.devices()[0].device_kind,
+        "parameters": parameter_count(model),
+        "cohort": plan.cohort,
+        "canaries": layout.canaries,
+        "channels": int(layout.in_update.sum()),
+        "seconds_plain": round(statistics.median(plain), 4),
+        "seconds_audited": round(statistics.median(with_audit), 4),
+        "ratio": round(_ratio(seconds), 4),
+        "cpu_seconds_plain": round(statistics.median(processor[WARM_UP::2]), 4),
+        "cpu_ratio": round(_ratio(processor), 4),
+        "pairs": len(plain),
+        "first_audited_round_seconds": round(seconds[1], 2),
+        "detectable_noise_error_percent": round(100 * detectable, 3),
+    }
+
+
+def _ratio(times: list[float]) -> float:
+    """The median of audited over plain, over neighbouring rounds."""
+    pairs = zip(times[WARM_UP::2], times[WARM_UP + 1 :: 2], strict=True)
+    return statistics.median(audited / plain for plain, audited in pairs)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipes", nargs="*", default=["demo", "dp_fedavg"])
+    parser.add_argument("--rounds", type=int, default=12, help="pairs of rounds")
+    parser.add_argument("--set", action="append", default=[], dest="changes")
+    arguments = parser.parse_args()
+    for name in arguments.recipes:
+        print(json.dumps(case(name, arguments.changes, arguments.rounds)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

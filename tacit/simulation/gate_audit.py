@@ -1,0 +1,292 @@
+"""The audit of the gate in a simulated run: canaries go through the engine's own gate, and every release is looked at.
+
+`AuditedGate` stands on both sides of the gate. On the users' side it lets the engine collect the cohort and then, before the
+devices' sums are added up, admits the canaries of the round through the same `Gate.admit`. On the server's side it lets the
+mechanism make its release, notes what the release shows along the channels of the layout, and takes the canaries' known part
+out of it again. That is a function of the release and of numbers that do not depend on users, so it costs nothing, and the
+model trains as if there had been no canaries.
+
+Nothing here waits for the device: what a round shows is fetched when the journal looks at the round.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.audit.gate.layout import WEIGHT_GIVEN, Array, Layout, Shares, canaries_for
+from tacit.audit.gate.outcome import conclude, no_audit_section, plan_section
+from tacit.audit.gate.record import Design, Seen, read_records
+from tacit.errors import DivergedError, RunError
+from tacit.privacy.mechanisms import Mechanism, Release
+from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.records import UPDATE, WEIGHT, WITHIN
+from tacit.privacy.strategies import from_description
+from tacit.privacy.sums import BoundedSum, Contributions, Diagnostics, Gate, Norms
+from tacit.runs.folder import RunFolder
+from tacit.runs.metrics import MetricsWriter
+from tacit.runs.report.sections import write_section
+from tacit.simulation.batched import BatchedUsers
+
+_COINS = "gate audit coins"
+
+
+@dataclass(frozen=True)
+class _Round:
+    """What is known of the round under way; the device may still be computing some of it."""
+
+    cohort: Any
+    norms: Norms
+    shares: Shares
+    coins: np.ndarray
+    before: list[jax.Array]
+
+
+class AuditedGate:
+    """The users of a run and its mechanism, with the audit between them; what it sees goes to `writer`."""
+
+    def __init__(self, users: BatchedUsers, mechanism: Mechanism, design: Design, writer: MetricsWriter) -> None:
+        self._users, self._mechanism, self._design, self._writer = users, mechanism, design, writer
+        self._now: _Round | None = None
+        self._pending: deque[tuple[_Round, jax.Array, jax.Array, jax.Array]] = deque()
+
+    # The users' side.
+
+    def collect(self, broadcast: Any, cohort: Any, norms: Norms) -> tuple[BoundedSum, list[Diagnostics]]:
+        """Everybody's work and the canaries', clipped, weighed and summed. Diagnostics are of the users alone."""
+        return self._users.collect(broadcast, cohort, norms, last=partial(self._admit, cohort, norms))
+
+    def _admit(self, cohort: Any, norms: Norms, gates: list[Gate]) -> None:
+        """The canaries who are in go through the last device's gate, whose sum is added to the others' afterwards."""
+        layout = self._design.layout
+        shares = layout.shares(norms.clip, norms.threshold)
+        coins = _coins(cohort.entropy(_COINS), layout.canaries)
+        before = [_along(layout, _totals(gate.close())) for gate in gates]
+        leaves, tree = jax.tree.flatten(gates[-1].close().blocks[UPDATE].total)
+        shapes = tuple(leaf.shape for leaf in leaves)
+        device = leaves[0].device
+        together = min(layout.canaries, self._users.chunk)
+        for start in range(0, layout.canaries, together):
+            number = np.arange(start, start + together)
+            there = number < layout.canaries
+            numbers = jax.device_put(np.where(there, number, -1), device)
+            rows = _contributions(layout, shapes, numbers, jax.device_put(shares.amplitudes, device))
+            present: Any = there & coins[np.minimum(number, layout.canaries - 1)]
+            weights: Any = np.full(together, WEIGHT_GIVEN, np.float32)
+            gates[-1].admit(Contributions(jax.tree.unflatten(tree, rows), weights, present))
+        self._now = _Round(cohort, norms, shares, coins, before)
+
+    # The server's side.
+
+    @property
+    def name(self) -> str:
+        return self._mechanism.name
+
+    @property
+    def noise_multipliers(self) -> Mapping[str, float]:
+        return self._mechanism.noise_multipliers
+
+    def init(self, template: Mapping[str, Any]) -> Any:
+        return self._mechanism.init(template)
+
+    def release(self, bounded: BoundedSum, state: Any, *, key: Any) -> tuple[Release, Any]:
+        """The mechanism's release, less what the canaries added to it."""
+        release, state = self._mechanism.release(bounded, state, key=key)
+        now, layout = self._now, self._design.layout
+        assert now is not None
+        self._pending.append((now, *_look(layout, _totals(bounded), release)))
+        return _without(layout, release, now.shares, now.coins), state
+
+    # What was seen.
+
+    def settle(self, rounds_done: int) -> None:
+        """Write down what the rounds up to this many showed."""
+        while self._pending and self._pending[0][0].cohort.round < rounds_done:
+            now, given, released, noise = self._pending.popleft()
+            users_sum = np.sum([np.asarray(each) for each in now.before], axis=0)
+            energy, largest = np.asarray(noise)
+            seen = Seen(
+                now.cohort.round,
+                now.cohort.attempt,
+                now.norms.clip,
+                now.norms.threshold,
+                now.coins,
+                np.asarray(released) - users_sum,
+                np.asarray(given) - users_sum,
+                energy,
+                largest,
+            )
+            self._writer.append(seen.as_record())
+
+
+@dataclass(frozen=True)
+class GateAudit:
+    """The users and the mechanism that a run goes through, audited or not; leave it when the run stops."""
+
+    users: Any
+    mechanism: Mechanism
+    folder: RunFolder
+    _gate: AuditedGate | None = None
+    _writer: MetricsWriter | None = None
+
+    def settle(self, rounds_done: int) -> None:
+        """Write down what the rounds up to this many showed."""
+        if self._gate is not None:
+            self._gate.settle(rounds_done)
+
+    def conclude(self) -> None:
+        """The run has ended: compute the result, and remove what it was computed from."""
+        if self._writer is not None:
+            self._writer.close()
+            conclude(self.folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+        if kind is not None and issubclass(kind, DivergedError):
+            self.conclude()
+
+
+def audit_of(
+    plan: PrivacyPlan,
+    users: Any,
+    mechanism: Mechanism,
+    *,
+    model: Any,
+    rounds: int,
+    strategy: Mapping[str, Any],
+    folder: RunFolder,
+    wanted: bool,
+) -> GateAudit:
+    """The audit of a run's gate, going on with what it has seen so far, or none where there can be none; the report says which.
+
+    `strategy` is the ledger's description of the noise, empty where rounds are independent.
+    """
+    if reason := why_not(plan, wanted=wanted, simulated=isinstance(users, BatchedUsers)):
+        write_section(folder, no_audit_section(reason))
+        return GateAudit(users, mechanism, folder)
+    layout = Layout.of(
+        [leaf.size for leaf in jax.tree.leaves(users.learned(model))],
+        [name for name in plan.noise_multipliers if name != UPDATE],
+        rounds=rounds,
+        canaries=canaries_for(plan.cohort),
+        per_layer=plan.clipping == "per_layer",
+    )
+    design = Design.of(plan, layout, from_description(strategy) if strategy else None)
+    write_section(folder, plan_section(design, rounds))
+    begun = read_records(folder.gate_audit_path)
+    if begun is not None and begun[0] != design:
+        raise RunError(f"Expected the audit that {folder.gate_audit_path} was begun with, got another plan or model.")
+    writer = MetricsWriter(folder.gate_audit_path, mode=0o600)
+    if begun is None:
+        writer.append(design.as_record())
+    gate = AuditedGate(users, mechanism, design, writer)
+    return GateAudit(gate, gate, folder, gate, writer)
+
+
+def why_not(plan: PrivacyPlan, *, wanted: bool, simulated: bool) -> str | None:
+    """Why the gate of such a run is not audited; None if it is."""
+    if not wanted:
+        return "the recipe says audit.gate = false"
+    if not simulated:
+        return "its users are real devices, and nobody else's contributions are let in among theirs"
+    if not plan.claims:
+        return "no noise is added, so no noise can be held against the ledger"
+    if plan.secagg is not None:
+        return "its sums are those of integers under secure aggregation, which canaries of this kind cannot join"
+    return None
+
+
+def _coins(entropy: bytes, count: int) -> np.ndarray:
+    return np.unpackbits(np.frombuffer(entropy, np.uint8))[:count].astype(bool)
+
+
+def _totals(bounded: BoundedSum) -> dict[str, Any]:
+    return {name: block.total for name, block in bounded.blocks.items()}
+
+
+def _leaves(layout: Layout, blocks: Mapping[str, Any]) -> list[jax.Array]:
+    """The arrays in the layout's order: the update's leaves, then the side blocks."""
+    sides = [array.block for array in layout.arrays if array.block != UPDATE]
+    return [*jax.tree.leaves(blocks[UPDATE]), *(blocks[name] for name in sides)]
+
+
+def _along(layout: Layout, blocks: Mapping[str, Any]) -> jax.Array:
+    """[channels] these blocks along each channel, in float64."""
+    with jax.enable_x64(True):
+        return _projected(tuple(_leaves(layout, blocks)), arrays=layout.arrays)
+
+
+def _look(layout: Layout, given: Mapping[str, Any], release: Release) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """What the mechanism was given and what it released, along each channel; and of the noise, Σ x² and max |x| [2, arrays]."""
+    with jax.enable_x64(True):
+        totals, leaves = tuple(_leaves(layout, given)), tuple(_leaves(layout, release))
+        along = [_projected(each, arrays=layout.arrays) for each in (totals, leaves)]
+        return along[0], along[1], _of_noise(leaves, totals)
+
+
+@partial(jax.jit, static_argnames="arrays")
+def _projected(leaves: tuple[jax.Array, ...], *, arrays: tuple[Array, ...]) -> jax.Array:
+    found = []
+    for leaf, array in zip(leaves, arrays, strict=True):
+        flat = leaf.reshape(-1).astype(jnp.float64)
+        found.append(flat[: array.singles])
+        if array.segments:
+            rest = jnp.pad(flat[array.singles :], (0, array.segments * array.length - (array.size - array.singles)))
+            sums = rest.reshape(array.segments, array.length).sum(axis=1)
+            found.append(sums / np.sqrt(array.counts()[array.singles :].astype(np.float64)))
+    return jnp.concatenate(found)
+
+
+@jax.jit
+def _of_noise(releases: tuple[jax.Array, ...], totals: tuple[jax.Array, ...]) -> jax.Array:
+    noise = [one.astype(jnp.float64) - other for one, other in zip(releases, totals, strict=True)]
+    return jnp.stack(
+        [jnp.stack([jnp.sum(jnp.square(x)) for x in noise]), jnp.stack([jnp.max(jnp.abs(x)) for x in noise])]
+    )
+
+
+@partial(jax.jit, static_argnames=("layout", "shapes"))
+def _contributions(
+    layout: Layout, shapes: tuple[tuple[int, ...], ...], numbers: jax.Array, amplitudes: jax.Array
+) -> list[jax.Array]:
+    """The updates of the canaries with these numbers, [canaries, ...] for each array; zeros for number -1."""
+    values = jnp.where(jnp.asarray(layout.owners) == numbers[:, None], amplitudes[numbers][:, None], jnp.float32(0))
+    return _on_coordinates(layout, shapes, values)
+
+
+def _on_coordinates(layout: Layout, shapes: tuple[tuple[int, ...], ...], values: jax.Array) -> list[jax.Array]:
+    """Values [..., update channels] on every coordinate of their channels: [..., *shape] for each array."""
+    found, start = [], 0
+    for array, shape in zip(layout.arrays, shapes, strict=False):
+        part = values[..., start : start + array.channels]
+        rest = jnp.repeat(part[..., array.singles :], array.length, axis=-1)[..., : array.size - array.singles]
+        whole = jnp.concatenate([part[..., : array.singles], rest], axis=-1)
+        found.append(whole.reshape(*values.shape[:-1], *shape))
+        start += array.channels
+    return found
+
+
+def _without(layout: Layout, release: Release, shares: Shares, coins: np.ndarray) -> Release:
+    """The release, less what those canaries who were in have added to each block."""
+    values = (shares.values * coins[layout.owners]).astype(np.float32)
+    leaves, tree = jax.tree.flatten(release[UPDATE])
+    sides = {WEIGHT: shares.weight * coins.sum(), WITHIN: shares.bit * coins.sum()}
+    taken: dict[str, Any] = {name: each - np.float32(sides[name]) for name, each in release.items() if name != UPDATE}
+    return {**taken, UPDATE: jax.tree.unflatten(tree, _subtracted(layout, tuple(leaves), values))}
+
+
+@partial(jax.jit, static_argnames="layout")
+def _subtracted(layout: Layout, leaves: tuple[jax.Array, ...], values: jax.Array) -> list[jax.Array]:
+    known = _on_coordinates(layout, tuple(leaf.shape for leaf in leaves), values)
+    return [leaf - each for leaf, each in zip(leaves, known, strict=True)]
