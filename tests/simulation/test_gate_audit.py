@@ -209,7 +209,7 @@ def test_the_recipe_can_leave_it_out_and_need_not_plant_anything(tmp_path: Path)
 
 
 def test_canaries_are_let_in_in_as_many_chunks_as_it_takes(tmp_path: Path, scores: list[Any]) -> None:
-    recipe = tiny(privacy={"cohort": 150}, engine={"chunk": 4}, run={"rounds": 2})
+    recipe = tiny(privacy={"cohort": 300}, engine={"chunk": 4}, run={"rounds": 2})
     start_run(recipe, tmp_path / "run", Silent())
     assert outcome(tmp_path / "run").verdict == "passed"
     assert outcome(tmp_path / "run").canaries == 9

@@ -68,4 +68,4 @@ def test_a_short_clip_and_a_high_threshold_are_both_far_exceeded():
 
 
 def test_there_are_more_canaries_beside_more_users():
-    assert [canaries_for(each) for each in (1, 100, 500, 1e5)] == [4, 6, 31, MOST_CANARIES]
+    assert [canaries_for(each) for each in (1, 200, 500, 1e5)] == [4, 6, 15, MOST_CANARIES]
