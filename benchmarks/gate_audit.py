@@ -1,6 +1,6 @@
 """What the audit of the gate costs a round: rounds with it and without it in turn, in one process. One JSON line a recipe.
 
-    python benchmarks/gate_audit.py                          the demo, then DP-FedAvg's model
+    python benchmarks/gate_audit.py                          the demo, then a tree
     python benchmarks/gate_audit.py demo --rounds 40 --set privacy.cohort=200
 
 Each round waits for the device, so what the audit adds cannot hide behind the next round. `ratio` is the median, over pairs of
@@ -110,7 +110,7 @@ def _ratio(times: list[float]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("recipes", nargs="*", default=["demo", "dp_fedavg"])
+    parser.add_argument("recipes", nargs="*", default=["demo", "gboard_tree"])
     parser.add_argument("--rounds", type=int, default=12, help="pairs of rounds")
     parser.add_argument("--set", action="append", default=[], dest="changes")
     arguments = parser.parse_args()

@@ -197,7 +197,7 @@ def test_a_round_larger_than_rounding_is_proven_for_is_refused():
     for of, refused in ((private, True), (plan(), False)):
         batched = engine(FedSGD(NextWord(), learning_rate=1.0), of, "windows")
         batched.users = ListUsers([[[4]]])
-        with pytest.raises(PrivacyError, match="at most 131,040 users") if refused else nullcontext():
+        with pytest.raises(PrivacyError, match="at most 131,056 users") if refused else nullcontext():
             next(batched.prepare(np.zeros(MOST_USERS - MOST_CANARIES + 1, np.int64)))
         next(batched.prepare(np.zeros(9, np.int64)))
 

@@ -14,6 +14,7 @@ import numpy as np
 from tacit.audit.gate.checks import Measured, measure
 from tacit.audit.gate.layout import Layout, canaries_for
 from tacit.audit.gate.record import Design, Seen
+from tacit.data.users import names_of_numbers
 from tacit.errors import LedgerError
 from tacit.learning.loop import TrainingState, train
 from tacit.learning.next_word import NextWord
@@ -129,9 +130,8 @@ def run(
     start = TrainingState(0, model, server.init(model), plan.build_clipping().init(), broken.init(blocks))
     chosen, accounted = sampler(plan.build_sampler()), plan.build_sampler()
     cohorts: list[Any] = []
-    stream = CohortStream(
-        chosen, randomness or Randomness.fresh(), PEOPLE, users.prepare, start=0, stop=rounds, ahead=2
-    )
+    names = names_of_numbers(np.arange(PEOPLE))
+    stream = CohortStream(chosen, randomness or Randomness.fresh(), names, users.prepare, start=0, stop=rounds, ahead=2)
     try:
         train(
             start,

@@ -1,7 +1,7 @@
 """Broken mechanisms, each a fault of a line or so, and who must catch it.
 
 A fault is a function of pytest's `monkeypatch` that runs a small training with the fault in it. What is patched is what a
-person would have mistyped: the gate's clip, the weights, a mechanism's scale or key, a stream's state, the sampler.
+person would have mistyped: the gate's clip, the weights, a mechanism's scale or key, the state of its noise, the sampler.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ import numpy as np
 import pytest
 
 from tacit.privacy import sums
-from tacit.privacy.mechanisms import Correlated, Gaussian, Mechanism
-from tacit.privacy.mechanisms import toeplitz as toeplitz_streams
-from tacit.privacy.mechanisms import tree as tree_streams
+from tacit.privacy.mechanisms import Correlated, Gaussian, Mechanism, toeplitz, tree
 from tacit.privacy.participation import Poisson
 from tacit.privacy.randomness import Randomness
 from tacit.privacy.records import UPDATE, WEIGHT, WITHIN
@@ -251,14 +249,14 @@ def _state_lost(at: int) -> Any:
 
 
 def _tree_without_last_node(patch: Patch) -> Seeing:
-    completed = tree_streams.nodes_completed
-    patch.setattr(tree_streams, "nodes_completed", lambda round: max(1, completed(round) - 1))
+    completed = tree.nodes_completed
+    patch.setattr(tree, "nodes_completed", lambda round: max(1, completed(round) - 1))
     return run(TREE)
 
 
 def _wrong_sign(patch: Patch) -> Seeing:
-    plain = toeplitz_streams._buffered
-    patch.setattr(toeplitz_streams, "_buffered", lambda state, key, theta, omega: plain(state, key, theta, -omega))
+    plain = toeplitz._less
+    patch.setattr(toeplitz, "_less", lambda state, weights: plain(state, -weights))
     return run(BLT)
 
 
@@ -292,11 +290,10 @@ def _same_in_every_block(noise: dict[str, Any], bounded: BoundedSum) -> dict[str
 
 def _topped_up(sound: Any) -> Any:
     class ToppedUp(Poisson):
-        def sample(self, users: int, generator: np.random.Generator) -> Any:
-            drawn = super().sample(users, generator)
-            rest = np.setdiff1d(np.arange(users), drawn)
-            missing = max(0, 15 - len(drawn))
-            return np.sort(np.concatenate([drawn, generator.choice(rest, missing, replace=False)]))
+        def sample(self, draws: Any) -> Any:
+            drawn = super().sample(draws)
+            rest = np.setdiff1d(np.argsort(draws), drawn, assume_unique=True)
+            return np.sort(np.concatenate([drawn, rest[: max(0, 15 - len(drawn))]]))
 
     return ToppedUp(sound.probability)
 

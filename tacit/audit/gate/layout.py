@@ -33,7 +33,7 @@ TRIALS = 10_000
 # The first coordinates of each array, whose channels show whether two arrays got the same noise.
 SINGLES = 4
 # Canaries in a round: a share of the cohort, because each costs what clipping and adding one user's update costs.
-USERS_A_CANARY, FEWEST_CANARIES, MOST_CANARIES = 16, 4, 32
+USERS_A_CANARY, FEWEST_CANARIES, MOST_CANARIES = 32, 4, 16
 TIMES_TOO_LONG = 10.0
 WEIGHT_GIVEN = 2.0
 
