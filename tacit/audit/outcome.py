@@ -11,7 +11,7 @@ from typing import Any
 
 from tacit.audit.exposures import SettingExposure
 from tacit.audit.lower_bound import LowerBound
-from tacit.privacy.statement import up
+from tacit.privacy.statement import round_up
 from tacit.runs.report.blocks import Paragraph, Section, Table
 
 BY_LOSS, BY_TRAJECTORY = "loss", "trajectory"
@@ -136,7 +136,7 @@ class Outcome:
             )
         if self.proven is not None:
             proven = (
-                f"epsilon at most {up(self.proven.epsilon)} at delta {self.proven.delta:g}"
+                f"epsilon at most {round_up(self.proven.epsilon)} at delta {self.proven.delta:g}"
                 if math.isfinite(self.proven.epsilon)
                 else f"nothing, because {'; '.join(self.proven.reasons)}"
             )

@@ -21,7 +21,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.on_devices import device_lines, devices_are_trusted, fleet_of
 from tacit.privacy.plan import ADJACENCY, CORRELATED, PrivacyPlan
 from tacit.privacy.records import Intent, Opened
-from tacit.privacy.statement import Line, Mark, plain
+from tacit.privacy.statement import Line, Mark, plain, times
 
 # Samplings whose secrecy the proof rests on.
 SAMPLED = ("poisson", "fixed")
@@ -53,6 +53,8 @@ def objections(ledger: Ledger, spent: Spent) -> list[str]:
         found.append(f"the stated neighbours ({plain(opened.adjacency)}) are not those of {sampling} sampling")
     if spent.releases != len(ledger.intents):
         found.append(f"{spent.releases} releases were accounted, the ledger has {len(ledger.intents)}")
+    if spent.rounds_planned != opened.rounds:
+        found.append(f"{spent.rounds_planned} rounds were accounted, the ledger plans {opened.rounds}")
     if opened.strategy.get("strategy") != (opened.mechanism if opened.mechanism in CORRELATED else None):
         found.append(f"the ledger does not describe how the noise of the mechanism {opened.mechanism!r} is correlated")
     if sampling not in SAMPLED and opened.mechanism != "none":
@@ -190,11 +192,6 @@ def _recorded(ledger: Ledger, spent: Spent, observed: Observed | None) -> list[s
     return [
         f"the participation record fits the ledger, and nobody took part more than {times(observed.most_participations)}"
     ]
-
-
-def times(count: int) -> str:
-    """How often, in words."""
-    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
 
 
 def _span(values: Sequence[float | None]) -> str:

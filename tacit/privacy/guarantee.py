@@ -16,7 +16,7 @@ from typing import Any, Self
 from tacit.privacy.accounting.conventions import without_replacement_epsilon
 from tacit.privacy.accounting.spent import Spent, rounds_of
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
-from tacit.privacy.assumptions import PROVEN_UNDER, SAMPLED, Observed, assumptions_of, objections, times
+from tacit.privacy.assumptions import PROVEN_UNDER, SAMPLED, Observed, assumptions_of, objections
 from tacit.privacy.discretisation import DISCRETE
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.on_devices import fleet_of
@@ -30,7 +30,9 @@ from tacit.privacy.statement import (
     parts_as_json,
     parts_as_markdown,
     plain,
-    up,
+    round_up,
+    rounds_in_words,
+    times,
 )
 from tacit.privacy.tail import apart_from_tail, outweighs, tail_probability
 
@@ -88,6 +90,8 @@ class Guarantee:
     delta: float
     rho: float | None
     releases: int
+    rounds_planned: int
+    rounds_run: int
     reasons: tuple[str, ...]
     assumptions: tuple[Line, ...]
     head: str
@@ -118,6 +122,8 @@ class Guarantee:
             delta=spent.delta,
             rho=None if reasons else spent.rho,
             releases=spent.releases,
+            rounds_planned=opened.rounds,
+            rounds_run=spent.rounds_run,
             reasons=reasons,
             assumptions=assumptions,
             head=ledger.head,
@@ -146,11 +152,16 @@ class Guarantee:
         """The claim in one sentence."""
         if not self.private:
             return f"No privacy is claimed: epsilon is infinite, because {'; '.join(self.reasons)}."
-        rho = "" if self.rho is None else f", ρ = {up(self.rho, 4)}"
+        rho = "" if self.rho is None else f", ρ = {round_up(self.rho, 4)}"
         return (
-            f"ε = {up(self.epsilon)} at δ = {self.delta:g}{rho}, for all the data of any one {self.unit} "
-            f"({self.adjacency}), over {_count(self.releases, 'release')}."
+            f"ε = {round_up(self.epsilon)} at δ = {self.delta:g}{rho}, for all the data of any one {self.unit} "
+            f"({self.adjacency}), for {self.rounds_in_words}."
         )
+
+    @property
+    def rounds_in_words(self) -> str:
+        """Which rounds epsilon is that of."""
+        return rounds_in_words(self.rounds_planned, self.rounds_run, self.releases - self.rounds_run)
 
     def as_json(self) -> dict[str, Any]:
         """Plain data for JSON: epsilon null where it is infinite, numbers not rounded."""
@@ -166,6 +177,8 @@ class Guarantee:
             "delta": self.delta,
             "rho": self.rho,
             "releases": self.releases,
+            "rounds_planned": self.rounds_planned,
+            "rounds_run": self.rounds_run,
             "reasons_not_private": list(self.reasons),
             "assumptions": [{"text": plain(line.text), "mark": str(line.mark)} for line in self.assumptions],
             "ledger_head": self.head,
@@ -237,8 +250,8 @@ def _stolen_record(said: Guarantee, ledger: Ledger, observed: Observed | None) -
     if outweighs(tail, epsilon, said.delta):
         return f"{text}. Here that is more than any delta can make good: against them nothing is claimed."
     return (
-        f"{text}. Here nobody took part more than {times(observed.most_participations)}, which makes rho {up(rho, 4)} and "
-        f"epsilon {up(epsilon)} at the same delta."
+        f"{text}. Here nobody took part more than {times(observed.most_participations)}, which makes rho {round_up(rho, 4)} "
+        f"and epsilon {round_up(epsilon)} at the same delta."
     )
 
 
@@ -385,13 +398,15 @@ def _formal(said: Guarantee) -> tuple[Line, ...]:
     lines = [
         Line(
             f"For any neighbouring D and D′ and any set O of outcomes, Pr[run(D) ∈ O] ≤ e^ε · Pr[run(D′) ∈ O] + δ, with "
-            f"ε = {up(said.epsilon)} (rounded up) and δ = {said.delta:g}."
+            f"ε = {round_up(said.epsilon)} (rounded up) and δ = {said.delta:g}."
         )
     ]
     if said.rho is None:
         lines.append(Line("No ρ is stated: sampled users have no useful one (zero-concentrated privacy)."))
     else:
-        lines.append(Line(f"The releases are ρ-zero-concentrated differentially private with ρ = {up(said.rho, 4)}."))
+        lines.append(
+            Line(f"The releases are ρ-zero-concentrated differentially private with ρ = {round_up(said.rho, 4)}.")
+        )
     caught = min(
         math.exp(min(said.epsilon, 700.0)) * _FALSE_ALARMS + said.delta,
         1 - math.exp(-said.epsilon) * (1 - said.delta - _FALSE_ALARMS),
@@ -399,7 +414,7 @@ def _formal(said: Guarantee) -> tuple[Line, ...]:
     lines.append(
         Line(
             f"In other words: a test that is to tell D from D′ by everything that is released, and is wrong about D′ in "
-            f"{_FALSE_ALARMS:.0%} of cases, is right about D in at most {up(100 * caught, 1)}% of cases."
+            f"{_FALSE_ALARMS:.0%} of cases, is right about D in at most {round_up(100 * caught, 1)}% of cases."
         )
     )
     return tuple(lines)

@@ -26,7 +26,7 @@ from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.records import UPDATE, WEIGHT, WITHIN, Closed, Committed, Intent
 from tacit.runs import checkpoints
 from tacit.runs.folder import NOISE, RunFolder
-from tacit.runs.metrics import MetricsWriter, read_metrics
+from tacit.runs.metrics import EPSILON_SO_FAR, MetricsWriter, read_metrics
 
 if TYPE_CHECKING:
     from tacit.privacy.sums import Norms
@@ -71,13 +71,13 @@ class RunJournal:
         *,
         to_arrays: Callable[[Any], tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]],
         evaluate: Callable[[Any], Mapping[str, float]],
-        spent: Callable[[list[Intent]], Spent],
+        cost_so_far: Callable[[list[Intent]], Spent],
         update_bound: Callable[[float], float],
         observer: Observer,
     ) -> None:
         self._folder, self._ledger, self._plan, self._rhythm = folder, ledger, plan, rhythm
-        self._to_arrays, self._evaluate, self._spent, self._observer = to_arrays, evaluate, spent, observer
-        self._update_bound = update_bound
+        self._to_arrays, self._evaluate, self._observer = to_arrays, evaluate, observer
+        self._cost_so_far, self._update_bound = cost_so_far, update_bound
         self._sampling = plan.build_sampler().describe()
         self._participation = ParticipationWriter(folder.participation_path)
         self._metrics = MetricsWriter(folder.metrics_path)
@@ -142,7 +142,7 @@ class RunJournal:
             "round": state.round,
             "measured_on": "held-out users, outside the guarantee",
             **self._evaluate(state.model),
-            "epsilon": self._spent(self.intents).epsilon,
+            EPSILON_SO_FAR: self._cost_so_far(self.intents).epsilon,
             # Whole seconds: finer ones would tell how many users took part.
             "seconds": round(time.monotonic() - self._started),
         }

@@ -25,7 +25,7 @@ from tacit.errors import PrivacyError, RunError
 from tacit.learning.loop import TrainingState, train
 from tacit.learning.server import Server
 from tacit.learning.state import from_arrays, to_arrays
-from tacit.privacy.accounting.spent import Spent, spent_by
+from tacit.privacy.accounting.spent import Spent, cost_if_it_had_ended_here, spent_by
 from tacit.privacy.ledger import Ledger, LedgerWriter
 from tacit.privacy.mechanisms import Mechanism
 from tacit.privacy.participation import Sampler
@@ -166,7 +166,7 @@ def _run(
         program.rhythm,
         to_arrays=to_arrays,
         evaluate=program.evaluate,
-        spent=lambda intents: spent_by(opened, intents, quick=True),
+        cost_so_far=lambda intents: cost_if_it_had_ended_here(opened, intents),
         update_bound=program.users.update_bound,
         observer=observer,
     )

@@ -63,7 +63,7 @@ def three() -> None:
     make("seeded", "[privacy]\nclip = 0.5\n[model]\nsize = 3", [intent(0), Closed(1, "diverged")], SEEDED)
     cut = make("cut", "", [intent(0), Resumed(0, [[0, 0]], FRESH_NOISE), intent(0, 1)])
     with MetricsWriter(cut.metrics_path) as metrics:
-        metrics.append({"round": 0, "top1": 0.12, "epsilon": 1.5, "delta": 1e-5})
+        metrics.append({"round": 0, "top1": 0.12, "epsilon_if_planned_to_end_here": 1.5, "delta": 1e-5})
 
 
 def invoke(*arguments: str) -> str:

@@ -28,6 +28,7 @@ from tacit.privacy.ledger import read_ledger
 from tacit.runs import files
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal
+from tacit.runs.metrics import EPSILON_SO_FAR
 from tacit.simulation import training
 from tacit.simulation.pretraining import PretrainingObserver
 from tests.cli.conftest import Tacit, everything
@@ -50,7 +51,7 @@ def test_json_is_one_object_and_nothing_else(tacit: Tacit, here: Path) -> None:
     assert told["rounds"] == 2
     assert told["privacy"]["epsilon"] > 0
     assert json.loads((here / "runs/tiny-1/summary.json").read_text()) == {k: v for k, v in told.items() if k != "run"}
-    assert re.fullmatch(r"round 2/2: top-1 \d+\.\d%, ε so far \d+\.\d\d\n", answer.err)
+    assert re.fullmatch(r"round 2/2: top-1 \d+\.\d%, ε if planned to end here \d+\.\d\d\n", answer.err)
     assert_whole(here / "runs/tiny-1", 2)
     assert tacit("runs", "--json").object["runs"][0]["state"] == "finished"
 
@@ -274,10 +275,10 @@ def test_a_terminal_gets_one_bar() -> None:
     console = Console(file=screen, force_terminal=True, width=120)
     with watching(tiny(), console) as observer:
         observer.round_done(3)
-        observer.evaluated({"round": 4, "top1": 0.25, "epsilon": 1.2301})
+        observer.evaluated({"round": 4, "top1": 0.25, EPSILON_SO_FAR: 1.2301})
         observer.round_done(4)
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).replace("\r", "\n").splitlines()[-1]
-    for words in ("round 4/6", "top-1 25.0%", "ε so far 1.24", "users/s"):
+    for words in ("round 4/6", "top-1 25.0%", "ε if planned to end here 1.24", "users/s"):
         assert words in shown
 
 

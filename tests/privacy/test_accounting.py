@@ -87,6 +87,7 @@ def cost(intents: list[Intent], *, coordinates: int = 10, reasons: tuple[str, ..
         mechanism="gaussian",
         strategy={},
         population=1000,
+        rounds=intents[-1].round + 1 if intents else 0,
         seeded=False,
         reasons_not_private=list(reasons),
         data={"coordinates": coordinates, "arrays": 1, **data},

@@ -15,14 +15,14 @@ import pytest
 
 from tacit.privacy.accounting.conventions import without_replacement_epsilon
 from tacit.privacy.accounting.participation import Participation
-from tacit.privacy.accounting.spent import ASSUMPTIONS, Spent, spent_by
+from tacit.privacy.accounting.spent import ASSUMPTIONS, Spent, cost_if_it_had_ended_here, spent_by
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.assumptions import Observed
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger, LedgerWriter
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.records import Intent, Opened
-from tacit.privacy.statement import Mark, up
+from tacit.privacy.statement import Mark, round_up
 
 POISSON: dict[str, Any] = {
     "population": 1000,
@@ -50,6 +50,7 @@ def opened_with(plan: PrivacyPlan, /, **changes: Any) -> Opened:
         "mechanism": plan.mechanism,
         "strategy": {},
         "population": plan.population,
+        "rounds": 3,
         "seeded": False,
         "reasons_not_private": [],
         "data": {"world": "keyboard", "coordinates": 10, "arrays": 1},
@@ -76,6 +77,7 @@ def ledger_of(
 ) -> Ledger:
     """A ledger of so many rounds under a plan; `last` changes the last of them, `changes` the first record."""
     plan = PrivacyPlan(**settings)
+    changes["rounds"] = changes.pop("rounds_planned", rounds)
     with LedgerWriter.create(path / "ledger.jsonl", opened_with(plan, **changes)) as writer:
         for round in range(rounds):
             writer.append(intent_of(plan, round, **((last or {}) if round == rounds - 1 else {})))
@@ -97,7 +99,7 @@ def test_a_private_run(tmp_path):
     found = guarantee_of(ledger)
     assert found.private
     assert found.epsilon == spent.epsilon
-    assert found.headline.startswith(f"ε = {up(spent.epsilon)} at δ = 1e-06")
+    assert found.headline.startswith(f"ε = {round_up(spent.epsilon)} at δ = 1e-06")
     assert ledger.head in found.as_markdown()
     assert ledger.head in found.as_html()
     content = json.loads(json.dumps(found.as_json(), allow_nan=False))
@@ -205,7 +207,7 @@ def test_an_account_of_other_releases_claims_nothing(tmp_path):
 def test_users_who_check_in(tmp_path, mechanism):
     strategy = {} if mechanism == "gaussian" else {"strategy": mechanism}
     ledger = ledger_of(tmp_path, CHECK_IN | {"mechanism": mechanism}, strategy=strategy)
-    spent = Spent(4.489, 1e-6, "zCDP", "zero out one user", "user", 3, rho=0.24994)
+    spent = Spent(4.489, 1e-6, "zCDP", "zero out one user", "user", 3, 3, 3, rho=0.24994)
     found = Guarantee.of(ledger, spent)
     assert found.private, found.headline
     assert found.as_json()["rho"] == 0.24994
@@ -236,7 +238,7 @@ def test_users_who_check_in(tmp_path, mechanism):
 def test_who_came_is_said_of_each_way_through_the_rounds_where_some_ran_again(tmp_path):
     """Somebody may have been in a round that was lost and again in the one that took its place."""
     plan = PrivacyPlan(**CHECK_IN | {"mechanism": "gaussian"})
-    with LedgerWriter.create(tmp_path / "ledger.jsonl", opened_with(plan)) as writer:
+    with LedgerWriter.create(tmp_path / "ledger.jsonl", opened_with(plan, rounds=2)) as writer:
         for round, attempt in ((0, 0), (1, 0), (1, 1)):
             writer.append(intent_of(plan, round, attempt))
     users = [np.arange(10), np.arange(10, 20), np.arange(10, 20)]
@@ -261,7 +263,10 @@ def test_a_stolen_record_is_told_with_what_it_would_cost(tmp_path):
     text = part(guarantee_of(ledger, observed=Observed(2)), "Setting and trust")
     # Two Gaussian releases without amplification: rho = 2 / (2 z²).
     rho = 1 / 3.0**2
-    assert f"more than twice, which makes rho {up(rho, 4)} and epsilon {up(epsilon_of_gaussian(rho, 0.999e-6))}" in text
+    assert (
+        f"more than twice, which makes rho {round_up(rho, 4)} and epsilon {round_up(epsilon_of_gaussian(rho, 0.999e-6))}"
+        in text
+    )
     # A thousand of them: an epsilon of some 110, which noise with a finite tail cannot show.
     text = part(guarantee_of(ledger, observed=Observed(1000)), "Setting and trust")
     assert "against them nothing is claimed" in text
@@ -285,8 +290,19 @@ def test_rounds_that_ran_again_are_told(tmp_path):
     assert any("1 of them came of rounds that ran again" in line.text for line in found.assumptions)
 
 
+def test_a_run_that_ended_early_states_the_rounds_that_were_planned(tmp_path):
+    ledger = ledger_of(tmp_path, POISSON, rounds=3, rounds_planned=40)
+    found = guarantee_of(ledger)
+    assert found.headline.endswith("for the 40 rounds that were planned; 3 of them have run.")
+    assert (found.as_json()["rounds_planned"], found.as_json()["rounds_run"]) == (40, 3)
+    # An account of the rounds that ran alone is refused.
+    so_far = cost_if_it_had_ended_here(ledger.opened, ledger.intents)
+    assert so_far.epsilon < found.epsilon
+    assert "3 rounds were accounted, the ledger plans 40" in Guarantee.of(ledger, so_far).headline
+
+
 def test_numbers_are_rounded_up():
-    assert [up(2.601), up(2.6), up(math.inf), up(0.24991, 4)] == ["2.61", "2.60", "∞", "0.2500"]
+    assert [round_up(2.601), round_up(2.6), round_up(math.inf), round_up(0.24991, 4)] == ["2.61", "2.60", "∞", "0.2500"]
 
 
 def test_it_needs_no_jax():

@@ -5,7 +5,9 @@ their ledgers name. The tails that the runs' noises lack (`tacit.privacy.tail`) 
 together are within Σ τ of the runs with perfect noise, so ε is computed at a slightly smaller δ, and what was set aside
 must cover (1 + e^ε) Σ τ, or no finite ε is claimed.
 
-A run without sampling (check_in) enters with its ρ, by the MinS and MaxP that its cohorts had where they are given.
+A run counts with its planned rounds, whether they have run or not (`tacit.privacy.planned`). A run without sampling (check_in)
+enters with its ρ, by the MinS and MaxP that its plan promises, or that its cohorts had where they are given and all planned
+rounds have run.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from tacit.errors import PrivacyError
 from tacit.privacy.accounting.composition import Concentrated, Part, Sampled, compose, the_one
 from tacit.privacy.accounting.spent import rounds_of, unsampled_cost
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.planned import charged_for
 from tacit.privacy.tail import apart_from_tail, outweighs, tail_probability
 
 Users = NDArray[np.int64]
@@ -89,15 +92,15 @@ class _RunCost:
 
 
 def _cost(ledger: Ledger, cohorts: Sequence[Users] | None) -> _RunCost:
-    opened, intents = ledger.opened, ledger.intents
-    if opened.reasons_not_private:
-        return _RunCost((), 0.0, opened.reasons_not_private)
-    draws, parts, reasons = len(intents), list[Part](), list[str]()
-    kinds = {intent.sampling["kind"] for intent in intents}
+    opened, charged = ledger.opened, charged_for(ledger.opened, ledger.intents)
+    if opened.reasons_not_private or charged.objection is not None:
+        return _RunCost((), 0.0, opened.reasons_not_private or [charged.objection or ""])
+    draws, parts, reasons = len(charged.releases), list[Part](), list[str]()
+    kinds = {intent.sampling["kind"] for intent in charged.releases}
     if kinds <= {"poisson", "fixed"}:
-        parts += [Sampled(group) for group in rounds_of(intents)]
+        parts += [Sampled(group) for group in rounds_of(charged.releases)]
     elif kinds == {"check_in"} == {opened.plan["sampling"]}:
-        cost = unsampled_cost(opened, intents, cohorts)
+        cost = unsampled_cost(opened, charged, cohorts)
         draws = cost.draws
         parts.append(Concentrated(math.inf if cost.rho is None else cost.rho, opened.adjacency, cost.gaussian))
         reasons += [] if cost.objection is None else [cost.objection]

@@ -1,12 +1,14 @@
-"""What a run has cost its users so far, read off its ledger and nothing else.
+"""What a run costs its users, read off its ledger and nothing else.
 
-Every intent counts as a release, with the noise its blocks got and the sampling constants it names; δ, the unit and the
-reasons why nothing may be claimed are those of the ledger's first record. The tail that our noise lacks
-(`tacit.privacy.tail`) is charged to δ: ε is computed at a slightly smaller δ, and the difference must cover
-(1 + e^ε) τ, or no finite ε is claimed.
+Every intent counts as a release, with the noise its blocks got and the sampling constants it names. The planned rounds that
+have not run count too (`tacit.privacy.planned` says why). δ, the unit and the reasons why nothing may be claimed are those of
+the ledger's first record. The tail that our noise lacks (`tacit.privacy.tail`) is charged to δ: ε is computed at a slightly
+smaller δ, and the difference must cover (1 + e^ε) τ, or no finite ε is claimed.
 
-Without sampling (check_in) the cost is a ρ, from MinS and MaxP: those that the cohorts really had where they are given, those
-that the plan promises otherwise. Noise from devices (`device_noise`) has its own ρ, which is not quite a Gaussian's.
+Without sampling (check_in) the cost is a ρ, from MinS and MaxP: those that the plan promises, or those that the cohorts had
+where they are given and all planned rounds have run. The participation so far says nothing about rounds that are still to
+come, so a run that ended early is charged by the promise. Noise from devices (`device_noise`) has its own ρ, which is not quite
+a Gaussian's.
 
 **Rounds that ran again under correlated noise.** A run that lost rounds s .. t-1 goes on at s from the state it had there,
 with fresh noise from s on. Its releases are then rows of C x + Z as ever, and beside them the lost rows s .. t-1 of C x' + Z',
@@ -17,6 +19,7 @@ mechanism of its own, with its own cohorts, and the ρ's add up.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections import Counter
@@ -35,7 +38,9 @@ from tacit.privacy.accounting.participation import Gap, Participation, realised
 from tacit.privacy.accounting.sampled_gaussian import Accountant, Rounds, combined_noise_multiplier, epsilon
 from tacit.privacy.accounting.zcdp import composed, epsilon_of_any, epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.discretisation import DISCRETE
+from tacit.privacy.planned import CUT_OFF, Charged, charged_for
 from tacit.privacy.records import Intent, Opened
+from tacit.privacy.statement import rounds_in_words, times
 from tacit.privacy.strategies import from_description
 from tacit.privacy.tail import apart_from_tail, outweighs, tail_probability
 
@@ -63,7 +68,8 @@ SAMPLED_ASSUMPTIONS: tuple[str, ...] = ("who was in which cohort stays secret",)
 class Spent:
     """(ε, δ) of a run, for a unit and an adjacency, under assumptions; infinite with the reasons.
 
-    Without sampling there is also a ρ, and the MinS and MaxP that it was computed from.
+    Without sampling there is also a ρ, and the MinS and MaxP that it was computed from. `releases` are those in the ledger;
+    the cost is that of all `rounds_planned`, of which `rounds_run` have run, and of every further attempt.
     """
 
     epsilon: float
@@ -72,6 +78,8 @@ class Spent:
     adjacency: str
     unit: str
     releases: int
+    rounds_planned: int
+    rounds_run: int
     reasons_not_private: list[str] = field(default_factory=list)
     assumptions: tuple[str, ...] = ASSUMPTIONS
     rho: float | None = None
@@ -85,7 +93,23 @@ class Spent:
             "rho": self.rho if self.rho is not None and math.isfinite(self.rho) else None,
             "assumptions": list(self.assumptions),
             "participation": None if self.participation is None else vars(self.participation),
+            "computed_from": self.computed_from,
+            "rounds": self.rounds_in_words,
         }
+
+    @property
+    def rounds_in_words(self) -> str:
+        """Which rounds the cost is that of."""
+        return rounds_in_words(self.rounds_planned, self.rounds_run, self.releases - self.rounds_run)
+
+    @property
+    def computed_from(self) -> str:
+        """Which participation the cost was computed from."""
+        if self.participation is None:
+            return "the sampling that the plan states"
+        most, apart = self.participation.max_participation, self.participation.min_separation
+        limits = f"at most {times(most)} a user, with at least {apart:,} rounds in between"
+        return f"the participation that {'happened' if self.participation.observed else 'the plan promises'} ({limits})"
 
 
 def spent_by(
@@ -95,16 +119,17 @@ def spent_by(
     cohorts: Iterable[NDArray[np.int64]] | None = None,
     quick: bool = False,
 ) -> Spent:
-    """The bound on what these releases cost together.
+    """The bound on what these releases and the planned rounds that have not run cost together.
 
-    `cohorts`: who took part, one array an intent, from the participation record. `quick`: a coarser bound, for a progress bar.
+    `cohorts`: who took part, one array an intent, from the participation record; it counts once all planned rounds have run.
+    `quick`: a coarser bound, for a progress bar.
     """
-    intents = list(intents)
+    charged = charged_for(opened, intents)
     sampled = opened.plan["sampling"] != "check_in"
-    cost = _sampled(opened, intents, quick) if sampled else unsampled_cost(opened, intents, cohorts)
+    cost = _sampled(opened, charged, quick) if sampled else unsampled_cost(opened, charged, cohorts)
     delta, reasons, value = float(opened.plan["delta"]), list(opened.reasons_not_private), math.inf
-    if not reasons and cost.objection is not None:
-        reasons = [cost.objection]
+    if not reasons and (objection := charged.objection or cost.objection) is not None:
+        reasons = [objection]
     if not reasons:
         value = cost.epsilon
         tail = tail_probability(int(opened.data["coordinates"]), int(opened.data["arrays"]), cost.draws)
@@ -115,6 +140,8 @@ def spent_by(
     assumptions = SAMPLED_ASSUMPTIONS + ASSUMPTIONS if sampled else ASSUMPTIONS
     if opened.mechanism == DISCRETE:
         assumptions = DEVICE_ASSUMPTIONS + _corrupt_devices(opened)
+    if charged.ran_again:
+        assumptions += (CUT_OFF,)
     if cost.participation is not None and not cost.participation.observed:
         assumptions += ("users came no more often and no closer together than the plan promises",)
     if "vocabulary" in opened.data:
@@ -132,12 +159,24 @@ def spent_by(
         cost.accountant,
         opened.adjacency,
         opened.unit,
-        len(intents),
+        len(charged.happened),
+        opened.rounds,
+        charged.rounds_run,
         reasons,
         assumptions,
         cost.rho if math.isfinite(value) else None,
         cost.participation,
     )
+
+
+def cost_if_it_had_ended_here(opened: Opened, intents: Iterable[Intent]) -> Spent:
+    """What the rounds so far would cost if the run had been planned to end here: a curve to watch, and no statement.
+
+    A coarser bound than `spent_by`. It must not decide when the run ends and then be stated (`tacit.privacy.planned`).
+    """
+    intents = list(intents)
+    rounds = intents[-1].round + 1 if intents else 0
+    return spent_by(dataclasses.replace(opened, rounds=rounds), intents, quick=True)
 
 
 def _public_data(pretraining: Mapping[str, Any]) -> str:
@@ -159,8 +198,8 @@ class _Cost:
     gaussian: bool = True
 
 
-def _sampled(opened: Opened, intents: Sequence[Intent], quick: bool) -> _Cost:
-    rounds = rounds_of(intents)
+def _sampled(opened: Opened, charged: Charged, quick: bool) -> _Cost:
+    rounds = rounds_of(charged.releases)
     smallest = min((group.noise_multiplier for group in rounds), default=math.inf)
     poisson = opened.plan["sampling"] == "poisson"
     accountant: Accountant = "pld" if poisson and smallest >= SMALLEST_FOR_PLD else "rdp"
@@ -169,25 +208,23 @@ def _sampled(opened: Opened, intents: Sequence[Intent], quick: bool) -> _Cost:
     if not opened.reasons_not_private:
         value = epsilon(rounds, delta, accountant, discretization=1e-3 if quick else 1e-4)
     objection = "correlated noise has no proof on sampled rounds" if opened.strategy else None
-    return _Cost(value, accountant, len(intents), objection=objection)
+    return _Cost(value, accountant, len(charged.releases), objection=objection)
 
 
-def unsampled_cost(opened: Opened, intents: Sequence[Intent], cohorts: Iterable[NDArray[np.int64]] | None) -> _Cost:
+def unsampled_cost(opened: Opened, charged: Charged, cohorts: Iterable[NDArray[np.int64]] | None) -> _Cost:
+    """The ρ of a run without sampling; `cohorts` are those of the releases that happened."""
+    users = _cohorts_that_count(charged, cohorts)
     if opened.mechanism == DISCRETE:
-        return _from_devices(opened, intents, cohorts)
+        return _from_devices(opened, charged, users)
     strategy = from_description(opened.strategy) if opened.strategy else None
-    branches = branches_of(intents)
+    branches = branches_of(charged.releases)
     promised = Participation(int(opened.plan["min_separation"]), int(opened.plan["max_participation"]), observed=False)
     seen = [promised] * len(branches)
-    if cohorts is not None:
-        users = list(cohorts)
-        if len(users) != len(intents):
-            raise PrivacyError(f"Expected the cohorts of {len(intents)} releases, got {len(users)}.")
+    if users is not None:
         seen = [realised([users[number] for number in branch]) for branch in branches]
-    rhos, objection = [], None
+    rhos, objection = [], _departure_in(charged, branches, correlated=strategy is not None)
     for branch, participation in zip(branches, seen, strict=True):
-        releases = [intents[number] for number in branch]
-        objection = objection or _departure(releases, correlated=strategy is not None)
+        releases = [charged.releases[number] for number in branch]
         restarts = [intent.round for intent in releases if intent.restart and intent.round > 0]
         gap, most = Gap(participation.min_separation), participation.max_participation
         if strategy is None:
@@ -200,32 +237,39 @@ def unsampled_cost(opened: Opened, intents: Sequence[Intent], cohorts: Iterable[
     together = Participation(
         min((each.min_separation for each in seen), default=promised.min_separation),
         max((each.max_participation for each in seen), default=0),
-        observed=cohorts is not None,
+        observed=users is not None,
     )
-    draws, horizon = len(intents), max(map(len, branches), default=0)
+    draws, horizon = len(charged.releases), max(map(len, branches), default=0)
     if strategy is not None:
-        draws = strategy.most_draws(len(intents), horizon) + len(branches) * strategy.most_draws(0, horizon)
+        draws = strategy.most_draws(draws, horizon) + len(branches) * strategy.most_draws(0, horizon)
     value = epsilon_of_gaussian(rho, apart_from_tail(float(opened.plan["delta"])))
     return _Cost(value, "zCDP, exact Gaussian curve", draws, rho, together, objection)
 
 
-def _from_devices(opened: Opened, intents: Sequence[Intent], cohorts: Iterable[NDArray[np.int64]] | None) -> _Cost:
-    branches, noise = branches_of(intents), device_noise.constants_of(opened)
+def _cohorts_that_count(
+    charged: Charged, cohorts: Iterable[NDArray[np.int64]] | None
+) -> list[NDArray[np.int64]] | None:
+    """The cohorts of all releases, where they are given and all planned rounds have run."""
+    if cohorts is None:
+        return None
+    users = list(cohorts)
+    if len(users) != len(charged.happened):
+        raise PrivacyError(f"Expected the cohorts of {len(charged.happened)} releases, got {len(users)}.")
+    return None if charged.to_come else users
+
+
+def _from_devices(opened: Opened, charged: Charged, users: list[NDArray[np.int64]] | None) -> _Cost:
+    branches, noise = branches_of(charged.releases), device_noise.constants_of(opened)
     promised = Participation(int(opened.plan["min_separation"]), int(opened.plan["max_participation"]), observed=False)
-    users = None if cohorts is None else list(cohorts)
     seen = promised
     if users is not None:
-        if len(users) != len(intents):
-            raise PrivacyError(f"Expected the cohorts of {len(intents)} releases, got {len(users)}.")
         ways = [realised([users[number] for number in branch]) for branch in branches]
         seen = Participation(
             min((each.min_separation for each in ways), default=promised.min_separation),
             max((each.max_participation for each in ways), default=0),
             observed=True,
         )
-    objection = device_noise.objection_to(intents)
-    for branch in branches:
-        objection = objection or _departure([intents[number] for number in branch], correlated=False)
+    objection = device_noise.objection_to(charged.happened) or _departure_in(charged, branches, correlated=False)
     accountant = "zCDP through RDP (alpha times rho)"
     if noise is None:
         why = "the ledger does not say what noise each device added"
@@ -252,6 +296,15 @@ def branches_of(intents: Sequence[Intent]) -> list[list[int]]:
             path = [each for each in path if intents[each].round < intent.round]
         path = [*path, number]
     return [*branches, path] if path else branches
+
+
+def _departure_in(charged: Charged, branches: Sequence[Sequence[int]], *, correlated: bool) -> str | None:
+    """The first departure on any way through the rounds that happened."""
+    for branch in branches:
+        happened = [charged.happened[number] for number in branch if number < len(charged.happened)]
+        if (found := _departure(happened, correlated=correlated)) is not None:
+            return found
+    return None
 
 
 def _departure(releases: Sequence[Intent], *, correlated: bool) -> str | None:

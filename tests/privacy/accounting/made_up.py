@@ -15,15 +15,26 @@ from tacit.runs.folder import RunFolder
 ADJACENCY = {"poisson": "add or remove one user", "fixed": "replace one user", "check_in": "zero out one user"}
 
 
+PLAN: dict[str, Any] = {
+    "population": 1000,
+    "cohort": 10.0,
+    "clip_norm": 0.8,
+    "noise_multiplier": 2.0,
+    "delta": 1e-6,
+    "sampling": "poisson",
+}
+
+
 def opened(run_id: str, **changes: Any) -> Opened:
     fields: dict[str, Any] = {
         "run_id": run_id,
         "format": FORMAT,
         "tacit_version": "0",
-        "plan": {"delta": 1e-6, "sampling": "poisson"},
+        "plan": PLAN,
         "mechanism": "gaussian",
         "strategy": {},
         "population": 1000,
+        "rounds": 20,
         "seeded": False,
         "reasons_not_private": [],
         "data": {"world": "keyboard", "coordinates": 10, "arrays": 1},
@@ -46,14 +57,19 @@ def run(
     sampler: Any = None,
     draw: Any = None,
     closed: bool = True,
+    planned: int | None = None,
     **changes: Any,
 ) -> RunFolder:
-    """A run folder with a ledger and its participation record: each cohort is drawn by `draw`, or by the sampler itself."""
+    """A run folder with a ledger and its participation record: each cohort is drawn by `draw`, or by the sampler itself.
+
+    As many rounds as it has are planned, or `planned` of them.
+    """
     sampler = Poisson(0.01) if sampler is None else sampler
     sampling = sampler.describe()
     changes = {
         "adjacency": ADJACENCY[sampling["kind"]],
-        "plan": {"delta": 1e-6, "sampling": sampling["kind"]},
+        "plan": PLAN | {"sampling": sampling["kind"]},
+        "rounds": rounds if planned is None else planned,
     } | changes
     changes = {"data": {"world": "keyboard", "users": users, "coordinates": 10, "arrays": 1}} | changes
     folder = RunFolder.create(path, "")

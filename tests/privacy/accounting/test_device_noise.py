@@ -38,7 +38,7 @@ def plan_of(**secagg: Any) -> PrivacyPlan:
     )
 
 
-def opened(plan: PrivacyPlan, **data: Any) -> Opened:
+def opened(plan: PrivacyPlan, rounds: int = 3, **data: Any) -> Opened:
     return Opened(
         run_id="r",
         format=FORMAT,
@@ -47,6 +47,7 @@ def opened(plan: PrivacyPlan, **data: Any) -> Opened:
         mechanism="discrete",
         strategy={},
         population=1000,
+        rounds=rounds,
         seeded=False,
         reasons_not_private=[],
         data={"coordinates": 10, "arrays": 1, "secagg": ENCODING} | data,
@@ -62,7 +63,8 @@ def intent(round: int, attempt: int = 0, **block: Any) -> Intent:
 
 
 def cost(intents: list[Intent], cohorts: Any = None, *, plan: PrivacyPlan | None = None, **data: Any) -> Spent:
-    return spent_by(opened(plan or plan_of(), **data), intents, cohorts=cohorts)
+    rounds = intents[-1].round + 1 if intents else 0
+    return spent_by(opened(plan or plan_of(), rounds, **data), intents, cohorts=cohorts)
 
 
 def one(devices: int) -> float:
@@ -133,7 +135,7 @@ def test_a_release_without_bound_or_with_other_blocks_claims_nothing():
 
 
 def ledger_in(path: Path, plan: PrivacyPlan, count: int = 3, **data: Any) -> Ledger:
-    with LedgerWriter.create(path / "ledger.jsonl", opened(plan, **data)) as writer:
+    with LedgerWriter.create(path / "ledger.jsonl", opened(plan, count, **data)) as writer:
         for each in rounds(count):
             writer.append(each)
         return writer.ledger
@@ -174,7 +176,7 @@ def test_noise_from_devices_is_proven_under_check_in_alone(tmp_path):
     wrong = Opened(**{**vars(first), "plan": first.plan | {"sampling": "fixed"}, "adjacency": "replace one user"})
     with LedgerWriter.create(tmp_path / "ledger.jsonl", wrong) as writer:
         ledger = writer.ledger
-    spent = Spent(1.0, 1e-6, "rdp", "replace one user", "user", 0)
+    spent = Spent(1.0, 1e-6, "rdp", "replace one user", "user", 0, 0, 0)
     assert not Guarantee.of(ledger, spent).private
 
 

@@ -23,7 +23,7 @@ def ledger(
     folder: Path, run_id: str, rounds: int = 20, *, sampling: dict[str, Any] | None = None, **changes: Any
 ) -> Ledger:
     path = folder / f"{run_id}.jsonl"
-    with LedgerWriter.create(path, opened(run_id, **changes)) as writer:
+    with LedgerWriter.create(path, opened(run_id, **{"rounds": rounds, **changes})) as writer:
         for number in range(rounds):
             writer.append(intent(number, sampling))
     return read_ledger(path)

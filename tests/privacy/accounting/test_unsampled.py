@@ -30,6 +30,7 @@ def opened(strategy: dict[str, Any], gap: int = 3, most: int = 4, **changes: Any
         "mechanism": strategy.get("strategy", "gaussian"),
         "strategy": strategy,
         "population": 1000,
+        "rounds": 20,
         "seeded": False,
         "reasons_not_private": [],
         "data": {"coordinates": 10, "arrays": 1},
@@ -49,6 +50,7 @@ def rounds(count: int, **changes: Any) -> list[Intent]:
 
 
 def cost(strategy: dict[str, Any], intents: list[Intent], cohorts: Any = None, **changes: Any) -> Spent:
+    changes = {"rounds": intents[-1].round + 1 if intents else 0} | changes
     return spent_by(opened(strategy, **changes), intents, cohorts=cohorts)
 
 
