@@ -27,8 +27,11 @@ def apart_from_tail(delta: float) -> float:
     return delta * (1 - TAIL_SHARE)
 
 
-def outweighs(tail: float, epsilon: float, delta: float) -> str | None:
-    """Why this τ takes an ε away that holds for perfect noise at δ less its share for the tail; None where it does not."""
+def tail_objection(tail: float, epsilon: float, delta: float) -> str | None:
+    """Why this ε cannot be claimed with noise of this τ, though it holds for perfect noise; None where it can."""
     if epsilon <= 700 and (1 + math.exp(epsilon)) * tail <= delta * TAIL_SHARE:
         return None
-    return f"the tail that the noise lacks outweighs delta at an epsilon of {epsilon:.4g}"
+    return (
+        "the noise generator cannot produce the largest values of a Gaussian, and at an epsilon of "
+        f"{epsilon:.4g} the missing tail costs more than delta allows"
+    )

@@ -25,7 +25,7 @@ from tacit.errors import PrivacyError, RunError
 from tacit.learning.loop import TrainingState, train
 from tacit.learning.server import Server
 from tacit.learning.state import from_arrays, to_arrays
-from tacit.privacy.accounting.spent import Spent, cost_if_it_had_ended_here, spent_by
+from tacit.privacy.accounting.spent import Spent, cost_if_it_had_ended_here
 from tacit.privacy.ledger import Ledger, LedgerWriter
 from tacit.privacy.mechanisms import Mechanism
 from tacit.privacy.participation import Sampler
@@ -34,6 +34,7 @@ from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.randomness import Randomness
 from tacit.privacy.records import FRESH_NOISE, SEEDED_REPLAY, Committed, Opened, Resumed
 from tacit.runs import checkpoints, odometer
+from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder, first_difference
 from tacit.runs.journal import Observer, Rhythm, RunJournal
 from tacit.runs.metrics import truncate_after
@@ -192,10 +193,7 @@ def _run(
                 server=program.server,
                 journal=journal,
             )
-        seen = None
-        if program.plan.sampling == "check_in":
-            seen = [cohort.users for cohort in verified(folder.participation_path, ledger.ledger)]
-        summary = program.finish(state, opened, spent_by(opened, journal.intents, cohorts=seen))
+        summary = program.finish(state, opened, cost_of(folder, ledger.ledger).stated)
         folder.write_summary(summary)
         journal.close("finished")
         checkpoints.remove_all(folder.private_path)  # what was left of the noise

@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 from tacit.cli.account.answer import rounded_up
+from tacit.cli.progress import epsilon_text
 from tacit.data.store import open_store
 from tacit.privacy.accounting.several_runs import together
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.ledger import read_ledger
 from tacit.privacy.participation import CheckIn, FixedSize, Poisson
 from tacit.runs import checkpoints
+from tacit.runs.cost import HAPPENED
 from tacit.runs.folder import RunFolder
 from tacit.runs.odometer import register
 from tests.cli.conftest import Tacit
@@ -112,16 +114,52 @@ def test_where_nothing_is_claimed_nothing_is_compared(tacit: Tacit, runs: Path) 
 
 
 def test_without_sampling_the_cohorts_say_how_often_users_came(tacit: Tacit, runs: Path) -> None:
-    plan = {"delta": 1e-6, "sampling": "check_in", "min_separation": 4, "max_participation": 5}
+    limits = {"sampling": "check_in", "min_separation": 4, "max_participation": 5}
+    plan = made_up.PLAN | limits
     for name in "ab":
-        made_up.run(runs / name, sampler=CheckIn(10, 19, 1), plan=plan)  # each of 1000 users at most once in 20 rounds
+        made_up.run(runs / name, sampler=Once(10, 4, 5), plan=plan)  # each of 1000 users at most once in 20 rounds
     found = tacit("account", "run", "a", "--json").object
-    assert found["rho"] == 1 / 8
-    assert "those that the cohorts had" in found["cohorts"]
-    assert tacit("account", "compose", "a", "b", "--json").object["rho"] == 2 / 8
+    assert (found["rho"], found[HAPPENED]["rho"]) == (
+        4 / 8,
+        1 / 8,
+    )  # by the plan's promise; what happened, for the owner
+    assert found["computed_from"].startswith("the participation that the plan promises (at most 5 times a user")
+    assert found[HAPPENED]["computed_from"].startswith("the participation that happened (at most once a user")
+    assert "those of the ledger" in found["cohorts"]
+    out = tacit("account", "run", "a").out
+    assert f"epsilon {epsilon_text(found['epsilon'])} at delta" in out
+    assert "for the 20 rounds that were planned; all of them have run" in out
+    assert "for the owner, from the participation that happened (at most once a user" in out
+    both = tacit("account", "compose", "a", "b", "--json").object
+    assert (both["rho"], both[HAPPENED]["rho"]) == (8 / 8, 2 / 8)
+    assert "for the owner, from the participation that happened: epsilon " in tacit("account", "compose", "a", "b").out
     shutil.rmtree(runs / "a" / "private")
-    assert tacit("account", "run", "a", "--json").object["rho"] == 4 / 8  # by the plan's promise
-    assert tacit("account", "compose", "a", "b", "--json").object["rho"] == 5 / 8
+    alone = tacit("account", "run", "a", "--json").object
+    assert (alone["rho"], alone[HAPPENED]) == (4 / 8, None)
+    both = tacit("account", "compose", "a", "b", "--json").object
+    assert (both["rho"], both[HAPPENED]["rho"]) == (8 / 8, 5 / 8)
+
+
+def test_a_record_that_breaks_the_plans_promise_takes_the_claim_away(tacit: Tacit, runs: Path) -> None:
+    """The headline assumes that the promise was kept, so whoever can see that it was not may state nothing."""
+    limits = {"sampling": "check_in", "min_separation": 4, "max_participation": 1}
+    for name, draw in (("often", CheckIn(10, 4, 5)), ("soon", CheckIn(300, 0, 20))):
+        kept = limits if name == "often" else limits | {"max_participation": 20}
+        made_up.run(runs / name, sampler=Once(10, 4, kept["max_participation"]), draw=draw, plan=made_up.PLAN | kept)
+        reason = tacit("account", "run", name, "--json").object["reasons_not_private"][0]
+        said = {"often": "and the plan promises 1 at most", "soon": "rounds, and the plan promises at least 4"}[name]
+        assert said in reason
+        assert said in tacit("account", "compose", name, "--json").object["reasons_not_private"][0]
+        assert said in tacit("runs", "show", name, "--json").object["privacy"]["reasons_not_private"][0]
+
+
+class Once(CheckIn):
+    """Users who may take part more often, and do so once."""
+
+    def sample(self, users: int, generator: np.random.Generator) -> Any:
+        """The next ten."""
+        self.next = getattr(self, "next", -1) + 1
+        return np.arange(10 * self.next, 10 * self.next + 10)
 
 
 def test_composition_names_runs_data_and_assumptions(tacit: Tacit, runs: Path) -> None:

@@ -63,7 +63,7 @@ def test_a_person_reads_accuracy_privacy_and_where_it_is(tacit: Tacit, here: Pat
     for words in ("Next word guessed right", "always the same word", "best possible", "In the top three"):
         assert words in said
     assert re.search(r"Privacy: ε = \d+\.\d\d at δ = 0\.0001, for all the data of any one user \(", said)
-    assert "over 1 release)" in said
+    assert "for the one round that was planned; it has run." in said
     assert said.endswith("""The run is in my [red] run. Try: tacit predict 'my [red] run' "see you\"""")
     assert (here / "my [red] run" / "summary.json").exists()
     assert (here / "my [red] run" / "recipe.toml").read_text() == tiny(run={"rounds": 1}).to_toml()
@@ -321,7 +321,8 @@ def test_a_bound_is_rounded_up(epsilon: float | None, shown: str) -> None:
 def test_a_summary_survives_odd_words_and_claims_nothing_it_cannot() -> None:
     privacy = {"epsilon": None, "delta": 1e-6, "reasons_not_private": ["no noise", "a [seed]"]}
     assert "none can be claimed" in privacy_sentence(privacy)
-    about = {"unit": "user", "adjacency": "zero out", "accountant": "zCDP", "releases": 1, "assumptions": []}
+    about = {"unit": "user", "adjacency": "zero out", "accountant": "zCDP", "assumptions": []}
+    about |= {"rounds": "the 2 rounds that were planned", "computed_from": "a promise"}
     assert "held-out users, whom it does not cover" in privacy_sentence({**privacy, **about, "epsilon": 1.0})
     within = privacy_sentence({**privacy, **about, "epsilon": 1.0}, measured_within=True)
     assert "measured on these users, with noise added." in within

@@ -134,7 +134,7 @@ def test_every_assumption_has_its_mark_and_those_of_the_accountant_are_assumed(t
 
 @pytest.mark.parametrize(
     ("changes", "gone"),
-    [({"seeded": True, "reasons_not_private": ["a seed"]}, "same draws on another sum"), ({}, "nothing at all")],
+    [({"seeded": True, "reasons_not_private": ["a seed"]}, "same draws to another sum"), ({}, "nothing at all")],
     ids=["seeded", "as it is"],
 )
 def test_what_a_run_did_not_enforce_is_not_said(tmp_path, changes, gone):
@@ -145,7 +145,7 @@ def test_what_a_run_did_not_enforce_is_not_said(tmp_path, changes, gone):
     (tmp_path / "other").mkdir()
     found = guarantee_of(ledger_of(tmp_path / "other", NONE, last=unbounded, reasons_not_private=["no noise"]))
     assert not any("one user moves" in line.text.lower() for line in found.assumptions)
-    assert not any("same draws on another sum" in line.text.lower() for line in found.assumptions)
+    assert not any("same draws to another sum" in line.text.lower() for line in found.assumptions)
 
 
 def test_an_infinite_epsilon_is_said_in_words_with_its_reasons(tmp_path):
@@ -212,17 +212,17 @@ def test_users_who_check_in(tmp_path, mechanism):
     assert found.private, found.headline
     assert found.as_json()["rho"] == 0.24994
     assert "ρ = 0.2500" in part(found, "The formal statement")
-    assert "after 20 rounds in between, and 3 times at most" in part(found, "Accounting")
+    assert "takes part 3 times at most, with at least 20 rounds between two participations" in part(found, "Accounting")
     trust = part(found, "Setting and trust")
     assert ("state of the correlated noise" in trust) == (mechanism != "gaussian")
-    assert "no secret the proof needs" in trust
+    assert "holds against an adversary who knows who takes part" in trust
     assert "Whoever steals the participation record" not in trust
-    assert "the sampler is the one accounted" not in found.as_markdown().lower()
+    assert "the sampler is the one that was accounted for" not in found.as_markdown().lower()
     # Without rho there is no proof, whatever epsilon somebody names.
-    assert "rho, which the proof rests on" in Guarantee.of(ledger, dataclasses.replace(spent, rho=None)).headline
+    assert "rho was not computed" in Guarantee.of(ledger, dataclasses.replace(spent, rho=None)).headline
     # One Gaussian release costs 1/(2 · 3²) = 0.0556: less cannot be right.
     assert Guarantee.of(ledger, dataclasses.replace(spent, rho=0.0556)).private
-    assert "less than one participation" in Guarantee.of(ledger, dataclasses.replace(spent, rho=0.0555)).headline
+    assert "less than a single participation" in Guarantee.of(ledger, dataclasses.replace(spent, rho=0.0555)).headline
     (tmp_path / "other").mkdir()
     sooner = {"sampling": SAMPLING["check_in"] | {"min_separation": 5}}
     other = ledger_of(tmp_path / "other", CHECK_IN | {"mechanism": mechanism}, last=sooner, strategy={"strategy": "x"})
@@ -230,9 +230,19 @@ def test_users_who_check_in(tmp_path, mechanism):
     assert "does not describe how the noise" in Guarantee.of(other, spent).headline
     seen = dataclasses.replace(spent, participation=Participation(21, 2, observed=True))
     promised = dataclasses.replace(spent, participation=Participation(20, 3, observed=False))
-    sentence = "Nobody took part more than twice, nor again before 21 rounds had passed in between"
-    assert sentence in [line.text for line in Guarantee.of(ledger, seen).assumptions if line.mark == Mark.OBSERVED]
+    sentence = "Nobody took part more than twice, and there were at least 21 rounds between two participations"
+    owners = Guarantee.of(ledger, promised, happened=dataclasses.replace(seen, epsilon=3.21, rho=0.1667))
+    assert sentence in [line.text for line in owners.assumptions if line.mark == Mark.OBSERVED]
+    assert "computed from the participation that the plan promises (at most 3 times a user" in part(
+        owners, "Accounting"
+    )
+    assert (
+        "From the participation that happened (at most twice a user, with at least 21 rounds in between): ε = 3.21, "
+        "ρ = 0.1667 (for the owner)." in part(owners, "Accounting")
+    )
+    assert owners.headline == Guarantee.of(ledger, promised).headline
     assert "Nobody took part" not in Guarantee.of(ledger, promised).as_markdown()
+    assert "happened" not in Guarantee.of(ledger, promised).as_markdown()
 
 
 def test_who_came_is_said_of_each_way_through_the_rounds_where_some_ran_again(tmp_path):
@@ -244,9 +254,7 @@ def test_who_came_is_said_of_each_way_through_the_rounds_where_some_ran_again(tm
     users = [np.arange(10), np.arange(10, 20), np.arange(10, 20)]
     spent = spent_by(writer.ledger.opened, writer.ledger.intents, cohorts=users)
     (line,) = [each.text for each in Guarantee.of(writer.ledger, spent).assumptions if "took part" in each.text]
-    assert line.startswith(
-        "On each of the ways the run took through its rounds, lost ones among them, nobody took part"
-    )
+    assert line.endswith("on each of the ways that the run took through its rounds, lost rounds included")
 
 
 def test_fixed_size_rounds_say_what_papers_would_print(tmp_path):
@@ -269,7 +277,7 @@ def test_a_stolen_record_is_told_with_what_it_would_cost(tmp_path):
     )
     # A thousand of them: an epsilon of some 110, which noise with a finite tail cannot show.
     text = part(guarantee_of(ledger, observed=Observed(1000)), "Setting and trust")
-    assert "against them nothing is claimed" in text
+    assert "nothing is claimed against them" in text
     assert "which makes rho" not in text
 
 
@@ -287,7 +295,7 @@ def test_rounds_that_ran_again_are_told(tmp_path):
         for record in (intent_of(plan, 0), intent_of(plan, 0, 1), intent_of(plan, 1)):
             writer.append(record)
         found = guarantee_of(writer.ledger)
-    assert any("1 of them came of rounds that ran again" in line.text for line in found.assumptions)
+    assert any("rounds that ran again are 1 of them" in line.text for line in found.assumptions)
 
 
 def test_a_run_that_ended_early_states_the_rounds_that_were_planned(tmp_path):

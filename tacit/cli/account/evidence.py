@@ -60,7 +60,7 @@ def evidence_of(run: Path) -> Evidence:
     if ledger.opened.plan["sampling"] == "check_in":
         users = [cohort.users for cohort, _ in zip(cohorts, ledger.intents, strict=False)]
         _require_no_more(cohorts, folder, ledger)
-        return Evidence(folder, ledger, "MinS and MaxP are those that the cohorts had", users)
+        return Evidence(folder, ledger, "the cohorts are those of the ledger", users)
     drawn_from = _users_drawn_from(folder, ledger.opened)
     check_sampler(zip(ledger.intents, cohorts, strict=False), drawn_from)
     _require_no_more(cohorts, folder, ledger)

@@ -24,14 +24,14 @@ from tacit.privacy.accounting.composition import Concentrated, Part, Sampled, co
 from tacit.privacy.accounting.spent import rounds_of, unsampled_cost
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.planned import charged_for
-from tacit.privacy.tail import apart_from_tail, outweighs, tail_probability
+from tacit.privacy.tail import apart_from_tail, tail_objection, tail_probability
 
 Users = NDArray[np.int64]
 
 ASSUMPTIONS: tuple[str, ...] = (
     "one person is one user, the same one in every run, and every person may have been in all of them",
-    "each run's noise, sampling and number of rounds were settled without looking at what the others released",
-    "what each run assumes by itself (tacit account run)",
+    "each run's noise, sampling and number of rounds were chosen without looking at what the other runs released",
+    "everything that each run assumes by itself (tacit account run lists it)",
     "no other run read these users",
 )
 
@@ -77,7 +77,7 @@ def together(
     value, tail = found.epsilon, math.fsum(cost.tail for cost in costs)
     if math.isinf(value):
         reasons = ["no noise was added"]
-    elif objection := outweighs(tail, value, delta):
+    elif objection := tail_objection(tail, value, delta):
         value, reasons = math.inf, [objection]
     return Together(value, delta, found.rho, found.accountant, adjacency, unit, releases, tuple(reasons))
 

@@ -42,26 +42,27 @@ from tacit.privacy.planned import CUT_OFF, Charged, charged_for
 from tacit.privacy.records import Intent, Opened
 from tacit.privacy.statement import rounds_in_words, times
 from tacit.privacy.strategies import from_description
-from tacit.privacy.tail import apart_from_tail, outweighs, tail_probability
+from tacit.privacy.tail import apart_from_tail, tail_objection, tail_probability
 
 # Below this noise multiplier privacy loss distributions take minutes; the bound is then RDP's.
 SMALLEST_FOR_PLD = 0.2
 
 ASSUMPTIONS: tuple[str, ...] = (
-    "one person is one user, and who is trained on and who is held out was settled beforehand",
-    "settings such as the clip and the number of rounds were not chosen by looking at these users",
-    "this run alone: other runs on the same users, and copies of this one that went on by themselves, add to it",
-    "the process's memory and its timing stay secret",
+    "one person is one user, and it was decided before the run which users are trained on and which are held out",
+    "settings such as the clip and the number of rounds were chosen without looking at these users",
+    "the cost is that of this run alone; other runs on the same users cost more in addition, and so does a copy of this run "
+    "that is continued separately",
+    "nobody else reads the process's memory or measures its timing",
     "keyed Threefry-2x32 and Philox words pass for random, and 53-bit draws for real numbers",
 )
 # Devices draw integers, exactly, and from another stream of bits.
 DEVICE_ASSUMPTIONS: tuple[str, ...] = (
     *ASSUMPTIONS[:-1],
-    "AES-256-CTR words and keyed BLAKE2b pass for random",
-    "sums are computed under secure aggregation, so that nobody sees one device's integers",
+    "nobody can tell the output of AES-256-CTR and of keyed BLAKE2b from random bits",
+    "sums are computed under secure aggregation, so that nobody sees the integers of a single device",
 )
 # Amplification holds against somebody who does not know the sample.
-SAMPLED_ASSUMPTIONS: tuple[str, ...] = ("who was in which cohort stays secret",)
+SAMPLED_ASSUMPTIONS: tuple[str, ...] = ("nobody else learns who was in which cohort",)
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def spent_by(
         tail = tail_probability(int(opened.data["coordinates"]), int(opened.data["arrays"]), cost.draws)
         if math.isinf(value):
             reasons = ["no noise was added"]
-        elif objection := outweighs(tail, value, delta):
+        elif objection := tail_objection(tail, value, delta):
             value, reasons = math.inf, [objection]
     assumptions = SAMPLED_ASSUMPTIONS + ASSUMPTIONS if sampled else ASSUMPTIONS
     if opened.mechanism == DISCRETE:
@@ -143,15 +144,17 @@ def spent_by(
     if charged.ran_again:
         assumptions += (CUT_OFF,)
     if cost.participation is not None and not cost.participation.observed:
-        assumptions += ("users came no more often and no closer together than the plan promises",)
+        assumptions += ("no user took part more often, or with fewer rounds in between, than the plan promises",)
     if "vocabulary" in opened.data:
-        assumptions += (f"the words were chosen without looking at these users ({opened.data['vocabulary']})",)
+        assumptions += (
+            f"the words of the model were chosen without looking at these users ({opened.data['vocabulary']})",
+        )
     if "pretraining" in opened.data:
         assumptions += (_public_data(opened.data["pretraining"]),)
     inspection = opened.data.get("inspection", {})
     if chose := [f"the run {inspection[name]}" for name in ("classifier", "released_by") if name in inspection]:
         assumptions += (
-            f"what {' and '.join(chose)} released is given, and chose users here: what that cost is on top",
+            f"what {' and '.join(chose)} released decides which users this run reads; what that release cost comes on top",
         )
     return Spent(
         value,
@@ -258,6 +261,22 @@ def _cohorts_that_count(
     return None if charged.to_come else users
 
 
+def broken_promise(opened: Opened, intents: Sequence[Intent], cohorts: Sequence[NDArray[np.int64]]) -> str | None:
+    """Why the cohorts of these releases, which were not sampled, are not what the plan promises; None where they are."""
+    least, most = int(opened.plan["min_separation"]), int(opened.plan["max_participation"])
+    for branch in branches_of(intents):
+        found = realised([cohorts[number] for number in branch])
+        if found.max_participation > most:
+            return f"a user took part {times(found.max_participation)}, and the plan promises {most} at most"
+        if found.max_participation > 1 and found.min_separation < least:
+            return f"a user took part again after {found.min_separation} rounds, and the plan promises at least {least}"
+    noise = device_noise.constants_of(opened) if opened.mechanism == DISCRETE else None
+    fewest = min(map(len, cohorts), default=0)
+    if noise is not None and len(cohorts) and fewest < noise.fewest_reports:
+        return f"a round had {fewest} reports, and the plan promises {noise.fewest_reports} at least"
+    return None
+
+
 def _from_devices(opened: Opened, charged: Charged, users: list[NDArray[np.int64]] | None) -> _Cost:
     branches, noise = branches_of(charged.releases), device_noise.constants_of(opened)
     promised = Participation(int(opened.plan["min_separation"]), int(opened.plan["max_participation"]), observed=False)
@@ -284,7 +303,7 @@ def _corrupt_devices(opened: Opened) -> tuple[str, ...]:
     section = opened.plan.get("secagg") or {}
     share = float(section.get("corrupt", 0.0))
     who = f"at most {share:.1%} of a round's devices are" if share else "no device is"
-    return (f"{who} corrupt; every other one adds its share of noise and keeps it to itself",)
+    return (f"{who} corrupt; every other device adds its share of the noise and keeps it secret",)
 
 
 def branches_of(intents: Sequence[Intent]) -> list[list[int]]:

@@ -153,10 +153,10 @@ def test_the_guarantee_says_which_trust_it_removes(tmp_path):
     found = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents))
     assert found.private
     words = found.as_markdown()
-    assert "removes the assumption that the server adds noise" in words
+    assert "Nobody has to trust the server to add noise" in words
     assert "at most 10.0% of a round's devices are corrupt" in words.lower().replace("\\", "")
-    assert "drawn exactly" in words
-    assert "Central differential privacy" not in words
+    assert "draw their noise exactly" in words
+    assert "central differential privacy" not in words
     assert "10.98" not in words
     assert "AES-256-CTR" in words
     assert "Threefry" not in words
@@ -189,6 +189,6 @@ def test_the_guarantee_of_server_noise_says_what_secure_aggregation_changes(tmp_
     found = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents))
     assert found.private
     words = found.as_markdown()
-    assert "Central differential privacy" in words
-    assert "summed as secure aggregation does it" in words
+    assert "central differential privacy" in words
+    assert "summed as secure aggregation sums them" in words
     assert "sums of 20-bit integers cannot wrap" in words.lower()

@@ -2,7 +2,7 @@
 
 The attacker sees every release, knows both neighbouring data sets, and ends the run as soon as the privacy loss is above the
 epsilon that would be stated then. What counts is the δ that the statements then have in truth: with loss L at the end and ε
-stated, E[(1 − e^(ε − L))⁺] over runs on D. That is the sum over t of Pr[D: ends at t, in S_t] − e^ε(t) Pr[D′: ends at t, in S_t]
+stated, E[(1 − e^(ε − L))⁺] over runs on D. It is the sum over t of Pr[D: ends at t, in S_t] − e^ε(t) Pr[D′: ends at t, in S_t]
 for the sets S_t in which the loss is above ε(t), and (ε, δ) bounds it by δ if ε is one number, stated beforehand.
 """
 

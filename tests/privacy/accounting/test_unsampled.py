@@ -61,7 +61,7 @@ def test_a_tree_costs_its_exact_sensitivity():
     assert spent.epsilon == pytest.approx(epsilon_of_gaussian(expected, 1e-6 * (1 - TAIL_SHARE)))
     assert spent.participation is not None
     assert (spent.participation.min_separation, spent.participation.observed) == (3, False)
-    assert any("no more often" in assumption for assumption in spent.assumptions)
+    assert any("took part more often" in assumption for assumption in spent.assumptions)
 
 
 def test_independent_noise_costs_one_participation_after_another():
@@ -86,7 +86,7 @@ def test_what_really_happened_counts_for_better_and_for_worse():
     assert spent.participation is not None
     assert vars(spent.participation) == {"min_separation": 9, "max_participation": 2, "observed": True}
     assert spent.rho < cost(strategy, rounds(20)).rho
-    assert not any("no more often" in assumption for assumption in spent.assumptions)
+    assert not any("took part more often" in assumption for assumption in spent.assumptions)
     too_often = [*apart[:-1], apart[-2]]  # ten users came in the last two rounds
     assert cost(strategy, rounds(20), too_often).rho > cost(strategy, rounds(20), apart).rho
     assert cost(strategy, rounds(20), too_often).participation.min_separation == 0
