@@ -140,7 +140,9 @@ def assumptions_of(
 
 def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[str]:
     bounded = all(block["bound"] is not None for intent in intents for block in intent.blocks.values())
-    before = "the round read a user's data" if fleet_of(opened) is None else "anything of the round left the users' side"
+    before = (
+        "the round read a user's data" if fleet_of(opened) is None else "anything of the round left the users' side"
+    )
     found = [
         f"every release is counted: its intent was on disk before {before}, and counts even if the round was cut off"
     ]
