@@ -18,7 +18,7 @@ from tacit.privacy.accounting.participation import Participation
 from tacit.privacy.accounting.spent import ASSUMPTIONS, Spent, cost_if_it_had_ended_here, spent_by
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.assumptions import Observed
-from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.guarantee import Guarantee, ListedRuns
 from tacit.privacy.ledger import Ledger, LedgerWriter
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.records import Intent, Opened
@@ -307,6 +307,42 @@ def test_a_run_that_ended_early_states_the_rounds_that_were_planned(tmp_path):
     so_far = cost_if_it_had_ended_here(ledger.opened, ledger.intents)
     assert so_far.epsilon < found.epsilon
     assert "3 rounds were accounted, the ledger plans 40" in Guarantee.of(ledger, so_far).headline
+
+
+def test_the_outcome_and_the_adversary_are_defined(tmp_path):
+    ledger = ledger_of(tmp_path, POISSON)
+    spent = spent_by(ledger.opened, ledger.intents, quick=True)
+    found = Guarantee.of(ledger, spent, released=("ledger.jsonl: what was released", "checkpoints/*: <models>"))
+    assert "ledger.jsonl: what was released\ncheckpoints/*: <models>" in part(found, "What is released")
+    assert "<models>" not in found.as_html()
+    assert "listed above under “What is released”" in part(found, "The formal statement")
+    assert "The adversary is computationally bounded" in part(found, "Setting and trust")
+    (tmp_path / "other").mkdir()
+    claims_nothing = guarantee_of(ledger_of(tmp_path / "other", NONE, reasons_not_private=["no noise is added"]))
+    assert "computationally bounded" not in claims_nothing.as_markdown()
+
+
+@pytest.mark.parametrize(
+    ("data", "listed", "words", "code"),
+    [
+        ({"world": "keyboard"}, None, "the users of a generated world are not people", None),
+        ({"store": "ab12"}, None, "Whoever holds the store of these users has a list", "tacit account odometer STORE"),
+        (
+            {"store": "ab12"},
+            ListedRuns(3, "data/x"),
+            "3 other runs on these users are",
+            "tacit account odometer data/x",
+        ),
+        ({"store": "ab12"}, ListedRuns(1, "data/x"), "1 other run on these users is", "tacit account odometer data/x"),
+        ({"fleet": {}}, None, "The operator of the server has a list", "tacit account odometer FOLDER"),
+    ],
+)
+def test_other_runs_on_the_same_users_are_named(tmp_path, data, listed, words, code):
+    ledger = ledger_of(tmp_path, POISSON, data={**data, "coordinates": 10, "arrays": 1})
+    found = guarantee_of(ledger, listed=listed)
+    (line,) = [each for each in found.parts[2].lines if each.text.startswith("Other runs on the same users")]
+    assert words in line.text
+    assert line.code == code
 
 
 def test_numbers_are_rounded_up():

@@ -34,12 +34,14 @@ def made_run(
     rounds: int = 4,
     recipe: str = RECIPE,
     planned: int | None = None,
+    store: str | None = None,
 ) -> RunFolder:
     """A run of so many rounds; user 7 takes part in each, somebody else beside."""
     plan = PrivacyPlan(**(POISSON if private else NONE))
     reasons = [] if private else ["no noise is added"]
     run = RunFolder.create(path, recipe)
-    data = {"world": "keyboard", "coordinates": 10, "arrays": 1, "recipe": hashlib.sha256(recipe.encode()).hexdigest()}
+    users = {"world": "keyboard"} if store is None else {"store": store}
+    data = {**users, "coordinates": 10, "arrays": 1, "recipe": hashlib.sha256(recipe.encode()).hexdigest()}
     facts = {"reasons_not_private": reasons, "data": data}
     with (
         run.create_ledger(opened_with(plan, run_id=run.run_id, rounds=planned or rounds, **facts)) as ledger,
