@@ -12,7 +12,7 @@ from tacit.inspection.findings import visible
 from tacit.privacy.accounting.composition import Sampled, compose
 from tacit.privacy.accounting.conventions import without_replacement_epsilon
 from tacit.privacy.accounting.sampled_gaussian import Rounds
-from tacit.privacy.statement import up
+from tacit.privacy.statement import round_up
 
 # Debugging, section 5, Tables 3 and 13 ("realistic", z = 1): users in the selection, users a round, rounds, delta, epsilon.
 SCENARIOS: tuple[tuple[str, int, int, int, float, float], ...] = (
@@ -107,7 +107,7 @@ def at_scale(results: dict[str, Any]) -> str:
                 f"| {_epsilon(scale['privacy'])} | {scale['privacy']['delta']:g} |"
             )
         delta = record["at_scale"]["letters"]["privacy"]["delta"]
-        both = up(compose(parts, delta).epsilon)
+        both = round_up(compose(parts, delta).epsilon)
         lines.append(f"| {corpus} | both | {_epsilon(record['privacy']['together'])} | | {both} | {delta:g} |")
     return "\n".join(lines)
 
@@ -122,7 +122,7 @@ def scenarios() -> str:
         convention = without_replacement_epsilon(population, cohort, 1.0, rounds, delta)
         fixed = Rounds({"kind": "fixed", "size": cohort, "population": population}, 1.0, rounds)
         poisson = Rounds({"kind": "poisson", "probability": cohort / population}, 1.0, rounds)
-        proven = [up(compose([Sampled(each)], delta).epsilon) for each in (fixed, poisson)]
+        proven = [round_up(compose([Sampled(each)], delta).epsilon) for each in (fixed, poisson)]
         lines.append(
             f"| {name} | {population:,} | {cohort:,} | {rounds:,} | {delta:.2e} | {printed:.2f} | {convention:.2f} "
             f"| {proven[0]} | {proven[1]} |"
@@ -158,7 +158,7 @@ def _draw(by_corpus: dict[str, list[dict[str, Any]]], path: Path) -> None:
 
 
 def _epsilon(cost: dict[str, Any]) -> str:
-    return "∞" if cost["epsilon"] is None else up(cost["epsilon"])
+    return "∞" if cost["epsilon"] is None else round_up(cost["epsilon"])
 
 
 def _yes(holds: bool) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from tacit.audit.exposures import SettingExposure
 from tacit.audit.lower_bound import LowerBound
-from tacit.privacy.statement import up
+from tacit.privacy.statement import round_up
 from tacit.runs.report.blocks import Paragraph, Section, Table
 
 BY_LOSS, BY_TRAJECTORY = "loss", "trajectory"
@@ -155,7 +155,7 @@ class Outcome:
             )
         if self.proven is not None:
             proven = (
-                f"epsilon at most {up(self.proven.epsilon)} at delta {self.proven.delta:g}"
+                f"epsilon at most {round_up(self.proven.epsilon)} at delta {self.proven.delta:g}"
                 if math.isfinite(self.proven.epsilon)
                 else f"nothing, because {'; '.join(self.proven.reasons)}"
             )
@@ -186,8 +186,8 @@ class Outcome:
             return f"{COULD_NOT_FAIL}: nothing is proven of this run, so no lower bound can exceed it."
         return (
             f"{COULD_NOT_FAIL}: so many canary users can show epsilon {down(self.strongest)} at most, and "
-            f"{up(self.proven.epsilon)} is proven. An audit that can fail needs more canary users (tacit audit plant --coins) "
-            "or a run with a smaller epsilon; the audit of the gate tests the noise and the clip at any epsilon."
+            f"{round_up(self.proven.epsilon)} is proven. An audit that can fail needs more canary users (tacit audit plant "
+            "--coins) or a run with a smaller epsilon; the audit of the gate tests the noise and the clip at any epsilon."
         )
 
     def section(self) -> Section:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from tacit.privacy.statement import up
+from tacit.privacy.statement import round_up
 from tacit.recipe import Recipe
+from tacit.runs.metrics import EPSILON_SO_FAR
 
 if TYPE_CHECKING:
     from tacit.runs.journal import Observer
@@ -29,7 +30,7 @@ def watching(recipe: Recipe, console: Console) -> Iterator[Observer]:
         TextColumn("{task.description} {task.completed}/{task.total}"),
         BarColumn(bar_width=24),
         TextColumn("top-1 [bold]{task.fields[top1]}[/]"),
-        TextColumn("ε so far [bold]{task.fields[epsilon]}[/]"),
+        TextColumn("ε if planned to end here [bold]{task.fields[epsilon]}[/]"),
         TextColumn("{task.fields[speed]} users/s"),
         TimeRemainingColumn(),
     )
@@ -39,11 +40,11 @@ def watching(recipe: Recipe, console: Console) -> Iterator[Observer]:
 
 def epsilon_text(epsilon: float | None) -> str:
     """Two decimals, rounded up: a bound stays one. Infinity (None in JSON) as its sign."""
-    return up(math.inf if epsilon is None else epsilon)
+    return round_up(math.inf if epsilon is None else epsilon)
 
 
 class _Bar:
-    """Round, accuracy, epsilon so far, users a second, time left."""
+    """Round, accuracy, what the rounds so far would cost if they were all, users a second, time left."""
 
     def __init__(self, progress: Progress, rounds: int, cohort: float) -> None:
         self._progress, self._rounds, self._cohort = progress, rounds, cohort
@@ -72,7 +73,7 @@ class _Bar:
             self._progress.reset(self._task, description="round", total=self._rounds)
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
-        self._progress.update(self._task, top1=f"{record['top1']:.1%}", epsilon=epsilon_text(record["epsilon"]))
+        self._progress.update(self._task, top1=f"{record['top1']:.1%}", epsilon=epsilon_text(record[EPSILON_SO_FAR]))
 
 
 class Lines:
@@ -99,7 +100,7 @@ class Lines:
     def evaluated(self, record: Mapping[str, Any]) -> None:
         self._console.print(
             f"{self._stage}round {record['round']}/{self._rounds}: {self._seen(record)}, "
-            f"ε so far {epsilon_text(record['epsilon'])}",
+            f"ε if planned to end here {epsilon_text(record[EPSILON_SO_FAR])}",
             highlight=False,
             soft_wrap=True,
         )

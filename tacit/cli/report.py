@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from tacit.errors import RunError
 from tacit.runs.folder import RunFolder, by_name
 
 Run = Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")]
@@ -49,18 +48,15 @@ def guarantee(
 ) -> None:
     """Print the guarantee of a run: what is claimed, for whom, what it rests on, and how to check it.
 
-    Reads the ledger and nothing private.
+    Reads nothing in the run's private folder, so every reader sees the same numbers. Whoever can open the list of runs on the
+    same users, which lies in their store, also sees how many others there are.
 
     Example: tacit guarantee runs/demo-1 --format json
     """
-    from tacit.privacy.accounting.spent import spent_by
-    from tacit.privacy.guarantee import Guarantee
+    from tacit.runs.cost import cost_of, runs_listed_with
 
     folder = RunFolder.open(by_name(run))
-    if not folder.begun:
-        raise RunError(f"Expected a run with a ledger, got {folder.path}, which has not begun.")
-    ledger = folder.accountable_ledger()
-    stated = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents))
+    stated = cost_of(folder).guarantee(listed=runs_listed_with(folder))
     match form:
         case "json":
             typer.echo(json.dumps(stated.as_json(), allow_nan=False))

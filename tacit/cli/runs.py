@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tacit.cli.progress import epsilon_text
+from tacit.cli.summary import owners_sentence
 from tacit.errors import RunError
-from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.participation_record import verified
+from tacit.runs.cost import HAPPENED, cohorts_for_owner, cost_of
 from tacit.runs.folder import RUNS, RunFolder, by_name, find_runs
 from tacit.runs.metrics import last_metrics
 from tacit.runs.report.reading import state_of
@@ -73,6 +73,11 @@ def show(
     for name, value in _flat(facts["baselines"]):
         table.add_row(f"baseline {name}", _figure(value, percent="top" in name))
     table.add_row("privacy", _privacy_words(facts))
+    if facts["privacy"].get("rounds"):
+        table.add_row("  epsilon is that of", facts["privacy"]["rounds"])
+        table.add_row("  computed from", facts["privacy"]["computed_from"])
+    if (happened := facts["privacy"].get(HAPPENED)) is not None:
+        table.add_row("  for the owner", owners_sentence(happened))
     for assumption in facts["privacy"].get("assumptions", []):
         table.add_row("  assuming", assumption)
     _print_table(table)
@@ -151,10 +156,8 @@ def _privacy(folder: RunFolder, ledger: Ledger, stated: dict[str, Any] | None, r
     """What the summary states, while it speaks of all releases; else, and for whoever wants to be sure, from the ledger."""
     if stated and not recount and stated.get("releases") == len(ledger.intents):
         return stated
-    cohorts = None
-    if ledger.opened.plan.get("sampling") == "check_in" and folder.participation_path.exists():
-        cohorts = [cohort.users for cohort in verified(folder.participation_path, ledger)]
-    return spent_by(ledger.opened, ledger.intents, cohorts=cohorts, quick=not recount).as_dict()
+    cost = cost_of(folder, ledger, cohorts=cohorts_for_owner(folder, ledger) if recount else None)
+    return cost.stated.as_dict() | ({HAPPENED: cost.owners_figures()} if recount else {})
 
 
 def _privacy_words(facts: Mapping[str, Any]) -> str:

@@ -8,12 +8,15 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from tacit.cli.fleet import without_extra
 from tacit.cli.running import next_folder
-from tacit.cli.summary import print_summary, privacy_sentence
+from tacit.cli.summary import owners_sentence, print_summary, privacy_sentence
 from tacit.errors import FleetError
 from tacit.recipe import find_recipe, load_recipe
+from tacit.runs.cost import HAPPENED, owners_figures
+from tacit.runs.folder import RunFolder
 
 
 def serve(
@@ -96,8 +99,10 @@ def serve(
     summary = serve_devices(settings)
     if summary is not None:
         where = folder / "run"
+        happened = owners_figures(RunFolder.open(where))
+        owner = {} if happened is None else {HAPPENED: happened}
         if as_json:
-            print(json.dumps({"run": str(where), **summary}, allow_nan=False))
+            print(json.dumps({"run": str(where), **summary, **owner}, allow_nan=False))
         elif "evaluated" in summary:
             metrics = summary["metrics"]
             console = Console(highlight=False, soft_wrap=True)
@@ -105,5 +110,7 @@ def serve(
                 f"Next word guessed right on devices: {metrics['top1']:.1%}, loss {metrics['loss']:.2f} nats."
             )
             console.print(privacy_sentence(summary["privacy"], measured_within=True))
+            if happened is not None:
+                console.print(f"For the owner, {escape(owners_sentence(happened))}.")
         else:
-            print_summary(Console(), where, summary)
+            print_summary(Console(), where, summary, happened=happened)

@@ -17,10 +17,21 @@ from rich.text import Text
 
 from tacit.audit.gate.outcome import GateOutcome
 from tacit.cli.progress import epsilon_text
+from tacit.privacy.statement import round_up
 
 
-def print_summary(console: Console, folder: Path, summary: Mapping[str, Any], gate: GateOutcome | None = None) -> None:
-    """Accuracy, privacy, what the audit of the gate found, examples, and where the run lies."""
+def print_summary(
+    console: Console,
+    folder: Path,
+    summary: Mapping[str, Any],
+    *,
+    happened: Mapping[str, Any] | None = None,
+    gate: GateOutcome | None = None,
+) -> None:
+    """Accuracy, privacy, what the audit of the gate found, examples, and where the run lies.
+
+    `happened` is the owner's second figure, where there is one.
+    """
     metrics, baselines = summary["metrics"], summary["baselines"]
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     guess = baselines["unigram_top1"]
@@ -34,6 +45,8 @@ def print_summary(console: Console, folder: Path, summary: Mapping[str, Any], ga
     console.print(table)
     console.print()
     console.print(privacy_sentence(summary["privacy"]))
+    if happened is not None:
+        console.print(f"For the owner, {escape(owners_sentence(happened))}.")
     if gate is not None:
         console.print(gate.sentence(), style="bold red" if gate.alarms else None, markup=False)
     if clip_norm := summary.get("clip_norm"):
@@ -61,11 +74,19 @@ def privacy_sentence(privacy: Mapping[str, Any], *, measured_within: bool = Fals
     on = "these users, with noise added" if measured_within else "held-out users, whom it does not cover"
     return (
         f"Privacy: [bold green]ε = {epsilon_text(privacy['epsilon'])} at δ = {privacy['delta']:g}[/], for all the data of "
-        f"any one {privacy['unit']} ({privacy['adjacency']}; {_accountant(privacy['accountant'])} over "
-        f"{privacy['releases']} release{'' if privacy['releases'] == 1 else 's'}).\n"
+        f"any one {privacy['unit']} ({privacy['adjacency']}; {_accountant(privacy['accountant'])}), for "
+        f"{privacy['rounds']}. It was computed from {privacy['computed_from']}.\n"
         f"It holds under {len(privacy['assumptions'])} assumptions (tacit runs show lists them). The accuracy was measured on "
         f"{on}."
     )
+
+
+def owners_sentence(happened: Mapping[str, Any]) -> str:
+    """The owner's second figure (`tacit.runs.cost`), named so that nobody takes it for the headline."""
+    if happened["epsilon"] is None:
+        return f"from {happened['computed_from']}: no finite ε, because {'; '.join(happened['reasons_not_private'])}"
+    rho = "" if happened["rho"] is None else f", ρ = {round_up(happened['rho'], 4)}"
+    return f"from {happened['computed_from']}: ε = {epsilon_text(happened['epsilon'])}{rho}"
 
 
 def _accountant(name: str) -> str:

@@ -15,6 +15,7 @@ from tacit.cli.running import interruptible, next_folder
 from tacit.cli.summary import print_summary
 from tacit.errors import RecipeError
 from tacit.recipe import Recipe, find_recipe, load_recipe, parse_recipe
+from tacit.runs.cost import HAPPENED, owners_figures
 from tacit.runs.folder import RunFolder, by_name, refuse_if_taken
 
 
@@ -78,7 +79,9 @@ def train(
                 summary = start_run(followed, folder, observer)
             else:
                 summary = resume_run(folder, observer, wanted, older_if_damaged=older_checkpoint)
+    happened = owners_figures(RunFolder.open(folder))
+    owner = {} if happened is None else {HAPPENED: happened}
     if as_json:
-        print(json.dumps({"run": str(folder), **summary}, allow_nan=False))
+        print(json.dumps({"run": str(folder), **summary, **owner}, allow_nan=False))
     else:
-        print_summary(Console(), folder, summary, read_outcome(RunFolder.open(folder)))
+        print_summary(Console(), folder, summary, happened=happened, gate=read_outcome(RunFolder.open(folder)))

@@ -63,6 +63,7 @@ def evaluation_program(
             folder,
             plan,
             mean,
+            rounds=rounds,
             recipe_text=recipe.to_toml(),
             seeded=recipe.run.seed is not None,
             reasons_not_private=trainer.reasons_not_private,

@@ -10,7 +10,7 @@ from typing import Any
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.several_runs import together
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.statement import up
+from tacit.privacy.statement import round_up
 
 
 def cost_together(ledgers: Sequence[Ledger]) -> dict[str, Any]:
@@ -33,8 +33,8 @@ def cost_together(ledgers: Sequence[Ledger]) -> dict[str, Any]:
 def price(privacy: Mapping[str, Any]) -> str:
     """What one model cost the users."""
     return (
-        f"The words are functions of a model released with ε = {up(privacy['epsilon'])} at δ = {privacy['delta']:g}, for all "
-        f"the data of any one {privacy['unit']}; asking it costs nothing more."
+        f"The words are functions of a model released with ε = {round_up(privacy['epsilon'])} at δ = {privacy['delta']:g}, for "
+        f"all the data of any one {privacy['unit']}; asking it costs nothing more."
     )
 
 
@@ -43,15 +43,19 @@ def price_together(cost: Mapping[str, Any]) -> str:
     if cost["epsilon"] is None:
         return f"No privacy can be claimed for all models together: {'; '.join(cost['reasons_not_private'])}."
     return (
-        f"All {cost['models']} models together: ε = {up(cost['epsilon'])} at δ = {cost['delta']:g}, for all the data of any "
-        f"one {cost['unit']} ({cost['adjacency']}), over {cost['releases']} releases."
+        f"All {cost['models']} models together: ε = {round_up(cost['epsilon'])} at δ = {cost['delta']:g}, for all the data of "
+        f"any one {cost['unit']} ({cost['adjacency']}), over {cost['releases']} releases."
     )
 
 
 def price_at_scale(scale: Mapping[str, Any]) -> str:
     """What the run that a small one stands for would cost (`tacit.privacy.scaling`)."""
     privacy = scale["privacy"]
-    cost = "no privacy" if privacy["epsilon"] is None else f"ε = {up(privacy['epsilon'])} at δ = {privacy['delta']:g}"
+    cost = (
+        "no privacy"
+        if privacy["epsilon"] is None
+        else f"ε = {round_up(privacy['epsilon'])} at δ = {privacy['delta']:g}"
+    )
     return (
         f"At scale, an estimate and not this run: {scale['cohort']:,.0f} of {scale['population']:,} users a round with the "
         f"same noise on their mean (noise multiplier {scale['noise_multiplier']:.3g}) would cost {cost}, if more users train "

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tacit.inspection.costs import price_together
 from tacit.inspection.scores import InversionScore
-from tacit.privacy.statement import up
+from tacit.privacy.statement import round_up
 from tacit.runs.report.blocks import Bars, Block, Paragraph, Section, Table
 from tacit.runs.report.pictures import grid, picture
 
@@ -149,5 +149,5 @@ SCORE_COLUMNS = ["made up after", "bright ground", "mean intensity", "classifier
 
 
 def _cost_row(name: str, privacy: Mapping[str, Any]) -> list[str]:
-    epsilon = "∞" if privacy["epsilon"] is None else up(privacy["epsilon"])
+    epsilon = "∞" if privacy["epsilon"] is None else round_up(privacy["epsilon"])
     return [name, epsilon, f"{privacy['delta']:g}", str(privacy["releases"])]

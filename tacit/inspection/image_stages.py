@@ -82,6 +82,7 @@ class Stage:
             folder,
             self.plan,
             learned_by(self.work, self.model),
+            rounds=self.run.rounds,
             recipe_text=self.recipe_text,
             seeded=self.run.seed is not None,
             reasons_not_private=self._reasons_not_private(),

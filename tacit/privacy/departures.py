@@ -14,18 +14,19 @@ from pydantic import ValidationError
 
 from tacit.privacy.accounting.noise_split import BIT_BOUND
 from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.planned import UNREADABLE_PLAN
 from tacit.privacy.records import UPDATE, WEIGHT, WITHIN, Intent, Opened
 
 # Bounds of secure sums are computed from what the ledger says of the encoding; decoding in float64 has this room (secagg).
 _DECODING_ROOM = 1 + 2.0**-20
 
 
-def departures(opened: Opened, intents: Sequence[Intent]) -> list[str]:
+def departures_from_plan(opened: Opened, intents: Sequence[Intent]) -> list[str]:
     """The first release that is not the plan's, in words; empty if all are."""
     try:
         plan = PrivacyPlan.model_validate(opened.plan)
     except ValidationError:
-        return ["the plan in the ledger is not one this version of Tacit can read"]
+        return [UNREADABLE_PLAN]
     sampling, noise = plan.build_sampler().describe(), plan.noise_multipliers
     for intent in intents:
         where = f"round {intent.round}, attempt {intent.attempt},"

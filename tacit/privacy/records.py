@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from types import UnionType
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
-FORMAT = 2
+FORMAT = 3
 FRESH_NOISE = "fresh noise, accounted again"
 SEEDED_REPLAY = "seeded replay"
 POLICIES = (FRESH_NOISE, SEEDED_REPLAY)
@@ -39,7 +39,8 @@ class Opened(Record):
     """The run: its plan and mechanism, the data it reads (a description, never an id), its unit and adjacency.
 
     `strategy` describes how noise is correlated between rounds (`tacit.privacy.strategies`), and is empty where it is
-    independent. `reasons_not_private` is empty exactly when the run may claim a finite epsilon.
+    independent. `rounds` is how many rounds are planned, a public constant: they are what the run is charged for, however
+    early it ends (`tacit.privacy.planned`). `reasons_not_private` is empty exactly when the run may claim a finite epsilon.
     """
 
     kind: ClassVar[str] = "opened"
@@ -50,6 +51,7 @@ class Opened(Record):
     mechanism: str
     strategy: dict[str, Any]
     population: int
+    rounds: int
     seeded: bool
     reasons_not_private: list[str]
     data: dict[str, Any]

@@ -9,15 +9,14 @@ The cost is exact arithmetic for the larger plan.
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tacit.privacy.accounting.noise_split import BIT_BOUND
 from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.records import UPDATE, WEIGHT, WITHIN, Intent, Opened
+from tacit.privacy.planned import planned_intents
+from tacit.privacy.records import Opened
 
 ESTIMATE = (
     "an estimate: the accuracy was measured with fewer users and proportionally less noise, and assumes that more users with "
@@ -53,18 +52,10 @@ def cost_at_scale(opened: Opened, plan: PrivacyPlan, rounds: int) -> Spent:
     # A run with a fleet has no seed. Every other reason, such as words counted on private users, it would have as well.
     reasons = [reason for reason in opened.reasons_not_private if "can be replayed" not in reason]
     hypothetical = dataclasses.replace(
-        opened, plan=plan.model_dump(mode="json"), population=plan.population, reasons_not_private=reasons
+        opened,
+        plan=plan.model_dump(mode="json"),
+        population=plan.population,
+        rounds=rounds,
+        reasons_not_private=reasons,
     )
-    sampling, bounds = plan.build_sampler().describe(), {WEIGHT: 1.0, WITHIN: BIT_BOUND}
-    intents = []
-    for round in range(rounds):
-        clip = plan.clip_norm_at(round)
-        blocks: dict[str, dict[str, float | None]] = {
-            name: {
-                "bound": (clip if math.isfinite(clip) else None) if name == UPDATE else bounds[name],
-                "noise_multiplier": z,
-            }
-            for name, z in plan.noise_multipliers.items()
-        }
-        intents.append(Intent(round, 0, sampling, blocks, plan.denominator, "", round in plan.restarts))
-    return spent_by(hypothetical, intents)
+    return spent_by(hypothetical, planned_intents(plan, rounds))

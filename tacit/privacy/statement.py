@@ -46,9 +46,30 @@ def plain(text: object) -> str:
     return "".join(each for each in " ".join(str(text).split()) if each.isprintable())
 
 
-def up(value: float, decimals: int = 2) -> str:
+def round_up(value: float, decimals: int = 2) -> str:
     """The number with so many decimals, rounded up: a bound stays one."""
     return "∞" if math.isinf(value) else f"{math.ceil(value * 10**decimals) / 10**decimals:.{decimals}f}"
+
+
+def times(count: int) -> str:
+    """How often, in words."""
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
+
+
+def rounds_in_words(planned: int, run: int, again: int) -> str:
+    """Which rounds a cost is that of, for example "the 20 rounds that were planned; 12 of them have run".
+
+    `again` is how many attempts are counted in addition to the first one of their round.
+    """
+    if planned == 1:
+        words = f"the one round that was planned; it has {'' if run else 'not '}run"
+    else:
+        which = "all of them have" if run == planned else f"{run:,} of them {'has' if run == 1 else 'have'}"
+        words = f"the {planned:,} rounds that were planned; {which} run"
+    if not again:
+        return words
+    more = "1 further attempt at them is" if again == 1 else f"{again:,} further attempts at them are"
+    return f"{words}; {more} counted in addition"
 
 
 def escaped(text: object) -> str:

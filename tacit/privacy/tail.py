@@ -33,8 +33,11 @@ def apart_from_tail(delta: float) -> float:
     return delta * (1 - TAIL_SHARE)
 
 
-def outweighs(tail: float, epsilon: float, delta: float) -> str | None:
+def tail_objection(tail: float, epsilon: float, delta: float) -> str | None:
     """Why this τ takes an ε away that holds at δ less its share for the tail; None where it does not."""
     if epsilon <= 700 and (1 + math.exp(epsilon)) * tail <= delta * TAIL_SHARE:
         return None
-    return f"the probability that noise is too far out for its proof outweighs delta at an epsilon of {epsilon:.4g}"
+    return (
+        "the proof does not cover draws of noise that are extremely far out, and at an epsilon of "
+        f"{epsilon:.4g} the probability of such a draw costs more than delta allows"
+    )

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from tacit.errors import RunError
-from tacit.privacy.accounting.spent import spent_by
-from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.records import Committed
 from tacit.runs.checkpoints import Checkpoint
+from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import read_metrics
 
@@ -22,7 +21,7 @@ _SCORES = ("words", "top1", "top3", "in_vocabulary_top1", "perplexity", "out_of_
 def model_card(folder: RunFolder, checkpoint: Checkpoint) -> dict[str, Any]:
     """The card of the model in this checkpoint, as plain data for JSON; epsilon is null where it is infinite.
 
-    The guarantee is the whole run's as it stands now, so it covers at least the rounds in this model. Accuracy is null where
+    The guarantee is that of all planned rounds, so it covers at least the rounds in this model. Accuracy is null where
     it was not measured after this very round.
     """
     if not folder.begun:
@@ -34,7 +33,7 @@ def model_card(folder: RunFolder, checkpoint: Checkpoint) -> dict[str, Any]:
             f"The checkpoint after {checkpoint.round} rounds in {folder.path} is not one that the ledger names.",
             hint=f"If the run was cut off, go on with it: tacit train --resume {folder.path}",
         )
-    stated = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents))
+    stated = cost_of(folder, ledger).guarantee()
     measured = [record for record in read_metrics(folder.metrics_path) if record["round"] == checkpoint.round]
     return {
         "guarantee": stated.as_json(),

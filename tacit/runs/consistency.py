@@ -29,7 +29,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tacit.privacy.departures import departures
+from tacit.privacy.departures import departures_from_plan
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import CORRELATED, PrivacyPlan, with_rounds
 from tacit.privacy.records import UNIT, Committed, Opened
@@ -53,8 +53,8 @@ def objection_to(ledger: Ledger, recipe_text: bytes, recipe: Mapping[str, Any], 
         return "its recipe.toml has no [privacy] that this version of Tacit can read"
     return (
         _plan_objection(plan, opened)
-        or _first_record_objection(plan, recipe, opened)
-        or next(iter(departures(opened, ledger.intents)), None)
+        or _first_record_objection(plan, rounds, recipe, opened)
+        or next(iter(departures_from_plan(opened, ledger.intents)), None)
         or _rounds_objection(ledger, rounds)
         or _checkpoint_objection(ledger, kept)
     )
@@ -73,11 +73,12 @@ def _plan_objection(plan: PrivacyPlan, opened: Opened) -> str | None:
     return None
 
 
-def _first_record_objection(plan: PrivacyPlan, recipe: Mapping[str, Any], opened: Opened) -> str | None:
+def _first_record_objection(plan: PrivacyPlan, rounds: int, recipe: Mapping[str, Any], opened: Opened) -> str | None:
     """The fields beside the plan that follow from it, and the reasons that follow from the recipe."""
     seeded = _section(recipe, "run").get("seed") is not None
     wanted = {
         "mechanism": plan.mechanism,
+        "rounds": rounds,
         "population": plan.population,
         "adjacency": plan.adjacency,
         "unit": UNIT,

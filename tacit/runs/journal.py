@@ -28,7 +28,7 @@ from tacit.privacy.records import UPDATE, WEIGHT, WITHIN, Closed, Committed, Int
 from tacit.runs import checkpoints
 from tacit.runs.consistency import OPENED
 from tacit.runs.folder import NOISE, RunFolder
-from tacit.runs.metrics import MetricsWriter, read_metrics
+from tacit.runs.metrics import EPSILON_SO_FAR, MetricsWriter, read_metrics
 
 if TYPE_CHECKING:
     from tacit.privacy.sums import Norms
@@ -73,15 +73,16 @@ class RunJournal:
         *,
         to_arrays: Callable[[Any], tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]],
         evaluate: Callable[[Any], Mapping[str, float]],
-        spent: Callable[[list[Intent]], Spent],
+        cost_so_far: Callable[[list[Intent]], Spent],
         update_bound: Callable[[float], float],
         record_head: Callable[[], None],
         observer: Observer,
         settled: Callable[[int], None] = lambda rounds_done: None,
     ) -> None:
         self._folder, self._ledger, self._plan, self._rhythm = folder, ledger, plan, rhythm
-        self._to_arrays, self._evaluate, self._spent, self._observer = to_arrays, evaluate, spent, observer
-        self._update_bound, self._record_head, self._settled = update_bound, record_head, settled
+        self._to_arrays, self._evaluate, self._observer = to_arrays, evaluate, observer
+        self._cost_so_far, self._update_bound = cost_so_far, update_bound
+        self._record_head, self._settled = record_head, settled
         self._sampling = plan.build_sampler().describe()
         self._participation = ParticipationWriter(folder.participation_path)
         self._metrics = MetricsWriter(folder.metrics_path)
@@ -150,7 +151,7 @@ class RunJournal:
             "round": state.round,
             "measured_on": "held-out users, outside the guarantee",
             **self._evaluate(state.model),
-            "epsilon": self._spent(self.intents).epsilon,
+            EPSILON_SO_FAR: self._cost_so_far(self.intents).epsilon,
             # Whole seconds: finer ones would tell how many users took part.
             "seconds": round(time.monotonic() - self._started),
         }

@@ -18,6 +18,10 @@ from tacit.errors import RunError
 from tacit.privacy.durable import disk_error
 from tacit.runs.files import write_atomic
 
+# What the rounds so far would cost if the run had been planned to end with them. A curve to watch, and not what the run costs:
+# a run that ends early is charged for its planned rounds (`tacit.runs.cost`).
+EPSILON_SO_FAR = "epsilon_if_planned_to_end_here"
+
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
     """The records in order; none if there is no file. A torn last line is left out, any other damage is a RunError."""

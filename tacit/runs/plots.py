@@ -1,4 +1,4 @@
-"""Pictures of a run: how accuracy grew, and what of the privacy budget it took."""
+"""Pictures of a run: how accuracy grew, and what the rounds so far would have cost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tacit.errors import RunError
 from tacit.runs.folder import RunFolder
-from tacit.runs.metrics import read_metrics
+from tacit.runs.metrics import EPSILON_SO_FAR, read_metrics
 
 INK, ACCENT, FAINT = "#1f2933", "#0b7285", "#9aa5b1"
 # What a run is judged by, the first that its metrics have: a share, its name, a title.
@@ -51,7 +51,7 @@ def plot_training(folder: RunFolder, out: Path) -> None:
     accuracy.set(xlabel="round", ylabel=what, title=title)
     accuracy.set(xlim=(0, None), ylim=(0, 1.12 * max([1.0, *reached, *levels.values()])))
     privacy = summary.get("privacy", {})
-    spent = [record["epsilon"] for record in records]
+    spent = [record[EPSILON_SO_FAR] for record in records]
     if None in spent:
         reason = "; ".join(privacy.get("reasons_not_private", [])) or "epsilon is infinite"
         budget.text(0.5, 0.5, f"no privacy is claimed:\n{reason}", ha="center", va="center", wrap=True, color=INK)
@@ -59,7 +59,13 @@ def plot_training(folder: RunFolder, out: Path) -> None:
     else:
         budget.plot(rounds, spent, color=ACCENT, lw=2, marker="o", ms=3)
         delta = f" at δ = {privacy['delta']:g}" if "delta" in privacy else ""
-        budget.set(xlabel="round", ylabel="ε spent", xlim=(0, None), ylim=(0, None), title=f"Privacy spent{delta}")
+        budget.set(
+            xlabel="round",
+            ylabel="ε, had the run been planned to end here",
+            xlim=(0, None),
+            ylim=(0, None),
+            title=f"Privacy{delta}",
+        )
     for axes in (accuracy, budget):
         axes.spines[["top", "right"]].set_visible(False)
     try:

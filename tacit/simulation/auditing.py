@@ -28,7 +28,9 @@ from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.participation_record import participations, verified
 from tacit.privacy.plan import ADJACENCY, PrivacyPlan
+from tacit.privacy.planned import charged_for
 from tacit.recipe import parse_recipe
+from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
 from tacit.simulation.batched import Shape
 from tacit.simulation.training import Trainer, build_work, load_trained, reopen
@@ -74,7 +76,7 @@ def audit_run(
         told("guessing who was in")
         bounds = _bounds(trainer, plan, model, words)
     if plan.synthetic_users:
-        proven = _proven(ledger, plan, [cohort.users for cohort in cohorts])
+        proven = _proven(folder, ledger, plan)
     return Outcome(prefix, comparisons(suffixes), width, attacked, seen, bounds, proven)
 
 
@@ -175,14 +177,15 @@ def _bounds(trainer: Trainer, plan: CanaryPlan, model: Any, words: Sequence[str]
     return {name: lower_bound(score, plan.coins(), delta=delta, confidence=each) for name, score in scores.items()}
 
 
-def _proven(ledger: Ledger, plan: CanaryPlan, cohorts: Sequence[NDArray[np.int64]]) -> Proven:
+def _proven(folder: RunFolder, ledger: Ledger, plan: CanaryPlan) -> Proven:
     """The epsilon of made-up users: everybody's, or that of their own rate, at which they are sampled independently."""
-    opened, intents = ledger.opened, list(ledger.intents)
-    if plan.device_rate is not None:
+    if plan.device_rate is None:
+        spent = cost_of(folder, ledger).stated
+    else:
         opened = dataclasses.replace(
-            opened, plan={**opened.plan, "sampling": "poisson"}, adjacency=ADJACENCY["poisson"]
+            ledger.opened, plan={**ledger.opened.plan, "sampling": "poisson"}, adjacency=ADJACENCY["poisson"]
         )
         law = {"kind": "poisson", "probability": plan.device_rate}
-        intents = [dataclasses.replace(intent, sampling=law) for intent in intents]
-    spent = spent_by(opened, intents, cohorts=cohorts if opened.plan["sampling"] == "check_in" else None)
+        releases = charged_for(ledger.opened, ledger.intents).releases
+        spent = spent_by(opened, [dataclasses.replace(each, sampling=law) for each in releases])
     return Proven(spent.epsilon, spent.delta, tuple(spent.reasons_not_private))

@@ -26,6 +26,7 @@ from tacit.learning.replay import METRICS, Tally, record, replay
 from tacit.learning.stepwise import Neural, Stepwise
 from tacit.models.history import WithHistory
 from tacit.models.ngram import Katz, load_katz, train_katz
+from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder, by_name
 from tacit.simulation.comparison_users import Ground, open_ground
 from tacit.simulation.training import load_trained
@@ -145,8 +146,8 @@ def _contestants(
         if name in runs:
             model, words = load_trained(runs[name])
             _require_words(name, tuple(words), ground)
-            privacy = (RunFolder.open(runs[name]).summary() or {}).get("privacy") or {}
-            kept = {key: privacy[key] for key in ("epsilon", "delta", "reasons_not_private") if key in privacy}
+            privacy = cost_of(RunFolder.open(runs[name])).stated.as_dict()
+            kept = {key: privacy[key] for key in ("epsilon", "delta", "rounds", "reasons_not_private")}
             found[name] = Contestant(name, Neural(model), kept)
         elif name not in _COUNTED:
             found[name] = _from_katz(name, load_katz(Path(name)), ground)

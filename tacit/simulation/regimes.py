@@ -30,7 +30,6 @@ from tacit.learning.next_word import NextWord, evaluate
 from tacit.learning.server import OptimizerName
 from tacit.models.word_lm import build
 from tacit.privacy.accounting.spent import spent_by
-from tacit.privacy.participation_record import verified
 from tacit.recipe import Recipe, apply_change, parse_recipe
 from tacit.runs.files import write_atomic
 from tacit.runs.folder import RunFolder, is_run
@@ -208,8 +207,7 @@ def _epsilon_of_noise(folder: RunFolder) -> float | None:
     """What the rounds would have cost, if nothing but their noise counted: not the seed, nor where the words come from."""
     ledger = folder.accountable_ledger()
     opened = dataclasses.replace(ledger.opened, reasons_not_private=[])
-    cohorts = [each.users for each in verified(folder.participation_path, ledger)]
-    epsilon = spent_by(opened, ledger.intents, cohorts=cohorts).epsilon
+    epsilon = spent_by(opened, ledger.intents).epsilon
     return epsilon if math.isfinite(epsilon) else None
 
 

@@ -27,7 +27,7 @@ from tacit.errors import PrivacyError, RunError
 from tacit.learning.loop import TrainingState, train
 from tacit.learning.server import Server
 from tacit.learning.state import from_arrays, to_arrays
-from tacit.privacy.accounting.spent import Spent, spent_by
+from tacit.privacy.accounting.spent import Spent, cost_if_it_had_ended_here
 from tacit.privacy.ledger import Ledger, LedgerWriter
 from tacit.privacy.mechanisms import Mechanism
 from tacit.privacy.participation import Sampler
@@ -36,6 +36,7 @@ from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.randomness import Randomness
 from tacit.privacy.records import FRESH_NOISE, SEEDED_REPLAY, Committed, Opened, Resumed
 from tacit.runs import checkpoints
+from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder, first_difference
 from tacit.runs.journal import Observer, Rhythm, RunJournal
 from tacit.runs.metrics import truncate_after
@@ -213,7 +214,7 @@ def _run(
         program.rhythm,
         to_arrays=to_arrays,
         evaluate=program.evaluate,
-        spent=lambda intents: spent_by(opened, intents, quick=True),
+        cost_so_far=lambda intents: cost_if_it_had_ended_here(opened, intents),
         update_bound=program.users.update_bound,
         record_head=partial(_record_head, listed, folder, ledger),
         observer=observer,
@@ -242,10 +243,7 @@ def _run(
                 server=program.server,
                 journal=journal,
             )
-        seen = None
-        if program.plan.sampling == "check_in":
-            seen = [cohort.users for cohort in verified(folder.participation_path, ledger.ledger)]
-        summary = program.finish(state, opened, spent_by(opened, journal.intents, cohorts=seen))
+        summary = program.finish(state, opened, cost_of(folder, ledger.ledger).stated)
         folder.write_summary(summary)
         journal.close("finished")
         audit.conclude()

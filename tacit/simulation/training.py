@@ -131,6 +131,7 @@ class Trainer:
             folder,
             self.recipe.privacy,
             self.start.model,
+            rounds=self.recipe.run.rounds,
             recipe_text=self.recipe.to_toml(),
             seeded=self.recipe.run.seed is not None,
             reasons_not_private=self.reasons_not_private,
@@ -183,6 +184,7 @@ def opening(
     plan: PrivacyPlan,
     learned: Any,
     *,
+    rounds: int,
     recipe_text: str,
     seeded: bool,
     reasons_not_private: list[str],
@@ -203,6 +205,7 @@ def opening(
         mechanism=plan.mechanism,
         strategy={} if strategy is None else strategy.describe(),
         population=plan.population,
+        rounds=rounds,
         seeded=seeded,
         reasons_not_private=reasons_not_private,
         data={

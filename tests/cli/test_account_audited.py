@@ -57,7 +57,7 @@ def test_an_audited_run_is_accounted(
     assert said in alone["cohorts"]
     assert tacit("account", "compose", "run", "--json").object["epsilon"] == pytest.approx(alone["epsilon"], rel=0.05)
     total = tacit("account", "odometer", "store", "--json").object
-    assert total["epsilon"] == pytest.approx(alone["epsilon"], rel=0.05)
+    assert alone["epsilon"] < total["epsilon"] < 1.5 * alone["epsilon"]  # what an odometer costs
     assert total["reasons_not_private"] == []
     assert tacit("guarantee", "run", "--format", "json").object["epsilon"] is not None
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tacit.cli.account.answer import rounded_up
+from tacit.cli.progress import epsilon_text
 from tacit.data.store import open_store
 from tacit.privacy.accounting.adaptive import ACCOUNTANT
 from tacit.privacy.accounting.several_runs import PLANNED, together
@@ -18,6 +19,7 @@ from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.ledger import read_ledger
 from tacit.privacy.participation import CheckIn, FixedSize, Poisson
 from tacit.runs import checkpoints
+from tacit.runs.cost import HAPPENED
 from tacit.runs.folder import RunFolder
 from tacit.runs.odometer import register
 from tests.cli.conftest import Tacit
@@ -116,12 +118,39 @@ def test_without_sampling_the_cohorts_say_how_often_users_came(tacit: Tacit, run
     for name in "ab":  # each of 1000 users at most once in 20 rounds, where the plan promises less
         made_up.run(runs / name, sampler=CheckIn(10, 4, 5), draw=CheckIn(10, 19, 1))
     found = tacit("account", "run", "a", "--json").object
-    assert found["rho"] == 1 / 8
-    assert "those that the cohorts had" in found["cohorts"]
-    assert tacit("account", "compose", "a", "b", "--json").object["rho"] == 2 / 8
+    assert (found["rho"], found[HAPPENED]["rho"]) == (
+        4 / 8,
+        1 / 8,
+    )  # by the plan's promise; what happened, for the owner
+    assert found["computed_from"].startswith("the participation that the plan promises (at most 5 times a user")
+    assert found[HAPPENED]["computed_from"].startswith("the participation that happened (at most once a user")
+    assert "those of the ledger" in found["cohorts"]
+    out = tacit("account", "run", "a").out
+    assert f"epsilon {epsilon_text(found['epsilon'])} at delta" in out
+    assert "for the 20 rounds that were planned; all of them have run" in out
+    assert "for the owner, from the participation that happened (at most once a user" in out
+    both = tacit("account", "compose", "a", "b", "--json").object
+    assert (both["rho"], both[HAPPENED]["rho"]) == (8 / 8, 2 / 8)
+    assert "for the owner, from the participation that happened: epsilon " in tacit("account", "compose", "a", "b").out
     shutil.rmtree(runs / "a" / "private")
-    assert tacit("account", "run", "a", "--json").object["rho"] == 4 / 8  # by the plan's promise
-    assert tacit("account", "compose", "a", "b", "--json").object["rho"] == 5 / 8
+    alone = tacit("account", "run", "a", "--json").object
+    assert (alone["rho"], alone[HAPPENED]) == (4 / 8, None)
+    both = tacit("account", "compose", "a", "b", "--json").object
+    assert (both["rho"], both[HAPPENED]["rho"]) == (8 / 8, 5 / 8)
+
+
+def test_a_record_that_breaks_the_plans_promise_takes_the_claim_away(tacit: Tacit, runs: Path) -> None:
+    """The headline assumes that the promise was kept, so whoever can see that it was not may state nothing."""
+    for name, promised, draw in (
+        ("often", CheckIn(10, 4, 1), CheckIn(10, 4, 5)),
+        ("soon", CheckIn(10, 4, 20), CheckIn(300, 0, 20)),
+    ):
+        made_up.run(runs / name, sampler=promised, draw=draw)
+        reason = tacit("account", "run", name, "--json").object["reasons_not_private"][0]
+        said = {"often": "and the plan promises 1 at most", "soon": "rounds, and the plan promises at least 4"}[name]
+        assert said in reason
+        assert said in tacit("account", "compose", name, "--json").object["reasons_not_private"][0]
+        assert said in tacit("runs", "show", name, "--json").object["privacy"]["reasons_not_private"][0]
 
 
 def test_composition_names_runs_data_and_assumptions(tacit: Tacit, runs: Path) -> None:
@@ -197,7 +226,7 @@ def test_a_run_the_odometer_cannot_find_makes_the_total_unknown(tacit: Tacit, ru
 
 
 def test_a_run_that_was_copied_and_went_on_twice_makes_the_total_unknown(tacit: Tacit, runs: Path, store: Path) -> None:
-    original = made_up.run(runs / "a", rounds=5, closed=False)
+    original = made_up.run(runs / "a", rounds=5, planned=9, closed=False)
     enter(store, original)
     alone = tacit("account", "odometer", store, "--json").object["epsilon"]
     shutil.copytree(original.path, runs / "b")
@@ -205,8 +234,9 @@ def test_a_run_that_was_copied_and_went_on_twice_makes_the_total_unknown(tacit: 
     enter(store, copy)
     assert tacit("account", "odometer", store, "--json").object["epsilon"] == alone  # a copy alone is no release
     made_up.go_on(copy, rounds=4)
-    more = tacit("account", "odometer", store, "--json").object["epsilon"]
-    assert more > alone
+    whole = tacit("account", "odometer", store, "--json").object
+    assert whole["epsilon"] == alone  # that of the planned rounds, which was charged before they had run
+    assert whole["runs"][0]["state"] == "9 releases"
     made_up.go_on(original, rounds=3)
     found = tacit("account", "odometer", store, "--json").object
     assert found["epsilon"] is None

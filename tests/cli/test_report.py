@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tacit.runs.odometer import register
 from tests.cli.conftest import Tacit, everything
 from tests.runs.report.conftest import made_run
 
@@ -43,6 +44,27 @@ def test_a_run_that_was_really_trained_departs_in_nothing_from_its_plan(tacit: T
     stated = tacit("guarantee", "tiny", "--format", "json").object
     assert stated["reasons_not_private"] == []
     assert stated["epsilon"] == trained["privacy"]["epsilon"]
+
+
+def test_the_list_of_other_runs_is_counted_where_it_can_be_read_and_is_no_part_of_a_shared_copy(
+    tacit: Tacit, here: Path
+) -> None:
+    recipe = 'name = "small"\n\n[data]\nstore = "data/forum"\n\n'
+    Path("data/forum").mkdir(parents=True)
+    for name in ("a", "b", "c"):
+        folder = made_run(Path("runs") / name, recipe=recipe, store="ab12")
+        register(Path("data/forum"), run_id=folder.run_id, run=folder.path, claims_privacy=True)
+    said, typed = "2 other runs on these users are listed", "tacit account odometer data/forum"
+    assert said in (text := tacit("guarantee", "a").out)
+    assert typed in text
+    tacit("report", "a")
+    tacit("report", "a", "--share")
+    owner, shared = (Path("runs/a", name).read_text() for name in ("private/report.html", "report.html"))
+    assert said in owner
+    assert said not in shared
+    assert "Whoever holds the store of these users has a list of every run on them" in shared
+    Path("data/forum/odometer.jsonl").unlink()
+    assert "Whoever holds the store" in tacit("guarantee", "a").out
 
 
 @pytest.mark.parametrize("command", ["report", "guarantee"])

@@ -58,7 +58,8 @@ def first(run: RunFolder, **facts: Any) -> Opened:
     """The first record of the run's ledger."""
     digest = hashlib.sha256(run.recipe_path.read_bytes()).hexdigest()
     data = opened().data | {"recipe": digest}
-    return opened(run_id=run.run_id, plan=PLAN.model_dump(mode="json"), data=data, **facts)
+    rounds = run.recipe()["run"]["rounds"]
+    return opened(run_id=run.run_id, plan=PLAN.model_dump(mode="json"), rounds=rounds, data=data, **facts)
 
 
 def make(
@@ -80,7 +81,7 @@ def three() -> None:
     make("seeded", "[work]\nclip = 0.5\n[model]\nsize = 3\n", [intent(0), Closed(1, "diverged")], SEEDED)
     cut = make("cut", "", [intent(0), Resumed(0, [[0, 0]], FRESH_NOISE), intent(0, 1)])
     with MetricsWriter(cut.metrics_path) as metrics:
-        metrics.append({"round": 0, "top1": 0.12, "epsilon": 1.5, "delta": 1e-5})
+        metrics.append({"round": 0, "top1": 0.12, "epsilon_if_planned_to_end_here": 1.5, "delta": 1e-5})
 
 
 def invoke(*arguments: str) -> str:
@@ -130,7 +131,7 @@ def test_one_damaged_run_does_not_hide_the_others() -> None:
 
 @pytest.mark.usefixtures("three")
 def test_show_says_what_a_run_came_to() -> None:
-    truth = spent_by(opened(), [intent(0), intent(1)]).epsilon  # from the ledger, whatever the summary states
+    truth = spent_by(opened(rounds=2), [intent(0), intent(1)]).epsilon  # from the ledger, whatever the summary states
     text = invoke("show", "good")
     for words in ("finished", "24.6%", "88.12", "0.066", f"epsilon {epsilon_text(truth)}"):
         assert words in text
@@ -145,7 +146,9 @@ def test_show_says_what_a_run_came_to() -> None:
 def test_show_without_a_summary_reads_metrics_and_ledger() -> None:
     text = invoke("show", "cut")
     assert "1, and 1 that ran again and count again" in text
-    truth = spent_by(opened(), [intent(0), intent(0, 1)]).epsilon  # the ledger's, not the last evaluation's
+    truth = spent_by(
+        opened(rounds=2, plan=PLAN.model_dump(mode="json")), [intent(0), intent(0, 1)]
+    ).epsilon  # the ledger's, not the last evaluation's
     assert f"epsilon {epsilon_text(truth)} at delta 1e-06 a user" in text
     assert "assuming" in text
     assert "12.0%" in text
@@ -170,7 +173,7 @@ def test_a_finite_epsilon_beside_a_reason_is_not_shown() -> None:
 
 def test_a_summary_that_speaks_of_fewer_releases_is_not_believed() -> None:
     make("stale", "", [intent(0), intent(1), intent(2), Closed(3, "finished")], PRIVATE)
-    truth = spent_by(opened(), [intent(round) for round in range(3)], quick=True).epsilon
+    truth = spent_by(opened(rounds=3), [intent(round) for round in range(3)], quick=True).epsilon
     assert f"epsilon {epsilon_text(truth)}" in invoke("list", "runs")
     assert "3.22" not in invoke("list", "runs")
 

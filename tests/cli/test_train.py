@@ -28,6 +28,7 @@ from tacit.privacy.ledger import read_ledger
 from tacit.runs import files
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal
+from tacit.runs.metrics import EPSILON_SO_FAR
 from tacit.simulation import training
 from tacit.simulation.pretraining import PretrainingObserver
 from tests.cli.conftest import Tacit, everything
@@ -51,7 +52,7 @@ def test_json_is_one_object_and_nothing_else(tacit: Tacit, here: Path) -> None:
     assert told["rounds"] == 2
     assert told["privacy"]["epsilon"] > 0
     assert json.loads((here / "runs/tiny-1/summary.json").read_text()) == {k: v for k, v in told.items() if k != "run"}
-    assert re.fullmatch(r"round 2/2: top-1 \d+\.\d%, ε so far \d+\.\d\d\n", answer.err)
+    assert re.fullmatch(r"round 2/2: top-1 \d+\.\d%, ε if planned to end here \d+\.\d\d\n", answer.err)
     assert_whole(here / "runs/tiny-1", 2)
     assert tacit("runs", "--json").object["runs"][0]["state"] == "finished"
 
@@ -63,7 +64,7 @@ def test_a_person_reads_accuracy_privacy_and_where_it_is(tacit: Tacit, here: Pat
     for words in ("Next word guessed right", "always the same word", "best possible", "In the top three"):
         assert words in said
     assert re.search(r"Privacy: ε = \d+\.\d\d at δ = 0\.0001, for all the data of any one user \(", said)
-    assert "over 1 release)" in said
+    assert "for the one round that was planned; it has run." in said
     assert said.endswith("""The run is in my [red] run. Try: tacit predict 'my [red] run' "see you\"""")
     assert (here / "my [red] run" / "summary.json").exists()
     assert (here / "my [red] run" / "recipe.toml").read_text() == tiny(run={"rounds": 1}).to_toml()
@@ -276,10 +277,10 @@ def test_a_terminal_gets_one_bar() -> None:
     console = Console(file=screen, force_terminal=True, width=120)
     with watching(tiny(), console) as observer:
         observer.round_done(3)
-        observer.evaluated({"round": 4, "top1": 0.25, "epsilon": 1.2301})
+        observer.evaluated({"round": 4, "top1": 0.25, EPSILON_SO_FAR: 1.2301})
         observer.round_done(4)
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).replace("\r", "\n").splitlines()[-1]
-    for words in ("round 4/6", "top-1 25.0%", "ε so far 1.24", "users/s"):
+    for words in ("round 4/6", "top-1 25.0%", "ε if planned to end here 1.24", "users/s"):
         assert words in shown
 
 
@@ -322,7 +323,8 @@ def test_a_bound_is_rounded_up(epsilon: float | None, shown: str) -> None:
 def test_a_summary_survives_odd_words_and_claims_nothing_it_cannot() -> None:
     privacy = {"epsilon": None, "delta": 1e-6, "reasons_not_private": ["no noise", "a [seed]"]}
     assert "none can be claimed" in privacy_sentence(privacy)
-    about = {"unit": "user", "adjacency": "zero out", "accountant": "zCDP", "releases": 1, "assumptions": []}
+    about = {"unit": "user", "adjacency": "zero out", "accountant": "zCDP", "assumptions": []}
+    about |= {"rounds": "the 2 rounds that were planned", "computed_from": "a promise"}
     assert "held-out users, whom it does not cover" in privacy_sentence({**privacy, **about, "epsilon": 1.0})
     within = privacy_sentence({**privacy, **about, "epsilon": 1.0}, measured_within=True)
     assert "measured on these users, with noise added." in within

@@ -32,9 +32,11 @@ from tacit.learning.next_word import score_sums
 from tacit.learning.state import model_arrays
 from tacit.privacy.ledger import read_ledger
 from tacit.privacy.participation_record import verified
+from tacit.privacy.planned import CUT_OFF
 from tacit.privacy.randomness import Randomness
 from tacit.recipe import Recipe
 from tacit.runs import checkpoints
+from tacit.runs.cost import cohorts_for_owner, cost_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.odometer import read as read_odometer
 from tacit.simulation import datasets
@@ -224,6 +226,14 @@ def test_nobody_unmasks_before_the_intent_is_on_disk_and_a_lost_round_counts(
     with served(alone(recipe, out)) as (address, wait), devices(enrolled_homes(recipe, address, out, tmp_path)):
         summary = wait()
     assert 0 < summary["privacy"]["epsilon"] < 100
+    assert CUT_OFF in summary["privacy"]["assumptions"]
+    folder = RunFolder.open(out / "run")
+    owners = cost_of(folder, cohorts=cohorts_for_owner(folder, folder.ledger()))
+    assert owners.stated.epsilon == owners.guarantee().epsilon == summary["privacy"]["epsilon"]
+    assert owners.happened is not None
+    assert (
+        owners.happened.epsilon < owners.stated.epsilon
+    )  # nobody was in both attempts, and the promise leaves room for it
     assert any("one person enrols one device" in each for each in summary["privacy"]["assumptions"])
     assert seen == [1, 2]  # each time, the attempt's own intent was there first
     ledger = read_ledger(out / "run" / "ledger.jsonl")

@@ -15,14 +15,14 @@ import pytest
 
 from tacit.privacy.accounting.conventions import without_replacement_epsilon
 from tacit.privacy.accounting.participation import Participation
-from tacit.privacy.accounting.spent import ASSUMPTIONS, Spent, spent_by
+from tacit.privacy.accounting.spent import ASSUMPTIONS, Spent, cost_if_it_had_ended_here, spent_by
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.assumptions import Observed
-from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.guarantee import Guarantee, ListedRuns
 from tacit.privacy.ledger import Ledger, LedgerWriter
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.records import Intent, Opened
-from tacit.privacy.statement import Mark, up
+from tacit.privacy.statement import Mark, round_up
 
 POISSON: dict[str, Any] = {
     "population": 1000,
@@ -50,6 +50,7 @@ def opened_with(plan: PrivacyPlan, /, **changes: Any) -> Opened:
         "mechanism": plan.mechanism,
         "strategy": {},
         "population": plan.population,
+        "rounds": 3,
         "seeded": False,
         "reasons_not_private": [],
         "data": {"world": "keyboard", "coordinates": 10, "arrays": 1},
@@ -76,6 +77,7 @@ def ledger_of(
 ) -> Ledger:
     """A ledger of so many rounds under a plan; `last` changes the last of them, `changes` the first record."""
     plan = PrivacyPlan(**settings)
+    changes["rounds"] = changes.pop("rounds_planned", rounds)
     with LedgerWriter.create(path / "ledger.jsonl", opened_with(plan, **changes)) as writer:
         for round in range(rounds):
             writer.append(intent_of(plan, round, **((last or {}) if round == rounds - 1 else {})))
@@ -97,7 +99,7 @@ def test_a_private_run(tmp_path):
     found = guarantee_of(ledger)
     assert found.private
     assert found.epsilon == spent.epsilon
-    assert found.headline.startswith(f"ε = {up(spent.epsilon)} at δ = 1e-06")
+    assert found.headline.startswith(f"ε = {round_up(spent.epsilon)} at δ = 1e-06")
     assert ledger.head in found.as_markdown()
     assert ledger.head in found.as_html()
     content = json.loads(json.dumps(found.as_json(), allow_nan=False))
@@ -132,7 +134,7 @@ def test_every_assumption_has_its_mark_and_those_of_the_accountant_are_assumed(t
 
 @pytest.mark.parametrize(
     ("changes", "gone"),
-    [({"seeded": True, "reasons_not_private": ["a seed"]}, "same draws on another sum"), ({}, "nothing at all")],
+    [({"seeded": True, "reasons_not_private": ["a seed"]}, "same draws to another sum"), ({}, "nothing at all")],
     ids=["seeded", "as it is"],
 )
 def test_what_a_run_did_not_enforce_is_not_said(tmp_path, changes, gone):
@@ -143,7 +145,7 @@ def test_what_a_run_did_not_enforce_is_not_said(tmp_path, changes, gone):
     (tmp_path / "other").mkdir()
     found = guarantee_of(ledger_of(tmp_path / "other", NONE, last=unbounded, reasons_not_private=["no noise"]))
     assert not any("one user moves" in line.text.lower() for line in found.assumptions)
-    assert not any("same draws on another sum" in line.text.lower() for line in found.assumptions)
+    assert not any("same draws to another sum" in line.text.lower() for line in found.assumptions)
 
 
 def test_an_infinite_epsilon_is_said_in_words_with_its_reasons(tmp_path):
@@ -205,22 +207,22 @@ def test_an_account_of_other_releases_claims_nothing(tmp_path):
 def test_users_who_check_in(tmp_path, mechanism):
     strategy = {} if mechanism == "gaussian" else {"strategy": mechanism}
     ledger = ledger_of(tmp_path, CHECK_IN | {"mechanism": mechanism}, strategy=strategy)
-    spent = Spent(4.489, 1e-6, "zCDP", "zero out one user", "user", 3, rho=0.24994)
+    spent = Spent(4.489, 1e-6, "zCDP", "zero out one user", "user", 3, 3, 3, rho=0.24994)
     found = Guarantee.of(ledger, spent)
     assert found.private, found.headline
     assert found.as_json()["rho"] == 0.24994
     assert "ρ = 0.2500" in part(found, "The formal statement")
-    assert "after 20 rounds in between, and 3 times at most" in part(found, "Accounting")
+    assert "takes part 3 times at most, with at least 20 rounds between two participations" in part(found, "Accounting")
     trust = part(found, "Setting and trust")
     assert ("state of the correlated noise" in trust) == (mechanism != "gaussian")
-    assert "no secret the proof needs" in trust
+    assert "holds against an adversary who knows who takes part" in trust
     assert "Whoever steals the participation record" not in trust
-    assert "the sampler is the one accounted" not in found.as_markdown().lower()
+    assert "the sampler is the one that was accounted for" not in found.as_markdown().lower()
     # Without rho there is no proof, whatever epsilon somebody names.
-    assert "rho, which the proof rests on" in Guarantee.of(ledger, dataclasses.replace(spent, rho=None)).headline
+    assert "rho was not computed" in Guarantee.of(ledger, dataclasses.replace(spent, rho=None)).headline
     # One Gaussian release costs 1/(2 · 3²) = 0.0556: less cannot be right.
     assert Guarantee.of(ledger, dataclasses.replace(spent, rho=0.0556)).private
-    assert "less than one participation" in Guarantee.of(ledger, dataclasses.replace(spent, rho=0.0555)).headline
+    assert "less than a single participation" in Guarantee.of(ledger, dataclasses.replace(spent, rho=0.0555)).headline
     (tmp_path / "other").mkdir()
     sooner = {"sampling": SAMPLING["check_in"] | {"min_separation": 5}}
     other = ledger_of(tmp_path / "other", CHECK_IN | {"mechanism": mechanism}, last=sooner, strategy={"strategy": "x"})
@@ -228,23 +230,31 @@ def test_users_who_check_in(tmp_path, mechanism):
     assert "does not describe how the noise" in Guarantee.of(other, spent).headline
     seen = dataclasses.replace(spent, participation=Participation(21, 2, observed=True))
     promised = dataclasses.replace(spent, participation=Participation(20, 3, observed=False))
-    sentence = "Nobody took part more than twice, nor again before 21 rounds had passed in between"
-    assert sentence in [line.text for line in Guarantee.of(ledger, seen).assumptions if line.mark == Mark.OBSERVED]
+    sentence = "Nobody took part more than twice, and there were at least 21 rounds between two participations"
+    owners = Guarantee.of(ledger, promised, happened=dataclasses.replace(seen, epsilon=3.21, rho=0.1667))
+    assert sentence in [line.text for line in owners.assumptions if line.mark == Mark.OBSERVED]
+    assert "computed from the participation that the plan promises (at most 3 times a user" in part(
+        owners, "Accounting"
+    )
+    assert (
+        "From the participation that happened (at most twice a user, with at least 21 rounds in between): ε = 3.21, "
+        "ρ = 0.1667 (for the owner)." in part(owners, "Accounting")
+    )
+    assert owners.headline == Guarantee.of(ledger, promised).headline
     assert "Nobody took part" not in Guarantee.of(ledger, promised).as_markdown()
+    assert "happened" not in Guarantee.of(ledger, promised).as_markdown()
 
 
 def test_who_came_is_said_of_each_way_through_the_rounds_where_some_ran_again(tmp_path):
     """Somebody may have been in a round that was lost and again in the one that took its place."""
     plan = PrivacyPlan(**CHECK_IN | {"mechanism": "gaussian"})
-    with LedgerWriter.create(tmp_path / "ledger.jsonl", opened_with(plan)) as writer:
+    with LedgerWriter.create(tmp_path / "ledger.jsonl", opened_with(plan, rounds=2)) as writer:
         for round, attempt in ((0, 0), (1, 0), (1, 1)):
             writer.append(intent_of(plan, round, attempt))
     users = [np.arange(10), np.arange(10, 20), np.arange(10, 20)]
     spent = spent_by(writer.ledger.opened, writer.ledger.intents, cohorts=users)
     (line,) = [each.text for each in Guarantee.of(writer.ledger, spent).assumptions if "took part" in each.text]
-    assert line.startswith(
-        "On each of the ways the run took through its rounds, lost ones among them, nobody took part"
-    )
+    assert line.endswith("on each of the ways that the run took through its rounds, lost rounds included")
 
 
 def test_fixed_size_rounds_say_what_papers_would_print(tmp_path):
@@ -264,10 +274,13 @@ def test_a_stolen_record_is_told_with_what_it_would_cost(tmp_path):
     text = part(guarantee_of(ledger, observed=Observed(2)), "Setting and trust")
     # Two Gaussian releases without amplification: rho = 2 / (2 z²).
     rho = 1 / 3.0**2
-    assert f"more than twice, which makes rho {up(rho, 4)} and epsilon {up(epsilon_of_gaussian(rho, 0.999e-6))}" in text
+    assert (
+        f"more than twice, which makes rho {round_up(rho, 4)} and epsilon {round_up(epsilon_of_gaussian(rho, 0.999e-6))}"
+        in text
+    )
     # A thousand of them: an epsilon of some 110, which noise with a finite tail cannot show.
     text = part(guarantee_of(ledger, observed=Observed(1000)), "Setting and trust")
-    assert "against them nothing is claimed" in text
+    assert "nothing is claimed against them" in text
     assert "which makes rho" not in text
 
 
@@ -285,11 +298,58 @@ def test_rounds_that_ran_again_are_told(tmp_path):
         for record in (intent_of(plan, 0), intent_of(plan, 0, 1), intent_of(plan, 1)):
             writer.append(record)
         found = guarantee_of(writer.ledger)
-    assert any("1 of them came of rounds that ran again" in line.text for line in found.assumptions)
+    assert any("rounds that ran again are 1 of them" in line.text for line in found.assumptions)
+
+
+def test_a_run_that_ended_early_states_the_rounds_that_were_planned(tmp_path):
+    ledger = ledger_of(tmp_path, POISSON, rounds=3, rounds_planned=40)
+    found = guarantee_of(ledger)
+    assert found.headline.endswith("for the 40 rounds that were planned; 3 of them have run.")
+    assert (found.as_json()["rounds_planned"], found.as_json()["rounds_run"]) == (40, 3)
+    # An account of the rounds that ran alone is refused.
+    so_far = cost_if_it_had_ended_here(ledger.opened, ledger.intents)
+    assert so_far.epsilon < found.epsilon
+    assert "3 rounds were accounted, the ledger plans 40" in Guarantee.of(ledger, so_far).headline
+
+
+def test_the_outcome_and_the_adversary_are_defined(tmp_path):
+    ledger = ledger_of(tmp_path, POISSON)
+    spent = spent_by(ledger.opened, ledger.intents, quick=True)
+    found = Guarantee.of(ledger, spent, released=("ledger.jsonl: what was released", "checkpoints/*: <models>"))
+    assert "ledger.jsonl: what was released\ncheckpoints/*: <models>" in part(found, "What is released")
+    assert "<models>" not in found.as_html()
+    assert "listed above under “What is released”" in part(found, "The formal statement")
+    assert "The adversary is computationally bounded" in part(found, "Setting and trust")
+    (tmp_path / "other").mkdir()
+    claims_nothing = guarantee_of(ledger_of(tmp_path / "other", NONE, reasons_not_private=["no noise is added"]))
+    assert "computationally bounded" not in claims_nothing.as_markdown()
+
+
+@pytest.mark.parametrize(
+    ("data", "listed", "words", "code"),
+    [
+        ({"world": "keyboard"}, None, "the users of a generated world are not people", None),
+        ({"store": "ab12"}, None, "Whoever holds the store of these users has a list", "tacit account odometer STORE"),
+        (
+            {"store": "ab12"},
+            ListedRuns(3, "data/x"),
+            "3 other runs on these users are",
+            "tacit account odometer data/x",
+        ),
+        ({"store": "ab12"}, ListedRuns(1, "data/x"), "1 other run on these users is", "tacit account odometer data/x"),
+        ({"fleet": {}}, None, "The operator of the server has a list", "tacit account odometer FOLDER"),
+    ],
+)
+def test_other_runs_on_the_same_users_are_named(tmp_path, data, listed, words, code):
+    ledger = ledger_of(tmp_path, POISSON, data={**data, "coordinates": 10, "arrays": 1})
+    found = guarantee_of(ledger, listed=listed)
+    (line,) = [each for each in found.parts[2].lines if each.text.startswith("Other runs on the same users")]
+    assert words in line.text
+    assert line.code == code
 
 
 def test_numbers_are_rounded_up():
-    assert [up(2.601), up(2.6), up(math.inf), up(0.24991, 4)] == ["2.61", "2.60", "∞", "0.2500"]
+    assert [round_up(2.601), round_up(2.6), round_up(math.inf), round_up(0.24991, 4)] == ["2.61", "2.60", "∞", "0.2500"]
 
 
 def test_it_needs_no_jax():

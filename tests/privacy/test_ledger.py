@@ -23,16 +23,26 @@ from tacit.privacy import ledger as module
 from tacit.privacy.ledger import LedgerWriter, is_being_written, read_ledger, repair_torn_tail
 from tacit.privacy.records import FRESH_NOISE, Closed, Committed, Intent, Opened, Record, Resumed, canonical, to_json
 
+PLAN: dict[str, Any] = {
+    "population": 1000,
+    "cohort": 10.0,
+    "clip_norm": 0.8,
+    "noise_multiplier": 1.1,
+    "delta": 1e-6,
+    "sampling": "poisson",
+}
+
 
 def opened(**changes: Any) -> Opened:
     fields: dict[str, Any] = {
         "run_id": "r",
         "format": 1,
         "tacit_version": "0",
-        "plan": {"clip": 0.8, "delta": 1e-6, "sampling": "poisson"},
+        "plan": PLAN,
         "mechanism": "gaussian",
         "strategy": {},
         "population": 1000,
+        "rounds": 10,
         "seeded": False,
         "reasons_not_private": [],
         "data": {"world": "keyboard", "coordinates": 10, "arrays": 1},

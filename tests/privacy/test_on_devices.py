@@ -34,7 +34,7 @@ def test_a_simulation_says_nothing_of_devices(tmp_path: Path) -> None:
     found = said(tmp_path / "a", None)
     everything = "\n".join(line.text for line in found.assumptions)
     assert "enrols" not in everything
-    assert "before the round touched a user" in everything
+    assert "before the round read a user" in everything
     assert "sees updates without noise" in found.as_markdown()
     assert "Diagnostics such as" in part(found, "Not covered")
     assert "Diagnostics such as" not in part(said(tmp_path / "b", PLAIN), "Not covered")
@@ -44,10 +44,10 @@ def test_what_the_server_looks_at_itself_is_enforced(tmp_path: Path) -> None:
     found = said(tmp_path / "a", PLAIN)
     enforced, assumed = marked(found, Mark.ENFORCED), marked(found, Mark.ASSUMED)
     for words in (
-        "computes the norm of every update again",
+        "computes the norm of every update and refuses",
         "sooner than the plan allows",
         "encrypted and authenticated",
-        "secrecy of who takes part",
+        "does not need it to be secret",
         "at most the stated bound",
         "left the users' side",
     ):
@@ -65,10 +65,10 @@ def test_what_secure_aggregation_hides_from_the_server_is_assumed_of_devices(tmp
     assert "at most the stated bound" not in enforced
     assert "cannot wrap" not in enforced
     assert "Every device clips and encodes as the task says" in assumed
-    assert "(curious)" in assumed
-    assert "At most 10% of a round's devices work for the server, and at most 30% are lost" in assumed
+    assert "honest but curious" in assumed
+    assert "At most 10% of a round's devices collude with the server, and at most 30% drop out" in assumed
     assert "single updates in their memory" not in assumed
-    assert "and no single one" in found.as_markdown()
+    assert "and no single update" in found.as_markdown()
     assert "sees single updates" not in found.as_markdown()
     assert "sees sums of updates without noise" in found.as_markdown()
 
@@ -80,8 +80,10 @@ def test_a_record_that_does_not_say_what_was_checked_claims_no_check(tmp_path: P
 
 
 def test_a_loopback_without_encryption_is_said(tmp_path: Path) -> None:
-    assert "without encryption" in marked(said(tmp_path / "a", PLAIN | {"transport": "http on loopback"}), Mark.ASSUMED)
-    assert "without encryption" not in marked(said(tmp_path / "b", PLAIN), Mark.ASSUMED)
+    assert "not encrypted on the way" in marked(
+        said(tmp_path / "a", PLAIN | {"transport": "http on loopback"}), Mark.ASSUMED
+    )
+    assert "not encrypted on the way" not in marked(said(tmp_path / "b", PLAIN), Mark.ASSUMED)
 
 
 def test_a_measured_model_is_another_runs(tmp_path: Path) -> None:

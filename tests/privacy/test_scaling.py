@@ -24,6 +24,7 @@ def opened(plan: PrivacyPlan, strategy: dict[str, Any]) -> Opened:
         mechanism=plan.mechanism,
         strategy=strategy,
         population=plan.population,
+        rounds=40,
         seeded=True,
         reasons_not_private=["the noise can be replayed"],
         data={"coordinates": 10, "arrays": 1},

@@ -10,7 +10,7 @@ from matplotlib import pyplot
 
 from tacit.errors import RunError
 from tacit.runs.folder import RunFolder
-from tacit.runs.metrics import MetricsWriter
+from tacit.runs.metrics import EPSILON_SO_FAR, MetricsWriter
 from tacit.runs.plots import plot_training
 
 
@@ -18,7 +18,7 @@ def folder_with(tmp_path: Path, epsilons: list[float]) -> RunFolder:
     folder = RunFolder.create(tmp_path / "run", "name = 'x'\n")
     with MetricsWriter(folder.metrics_path) as metrics:
         for number, epsilon in enumerate(epsilons):
-            metrics.append({"round": number, "top1": 0.1, "epsilon": epsilon})
+            metrics.append({"round": number, "top1": 0.1, EPSILON_SO_FAR: epsilon})
     reasons = ["the seed is known"] if float("inf") in epsilons else []
     folder.summary_path.write_text(
         json.dumps({"baselines": {"unigram_top1": 0.05}, "privacy": {"delta": 1e-6, "reasons_not_private": reasons}})
@@ -50,7 +50,7 @@ def test_nothing_to_draw(tmp_path):
 def test_a_run_is_drawn_by_what_it_is_judged_by(tmp_path, measure, words):
     folder = RunFolder.create(tmp_path / "run", "name = 'x'\n")
     with MetricsWriter(folder.metrics_path) as metrics:
-        metrics.append({"round": 1, measure: 0.0, "epsilon": 1.0})
+        metrics.append({"round": 1, measure: 0.0, EPSILON_SO_FAR: 1.0})
     with pyplot.rc_context({"svg.fonttype": "none"}):
         plot_training(folder, tmp_path / "picture.svg")
     assert words in (tmp_path / "picture.svg").read_text()
@@ -59,6 +59,6 @@ def test_a_run_is_drawn_by_what_it_is_judged_by(tmp_path, measure, words):
 def test_a_run_without_any_measure_is_refused(tmp_path):
     folder = RunFolder.create(tmp_path / "run", "name = 'x'\n")
     with MetricsWriter(folder.metrics_path) as metrics:
-        metrics.append({"round": 1, "epsilon": 1.0})
+        metrics.append({"round": 1, EPSILON_SO_FAR: 1.0})
     with pytest.raises(RunError, match="top1, accuracy, inverted in its metrics"):
         plot_training(folder, tmp_path / "picture.svg")

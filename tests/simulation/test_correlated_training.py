@@ -17,6 +17,8 @@ from tacit.privacy.ledger import read_ledger
 from tacit.privacy.mechanisms import correlated
 from tacit.privacy.participation_record import verified
 from tacit.recipe import Recipe
+from tacit.runs.cost import cost_of
+from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal, StopRequested
 from tacit.simulation.training import resume_run, start_run
 from tests.simulation.test_training import (  # noqa: F401 - a fixture among them
@@ -47,15 +49,20 @@ def stopped(recipe: Recipe, out: Path, round: int) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["tree", "blt", "banded", "gaussian"])
-def test_a_run_states_rho_from_who_really_came(mechanism, tmp_path):
+def test_a_run_states_rho_from_what_its_plan_promises(mechanism, tmp_path):
     summary = start_run(ftrl(mechanism), tmp_path / "run", Silent())
     privacy = summary["privacy"]
     assert privacy["adjacency"] == "zero out one user"
-    assert privacy["participation"]["observed"]
-    assert privacy["participation"]["min_separation"] >= 3
+    assert privacy["participation"] == {"min_separation": 3, "max_participation": 2, "observed": False}
     ledger = read_ledger(tmp_path / "run" / "ledger.jsonl")
     cohorts = [cohort.users for cohort in verified(tmp_path / "run" / "private" / "participation.bin", ledger)]
-    assert spent_by(ledger.opened, ledger.intents, cohorts=cohorts).rho == privacy["rho"]
+    assert spent_by(ledger.opened, ledger.intents).rho == privacy["rho"]
+    # What happened keeps the promise, and so costs no more.
+    owners = cost_of(RunFolder.open(tmp_path / "run"), cohorts=cohorts)
+    assert owners.stated.rho == privacy["rho"]
+    assert owners.happened is not None
+    assert owners.happened.rho is not None
+    assert owners.happened.rho <= privacy["rho"] * (1 + 1e-9)
     # One participation alone costs 1/(2 z²), and z is 4.
     assert privacy["rho"] >= 1 / 32
     assert 0 < privacy["epsilon"] < 10

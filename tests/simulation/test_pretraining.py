@@ -22,7 +22,7 @@ from tacit.recipe import Recipe
 from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal, StopRequested
-from tacit.runs.metrics import read_metrics
+from tacit.runs.metrics import EPSILON_SO_FAR, read_metrics
 from tacit.runs.plots import plot_training
 from tacit.runs.report.assemble import report_html
 from tacit.simulation import datasets, pretraining, training
@@ -111,8 +111,8 @@ def test_the_curve_begins_before_the_first_round_where_nothing_is_spent(tmp_path
     run = tmp_path / "run"
     start_run(recipe_with(WORLD, run={"seed": None}), run, Silent())
     first, last = read_metrics(run / "metrics.jsonl")
-    assert (first["round"], first["epsilon"], last["round"]) == (0, 0.0, 2)
-    assert last["epsilon"] > 0
+    assert (first["round"], first[EPSILON_SO_FAR], last["round"]) == (0, 0.0, 2)
+    assert last[EPSILON_SO_FAR] > 0
     plot_training(RunFolder.open(run), tmp_path / "curve.svg")
     assert "Public data (the keyboard world with seed 2, 40 users" in report_html(RunFolder.open(run), share=True)
     (run / "metrics.jsonl").write_text((run / "metrics.jsonl").read_text().splitlines()[0] + "\n")

@@ -22,7 +22,7 @@ from tacit.recipe import Recipe, parse_recipe
 from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal, StopRequested
-from tacit.runs.metrics import read_metrics
+from tacit.runs.metrics import EPSILON_SO_FAR, read_metrics
 from tacit.simulation import datasets, training
 from tacit.simulation.training import Trainer, load_trained, resume_run, start_run
 
@@ -103,7 +103,7 @@ def test_a_private_run_states_what_it_spent(tmp_path):
     assert sorted(path.name for path in (out / "private").iterdir()) == kept
     assert not any("users" in record for record in read_metrics(out / "metrics.jsonl"))  # cohort sizes are the owner's
     assert [record["round"] for record in read_metrics(out / "metrics.jsonl")] == [2, 4, 6]
-    epsilons = [record["epsilon"] for record in read_metrics(out / "metrics.jsonl")]
+    epsilons = [record[EPSILON_SO_FAR] for record in read_metrics(out / "metrics.jsonl")]
     assert epsilons == sorted(epsilons)
     assert epsilons[-1] == pytest.approx(privacy["epsilon"], rel=0.01)
 

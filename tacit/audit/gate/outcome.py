@@ -34,7 +34,7 @@ from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.participation_record import verified
 from tacit.privacy.records import UPDATE, Intent
-from tacit.privacy.statement import up
+from tacit.privacy.statement import round_up
 from tacit.runs.files import write_atomic
 from tacit.runs.folder import RunFolder
 from tacit.runs.report.blocks import Paragraph, Section, Table
@@ -146,7 +146,7 @@ class GateOutcome:
             below, stated = self.epsilon
             said.append(
                 f"With the noise and the shift at the ends of these intervals that favour privacy, the same accounting gives "
-                f"epsilon {math.floor(below * 100) / 100:.2f}; {up(stated)} is stated."
+                f"epsilon {math.floor(below * 100) / 100:.2f}; {round_up(stated)} is stated."
             )
         said += [each.what for each in self.alarms[:5]]
         if self.detectable_scale is not None:

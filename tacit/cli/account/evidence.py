@@ -68,7 +68,7 @@ def evidence_of(run: Path, *, as_listed: bool = True) -> Evidence:
     if ledger.opened.plan["sampling"] == "check_in":
         users = [cohort.users for cohort, _ in zip(cohorts, ledger.intents, strict=False)]
         _require_no_more(cohorts, folder, ledger)
-        return Evidence(folder, ledger, "MinS and MaxP are those that the cohorts had", users)
+        return Evidence(folder, ledger, "the cohorts are those of the ledger", users)
     said = _compared(folder, ledger, cohorts)
     _require_no_more(cohorts, folder, ledger)
     return Evidence(folder, ledger, said)

@@ -9,10 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.cli.account.answer import Answer, Json, require_delta, tell
+from tacit.cli.account.answer import Answer, Json, headline, require_delta, tell
 from tacit.cli.account.evidence import Evidence, evidence_of
-from tacit.privacy.accounting.several_runs import Together, together
-from tacit.privacy.accounting.spent import spent_by
+from tacit.cli.summary import owners_sentence
+from tacit.privacy.accounting.several_runs import Together
+from tacit.runs.cost import HAPPENED, cost_of, total_cost
 
 DeltaOfAll = Annotated[
     float | None, typer.Option("--delta", help="The delta to compose at; by default the smallest of the runs' own.")
@@ -27,9 +28,11 @@ def run(
     Example: tacit account run runs/chat
     """
     evidence = evidence_of(run)
-    spent = spent_by(evidence.ledger.opened, evidence.ledger.intents, cohorts=evidence.users)
+    cost = cost_of(evidence.folder, evidence.ledger, cohorts=evidence.users)
+    spent, happened = cost.stated, cost.owners_figures()
     if as_json:
-        typer.echo(json.dumps(spent.as_dict() | {"cohorts": evidence.cohorts}, allow_nan=False))
+        found = spent.as_dict() | {"cohorts": evidence.cohorts, HAPPENED: happened}
+        typer.echo(json.dumps(found, allow_nan=False))
         return
     typer.echo(f"{evidence.folder.path}: {releases_in_words(spent.releases)}, unit: {spent.unit}.")
     answer = Answer(
@@ -42,6 +45,10 @@ def run(
         reasons_not_private=tuple(spent.reasons_not_private),
     )
     tell(answer, as_json)
+    typer.echo(f"  for {spent.rounds_in_words}")
+    typer.echo(f"  computed from {spent.computed_from}")
+    if happened is not None:
+        typer.echo(f"  for the owner, {owners_sentence(happened)}")
     typer.echo(f"  {evidence.cohorts}")
 
 
@@ -59,18 +66,33 @@ def compose(
     if delta is not None:
         require_delta(delta)
     found = [evidence_of(each) for each in runs]
-    total = compose_evidence(found, delta)
+    total, happened = compose_evidence(found, delta)
     if not as_json:
         for each in found:
             typer.echo(_line(each))
     facts = {"unit": total.unit, "releases": total.releases, "runs": [_facts(each) for each in found]}
-    tell(answer_of(total), as_json, facts)
+    tell(answer_of(total), as_json, facts | {HAPPENED: figures_of(happened)})
+    if not as_json:
+        tell_basis(happened)
 
 
-def compose_evidence(found: Sequence[Evidence], delta: float | None, *, adaptive: bool = False) -> Together:
-    """What these runs cost together, with who took part where it matters and may be seen."""
-    cohorts = {each.folder.run_id: each.users for each in found if each.users is not None}
-    return together([each.ledger for each in found], delta, cohorts=cohorts, adaptive=adaptive)
+def compose_evidence(
+    found: Sequence[Evidence], delta: float | None, *, adaptive: bool = False
+) -> tuple[Together, Together | None]:
+    """What these runs cost together, and the owner's second figure where users were not sampled and may be seen."""
+    return total_cost([(each.ledger, each.users) for each in found], delta, adaptive=adaptive)
+
+
+def figures_of(happened: Together | None) -> dict[str, Any] | None:
+    """The owner's second figure for JSON."""
+    return None if happened is None else {name: answer_of(happened).as_dict()[name] for name in ("epsilon", "rho")}
+
+
+def tell_basis(happened: Together | None) -> None:
+    """Which rounds and which participation a total was computed from; the owner's second figure below it."""
+    typer.echo("  for the planned rounds of every run, computed from the participation that their plans promise")
+    if happened is not None:
+        typer.echo(f"  for the owner, from the participation that happened: {headline(answer_of(happened))}")
 
 
 def answer_of(total: Together) -> Answer:

@@ -12,10 +12,11 @@ import typer
 
 from tacit.cli.account.answer import Answer, Json, headline, require_delta, tell
 from tacit.cli.account.evidence import Evidence, evidence_of
-from tacit.cli.account.ledgers import DeltaOfAll, answer_of, compose_evidence, releases_in_words
+from tacit.cli.account.ledgers import DeltaOfAll, answer_of, compose_evidence, figures_of, releases_in_words, tell_basis
 from tacit.data.store import INFO, open_store
 from tacit.errors import PrivacyError, RunError, TacitError
 from tacit.runs.checkpoints import rounds_kept
+from tacit.runs.cost import HAPPENED
 from tacit.runs.folder import RunFolder
 from tacit.runs.odometer import NAME, Entry, heads_of, objection_to, runs_of
 
@@ -62,15 +63,19 @@ def odometer(
     answer: Answer | None = Answer(
         0.0, delta or 0.0, "any", "nothing was released", ("no other run read these users",), rho=0.0
     )
+    happened = None
     if found:
         try:
-            answer = answer_of(compose_evidence(found, delta, adaptive=True))
+            total, happened = compose_evidence(found, delta, adaptive=True)
+            answer = answer_of(total)
         except PrivacyError as error:
             answer = None
             reasons.append(error.sentence.rstrip("."))
-    more = {"store": store_id, "runs": runs}
+    more = {"store": store_id, "runs": runs, HAPPENED: figures_of(happened)}
     if answer is not None and not reasons:
         tell(answer, as_json, more)
+        if found and not as_json:
+            tell_basis(happened)
     else:
         _tell_unknown(reasons, answer, as_json, more)
 

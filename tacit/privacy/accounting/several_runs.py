@@ -8,7 +8,9 @@ must cover (1 + e^ε) Σ τ, or no finite ε is claimed.
 Runs that were planned together, before any of them released anything, compose as one mechanism (`composition`). Runs that
 were chosen by looking at earlier ones' releases go through an odometer (`adaptive`).
 
-A run without sampling (check_in) enters with its ρ, by the MinS and MaxP that its cohorts had where they are given.
+A run counts with its planned rounds, whether they have run or not (`tacit.privacy.planned`). A run without sampling (check_in)
+enters with its ρ, by the MinS and MaxP that its plan promises, or that its cohorts had where they are given and all planned
+rounds have run.
 """
 
 from __future__ import annotations
@@ -25,16 +27,17 @@ from tacit.privacy.accounting.adaptive import adaptively_composed
 from tacit.privacy.accounting.composition import Concentrated, Part, Sampled, compose, the_one
 from tacit.privacy.accounting.spent import rounds_of, unsampled_cost
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.tail import apart_from_tail, outweighs, tail_probability
+from tacit.privacy.planned import charged_for
+from tacit.privacy.tail import apart_from_tail, tail_objection, tail_probability
 
 Users = NDArray[np.int64]
 
 # What an odometer does not need.
-PLANNED = "each run's noise, sampling and number of rounds were settled without looking at what the others released"
+PLANNED = "each run's noise, sampling and number of rounds were chosen without looking at what the other runs released"
 ASSUMPTIONS: tuple[str, ...] = (
     "one person is one user, the same one in every run, and every person may have been in all of them",
     PLANNED,
-    "what each run assumes by itself (tacit account run)",
+    "everything that each run assumes by itself (tacit account run lists it)",
     "no other run read these users",
 )
 
@@ -87,7 +90,7 @@ def together(
     value, tail = found.epsilon, math.fsum(cost.tail for cost in costs)
     if math.isinf(value):
         reasons = ["no noise was added"]
-    elif objection := outweighs(tail, value, delta):
+    elif objection := tail_objection(tail, value, delta):
         value, reasons = math.inf, [objection]
     return Together(value, delta, found.rho, found.accountant, adjacency, unit, releases, tuple(reasons), assumptions)
 
@@ -102,15 +105,15 @@ class _RunCost:
 
 
 def _cost(ledger: Ledger, cohorts: Sequence[Users] | None) -> _RunCost:
-    opened, intents = ledger.opened, ledger.intents
-    if opened.reasons_not_private:
-        return _RunCost((), 0.0, opened.reasons_not_private)
-    draws, parts, reasons = len(intents), list[Part](), list[str]()
-    kinds = {intent.sampling["kind"] for intent in intents}
+    opened, charged = ledger.opened, charged_for(ledger.opened, ledger.intents)
+    if opened.reasons_not_private or charged.objection is not None:
+        return _RunCost((), 0.0, opened.reasons_not_private or [charged.objection or ""])
+    draws, parts, reasons = len(charged.releases), list[Part](), list[str]()
+    kinds = {intent.sampling["kind"] for intent in charged.releases}
     if kinds <= {"poisson", "fixed"}:
-        parts += [Sampled(group) for group in rounds_of(intents)]
+        parts += [Sampled(group) for group in rounds_of(charged.releases)]
     elif kinds == {"check_in"} == {opened.plan["sampling"]}:
-        cost = unsampled_cost(opened, intents, cohorts)
+        cost = unsampled_cost(opened, charged, cohorts)
         draws = cost.draws
         parts.append(Concentrated(math.inf if cost.rho is None else cost.rho, opened.adjacency, cost.gaussian))
         reasons += [] if cost.objection is None else [cost.objection]

@@ -1,12 +1,14 @@
-"""What a run has cost its users so far, read off its ledger and nothing else.
+"""What a run costs its users, read off its ledger and nothing else.
 
-Every intent counts as a release, with the noise its blocks got and the sampling constants it names; δ, the unit and
-the reasons why nothing may be claimed are those of the ledger's first record. The probability τ that noise is not
-what its proof takes it for (`tacit.privacy.tail`) is charged to δ: ε is computed at a slightly smaller δ, and the
-difference must cover (1 + e^ε) τ, or no finite ε is claimed.
+Every intent counts as a release, with the noise its blocks got and the sampling constants it names. The planned rounds that
+have not run count too (`tacit.privacy.planned` says why). δ, the unit and the reasons why nothing may be claimed are those of
+the ledger's first record. The probability τ that noise is not what its proof takes it for (`tacit.privacy.tail`) is charged to
+δ: ε is computed at a slightly smaller δ, and the difference must cover (1 + e^ε) τ, or no finite ε is claimed.
 
-Without sampling (check_in) the cost is a ρ, from MinS and MaxP: those that the cohorts really had where they are given, those
-that the plan promises otherwise. Noise from devices (`device_noise`) has its own ρ, which is not quite a Gaussian's.
+Without sampling (check_in) the cost is a ρ, from MinS and MaxP: those that the plan promises, or those that the cohorts had
+where they are given and all planned rounds have run. The participation so far says nothing about rounds that are still to
+come, so a run that ended early is charged by the promise. Noise from devices (`device_noise`) has its own ρ, which is not quite
+a Gaussian's.
 
 **Rounds that ran again under correlated noise.** A run that lost rounds s .. t-1 goes on at s from the state it had there,
 with fresh noise from s on. Its releases are then rows of C x + Z as ever, and beside them the lost rows s .. t-1 of C x' + Z',
@@ -17,6 +19,7 @@ mechanism of its own, with its own cohorts, and the ρ's add up.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections import Counter
@@ -35,32 +38,36 @@ from tacit.privacy.accounting.participation import Gap, Participation, realised
 from tacit.privacy.accounting.sampled_gaussian import Rounds, combined_noise_multiplier, sampled_epsilon
 from tacit.privacy.accounting.zcdp import composed, epsilon_of_any, epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.discretisation import DISCRETE
+from tacit.privacy.planned import CUT_OFF, Charged, charged_for
 from tacit.privacy.records import Intent, Opened
+from tacit.privacy.statement import rounds_in_words, times
 from tacit.privacy.strategies import from_description
-from tacit.privacy.tail import apart_from_tail, outweighs, tail_probability
+from tacit.privacy.tail import apart_from_tail, tail_objection, tail_probability
 
 ASSUMPTIONS: tuple[str, ...] = (
-    "one person is one user, and who is trained on and who is held out was settled beforehand",
-    "settings such as the clip and the number of rounds were not chosen by looking at these users",
-    "this run alone: other runs on the same users, and copies of this one that went on by themselves, add to it",
-    "the process's memory and its timing stay secret",
+    "one person is one user, and it was decided before the run which users are trained on and which are held out",
+    "settings such as the clip and the number of rounds were chosen without looking at these users",
+    "the cost is that of this run alone; other runs on the same users cost more in addition, and so does a copy of this run "
+    "that is continued separately",
+    "nobody else reads the process's memory or measures its timing",
     "nobody has the computing power to tell ChaCha20, AES-256 or keyed BLAKE2b, with 256-bit keys, from random bits",
 )
 # Devices draw integers, exactly, and from another stream of bits.
 DEVICE_ASSUMPTIONS: tuple[str, ...] = (
     *ASSUMPTIONS[:-1],
     "nobody has the computing power to tell AES-256-CTR or keyed BLAKE2b from random bits",
-    "sums are computed under secure aggregation, so that nobody sees one device's integers",
+    "sums are computed under secure aggregation, so that nobody sees the integers of a single device",
 )
 # Amplification holds against somebody who does not know the sample.
-SAMPLED_ASSUMPTIONS: tuple[str, ...] = ("who was in which cohort stays secret",)
+SAMPLED_ASSUMPTIONS: tuple[str, ...] = ("nobody else learns who was in which cohort",)
 
 
 @dataclass(frozen=True)
 class Spent:
     """(ε, δ) of a run, for a unit and an adjacency, under assumptions; infinite with the reasons.
 
-    Without sampling there is also a ρ, and the MinS and MaxP that it was computed from.
+    Without sampling there is also a ρ, and the MinS and MaxP that it was computed from. `releases` are those in the ledger;
+    the cost is that of all `rounds_planned`, of which `rounds_run` have run, and of every further attempt.
     """
 
     epsilon: float
@@ -69,6 +76,8 @@ class Spent:
     adjacency: str
     unit: str
     releases: int
+    rounds_planned: int
+    rounds_run: int
     reasons_not_private: list[str] = field(default_factory=list)
     assumptions: tuple[str, ...] = ASSUMPTIONS
     rho: float | None = None
@@ -82,7 +91,23 @@ class Spent:
             "rho": self.rho if self.rho is not None and math.isfinite(self.rho) else None,
             "assumptions": list(self.assumptions),
             "participation": None if self.participation is None else vars(self.participation),
+            "computed_from": self.computed_from,
+            "rounds": self.rounds_in_words,
         }
+
+    @property
+    def rounds_in_words(self) -> str:
+        """Which rounds the cost is that of."""
+        return rounds_in_words(self.rounds_planned, self.rounds_run, self.releases - self.rounds_run)
+
+    @property
+    def computed_from(self) -> str:
+        """Which participation the cost was computed from."""
+        if self.participation is None:
+            return "the sampling that the plan states"
+        most, apart = self.participation.max_participation, self.participation.min_separation
+        limits = f"at most {times(most)} a user, with at least {apart:,} rounds in between"
+        return f"the participation that {'happened' if self.participation.observed else 'the plan promises'} ({limits})"
 
 
 def spent_by(
@@ -92,36 +117,41 @@ def spent_by(
     cohorts: Iterable[NDArray[np.int64]] | None = None,
     quick: bool = False,
 ) -> Spent:
-    """The bound on what these releases cost together.
+    """The bound on what these releases and the planned rounds that have not run cost together.
 
-    `cohorts`: who took part, one array an intent, from the participation record. `quick`: a coarser bound, for a progress bar.
+    `cohorts`: who took part, one array an intent, from the participation record; it counts once all planned rounds have run.
+    `quick`: a coarser bound, for a progress bar.
     """
-    intents = list(intents)
+    charged = charged_for(opened, intents)
     sampled = opened.plan["sampling"] != "check_in"
-    cost = _sampled(opened, intents, quick) if sampled else unsampled_cost(opened, intents, cohorts)
+    cost = _sampled(opened, charged, quick) if sampled else unsampled_cost(opened, charged, cohorts)
     delta, reasons, value = float(opened.plan["delta"]), list(opened.reasons_not_private), math.inf
-    if not reasons and cost.objection is not None:
-        reasons = [cost.objection]
+    if not reasons and (objection := charged.objection or cost.objection) is not None:
+        reasons = [objection]
     if not reasons:
         value = cost.epsilon
         tail = tail_probability(int(opened.data["coordinates"]), int(opened.data["arrays"]), cost.draws)
         if math.isinf(value):
             reasons = ["no noise was added"]
-        elif objection := outweighs(tail, value, delta):
+        elif objection := tail_objection(tail, value, delta):
             value, reasons = math.inf, [objection]
     assumptions = SAMPLED_ASSUMPTIONS + ASSUMPTIONS if sampled else ASSUMPTIONS
     if opened.mechanism == DISCRETE:
         assumptions = DEVICE_ASSUMPTIONS + _corrupt_devices(opened)
+    if charged.ran_again:
+        assumptions += (CUT_OFF,)
     if cost.participation is not None and not cost.participation.observed:
-        assumptions += ("users came no more often and no closer together than the plan promises",)
+        assumptions += ("no user took part more often, or with fewer rounds in between, than the plan promises",)
     if "vocabulary" in opened.data:
-        assumptions += (f"the words were chosen without looking at these users ({opened.data['vocabulary']})",)
+        assumptions += (
+            f"the words of the model were chosen without looking at these users ({opened.data['vocabulary']})",
+        )
     if "pretraining" in opened.data:
         assumptions += (_public_data(opened.data["pretraining"]),)
     inspection = opened.data.get("inspection", {})
     if chose := [f"the run {inspection[name]}" for name in ("classifier", "released_by") if name in inspection]:
         assumptions += (
-            f"what {' and '.join(chose)} released is given, and chose users here: what that cost is on top",
+            f"what {' and '.join(chose)} released decides which users this run reads; what that release cost comes on top",
         )
     return Spent(
         value,
@@ -129,12 +159,24 @@ def spent_by(
         cost.accountant,
         opened.adjacency,
         opened.unit,
-        len(intents),
+        len(charged.happened),
+        opened.rounds,
+        charged.rounds_run,
         reasons,
         assumptions,
         cost.rho if math.isfinite(value) else None,
         cost.participation,
     )
+
+
+def cost_if_it_had_ended_here(opened: Opened, intents: Iterable[Intent]) -> Spent:
+    """What the rounds so far would cost if the run had been planned to end here: a curve to watch, and no statement.
+
+    A coarser bound than `spent_by`. It must not decide when the run ends and then be stated (`tacit.privacy.planned`).
+    """
+    intents = list(intents)
+    rounds = intents[-1].round + 1 if intents else 0
+    return spent_by(dataclasses.replace(opened, rounds=rounds), intents, quick=True)
 
 
 def _public_data(pretraining: Mapping[str, Any]) -> str:
@@ -156,32 +198,30 @@ class _Cost:
     gaussian: bool = True
 
 
-def _sampled(opened: Opened, intents: Sequence[Intent], quick: bool) -> _Cost:
-    rounds = rounds_of(intents)
+def _sampled(opened: Opened, charged: Charged, quick: bool) -> _Cost:
+    rounds = rounds_of(charged.releases)
     delta = apart_from_tail(float(opened.plan["delta"]))
     value, accountant = math.inf, "rdp"
     if not opened.reasons_not_private:
         value, accountant = sampled_epsilon(rounds, delta, discretization=1e-3 if quick else 1e-4)
     objection = "correlated noise has no proof on sampled rounds" if opened.strategy else None
-    return _Cost(value, accountant, len(intents), objection=objection)
+    return _Cost(value, accountant, len(charged.releases), objection=objection)
 
 
-def unsampled_cost(opened: Opened, intents: Sequence[Intent], cohorts: Iterable[NDArray[np.int64]] | None) -> _Cost:
+def unsampled_cost(opened: Opened, charged: Charged, cohorts: Iterable[NDArray[np.int64]] | None) -> _Cost:
+    """The ρ of a run without sampling; `cohorts` are those of the releases that happened."""
+    users = _cohorts_that_count(charged, cohorts)
     if opened.mechanism == DISCRETE:
-        return _from_devices(opened, intents, cohorts)
+        return _from_devices(opened, charged, users)
     strategy = from_description(opened.strategy) if opened.strategy else None
-    branches = branches_of(intents)
+    branches = branches_of(charged.releases)
     promised = Participation(int(opened.plan["min_separation"]), int(opened.plan["max_participation"]), observed=False)
     seen = [promised] * len(branches)
-    if cohorts is not None:
-        users = list(cohorts)
-        if len(users) != len(intents):
-            raise PrivacyError(f"Expected the cohorts of {len(intents)} releases, got {len(users)}.")
+    if users is not None:
         seen = [realised([users[number] for number in branch]) for branch in branches]
-    rhos, objection = [], None
+    rhos, objection = [], _departure_in(charged, branches, correlated=strategy is not None)
     for branch, participation in zip(branches, seen, strict=True):
-        releases = [intents[number] for number in branch]
-        objection = objection or _departure(releases, correlated=strategy is not None)
+        releases = [charged.releases[number] for number in branch]
         restarts = [intent.round for intent in releases if intent.restart and intent.round > 0]
         gap, most = Gap(participation.min_separation), participation.max_participation
         if strategy is None:
@@ -194,29 +234,52 @@ def unsampled_cost(opened: Opened, intents: Sequence[Intent], cohorts: Iterable[
     together = Participation(
         min((each.min_separation for each in seen), default=promised.min_separation),
         max((each.max_participation for each in seen), default=0),
-        observed=cohorts is not None,
+        observed=users is not None,
     )
     value = epsilon_of_gaussian(rho, apart_from_tail(float(opened.plan["delta"])))
-    return _Cost(value, "zCDP, exact Gaussian curve", len(intents), rho, together, objection)
+    return _Cost(value, "zCDP, exact Gaussian curve", len(charged.releases), rho, together, objection)
 
 
-def _from_devices(opened: Opened, intents: Sequence[Intent], cohorts: Iterable[NDArray[np.int64]] | None) -> _Cost:
-    branches, noise = branches_of(intents), device_noise.constants_of(opened)
+def _cohorts_that_count(
+    charged: Charged, cohorts: Iterable[NDArray[np.int64]] | None
+) -> list[NDArray[np.int64]] | None:
+    """The cohorts of all releases, where they are given and all planned rounds have run."""
+    if cohorts is None:
+        return None
+    users = list(cohorts)
+    if len(users) != len(charged.happened):
+        raise PrivacyError(f"Expected the cohorts of {len(charged.happened)} releases, got {len(users)}.")
+    return None if charged.to_come else users
+
+
+def broken_promise(opened: Opened, intents: Sequence[Intent], cohorts: Sequence[NDArray[np.int64]]) -> str | None:
+    """Why the cohorts of these releases, which were not sampled, are not what the plan promises; None where they are."""
+    least, most = int(opened.plan["min_separation"]), int(opened.plan["max_participation"])
+    for branch in branches_of(intents):
+        found = realised([cohorts[number] for number in branch])
+        if found.max_participation > most:
+            return f"a user took part {times(found.max_participation)}, and the plan promises {most} at most"
+        if found.max_participation > 1 and found.min_separation < least:
+            return f"a user took part again after {found.min_separation} rounds, and the plan promises at least {least}"
+    noise = device_noise.constants_of(opened) if opened.mechanism == DISCRETE else None
+    fewest = min(map(len, cohorts), default=0)
+    if noise is not None and len(cohorts) and fewest < noise.fewest_reports:
+        return f"a round had {fewest} reports, and the plan promises {noise.fewest_reports} at least"
+    return None
+
+
+def _from_devices(opened: Opened, charged: Charged, users: list[NDArray[np.int64]] | None) -> _Cost:
+    branches, noise = branches_of(charged.releases), device_noise.constants_of(opened)
     promised = Participation(int(opened.plan["min_separation"]), int(opened.plan["max_participation"]), observed=False)
-    users = None if cohorts is None else list(cohorts)
     seen = promised
     if users is not None:
-        if len(users) != len(intents):
-            raise PrivacyError(f"Expected the cohorts of {len(intents)} releases, got {len(users)}.")
         ways = [realised([users[number] for number in branch]) for branch in branches]
         seen = Participation(
             min((each.min_separation for each in ways), default=promised.min_separation),
             max((each.max_participation for each in ways), default=0),
             observed=True,
         )
-    objection = device_noise.objection_to(intents)
-    for branch in branches:
-        objection = objection or _departure([intents[number] for number in branch], correlated=False)
+    objection = device_noise.objection_to(charged.happened) or _departure_in(charged, branches, correlated=False)
     accountant = "zCDP through RDP (alpha times rho)"
     if noise is None:
         why = "the ledger does not say what noise each device added"
@@ -231,7 +294,7 @@ def _corrupt_devices(opened: Opened) -> tuple[str, ...]:
     section = opened.plan.get("secagg") or {}
     share = float(section.get("corrupt", 0.0))
     who = f"at most {share:.1%} of a round's devices are" if share else "no device is"
-    return (f"{who} corrupt; every other one adds its share of noise and keeps it to itself",)
+    return (f"{who} corrupt; every other device adds its share of the noise and keeps it secret",)
 
 
 def branches_of(intents: Sequence[Intent]) -> list[list[int]]:
@@ -243,6 +306,15 @@ def branches_of(intents: Sequence[Intent]) -> list[list[int]]:
             path = [each for each in path if intents[each].round < intent.round]
         path = [*path, number]
     return [*branches, path] if path else branches
+
+
+def _departure_in(charged: Charged, branches: Sequence[Sequence[int]], *, correlated: bool) -> str | None:
+    """The first departure on any way through the rounds that happened."""
+    for branch in branches:
+        happened = [charged.happened[number] for number in branch if number < len(charged.happened)]
+        if (found := _departure(happened, correlated=correlated)) is not None:
+            return found
+    return None
 
 
 def _departure(releases: Sequence[Intent], *, correlated: bool) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tacit.errors import RunError
-from tacit.privacy.statement import up
+from tacit.privacy.statement import round_up
 from tacit.runs.files import write_atomic
 from tacit.runs.folder import RunFolder
 from tacit.runs.report.contents import own_sections
@@ -92,7 +92,7 @@ def _privacy_tile(run: Reading) -> list[Tile]:
     if not guarantee.private:
         return [Tile("ε = ∞", f"no privacy is claimed: {'; '.join(guarantee.reasons)}", "bad")]
     meaning = f"at δ = {guarantee.delta:g}, for any one {guarantee.unit} ({guarantee.adjacency})"
-    return [Tile(f"ε = {up(guarantee.epsilon)}", meaning, "good")]
+    return [Tile(f"ε = {round_up(guarantee.epsilon)}", meaning, "good")]
 
 
 def _accuracy_tile(run: Reading) -> list[Tile]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tacit.privacy.assumptions import SAMPLED, times
-from tacit.privacy.statement import up
+from tacit.privacy.assumptions import SAMPLED
+from tacit.privacy.statement import round_up, times
+from tacit.runs.metrics import EPSILON_SO_FAR
 from tacit.runs.report.blocks import Bars, Block, Code, Level, Lines, Paragraph, Section, Series, Table
 from tacit.runs.report.reading import Reading, finite
 
@@ -52,13 +53,13 @@ def _training(run: Reading) -> Section | None:
         [
             str(record["round"]),
             *(_cell(name, record.get(name)) for name in names),
-            _cell("epsilon", record.get("epsilon")),
+            _cell("epsilon", record.get(EPSILON_SO_FAR)),
         ]
         for record in _thinned(run.metrics)
     ]
     blocks.append(
         Table(
-            columns=["round", *((_MEASURES | _MADE_UP).get(name, name) for name in names), "ε"],
+            columns=["round", *((_MEASURES | _MADE_UP).get(name, name) for name in names), "ε if planned to end here"],
             rows=rows,
             folded=True,
             caption="All evaluations" if len(rows) == len(run.metrics) else "Evaluations",
@@ -80,18 +81,20 @@ def _levels(run: Reading) -> list[Level]:
 
 
 def _spending(run: Reading) -> Section | None:
-    if run.guarantee is None or not run.guarantee.private or not (points := _curve(run, "epsilon")):
+    if run.guarantee is None or not run.guarantee.private or not (points := _curve(run, EPSILON_SO_FAR)):
         return None
     spent = Lines(
         x="round",
-        y=f"ε spent, at δ = {run.guarantee.delta:g}",
+        y=f"ε at δ = {run.guarantee.delta:g}, had the run been planned to end here",
         series=[Series(name="ε", points=points)],
     )
     text = (
-        "How the bound grew while the model was evaluated, as the run noted it. The number that counts is that of the "
-        f"guarantee, computed anew from the whole ledger: ε = {up(run.guarantee.epsilon)}."
+        "The curve shows what the rounds up to each evaluation would have cost if the run had been planned to end there. It is "
+        "not what the run cost: whoever ends a run after looking at it is charged for the planned rounds. The number that "
+        f"counts is that of the guarantee, computed from the ledger: ε = {round_up(run.guarantee.epsilon)}, for "
+        f"{run.guarantee.rounds_in_words}."
     )
-    return Section(name="spending", title="What it cost", order=20, blocks=[Paragraph(text=text), spent])
+    return Section(name="spending", title="How the cost grew", order=20, blocks=[Paragraph(text=text), spent])
 
 
 def _examples(run: Reading) -> Section | None:
@@ -210,5 +213,5 @@ def _cell(name: str, value: Any) -> str:
     if number is None:
         return "∞" if name == "epsilon" else "–"
     if name == "epsilon":
-        return up(number)
+        return round_up(number)
     return f"{number:,.2f}" if name == "perplexity" else f"{number:.1%}"

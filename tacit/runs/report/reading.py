@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from tacit.errors import LedgerError, RunError
 from tacit.privacy import participation_record
-from tacit.privacy.accounting.spent import spent_by
-from tacit.privacy.assumptions import SAMPLED, Observed
+from tacit.privacy.assumptions import Observed
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger, is_being_written
+from tacit.runs.cost import cost_of, runs_listed_with
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import read_metrics
 
@@ -80,11 +80,9 @@ def read_run(folder: RunFolder, *, share: bool) -> Reading:
     participations = None if cohorts is None else _counted(cohorts)
     guarantee = None
     if ledger is not None:
-        # What a sampler draws is chance, and its law is accounted; without one, what happened is.
-        sampled = ledger.opened.plan.get("sampling") in SAMPLED
-        spent = spent_by(ledger.opened, ledger.intents, cohorts=None if sampled else cohorts)
         seen = None if participations is None else Observed(int(participations.max(initial=0)))
-        guarantee = Guarantee.of(ledger, spent, observed=seen)
+        listed = None if share else runs_listed_with(folder)
+        guarantee = cost_of(folder, ledger, cohorts=cohorts).guarantee(observed=seen, listed=listed)
     return Reading(
         folder,
         share,

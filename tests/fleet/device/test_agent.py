@@ -64,6 +64,20 @@ def test_a_device_that_is_chosen_reports_once_and_rests(home, fake):
     assert fake.check_ins[-1].busy_with == ()
 
 
+@pytest.mark.parametrize("threshold", [None, 0.2])
+def test_a_device_without_sentences_takes_part_with_an_update_of_zero(home, fake, threshold):
+    """To leave the round would let what its user wrote decide who is in it."""
+    with Home.open(home) as found:
+        found.examples_path.write_text("")
+    offer = fake.offer(threshold=threshold)
+    assert step(home, fake) == (COME_BACK, ["Took part in round 0 of small."])
+    weight, within, update = wire.unpack_report(*reports(fake), offer.round_id, fake.prepared.task.dimension)
+    assert weight == 0
+    assert (within == 0) == (threshold is None)  # the server asks for one, and counts none of weight 0
+    assert not update.any()
+    assert memory(home, fake).taken == 1
+
+
 def test_text_never_leaves(home, fake):
     fake.offer()
     bodies = []

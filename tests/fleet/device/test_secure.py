@@ -194,15 +194,15 @@ class Round:
         return [said[number] for number in range(DEVICES)]
 
 
-def plain_sum(folder, made, threshold):
-    """What the same devices report where nothing is masked."""
+def plain_sum(folder, made, threshold, users=range(DEVICES)):
+    """What these devices report where nothing is masked."""
     plain = dict(made.recipe.privacy.model_dump(exclude_none=True), secagg=None)
     prepared = tasks.prepare(
         trainer(privacy={key: each for key, each in plain.items() if each is not None}), timer_s=0.0
     )
     fake = FakeServer(prepared, made.start.model)
     sums = PartialSum(0.3, prepared.task.update_shapes, per_layer=False)
-    for user in range(DEVICES):
+    for user in users:
         home = enrolled(folder / f"plain {user}", fake, sentences_of(made, user))
         offer = fake.offer(0, round_id=f"{user:032x}", threshold=threshold)
         with Running(home, fake, Clock()) as device:
@@ -228,6 +228,23 @@ def test_masked_devices_add_up_to_what_plain_ones_do(tmp_path):
     )
     assert 0.5 * bits == pytest.approx(expected.bits, abs=1e-4)
     assert not round.fake.reports  # nothing went in the clear
+
+
+def test_a_device_without_sentences_is_in_the_masked_sum_with_zeros(tmp_path):
+    """To leave the round would let what its user wrote decide who is in it."""
+    round = Round(tmp_path, WEIGHED, sides=2, threshold=0.25, seconds_left=40.0)
+    with Home.open(round.homes[0]) as found:
+        found.examples_path.write_text("")
+    assert round.run() == [["Took part in round 0 of small, under masks."]] * DEVICES
+    encoding, total = secure.encoding_of(round.fake.prepared.task.secagg), round.fake.secagg.sum
+    expected = plain_sum(tmp_path, round.made, 0.25, users=range(1, DEVICES))
+    signs = public_signs(bytes.fromhex(SEED), encoding.padded)
+    update = decoded(total[: encoding.padded], encoding, signs=signs) * 0.3
+    np.testing.assert_allclose(update, expected.update, atol=0.3 * 5 * np.sqrt(DEVICES) / encoding.scale + 1e-7)
+    weight, bits = centred(total[encoding.padded :], encoding.bits)
+    assert weight / encoding.element_clip == pytest.approx(expected.weight, abs=1e-3)
+    assert 0.5 * bits == pytest.approx(expected.bits, abs=1e-4)
+    assert taken(round.homes[0]) == 1
 
 
 def taken(home):

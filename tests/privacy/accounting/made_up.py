@@ -23,10 +23,11 @@ def opened(run_id: str, **changes: Any) -> Opened:
         "run_id": run_id,
         "format": FORMAT,
         "tacit_version": "0",
-        "plan": {"delta": 1e-6, "sampling": "poisson"},
+        "plan": plan_of({"kind": "poisson", "probability": 0.01}).model_dump(mode="json"),
         "mechanism": "gaussian",
         "strategy": {},
         "population": 1000,
+        "rounds": 20,
         "seeded": False,
         "reasons_not_private": [],
         "data": {"world": "keyboard", "coordinates": 10, "arrays": 1},
@@ -63,24 +64,28 @@ def run(
     sampler: Any = None,
     draw: Any = None,
     closed: bool = True,
+    planned: int | None = None,
     about: dict[str, Any] | None = None,
     **changes: Any,
 ) -> RunFolder:
     """A run folder with a ledger and its participation record: each cohort is drawn by `draw`, or by the sampler itself.
 
-    `about` is the [data] of its recipe; `changes` are fields of the first record, its data completed with what it needs.
+    As many rounds as it has are planned, or `planned` of them. `about` is the [data] of its recipe; `changes` are fields of the
+    first record, its data completed with what it needs.
     """
     sampler = Poisson(0.01) if sampler is None else sampler
     sampling = sampler.describe()
     plan = plan_of(sampling)
-    planned = {"rounds": rounds if closed else 100}
-    recipe = toml_of({"data": about or {}, "privacy": plan.model_dump(mode="json", exclude_none=True), "run": planned})
+    planned = rounds if planned is None else planned
+    described = plan.model_dump(mode="json", exclude_none=True)
+    recipe = toml_of({"data": about or {}, "privacy": described, "run": {"rounds": planned}})
     data = changes.pop("data", {"world": "keyboard", "users": users})
     data = {"coordinates": 10, "arrays": 1, **data, "recipe": hashlib.sha256(recipe.encode()).hexdigest()}
     changes = {
         "adjacency": plan.adjacency,
         "plan": plan.model_dump(mode="json"),
         "population": plan.population,
+        "rounds": planned,
         "data": data,
     } | changes
     folder = RunFolder.create(path, recipe)

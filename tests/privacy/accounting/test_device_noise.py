@@ -45,7 +45,7 @@ def plan_of(**secagg: Any) -> PrivacyPlan:
     )
 
 
-def opened(plan: PrivacyPlan, **data: Any) -> Opened:
+def opened(plan: PrivacyPlan, rounds: int = 3, **data: Any) -> Opened:
     return Opened(
         run_id="r",
         format=FORMAT,
@@ -54,6 +54,7 @@ def opened(plan: PrivacyPlan, **data: Any) -> Opened:
         mechanism="discrete",
         strategy={},
         population=1000,
+        rounds=rounds,
         seeded=False,
         reasons_not_private=[],
         data={"coordinates": 10, "arrays": 1, "secagg": ENCODING} | data,
@@ -69,7 +70,8 @@ def intent(round: int, attempt: int = 0, **block: Any) -> Intent:
 
 
 def cost(intents: list[Intent], cohorts: Any = None, *, plan: PrivacyPlan | None = None, **data: Any) -> Spent:
-    return spent_by(opened(plan or plan_of(), **data), intents, cohorts=cohorts)
+    rounds = intents[-1].round + 1 if intents else 0
+    return spent_by(opened(plan or plan_of(), rounds, **data), intents, cohorts=cohorts)
 
 
 def one(devices: int) -> float:
@@ -140,7 +142,7 @@ def test_a_release_without_bound_or_with_other_blocks_claims_nothing():
 
 
 def ledger_in(path: Path, plan: PrivacyPlan, count: int = 3, **data: Any) -> Ledger:
-    with LedgerWriter.create(path / "ledger.jsonl", opened(plan, **data)) as writer:
+    with LedgerWriter.create(path / "ledger.jsonl", opened(plan, count, **data)) as writer:
         for each in rounds(count):
             writer.append(each)
         return writer.ledger
@@ -158,10 +160,10 @@ def test_the_guarantee_says_which_trust_it_removes(tmp_path):
     found = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents))
     assert found.private
     words = found.as_markdown()
-    assert "removes the assumption that the server adds noise" in words
+    assert "Nobody has to trust the server to add noise" in words
     assert "at most 10.0% of a round's devices are corrupt" in words.lower().replace("\\", "")
-    assert "drawn exactly" in words
-    assert "Central differential privacy" not in words
+    assert "draw their noise exactly" in words
+    assert "central differential privacy" not in words
     assert "ideal Gaussian" not in words
     assert "AES-256-CTR" in words
     assert "ChaCha20" not in words
@@ -181,7 +183,7 @@ def test_noise_from_devices_is_proven_under_check_in_alone(tmp_path):
     wrong = Opened(**{**vars(first), "plan": first.plan | {"sampling": "fixed"}, "adjacency": "replace one user"})
     with LedgerWriter.create(tmp_path / "ledger.jsonl", wrong) as writer:
         ledger = writer.ledger
-    spent = Spent(1.0, 1e-6, "rdp", "replace one user", "user", 0)
+    spent = Spent(1.0, 1e-6, "rdp", "replace one user", "user", 0, 0, 0)
     assert not Guarantee.of(ledger, spent).private
 
 
@@ -194,6 +196,6 @@ def test_the_guarantee_of_server_noise_says_what_secure_aggregation_changes(tmp_
     found = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents))
     assert found.private
     words = found.as_markdown()
-    assert "Central differential privacy" in words
-    assert "summed as secure aggregation does it" in words
+    assert "central differential privacy" in words
+    assert "summed as secure aggregation sums them" in words
     assert "sums of 20-bit integers cannot wrap" in words.lower()

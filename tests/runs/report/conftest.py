@@ -15,7 +15,7 @@ from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.records import Closed
 from tacit.recipe import toml_of
 from tacit.runs.folder import RunFolder
-from tacit.runs.metrics import MetricsWriter
+from tacit.runs.metrics import EPSILON_SO_FAR, MetricsWriter
 from tests.privacy.test_guarantee import NONE, POISSON, intent_of, opened_with
 
 RECIPE = 'name = "small"\n'
@@ -28,16 +28,27 @@ MakeRun = Callable[..., RunFolder]
 
 
 def made_run(
-    path: Path, *, outcome: str | None = "finished", private: bool = True, rounds: int = 4, recipe: str = RECIPE
+    path: Path,
+    *,
+    outcome: str | None = "finished",
+    private: bool = True,
+    rounds: int = 4,
+    recipe: str = RECIPE,
+    planned: int | None = None,
+    store: str | None = None,
 ) -> RunFolder:
     """A run of so many rounds; user 7 takes part in each, somebody else beside. The recipe is completed with its plan."""
     plan = PrivacyPlan(**(POISSON if private else NONE))
-    recipe += toml_of({"privacy": plan.model_dump(mode="json", exclude_none=True), "run": {"rounds": rounds}})
+    recipe += toml_of(
+        {"privacy": plan.model_dump(mode="json", exclude_none=True), "run": {"rounds": planned or rounds}}
+    )
     reasons = [] if private else ["no noise is added"]
     run = RunFolder.create(path, recipe)
-    data = {"world": "keyboard", "coordinates": 10, "arrays": 1, "recipe": hashlib.sha256(recipe.encode()).hexdigest()}
+    users = {"world": "keyboard"} if store is None else {"store": store}
+    data = {**users, "coordinates": 10, "arrays": 1, "recipe": hashlib.sha256(recipe.encode()).hexdigest()}
+    facts = {"reasons_not_private": reasons, "data": data}
     with (
-        run.create_ledger(opened_with(plan, run_id=run.run_id, reasons_not_private=reasons, data=data)) as ledger,
+        run.create_ledger(opened_with(plan, run_id=run.run_id, rounds=planned or rounds, **facts)) as ledger,
         ParticipationWriter(run.participation_path) as participation,
         MetricsWriter(run.metrics_path) as metrics,
         MetricsWriter(run.diagnostics_path) as diagnostics,
@@ -47,7 +58,7 @@ def made_run(
             ledger.append(intent_of(plan, round, participation=digest))
             gone = outcome == "diverged" and round == rounds - 1
             measured = {"top1": 0.1 * round, "perplexity": None if gone else 90.0 - round / 10}
-            metrics.append({"round": round + 1, **measured, "epsilon": 1.0 + round if private else None})
+            metrics.append({"round": round + 1, **measured, EPSILON_SO_FAR: 1.0 + round if private else None})
             quantiles = {"0.1": 0.71317, "0.5": 0.81317, "0.9": 0.91317}
             diagnostics.append({"round": round + 1, "users": 2, "clipped": 0.5, "norm_quantiles": quantiles})
         if outcome is not None:

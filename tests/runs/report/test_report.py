@@ -63,7 +63,7 @@ def test_the_owners_copy_has_everything(make_run: MakeRun):
     page = report_html(make_run(), share=False)
     assert title_of(page) == [
         "What it learned",
-        "What it cost",
+        "How the cost grew",
         "The guarantee",
         "What it says",
         "Updates and clipping",
@@ -142,7 +142,7 @@ def test_a_run_without_privacy_says_so(make_run: MakeRun):
     page = report_html(make_run(private=False), share=False)
     assert "ε = ∞" in page
     assert "No privacy is claimed: epsilon is infinite, because no noise is added." in page
-    assert "What it cost" not in page
+    assert "How the cost grew" not in page
 
 
 @pytest.mark.parametrize(
