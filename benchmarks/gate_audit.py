@@ -22,6 +22,7 @@ import jax
 from tacit.audit.gate.checks import detectable_scale, level_of, planned_trials
 from tacit.audit.gate.layout import Layout, canaries_for
 from tacit.audit.gate.record import Design
+from tacit.data.users import all_names
 from tacit.models.word_lm import parameter_count
 from tacit.privacy.randomness import Randomness
 from tacit.privacy.records import UPDATE
@@ -59,7 +60,7 @@ def case(name: str, changes: list[str], rounds: int) -> dict[str, Any]:
     stream = CohortStream(
         plan.build_sampler(),
         Randomness.from_seed(0),
-        len(trainer.dataset.train),
+        all_names(trainer.dataset.train),
         trainer.users.prepare,
         start=0,
         stop=2 * rounds + WARM_UP,

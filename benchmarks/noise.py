@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from rounds import ZipfUsers
 
+from tacit.data.users import names_of_numbers
 from tacit.learning.next_word import NextWord
 from tacit.learning.server import Server, build_optimizer
 from tacit.learning.work import FedAvg
@@ -77,7 +78,8 @@ def whole_rounds(case: Case, rounds: int) -> tuple[list[float], Any]:
         Shape("windows", LENGTH, BATCH, case.tokens // (LENGTH * BATCH)),
         suitable_spread(parameter_count(model), case.cohort, None),
     )
-    stream = CohortStream(plan.build_sampler(), RANDOMNESS, POPULATION, engine.prepare, start=0, stop=rounds + 1)
+    names = names_of_numbers(np.arange(POPULATION))
+    stream = CohortStream(plan.build_sampler(), RANDOMNESS, names, engine.prepare, start=0, stop=rounds + 1)
     seconds, asked = [], time.perf_counter()
     for cohort in stream:
         bounded = engine.collect(model, cohort, Norms(0.8))[0]

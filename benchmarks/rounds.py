@@ -104,8 +104,9 @@ def case(
         SHAPE,
         spread,
     )
+    names = names_of_numbers(np.arange(users))
     stream = CohortStream(
-        plan.build_sampler(), Randomness.from_seed(0), users, engine.prepare, start=0, stop=rounds + 1
+        plan.build_sampler(), Randomness.from_seed(0), names, engine.prepare, start=0, stop=rounds + 1
     )
     seconds, last = [], None
     for each in _timed(iter(stream)):

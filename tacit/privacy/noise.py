@@ -72,7 +72,7 @@ def rounded_gaussian(centre: Any, scale: float, stream: NoiseStream) -> Any:
     size = sum(sizes)
     if size > LARGEST_SIZE:
         raise PrivacyError(f"Expected at most {LARGEST_SIZE} coordinates in a block, got {size}.")
-    whole, undecided = _rounded(leaves, scale, stream.key, stream.nonce)
+    whole, undecided = decided(leaves, scale, stream.key, stream.nonce)
     if int(undecided):
         start = 0
         for number, leaf_size in enumerate(sizes):
@@ -169,7 +169,7 @@ def _horner(x: jax.Array, coefficients: list[float]) -> jax.Array:
 
 
 @jax.jit
-def _rounded(
+def decided(
     centres: list[jax.Array], scale: float, key: jax.Array, nonce: jax.Array
 ) -> tuple[list[jax.Array], jax.Array]:
     """What float64 can decide, NaN where it cannot, and how many those are."""

@@ -78,9 +78,7 @@ class Gate:
     def __init__(self, template: Any, norms: Norms, *, style: ClipStyle, weighted: bool) -> None:
         self.norms, self.style, self.weighted = norms, style, weighted
         with jax.enable_x64(True):
-            self._update = jax.tree.map(lambda leaf: jnp.zeros_like(leaf, jnp.float64), template)
-            # Sum of weights, sum of bits.
-            self._counts = jnp.zeros((2,), jnp.float64, device=jax.tree.leaves(template)[0].device)
+            self._update, self._counts = _empty(template)
 
     def admit(self, contributions: Contributions) -> Diagnostics:
         """Clip each contribution, weigh it, add it. One that is not finite, or not by far, counts as zero."""
@@ -147,6 +145,12 @@ def weigh(
     weight = jnp.where(counted, jnp.clip(weights.astype(jnp.float64), 0, 1), 0) * HEADROOM
     bits = jnp.where(weight > 0, jnp.where(norms <= threshold, BIT_BOUND, -BIT_BOUND), 0) * HEADROOM
     return Weighed(counted, weight, scales, bits, norms, clipped & counted)
+
+
+@partial(jax.jit, keep_unused=True)
+def _empty(template: Any) -> tuple[Any, jax.Array]:
+    """Sums of nobody, where the template is: of the updates, and of weights and bits."""
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.float64), template), jnp.zeros((2,), jnp.float64)
 
 
 @jax.jit

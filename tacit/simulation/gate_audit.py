@@ -55,7 +55,7 @@ class AuditedGate:
     def __init__(self, users: BatchedUsers, mechanism: Mechanism, design: Design, writer: MetricsWriter) -> None:
         self._users, self._mechanism, self._design, self._writer = users, mechanism, design, writer
         self._now: _Round | None = None
-        self._pending: deque[tuple[_Round, jax.Array, jax.Array, jax.Array]] = deque()
+        self._pending: deque[tuple[_Round, jax.Array]] = deque()
 
     # The users' side.
 
@@ -71,13 +71,11 @@ class AuditedGate:
         before = [_along(layout, _totals(gate.close())) for gate in gates]
         leaves, tree = jax.tree.flatten(gates[-1].close().blocks[UPDATE].total)
         shapes = tuple(leaf.shape for leaf in leaves)
-        device = leaves[0].device
         together = min(layout.canaries, self._users.chunk)
         for start in range(0, layout.canaries, together):
             number = np.arange(start, start + together)
             there = number < layout.canaries
-            numbers = jax.device_put(np.where(there, number, -1), device)
-            rows = _contributions(layout, shapes, numbers, jax.device_put(shares.amplitudes, device))
+            rows = _contributions(layout, shapes, np.where(there, number, -1), shares.amplitudes)
             present: Any = there & coins[np.minimum(number, layout.canaries - 1)]
             weights: Any = np.full(together, WEIGHT_GIVEN, np.float32)
             gates[-1].admit(Contributions(jax.tree.unflatten(tree, rows), weights, present))
@@ -101,7 +99,7 @@ class AuditedGate:
         release, state = self._mechanism.release(bounded, state, key=key)
         now, layout = self._now, self._design.layout
         assert now is not None
-        self._pending.append((now, *_look(layout, _totals(bounded), release)))
+        self._pending.append((now, _look(layout, _totals(bounded), release)))
         return _without(layout, release, now.shares, now.coins), state
 
     # What was seen.
@@ -109,17 +107,18 @@ class AuditedGate:
     def settle(self, rounds_done: int) -> None:
         """Write down what the rounds up to this many showed."""
         while self._pending and self._pending[0][0].cohort.round < rounds_done:
-            now, given, released, noise = self._pending.popleft()
+            now, looked = self._pending.popleft()
             users_sum = np.sum([np.asarray(each) for each in now.before], axis=0)
-            energy, largest = np.asarray(noise)
+            channels, arrays = len(users_sum), len(self._design.layout.arrays)
+            given, released, energy, largest = np.split(np.asarray(looked), np.cumsum([channels, channels, arrays]))
             seen = Seen(
                 now.cohort.round,
                 now.cohort.attempt,
                 now.norms.clip,
                 now.norms.threshold,
                 now.coins,
-                np.asarray(released) - users_sum,
-                np.asarray(given) - users_sum,
+                released - users_sum,
+                given - users_sum,
                 energy,
                 largest,
             )
@@ -227,12 +226,21 @@ def _along(layout: Layout, blocks: Mapping[str, Any]) -> jax.Array:
         return _projected(tuple(_leaves(layout, blocks)), arrays=layout.arrays)
 
 
-def _look(layout: Layout, given: Mapping[str, Any], release: Release) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """What the mechanism was given and what it released, along each channel; and of the noise, Σ x² and max |x| [2, arrays]."""
+def _look(layout: Layout, given: Mapping[str, Any], release: Release) -> jax.Array:
+    """What the mechanism was given and what it released, along each channel; then Σ x² and max |x| of each array's noise.
+
+    All in one row, so that one call makes it and one transfer fetches it.
+    """
     with jax.enable_x64(True):
-        totals, leaves = tuple(_leaves(layout, given)), tuple(_leaves(layout, release))
-        along = [_projected(each, arrays=layout.arrays) for each in (totals, leaves)]
-        return along[0], along[1], _of_noise(leaves, totals)
+        return _looked(tuple(_leaves(layout, given)), tuple(_leaves(layout, release)), arrays=layout.arrays)
+
+
+@partial(jax.jit, static_argnames="arrays")
+def _looked(totals: tuple[jax.Array, ...], releases: tuple[jax.Array, ...], *, arrays: tuple[Array, ...]) -> jax.Array:
+    along = [_projected(each, arrays=arrays) for each in (totals, releases)]
+    noise = [one.astype(jnp.float64) - other for one, other in zip(releases, totals, strict=True)]
+    energy, largest = [jnp.sum(jnp.square(x)) for x in noise], [jnp.max(jnp.abs(x)) for x in noise]
+    return jnp.concatenate([*along, jnp.stack(energy), jnp.stack(largest)])
 
 
 @partial(jax.jit, static_argnames="arrays")
@@ -246,14 +254,6 @@ def _projected(leaves: tuple[jax.Array, ...], *, arrays: tuple[Array, ...]) -> j
             sums = rest.reshape(array.segments, array.length).sum(axis=1)
             found.append(sums / np.sqrt(array.counts()[array.singles :].astype(np.float64)))
     return jnp.concatenate(found)
-
-
-@jax.jit
-def _of_noise(releases: tuple[jax.Array, ...], totals: tuple[jax.Array, ...]) -> jax.Array:
-    noise = [one.astype(jnp.float64) - other for one, other in zip(releases, totals, strict=True)]
-    return jnp.stack(
-        [jnp.stack([jnp.sum(jnp.square(x)) for x in noise]), jnp.stack([jnp.max(jnp.abs(x)) for x in noise])]
-    )
 
 
 @partial(jax.jit, static_argnames=("layout", "shapes"))

@@ -197,31 +197,32 @@ def _run(
     listed: Odometer | None,
 ) -> dict[str, Any]:
     opened = ledger.ledger.opened
-    audit = audit_of(
-        program.plan,
-        program.users,
-        program.mechanism,
-        model=program.start.model,
-        rounds=program.rhythm.rounds,
-        strategy=opened.strategy,
-        folder=folder,
-        wanted=program.gate_audit,
-    )
-    journal = RunJournal(
-        folder,
-        ledger,
-        program.plan,
-        program.rhythm,
-        to_arrays=to_arrays,
-        evaluate=program.evaluate,
-        cost_so_far=lambda intents: cost_if_it_had_ended_here(opened, intents),
-        update_bound=program.users.update_bound,
-        record_head=partial(_record_head, listed, folder, ledger),
-        observer=observer,
-        settled=audit.settle,
-    )
     with ExitStack() as leaving:
-        leaving.enter_context(audit)
+        audit = leaving.enter_context(
+            audit_of(
+                program.plan,
+                program.users,
+                program.mechanism,
+                model=program.start.model,
+                rounds=program.rhythm.rounds,
+                strategy=opened.strategy,
+                folder=folder,
+                wanted=program.gate_audit,
+            )
+        )
+        journal = RunJournal(
+            folder,
+            ledger,
+            program.plan,
+            program.rhythm,
+            to_arrays=to_arrays,
+            evaluate=program.evaluate,
+            cost_so_far=lambda intents: cost_if_it_had_ended_here(opened, intents),
+            update_bound=program.users.update_bound,
+            record_head=partial(_record_head, listed, folder, ledger),
+            observer=observer,
+            settled=audit.settle,
+        )
         leaving.callback(journal.release)
         for users in _participation(folder, ledger.ledger, state.round):
             program.sampler.remember(users)

@@ -21,7 +21,7 @@ VOCABULARY = Vocabulary(("a", "b", "c", "d"), word_list("letters"))
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    save_users(Listed(POPULATION), tmp_path / "s", source="test", vocabulary=VOCABULARY)
+    save_users(Listed(POPULATION), tmp_path / "s", source="test", vocabulary=VOCABULARY, held_out=0.5, key=bytes(32))
     return open_store(tmp_path / "s")
 
 

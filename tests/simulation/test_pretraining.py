@@ -91,9 +91,9 @@ def test_the_rounds_start_from_the_pretrained_model(tied, tmp_path, monkeypatch)
     starts = []
     collect = training.BatchedUsers.collect
 
-    def watching(self: Any, broadcast: Any, cohort: Any, norms: Any) -> Any:
+    def watching(self: Any, broadcast: Any, cohort: Any, norms: Any, **others: Any) -> Any:
         starts.append(broadcast)
-        return collect(self, broadcast, cohort, norms)
+        return collect(self, broadcast, cohort, norms, **others)
 
     monkeypatch.setattr(training.BatchedUsers, "collect", watching)
     recipe, observer = recipe_with(WORLD, model={"tied": tied}), Watching()

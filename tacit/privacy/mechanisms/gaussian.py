@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from tacit.privacy.mechanisms.base import Release
-from tacit.privacy.noise import grid_step, rounded_gaussian
-from tacit.privacy.randomness import NoiseKey
+from tacit.privacy.noise import decided, grid_step, rounded_gaussian
+from tacit.privacy.randomness import NoiseKey, NoiseStream
 from tacit.privacy.sums import BoundedSum
 
 
@@ -35,9 +35,7 @@ class Gaussian:
             # Sorted, so that a block's share of the key does not depend on the order it was named in.
             for index, name in enumerate(sorted(bounded.blocks)):
                 deviation = self.noise_multipliers[name] * bounded.blocks[name].bound
-                step = grid_step(deviation)
-                centre = _in_steps(bounded.blocks[name].total, step)
-                release[name] = _released(rounded_gaussian(centre, deviation / step, key.stream(index)), step)
+                release[name] = _noised(bounded.blocks[name].total, deviation, key.stream(index))
         return release, state
 
 
@@ -54,6 +52,22 @@ class NoNoise:
     def release(self, bounded: BoundedSum, state: tuple[()], *, key: NoiseKey) -> tuple[Release, tuple[()]]:
         with jax.enable_x64(True):
             return {name: _released(block.total, 1.0) for name, block in bounded.blocks.items()}, state
+
+
+def _noised(total: Any, deviation: float, stream: NoiseStream) -> Any:
+    """The release of a sum. One call to the device does it, but for the rare sum with a number that the host must decide."""
+    step = grid_step(deviation)
+    release, undecided = _noised_at_once(total, step, deviation / step, stream.key, stream.nonce)
+    if int(undecided) == 0:
+        return release
+    return _released(rounded_gaussian(_in_steps(total, step), deviation / step, stream), step)
+
+
+@jax.jit
+def _noised_at_once(total: Any, step: float, scale: float, key: Any, nonce: Any) -> tuple[Any, jax.Array]:
+    leaves, tree = jax.tree.flatten(_in_steps(total, step))
+    steps, undecided = decided(leaves, scale, key, nonce)
+    return _released(jax.tree.unflatten(tree, steps), step), undecided
 
 
 @jax.jit
