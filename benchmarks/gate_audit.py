@@ -3,7 +3,7 @@
     python benchmarks/gate_audit.py                          the demo, then a tree
     python benchmarks/gate_audit.py demo --rounds 40 --set privacy.cohort=200
 
-Each round waits for the device, so what the audit adds cannot hide behind the next round. `ratio` is the median, over pairs of
+Each round waits for the device, so what the audit adds cannot hide behind the next round. `ratio` is the mean, over pairs of
 neighbouring rounds, of the audited one's time over the plain one's; `cpu_ratio` is the same of processor time, which says
 more on processors that others use as well.
 """
@@ -72,7 +72,7 @@ def case(name: str, changes: list[str], rounds: int) -> dict[str, Any]:
     processor: list[float] = []
     try:
         for cohort in stream:
-            users, mechanism = (audited, audited) if cohort.round % 2 else (trainer.users, trainer.mechanism)
+            users, mechanism = (audited, audited) if _is_audited(cohort.round) else (trainer.users, trainer.mechanism)
             asked, used = time.perf_counter(), time.process_time()
             bounded, _ = users.collect(model, cohort, norms)
             release, noise = mechanism.release(bounded, noise, key=cohort.noise_key)
@@ -83,7 +83,7 @@ def case(name: str, changes: list[str], rounds: int) -> dict[str, Any]:
             processor.append(time.process_time() - used)
     finally:
         stream.close()
-    plain, with_audit = seconds[WARM_UP::2], seconds[WARM_UP + 1 :: 2]
+    plain, with_audit = _apart(seconds)
     detectable = detectable_scale(planned_trials(design, recipe.run.rounds), level_of(design))
     return {
         "recipe": name,
@@ -95,7 +95,7 @@ def case(name: str, changes: list[str], rounds: int) -> dict[str, Any]:
         "seconds_plain": round(statistics.median(plain), 4),
         "seconds_audited": round(statistics.median(with_audit), 4),
         "ratio": round(_ratio(seconds), 4),
-        "cpu_seconds_plain": round(statistics.median(processor[WARM_UP::2]), 4),
+        "cpu_seconds_plain": round(statistics.median(_apart(processor)[0]), 4),
         "cpu_ratio": round(_ratio(processor), 4),
         "pairs": len(plain),
         "first_audited_round_seconds": round(seconds[1], 2),
@@ -103,10 +103,24 @@ def case(name: str, changes: list[str], rounds: int) -> dict[str, Any]:
     }
 
 
+def _is_audited(round: int) -> bool:
+    """One round of each pair, now the first and now the second (Thue and Morse): a tree's odd rounds do more than others."""
+    return round.bit_count() % 2 == 1
+
+
+def _apart(times: list[float]) -> tuple[list[float], list[float]]:
+    """The plain rounds' times and the audited ones', pair by pair."""
+    found: tuple[list[float], list[float]] = [], []
+    for round in range(WARM_UP, len(times)):
+        found[_is_audited(round)].append(times[round])
+    return found
+
+
 def _ratio(times: list[float]) -> float:
-    """The median of audited over plain, over neighbouring rounds."""
-    pairs = zip(times[WARM_UP::2], times[WARM_UP + 1 :: 2], strict=True)
-    return statistics.median(audited / plain for plain, audited in pairs)
+    """Audited over plain: the geometric mean over pairs of neighbouring rounds, without the tenths at either end."""
+    ratios = sorted(audited / plain for plain, audited in zip(*_apart(times), strict=True))
+    kept = ratios[len(ratios) // 10 : len(ratios) - len(ratios) // 10]
+    return statistics.geometric_mean(kept)
 
 
 def main() -> None:
