@@ -40,13 +40,13 @@ _COINS = "gate audit coins"
 
 @dataclass(frozen=True)
 class _Round:
-    """What is known of the round under way; the device may still be computing some of it."""
+    """What is known of the round under way; the device may still be computing some of it. `before`: None without canaries."""
 
     cohort: Any
     norms: Norms
     shares: Shares
     coins: np.ndarray
-    before: list[jax.Array]
+    before: list[jax.Array] | None
 
 
 class AuditedGate:
@@ -61,7 +61,12 @@ class AuditedGate:
 
     def collect(self, broadcast: Any, cohort: Any, norms: Norms) -> tuple[BoundedSum, list[Diagnostics]]:
         """Everybody's work and the canaries', clipped, weighed and summed. Diagnostics are of the users alone."""
-        return self._users.collect(broadcast, cohort, norms, last=partial(self._admit, cohort, norms))
+        layout = self._design.layout
+        if layout.has_canaries(cohort.round):
+            return self._users.collect(broadcast, cohort, norms, last=partial(self._admit, cohort, norms))
+        nobody = np.zeros(layout.canaries, bool)
+        self._now = _Round(cohort, norms, layout.shares(norms.clip, norms.threshold), nobody, None)
+        return self._users.collect(broadcast, cohort, norms)
 
     def _admit(self, cohort: Any, norms: Norms, gates: list[Gate]) -> None:
         """The canaries who are in go through the last device's gate, whose sum is added to the others' afterwards."""
@@ -100,7 +105,7 @@ class AuditedGate:
         now, layout = self._now, self._design.layout
         assert now is not None
         self._pending.append((now, _look(layout, _totals(bounded), release)))
-        return _without(layout, release, now.shares, now.coins), state
+        return (_without(layout, release, now.shares, now.coins) if now.coins.any() else release), state
 
     # What was seen.
 
@@ -108,9 +113,11 @@ class AuditedGate:
         """Write down what the rounds up to this many showed."""
         while self._pending and self._pending[0][0].cohort.round < rounds_done:
             now, looked = self._pending.popleft()
-            users_sum = np.sum([np.asarray(each) for each in now.before], axis=0)
-            channels, arrays = len(users_sum), len(self._design.layout.arrays)
+            layout = self._design.layout
+            channels, arrays = len(layout.counts), len(layout.arrays)
             given, released, energy, largest = np.split(np.asarray(looked), np.cumsum([channels, channels, arrays]))
+            # Without canaries there is nothing to compare the sum with, and the noise is what the release adds to it.
+            users_sum = given if now.before is None else np.sum([np.asarray(each) for each in now.before], axis=0)
             seen = Seen(
                 now.cohort.round,
                 now.cohort.attempt,

@@ -137,7 +137,7 @@ def _at_the_gate(apply: Callable[[Patch], None], privacy: Mapping[str, Any] = PO
 
 
 def _clip_after_the_sum(patch: Patch) -> None:
-    _no_clip(patch)
+    no_clip(patch)
     close = Gate.close
 
     def clipped(self: Gate) -> BoundedSum:
@@ -152,7 +152,7 @@ def _clip_after_the_sum(patch: Patch) -> None:
     patch.setattr(Gate, "close", clipped)
 
 
-_no_clip = _weighed(lambda found, weights, clip: found._replace(scales=jax.tree.map(jnp.ones_like, found.scales)))
+no_clip = _weighed(lambda found, weights, clip: found._replace(scales=jax.tree.map(jnp.ones_like, found.scales)))
 
 
 def _per_layer_without_root(patch: Patch) -> None:
@@ -336,7 +336,7 @@ FAULTS = (
     Fault("one round without noise", lambda patch: run(POISSON, mechanism=lambda s: Around(s, _OneRoundWithout()))),
     Fault("noise of the mean's scale on the sum", _broken(POISSON, _scaled(1 / 15))),
     Fault("noise of the sum's scale on the mean", _broken(POISSON, _scaled(15.0))),
-    Fault("no clip", _at_the_gate(_no_clip)),
+    Fault("no clip", _at_the_gate(no_clip)),
     Fault("clip after the sum", _at_the_gate(_clip_after_the_sum)),
     Fault("per-layer bounds without √m", _at_the_gate(_per_layer_without_root, {**POISSON, "clipping": "per_layer"})),
     Fault(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.zoo.drive import ADAPTIVE, BLT, CHECK_IN, POISSON, TREE, WEIGHTED, run
-from tests.zoo.faults import AUDIT, FAULTS, UNSEEN, Fault
+from tests.zoo.faults import AUDIT, FAULTS, UNSEEN, Fault, no_clip
 
 SOUND = {
     "Poisson": POISSON,
@@ -55,3 +55,12 @@ def test_the_documentation_lists_every_fault_and_who_catches_it() -> None:
     table = (Path(__file__).parents[2] / "docs" / "audit.md").read_text()
     for fault in (*FAULTS, *UNSEEN):
         assert f"| {fault.name} | {fault.caught_by} |" in table, fault.name
+
+
+def test_canaries_in_some_of_many_rounds_see_what_the_gate_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long run has canaries in every second to fourth round; noise is looked at in all of them."""
+    sound = run(POISSON, rounds=66).audit
+    assert sound.coins == 33 * 4
+    assert not sound.alarms
+    no_clip(monkeypatch)
+    assert run(POISSON, rounds=66).audit.alarms

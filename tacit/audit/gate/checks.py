@@ -113,7 +113,7 @@ def measure(design: Design, rounds: Sequence[Seen]) -> Measured:
         rounds=len(rounds),
         trials=update.size,
         coordinates=coordinates,
-        coins=sum(len(each.coins) for each in rounds),
+        coins=sum(len(each.coins) for each in rounds if layout.has_canaries(each.round)),
         findings=tuple(findings),
         level=level_of(design),
         scale=scale_interval(counted, coordinates),

@@ -34,6 +34,8 @@ TRIALS = 10_000
 SINGLES = 4
 # Canaries in a round: a share of the cohort, because each costs what clipping and adding one user's update costs.
 USERS_A_CANARY, FEWEST_CANARIES, MOST_CANARIES = 32, 4, 16
+# Letting canaries in takes a round some milliseconds: a long run has them in every fourth round, a short one in every round.
+MOST_ROUNDS_APART, ROUNDS_WITH_CANARIES = 4, 32
 TIMES_TOO_LONG = 10.0
 WEIGHT_GIVEN = 2.0
 
@@ -77,11 +79,15 @@ class Shares:
 
 @dataclass(frozen=True)
 class Layout:
-    """All channels of a run: the arrays of the update in the order of its leaves, then the side blocks."""
+    """All channels of a run: the arrays of the update in the order of its leaves, then the side blocks.
+
+    Canaries go into every `every`-th round, from the first on. The noise is looked at in all of them.
+    """
 
     arrays: tuple[Array, ...]
     canaries: int
     per_layer: bool
+    every: int = 1
 
     @classmethod
     def of(
@@ -95,7 +101,12 @@ class Layout:
             segments = max(1, min(size - singles, round(TRIALS / rounds * size / whole)))
             arrays.append(Array(UPDATE, size, singles, max(1, -(-(size - singles) // segments))))
         few = min(canaries, sum(array.channels for array in arrays))
-        return cls((*arrays, *(Array(name, 1, 1, 1) for name in sorted(side_blocks))), few, per_layer)
+        every = max(1, min(MOST_ROUNDS_APART, rounds // ROUNDS_WITH_CANARIES))
+        return cls((*arrays, *(Array(name, 1, 1, 1) for name in sorted(side_blocks))), few, per_layer, every)
+
+    def has_canaries(self, round: int) -> bool:
+        """Whether canaries go into this round."""
+        return round % self.every == 0
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
@@ -159,11 +170,14 @@ class Layout:
             "arrays": [asdict(array) for array in self.arrays],
             "canaries": self.canaries,
             "per_layer": self.per_layer,
+            "every": self.every,
         }
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Layout:
-        return cls(tuple(Array(**each) for each in found["arrays"]), found["canaries"], found["per_layer"])
+        return cls(
+            tuple(Array(**each) for each in found["arrays"]), found["canaries"], found["per_layer"], found["every"]
+        )
 
 
 def canaries_for(cohort: float) -> int:

@@ -123,12 +123,15 @@ class GateOutcome:
 
     def words(self) -> list[str]:
         """What was found, the verdict last."""
+        along, where = (
+            self.trials // max(self.rounds, 1),
+            _rounds_words(self.coins // max(self.canaries, 1), self.rounds),
+        )
+        single = f", and on {self.values:,} single values" if self.values != self.trials else ""
         said = [
-            f"In each of {self.rounds:,} rounds up to {self.canaries} made-up contributions, {TIMES_TOO_LONG:g} times as long "
-            f"as the clip and each in or out by a coin, went through the gate after people's: {self.coins:,} coins. "
-            f"The noise of the releases was compared with the ledger's along {self.trials // max(self.rounds, 1):,} "
-            f"directions, {self.trials:,} trials in all"
-            + (f", and on {self.values:,} single values." if self.values != self.trials else ".")
+            f"In {where}, up to {self.canaries} made-up contributions, {TIMES_TOO_LONG:g} times as long as the clip and each "
+            f"in or out by a coin, went through the gate after people's: {self.coins:,} coins. The noise of all releases was "
+            f"compared with the ledger's along {along:,} directions, {self.trials:,} trials in all{single}."
         ]
         if self.scale is not None:
             low, middle, high = self.scale
@@ -176,6 +179,10 @@ class GateOutcome:
         )
 
 
+def _rounds_words(some: int, rounds: int) -> str:
+    return f"each of {rounds:,} rounds" if some == rounds else f"{some:,} of {rounds:,} rounds"
+
+
 def seen_words(detectable: float) -> str:
     """What the audit would have found, for certain but for one in a thousand."""
     return f"noise {math.ceil(detectable * 1e4) / 100:g}% too small would have been seen with {POWER:.1%} probability"
@@ -184,8 +191,9 @@ def seen_words(detectable: float) -> str:
 def plan_section(design: Design, rounds: int) -> Section:
     """How the run is audited: what anybody may know, because it follows from the plan alone."""
     detectable = detectable_scale(planned_trials(design, rounds), level_of(design))
+    where = _rounds_words(-(-rounds // design.layout.every), rounds)
     text = (
-        f"In every round, up to {design.layout.canaries} made-up contributions went through the gate after people's, and their "
+        f"In {where}, up to {design.layout.canaries} made-up contributions went through the gate after people's, and their "
         "known part was taken out of the release again. They do not depend on users and change nothing for them. Over all "
         f"{rounds:,} rounds, {seen_words(detectable)}. What was found is in the owner's copy, because it depends on the noise."
     )
