@@ -40,13 +40,16 @@ _COINS = "gate audit coins"
 
 @dataclass(frozen=True)
 class _Round:
-    """What is known of the round under way; the device may still be computing some of it. `before`: None without canaries."""
+    """What is known of the round under way; the device may still be computing some of it.
+
+    Without canaries there are no `shares`, and nothing was looked at `before` they came.
+    """
 
     cohort: Any
     norms: Norms
-    shares: Shares
     coins: np.ndarray
-    before: list[jax.Array] | None
+    shares: Shares | None = None
+    before: list[jax.Array] | None = None
 
 
 class AuditedGate:
@@ -65,7 +68,7 @@ class AuditedGate:
         if layout.has_canaries(cohort.round):
             return self._users.collect(broadcast, cohort, norms, last=partial(self._admit, cohort, norms))
         nobody = np.zeros(layout.canaries, bool)
-        self._now = _Round(cohort, norms, layout.shares(norms.clip, norms.threshold), nobody, None)
+        self._now = _Round(cohort, norms, nobody)
         return self._users.collect(broadcast, cohort, norms)
 
     def _admit(self, cohort: Any, norms: Norms, gates: list[Gate]) -> None:
@@ -84,7 +87,7 @@ class AuditedGate:
             present: Any = there & coins[np.minimum(number, layout.canaries - 1)]
             weights: Any = np.full(together, WEIGHT_GIVEN, np.float32)
             gates[-1].admit(Contributions(jax.tree.unflatten(tree, rows), weights, present))
-        self._now = _Round(cohort, norms, shares, coins, before)
+        self._now = _Round(cohort, norms, coins, shares, before)
 
     # The server's side.
 
@@ -105,7 +108,7 @@ class AuditedGate:
         now, layout = self._now, self._design.layout
         assert now is not None
         self._pending.append((now, _look(layout, _totals(bounded), release)))
-        return (_without(layout, release, now.shares, now.coins) if now.coins.any() else release), state
+        return release if now.shares is None else _without(layout, release, now.shares, now.coins), state
 
     # What was seen.
 
