@@ -28,7 +28,7 @@ def print_summary(
     happened: Mapping[str, Any] | None = None,
     gate: GateOutcome | None = None,
 ) -> None:
-    """Accuracy, privacy, what the audit of the gate found, examples, and where the run lies.
+    """Accuracy, privacy, that the gate was audited, examples, and where the run lies.
 
     `happened` is the owner's second figure, where there is one.
     """
@@ -48,7 +48,7 @@ def print_summary(
     if happened is not None:
         console.print(f"For the owner, {escape(owners_sentence(happened))}.")
     if gate is not None:
-        console.print(gate.sentence(), style="bold red" if gate.alarms else None, markup=False)
+        console.print(gate.sentence(), markup=False)
     if clip_norm := summary.get("clip_norm"):
         console.print(f"The clip came to {clip_norm:.3g}: a large run could fix it there (privacy.clip_norm).")
     if scale := summary.get("at_scale"):

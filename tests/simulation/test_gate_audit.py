@@ -158,7 +158,7 @@ def test_half_the_noise_is_told_the_owner_and_the_shared_copy_says_the_same_as_e
     assert found.verdict == "broken"
     assert found.scale is not None
     assert found.scale[1] == pytest.approx(0.5, abs=0.03)
-    assert BROKEN in found.sentence()
+    assert BROKEN in found.words()
     folder = RunFolder.open(tmp_path / "run")
     write_gate_section(folder)
     assert BROKEN in report_html(folder, share=False)

@@ -115,11 +115,9 @@ class GateOutcome:
         return cls(**fields)
 
     def sentence(self) -> str:
-        """The verdict in one line."""
-        if self.alarms:
-            return f"Audit of the gate: {BROKEN} {self.alarms[0].what}"
-        seen = "" if self.detectable_scale is None else f"; {seen_words(self.detectable_scale)}"
-        return f"Audit of the gate: passed{seen}."
+        """That there was an audit, without the verdict: others may read what a command prints, and the verdict is the owner's."""
+        seen = "done" if self.detectable_scale is None else seen_words(self.detectable_scale)
+        return f"Audit of the gate: {seen}. For the owner, tacit audit run tells what was found."
 
     def words(self) -> list[str]:
         """What was found, the verdict last."""
