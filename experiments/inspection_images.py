@@ -46,7 +46,7 @@ class Say:
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
         seen = {name: round(each, 4) for name, each in record.items() if name in ("accuracy", "inverted", "brightness")}
-        print(f"{self.name} {record['round']}/{self.rounds}: {seen}, {record['seconds']} s", flush=True)
+        print(f"{self.name} {record['round']}/{self.rounds}: {seen}", flush=True)
 
 
 def folder_of(folder: Path, name: str) -> Path:

@@ -28,7 +28,7 @@ from tacit.data.store import (
     VocabularyInfo,
 )
 from tacit.data.text import TOKENIZER
-from tacit.data.users import Users
+from tacit.data.users import Users, all_names, require_distinct
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError
 
@@ -182,6 +182,7 @@ def save_users(
     with one that is thrown away.
     """
     checked_share(held_out)
+    require_distinct(all_names(users))
     key = new_key() if key is None else key
     with new_folder(Path(out)) as folder, ExitStack() as files:
         text = vocabulary is not None

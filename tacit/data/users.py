@@ -18,6 +18,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import DataError
+
 # The reserved entries of every vocabulary; words begin at FIRST_WORD.
 PAD, BOS, EOS, OOV = 0, 1, 2, 3
 FIRST_WORD = 4
@@ -35,6 +37,16 @@ def names_of_numbers(numbers: NDArray[np.int64]) -> Names:
 def all_names(users: Users) -> Names:
     """The names of all users, in the order of their numbers."""
     return users.names(np.arange(len(users), dtype=np.int64))
+
+
+def require_distinct(names: Names) -> None:
+    """DataError if two users have the same name: every choice about one would be the other's, and they would come together.
+
+    The message does not say how many users there are, because others may read it.
+    """
+    ordered = names[np.lexsort((names[:, 1], names[:, 0]))]
+    if (ordered[1:] == ordered[:-1]).all(axis=1).any():
+        raise DataError("Expected a name of their own for every user, got two users with the same name.")
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,9 @@ def decided(
         t = (centre - nearest) + scale * g
         whole = jnp.round(t)
         decided = 0.5 - jnp.abs(t - whole) > scale * tolerance + 2.0**-50
-        return jnp.where(decided, nearest + whole, jnp.nan)
+        # A zero has one sign: that of the sum would show in a released -0.
+        found = nearest + whole
+        return jnp.where(decided, jnp.where(found == 0, 0.0, found), jnp.nan)
 
     # One tile after the other where there are caches, all at once where there are thousands of cores; the results are the same.
     result = jax.lax.platform_dependent(

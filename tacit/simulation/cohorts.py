@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.users import Names
+from tacit.data.users import Names, require_distinct
 from tacit.privacy.participation import Sampler
 from tacit.privacy.randomness import Randomness
 
@@ -55,6 +55,7 @@ class CohortStream:
         attempts: Mapping[int, int] | None = None,
         ahead: int = 4,
     ) -> None:
+        require_distinct(names)
         self._draw = sampler, randomness, names
         self._prepare, self._start, self._stop = prepare, start, stop
         self._attempts = dict(attempts or {})

@@ -8,7 +8,8 @@ their own that adds no noise. So everything on the users' side of a release is c
     mechanism    of the same class, with the same fields; its strategy is the one that the first record describes
     sampler      the plan's; or `OwnRate` around it for an audit's made-up users; or the check-ins of a simulated population
     users        Tacit's own engine with the same plan, whose gate clips and sums; batches are cut user by user
-    start        no round done, and no noise drawn
+    start        no round done, no noise drawn, the server's and the clip's state as they are before the first round
+    store        where the first record names a store, the run is entered into that store's odometer
     seed         none, unless the first record says so
     release      as many numbers, in as many arrays, as the first record says
 
@@ -17,8 +18,9 @@ is not Tacit's. A mechanism that is proven elsewhere would have to bring a cost 
 to do that yet.
 
 **What this does not look at.** The work, the task and the server's step may be anybody's: they run before the clip or after the
-release. The users' data may be anybody's too: that one user's examples are one person's is assumed in every statement. Nor can
-code be compared that was exchanged inside Tacit's own classes: the gate-level audit measures what they do.
+release. The users' data may be anybody's too: that one user's examples are one person's is assumed in every statement. So is
+that the model which the run starts from holds nothing of these users, and that `evaluate` and `finish` read nobody who is
+trained on. Nor can code be compared that was exchanged inside Tacit's own classes: the gate-level audit measures what they do.
 """
 
 from __future__ import annotations
@@ -78,6 +80,8 @@ def reasons_of(program: Program) -> list[str]:
         found.append("the sampler is not the one that the plan builds, so nothing is known of its law")
     if program.seed is not None and not (opened.seeded and opened.reasons_not_private):
         found.append("the noise can be replayed by anybody who knows the seed")
+    if "store" in opened.data and program.store is None:
+        found.append("the run is not entered into the odometer of the store that it reads")
     if not _starts_fresh(program):
         found.append("the run starts with a state that is not the one before the first round")
     return found + ENGINES[type(program)](program)
@@ -151,9 +155,18 @@ def _draws_people(sampler: Any, plan: PrivacyPlan, people: int) -> bool:
 
 
 def _starts_fresh(program: Program) -> bool:
-    noise = program.start.noise
+    start, noise = program.start, program.start.noise
     drawn = int(noise["round"]) if isinstance(noise, dict) and "round" in noise else 0
-    return program.start.round == 0 and drawn == 0
+    kept = (start.server, start.clipping)
+    fresh = (program.server.init(start.model), program.plan.build_clipping().init())
+    return start.round == 0 and drawn == 0 and _same_arrays(kept, fresh)
+
+
+def _same_arrays(one: Any, other: Any) -> bool:
+    """Whether two pytrees have the same shape and equal arrays."""
+    structures: list[Any] = [jax.tree.structure(each) for each in (one, other)]
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=False)
+    return structures[0] == structures[1] and all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in pairs)
 
 
 def _same(one: Any, other: Any) -> bool:

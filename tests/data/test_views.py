@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,10 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tacit.data.build import save_users
 from tacit.data.ragged import offsets_of
-from tacit.data.users import Examples, Names, Users, names_of_numbers
+from tacit.data.users import Examples, Names, Users, all_names, names_of_numbers
 from tacit.data.views import Capped, Reshuffled, Subset, example_counts
+from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.errors import DataError
+from tacit.privacy.participation import Poisson
+from tacit.privacy.randomness import Randomness
+from tacit.simulation.cohorts import CohortStream
 
 Population = list[list[list[int]]]  # users, their sentences, their words
 POPULATIONS = st.lists(st.lists(st.lists(st.integers(4, 99), max_size=4), max_size=4), min_size=1, max_size=6)
@@ -117,6 +123,16 @@ def test_a_reshuffle_without_one_user_moves_nobody_elses_examples() -> None:
     without = Subset(everybody, np.delete(np.arange(20), 3))
     rest = [[sentence for sentence in user if sentence[0] != 3] for user in listed(Reshuffled(everybody, 7, seed=1))]
     assert listed(Reshuffled(without, 7, seed=1)) == rest
+
+
+def test_two_users_with_one_name_are_refused(tmp_path: Path) -> None:
+    """They would be drawn together and held out together, and one person's share of a sum would be two clips."""
+    twice = Subset(Listed([[[4]], [[5]]]), np.array([0, 1, 0]))
+    vocabulary = Vocabulary(("a", "b"), word_list("letters"))
+    with pytest.raises(DataError, match="two users with the same name"):
+        save_users(twice, tmp_path / "s", source="test", vocabulary=vocabulary)
+    with pytest.raises(DataError, match="two users with the same name"):
+        CohortStream(Poisson(0.5), Randomness.fresh(), all_names(twice), lambda users: iter(()), start=0, stop=1)
 
 
 def test_views_of_views() -> None:

@@ -18,6 +18,7 @@ EVERYBODY = people()
 # About 72 of the 90 people are trained on.
 PRIVACY = {"population": 60, "cohort": 8, "clip_norm": 0.3, "noise_multiplier": 1.1, "delta": 1e-3}
 CHECK_IN = {**PRIVACY, "sampling": "check_in", "cohort": 6, "min_separation": 2, "max_participation": 2}
+DATA = {"world": None, "store": "store", "users": 1, "held_out": 9}
 KINDS: dict[str, dict[str, Any]] = {
     "poisson": {},
     "fixed": {"privacy": {**PRIVACY, "sampling": "fixed"}},
@@ -31,7 +32,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def recipe(**sections: dict[str, Any]) -> str:
     changes: dict[str, dict[str, Any]] = {
-        "data": {"world": None, "store": "store", "users": 1, "held_out": 9},
+        "data": DATA,
         "privacy": PRIVACY,
         "run": {"rounds": 4},
         **sections,
@@ -79,6 +80,26 @@ def test_somebody_who_is_drawn_and_has_nothing(tmp_path: Path, capfd: pytest.Cap
     everybody = {
         "privacy": {**PRIVACY, "cohort": 60.0, "adaptive": {"quantile": 0.5, "count_noise": 2.0}},
         "engine": {"chunk": 128},
+    }
+
+    def store(folder: Path, who: Sequence[int]) -> None:
+        write_listed_store(folder, {user: users[user] for user in who})
+
+    found = compared(tmp_path, capfd, store, sorted(users), training(recipe(**everybody)), gone=41)
+    assert not found, "\n".join(found)
+
+
+def test_somebody_who_is_drawn_with_much_text_and_an_update_of_zero(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With a learning rate that moves nothing, everybody takes part and adds zero, the one with the most text too."""
+    rng = np.random.default_rng(1)
+    users = {user: rng.integers(4, 64, (3, 5)).tolist() for user in range(PEOPLE)}
+    users[41] = rng.integers(4, 64, (40, 5)).tolist()
+    everybody = {
+        "privacy": {**PRIVACY, "cohort": 60.0},
+        "work": {"learning_rate": 1e-30},
+        "data": {**DATA, "tokens_per_user": 240},
     }
 
     def store(folder: Path, who: Sequence[int]) -> None:

@@ -53,7 +53,6 @@ ALLOWED = {
 }
 _TIMES = (
     (re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\+00:00)?( UTC)?"), b"<time>"),
-    (re.compile(rb'"seconds": ?\d+'), b'"seconds": <time>'),
     (re.compile(rb"\b\d+(\.\d+)? ?(s|seconds|minutes|min)\b"), b"<time>"),
 )
 

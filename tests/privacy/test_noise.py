@@ -222,3 +222,12 @@ def test_no_noise_is_the_plain_sum(bounded):
     release, _ = NoNoise({}).release(bounded, (), key=KEY)
     assert np.array_equal(release["update"]["a"], np.asarray(bounded.blocks["update"].total["a"], np.float32))
     assert float(release["weight"]) == 7.0
+
+
+@pytest.mark.parametrize("centre", [0.0, -0.0, -1e-9, 1e-9])
+def test_a_released_zero_has_one_sign(centre: float) -> None:
+    """A negative zero would tell that the sum was below zero, however little."""
+    with jax.enable_x64(True):
+        found = np.asarray(rounded_gaussian(np.full(20_000, centre), 0.4, KEY.stream(0)))
+    assert (found == 0).sum() > 1000
+    assert not np.signbit(found[found == 0]).any()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -141,6 +142,18 @@ FOREIGN: dict[str, tuple[Callable[[Program], dict[str, Any]], str]] = {
         "how many numbers a release has",
     ),
     "a seed that is not told": (lambda p: {"seed": 5}, "seed"),
+    "a clip that was learned before": (
+        lambda p: {"start": dataclasses.replace(p.start, clipping={"estimate": np.float64(0.2)})},
+        "not the one before the first round",
+    ),
+    "a server that has stepped before": (
+        lambda p: {"start": dataclasses.replace(p.start, server=jax.tree.map(lambda leaf: leaf + 1, p.start.server))},
+        "not the one before the first round",
+    ),
+    "a store without its odometer": (
+        lambda p: {**opened(p, data={**p.opened.data, "store": "ab"}), "store": None},
+        "odometer",
+    ),
     "a start in the middle": (lambda p: {"start": dataclasses.replace(p.start, round=3)}, "before the first round"),
 }
 

@@ -146,7 +146,7 @@ def test_stopping_at_a_round_and_resuming_gives_the_same_run(seeded_run, tmp_pat
     assert ledger.uncommitted() == ()  # the round under way was finished and saved: nothing is accounted twice
     resume_run(tmp_path / "run", Silent())
     assert_same_arrays(seeded_run, tmp_path / "run")
-    strip = lambda run: [{**r, "seconds": 0} for r in read_metrics(run / "metrics.jsonl")]  # noqa: E731
+    strip = lambda run: list(read_metrics(run / "metrics.jsonl"))  # noqa: E731
     assert strip(tmp_path / "run") == strip(seeded_run)
 
 

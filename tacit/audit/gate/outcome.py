@@ -30,11 +30,10 @@ from tacit.audit.gate.checks import (
 from tacit.audit.gate.layout import TIMES_TOO_LONG
 from tacit.audit.gate.record import Design, read_records
 from tacit.errors import RunError
-from tacit.privacy.accounting.spent import Spent, spent_by
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.participation_record import verified
+from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.records import UPDATE, Intent
 from tacit.privacy.statement import round_up
+from tacit.runs.cost import cost_of
 from tacit.runs.files import write_atomic
 from tacit.runs.folder import RunFolder
 from tacit.runs.report.blocks import Paragraph, Section, Table
@@ -115,7 +114,7 @@ class GateOutcome:
         return cls(**fields)
 
     def sentence(self) -> str:
-        """That there was an audit, without the verdict: others may read what a command prints, and the verdict is the owner's."""
+        """That there was an audit, without the verdict, which is the owner's: others may read what a command prints."""
         seen = "done" if self.detectable_scale is None else seen_words(self.detectable_scale)
         return f"Audit of the gate: {seen}. For the owner, tacit audit run tells what was found."
 
@@ -243,17 +242,10 @@ def _epsilons(folder: RunFolder, found: GateOutcome) -> tuple[float, float] | No
     ledger = folder.ledger()
     if found.scale is None or found.shift is None or found.shift[0] <= 0 or ledger.opened.reasons_not_private:
         return None
-    stated = _spent(folder, ledger, list(ledger.intents)).epsilon
+    stated = cost_of(folder, ledger).stated.epsilon
     weaker = found.scale[2] / found.shift[0]  # more noise, less shift
-    below = _spent(folder, ledger, [_with_noise(intent, weaker) for intent in ledger.intents]).epsilon
+    below = spent_by(ledger.opened, [_with_noise(intent, weaker) for intent in ledger.intents]).epsilon
     return (below, stated) if math.isfinite(stated) and math.isfinite(below) else None
-
-
-def _spent(folder: RunFolder, ledger: Ledger, intents: list[Intent]) -> Spent:
-    cohorts = None
-    if ledger.opened.plan["sampling"] == "check_in":
-        cohorts = [each.users for each in verified(folder.participation_path, ledger)]
-    return spent_by(ledger.opened, intents, cohorts=cohorts)
 
 
 def _with_noise(intent: Intent, factor: float) -> Intent:

@@ -87,6 +87,8 @@ def reading(orders: Array, weights: Array, spent: Array, delta: float) -> float:
 
     Orders and weights were fixed beforehand, and the weights add up to 1.
     """
+    if np.isnan(spent).any():
+        return math.inf  # fail closed: a cost that is not a number is no cost of zero
     if not np.any(spent > 0):
         return 0.0
     finite = np.isfinite(spent)

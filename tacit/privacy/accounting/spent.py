@@ -47,6 +47,8 @@ from tacit.privacy.tail import apart_from_tail, tail_objection, tail_probability
 ASSUMPTIONS: tuple[str, ...] = (
     "one person is one user, and it was decided before the run which users are trained on and which are held out",
     "settings such as the clip and the number of rounds were chosen without looking at these users",
+    "the model that the first round starts from holds nothing of these users, and accuracy is measured on nobody who is "
+    "trained on",
     "the cost is that of this run alone; other runs on the same users cost more in addition, and so does a copy of this run "
     "that is continued separately",
     "nobody else reads the process's memory or measures its timing",

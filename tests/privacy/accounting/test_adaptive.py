@@ -144,3 +144,8 @@ def test_renyi_divergences_of_a_gaussian_without_sampling() -> None:
     assert renyi_divergences([everybody], orders) == pytest.approx(orders * 3 / (2 * 2.0**2))
     replaced = Rounds({"kind": "fixed", "size": 5, "population": 5}, 2.0, 3)
     assert renyi_divergences([replaced], orders) == pytest.approx(orders * 3 / 2)
+
+
+def test_a_cost_that_is_not_a_number_is_no_cost_of_zero() -> None:
+    orders, weights = orders_for(1e-6)
+    assert reading(orders, weights, np.full(len(orders), np.nan), 1e-6) == math.inf
