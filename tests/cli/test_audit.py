@@ -216,7 +216,9 @@ def test_a_run_without_planted_canaries_shows_the_audit_of_its_gate(
 
     monkeypatch.setattr(Gaussian, "release", forgetful)
     said = tacit("train", "tiny.toml", "--out", "broken")
-    assert "Something is broken at the gate" in said.out
+    assert said.code == 0
+    assert sentence in " ".join(said.out.split())  # the same as of a sound run: the verdict is the owner's
+    assert "broken at" not in said.out
     said = tacit("audit", "run", "broken", "--json")
     assert said.code == BROKEN_EXIT
     assert "Do not use the model" in said.err
