@@ -14,7 +14,6 @@ import numpy as np
 
 KEY_WORDS = 8
 NONCE_WORDS = 3
-BLOCK_WORDS = 16
 
 # "expand 32-byte k" as little-endian words.
 _CONSTANTS = tuple(np.frombuffer(b"expand 32-byte k", "<u4").tolist())

@@ -180,8 +180,9 @@ def not_covered(ledger: Ledger, listed: ListedRuns | None) -> tuple[Line, ...]:
     if "gate_canaries" in data:
         lines.append(
             Line(
-                f"In each round up to {int(data['gate_canaries'])} made-up contributions passed the gate to audit it, and were "
-                "taken out of the release again. They do not depend on users, so the statement holds with them as without."
+                f"In some or all rounds up to {int(data['gate_canaries'])} made-up contributions passed the gate to audit it, "
+                "and were taken out of the release again. They do not depend on users, so the statement holds with them as "
+                "without."
             )
         )
     return tuple(lines)
