@@ -12,7 +12,7 @@ from tacit.audit.devices import OwnRate
 from tacit.data.build import save_users
 from tacit.data.vocabulary import Vocabulary, word_list
 from tests.cli.conftest import Tacit
-from tests.helpers import ListUsers
+from tests.helpers import KEY, ListUsers
 from tests.simulation.test_training import tiny
 
 REAL, HELD_OUT = 60, 4
@@ -23,7 +23,7 @@ def audited(tacit: Tacit, here: Path) -> Any:
     """Trains on a store of sixty users with two hundred coins, most of whom come up in some round."""
     words = Vocabulary(tuple(f"w{i}" for i in range(50)), word_list("test"))
     sentences = [[[4 + (user + word) % 50 for word in range(5)]] * 4 for user in range(REAL + HELD_OUT)]
-    save_users(ListUsers(sentences), here / "store", source="test", vocabulary=words)
+    save_users(ListUsers(sentences), here / "store", source="test", vocabulary=words, key=KEY)
 
     def train(*plant: object, out: str = "run", **privacy: Any) -> Path:
         plan = {"population": REAL, "cohort": 20, "delta": 1e-5, "noise_multiplier": 2.0, **privacy}

@@ -21,7 +21,7 @@ from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.errors import TacitError
 from tacit.privacy.mechanisms.gaussian import Gaussian, NoNoise
 from tests.cli.conftest import Tacit
-from tests.helpers import ListUsers
+from tests.helpers import KEY, ListUsers
 from tests.simulation.test_training import tiny
 
 
@@ -148,7 +148,7 @@ def test_noise_that_is_left_out_ends_the_command_with_an_error(
 
 def test_a_plan_for_a_store(tacit: Tacit, here: Path) -> None:
     words = Vocabulary(tuple(f"w{i}" for i in range(50)), word_list("test"))
-    save_users(ListUsers([[[4, 5]]] * 30), here / "store", source="test", vocabulary=words)
+    save_users(ListUsers([[[4, 5]]] * 30), here / "store", source="test", vocabulary=words, key=KEY)
     wrote = tacit(
         "audit", "plant", "store", "--users", 20, "--devices", 0, "--sharers", 2, "--expected-sharers", "1,2,4",
         "--out", "plan.json", "--seed", 5,

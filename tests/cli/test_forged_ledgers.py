@@ -14,7 +14,7 @@ from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.simulation import datasets
 from tacit.simulation.training import start_run
 from tests.cli.conftest import Tacit
-from tests.helpers import ListUsers
+from tests.helpers import KEY, ListUsers
 from tests.runs.forging import Records, forge, forge_checkpoints, forge_recipe, in_every_intent
 from tests.simulation.test_training import Silent, tiny
 
@@ -223,7 +223,7 @@ def test_where_everything_was_forged_the_store_knows(tacit: Tacit, here: Path) -
     """Recipe, ledger and checkpoints agree on z = 40; the store's odometer has the heads of another ledger."""
     words = Vocabulary(tuple(f"w{i}" for i in range(50)), word_list("test"))
     sentences = [[[4 + (user + word) % 50 for word in range(5)]] * 4 for user in range(64)]
-    save_users(ListUsers(sentences), here / "store", source="test", vocabulary=words)
+    save_users(ListUsers(sentences), here / "store", source="test", vocabulary=words, key=KEY)
     privacy = {"population": 60, "cohort": 20, "delta": 1e-5, "noise_multiplier": 2.0}
     recipe = tiny(privacy=privacy, data={"world": None, "store": "store", "held_out": 4})
     start_run(recipe, here / "run", Silent())

@@ -21,7 +21,7 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal, StopRequested
 from tacit.runs.metrics import MetricsWriter
 from tacit.simulation.training import resume_run, start_run
-from tests.helpers import ListUsers
+from tests.helpers import KEY, ListUsers
 from tests.simulation.test_training import Silent, _stop_after, tiny
 
 REFUSED = "is not the one that the odometer"
@@ -32,7 +32,7 @@ def recipe(tmp_path: Path) -> Recipe:
     """Six rounds on a store of sixty users, a checkpoint after every other one."""
     words = Vocabulary(tuple(f"w{i}" for i in range(50)), word_list("test"))
     sentences = [[[4 + (user + word) % 50 for word in range(5)]] * 4 for user in range(64)]
-    save_users(ListUsers(sentences), tmp_path / "store", source="test", vocabulary=words)
+    save_users(ListUsers(sentences), tmp_path / "store", source="test", vocabulary=words, key=KEY)
     privacy = {"population": 60, "cohort": 20, "delta": 1e-5, "noise_multiplier": 2.0}
     return tiny(privacy=privacy, data={"world": None, "store": str(tmp_path / "store"), "held_out": 4})
 

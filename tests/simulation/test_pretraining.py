@@ -27,7 +27,7 @@ from tacit.runs.plots import plot_training
 from tacit.runs.report.assemble import report_html
 from tacit.simulation import datasets, pretraining, training
 from tacit.simulation.training import resume_run, start_run
-from tests.helpers import ListUsers
+from tests.helpers import KEY, ListUsers
 from tests.simulation.test_training import Silent, assert_same_arrays, tiny
 
 WORLD = {"world": "keyboard", "users": 40, "epochs": 1, "batch_size": 8}
@@ -50,7 +50,7 @@ def public_store(tmp_path: Path) -> Path:
     words = KeyboardWorld(1, 1, vocabulary_size=60).words[4:]
     vocabulary = Vocabulary(("madam", *reversed(words)), PRIVATE)
     sentences = np.random.default_rng(0).integers(4, 61, (12, 3, 8)).tolist()
-    save_users(ListUsers(sentences), tmp_path / "public", source="letters", vocabulary=vocabulary)
+    save_users(ListUsers(sentences), tmp_path / "public", source="letters", vocabulary=vocabulary, key=KEY)
     return tmp_path / "public"
 
 
@@ -209,7 +209,7 @@ def test_a_run_does_not_go_on_from_another_pretrained_model(what, tmp_path, monk
 
 def private_store(path: Path) -> Path:
     vocabulary = Vocabulary(("you", "see", "soon"), word_list("three"))
-    save_users(ListUsers([[[4, 5, 6]]] * 500), path / "private", source="test", vocabulary=vocabulary)
+    save_users(ListUsers([[[4, 5, 6]]] * 500), path / "private", source="test", vocabulary=vocabulary, key=KEY)
     return path / "private"
 
 
