@@ -36,7 +36,7 @@ CASES: dict[str, dict[str, dict[str, Any]]] = {
     "blt": {"privacy": {**CHECK_IN, "mechanism": "blt"}},
     "banded": {"privacy": {**CHECK_IN, "mechanism": "banded"}},
     "secure": {"privacy": {**CHECK_IN, "mechanism": "gaussian", "secagg": {"bits": 20}}},
-    "fedsgd_adam": {"work": {"kind": "fedsgd", "learning_rate": 1.0}, "server": {"optimizer": "adam"}},
+    "fedsgd": {"work": {"kind": "fedsgd", "learning_rate": 1.0}, "server": {"optimizer": "nesterov"}},
     "no_privacy": {"privacy": {"mechanism": "none", "noise_multiplier": 0.0, "clip_norm": None}},
 }
 
