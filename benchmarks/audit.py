@@ -20,10 +20,10 @@ import time
 import jax
 import numpy as np
 
-from tacit.audit.canaries import choices, word_phrases
 from tacit.audit.plans import device_plan
 from tacit.audit.scoring import grow
 from tacit.audit.secret_sharer import BEAM_WIDTH, COMPARISONS, extraction, random_sampling, random_suffixes
+from tacit.data.canaries.plan import choices, word_phrases
 from tacit.models.word_lm import build, parameter_count, preset
 
 CANARIES, LENGTH, PREFIX = 27, 5, 2

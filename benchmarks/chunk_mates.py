@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.models.precision import PRECISIONS, Precision
-from tacit.models.sgd import sgd_step
+from tacit.models.layers.precision import PRECISIONS, Precision
+from tacit.models.layers.sgd import sgd_step
 from tacit.models.word_lm import build, preset
 
 USERS, STEPS, BATCH, LENGTH = 64, 20, 8, 10

@@ -19,8 +19,8 @@ import jax
 import numpy as np
 
 from tacit.data.users import BOS, FIRST_WORD
-from tacit.learning.onnx_check import made_up, require_agreement, session_of
-from tacit.models.onnx_step import onnx_step
+from tacit.export.onnx_check import made_up, require_agreement, session_of
+from tacit.export.onnx_step import onnx_step
 from tacit.models.word_lm import PRESETS, build, parameter_count
 
 PRODUCTION = ("production", "gboard-10k", "gboard-20k", "gboard-30k")

@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Engine, insert, update
 
-from tacit.fleet import schema
-from tacit.fleet.database import migrate, open_database
-from tacit.fleet.selection import OUTLOOK_S
-from tacit.fleet.signing import signed_headers
-from tacit.fleet.wire import CHECK_IN, ROUNDS, Task, pack_report
+from tacit.fleet.rounds.selection import OUTLOOK_S
+from tacit.fleet.server import schema
+from tacit.fleet.server.database import migrate, open_database
+from tacit.fleet.wire.messages import CHECK_IN, ROUNDS, Task, pack_report
+from tacit.fleet.wire.signing import signed_headers
 from tacit.secagg import keys
 
 NUMBERS = 1_250_000  # of a model of 5 MB
@@ -59,9 +59,9 @@ def serve(database: str, listener: socket.socket) -> None:
     """A process that selects and adds up, as `tacit serve` runs it."""
     import uvicorn
 
-    from tacit.fleet.aggregator import Aggregator
-    from tacit.fleet.api import create_app
-    from tacit.fleet.heart import Heart
+    from tacit.fleet.rounds.aggregator import Aggregator
+    from tacit.fleet.server.api import create_app
+    from tacit.fleet.server.heartbeat import Heart
 
     engine = open_database(database)
     Heart(engine, PROCESS, role="all", address="http://here").start()

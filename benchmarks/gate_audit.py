@@ -19,17 +19,17 @@ from typing import Any
 
 import jax
 
-from tacit.audit.gate.checks import detectable_scale, level_of, planned_trials
-from tacit.audit.gate.layout import Layout, canaries_for
-from tacit.audit.gate.record import Design
 from tacit.data.users import all_names
 from tacit.models.word_lm import parameter_count
-from tacit.privacy.randomness import Randomness
-from tacit.privacy.records import UPDATE
-from tacit.recipe import find_recipe, load_recipe
+from tacit.privacy.noise.randomness import Randomness
+from tacit.privacy.record.records import UPDATE
+from tacit.recipe.training import find_recipe, load_recipe
+from tacit.runs.gate_audit.checks import detectable_scale, level_of, planned_trials
+from tacit.runs.gate_audit.layout import Layout, canaries_for
+from tacit.runs.gate_audit.record import Design
 from tacit.simulation.cohorts import CohortStream
 from tacit.simulation.gate_audit import AuditedGate
-from tacit.simulation.training import Trainer
+from tacit.training.setup import Trainer
 
 WARM_UP = 4
 

@@ -27,9 +27,9 @@ import numpy as np
 from tacit.data.users import BOS, EOS, PAD, Examples
 from tacit.data.views import Subset
 from tacit.data.worlds.keyboard import KeyboardWorld
-from tacit.learning.qwerty import Keyboard
-from tacit.learning.replay import record, replay
-from tacit.models.ngram import Katz, train_katz
+from tacit.keyboard.ngram import Katz, train_katz
+from tacit.keyboard.replay import record, replay
+from tacit.keyboard.taps import Keyboard
 
 LEAST_COUNTS = (1, 1, 1, 2, 2)
 TESTED = 200

@@ -7,7 +7,7 @@ A case trains whole rounds and times them; then it times, in the same process an
 a sum of that size, and the release as it was before. `share_of_round` is their ratio to the whole round,
 `share_at_papers_cohort` what it would be with as many users as the paper's rounds have (the cost of users is linear,
 that of noise does not depend on them). The first line compares ten thousand draws of float64 on this device with what
-exact arithmetic makes of the same bits: `error_over_tolerance` must be below 0.25 (`tacit.privacy.noise`).
+exact arithmetic makes of the same bits: `error_over_tolerance` must be below 0.25 (`tacit.privacy.noise.gaussian`).
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from tacit.learning.next_word import NextWord
 from tacit.learning.server import Server, build_optimizer
 from tacit.learning.work import FedAvg
 from tacit.models.word_lm import build, parameter_count, preset
-from tacit.privacy import exact, noise
-from tacit.privacy.mechanisms import Gaussian, Mechanism
+from tacit.privacy.gate.sums import Block, BoundedSum, Norms
+from tacit.privacy.noise import exact
+from tacit.privacy.noise import gaussian as noise
+from tacit.privacy.noise.mechanisms import Gaussian, Mechanism
+from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.randomness import Randomness
-from tacit.privacy.records import UPDATE
-from tacit.privacy.sums import Block, BoundedSum, Norms
+from tacit.privacy.record.records import UPDATE
 from tacit.simulation.batched import BatchedUsers, Shape
 from tacit.simulation.cohorts import CohortStream
-from tacit.simulation.devices import suitable_spread, use_every_core
+from tacit.simulation.placement import suitable_spread, use_every_core
 
 LENGTH, BATCH, POPULATION = 10, 8, 500_000
 RANDOMNESS = Randomness.from_seed(0)

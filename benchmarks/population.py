@@ -16,9 +16,9 @@ import time
 
 import numpy as np
 
-from tacit.simulation.habits import DAY
-from tacit.simulation.population import Population
-from tacit.simulation.population_settings import PopulationSettings
+from tacit.simulation.population.habits import DAY
+from tacit.simulation.population.rounds import Population
+from tacit.simulation.population.settings import PopulationSettings
 
 
 def measure(settings: PopulationSettings, rounds: int, seed: int) -> dict[str, object]:

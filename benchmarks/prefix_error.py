@@ -14,9 +14,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from tacit.privacy.accounting.participation import Gap
-from tacit.privacy.strategies import Strategy, Tree
-from tacit.privacy.strategies.optimise import optimise_banded, optimise_buffered
+from tacit.privacy.noise.strategies import Strategy, Tree
+from tacit.privacy.noise.strategies.optimise import optimise_banded, optimise_buffered
+from tacit.privacy.participation.limits import Gap
 
 # Language, rounds, MinS and MaxP (Gboard, Table 1); with a star: trained with secure aggregation.
 ROWS = [

@@ -29,12 +29,12 @@ from tacit.learning.next_word import NextWord
 from tacit.learning.server import Server, build_optimizer
 from tacit.learning.work import FedAvg
 from tacit.models.word_lm import build, parameter_count, preset
+from tacit.privacy.gate.sums import Norms
+from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.randomness import Randomness
-from tacit.privacy.sums import Norms
 from tacit.simulation.batched import BatchedUsers, Shape
 from tacit.simulation.cohorts import CohortStream
-from tacit.simulation.devices import suitable_spread, use_every_core
+from tacit.simulation.placement import suitable_spread, use_every_core
 
 TOKENS, LENGTH, BATCH = 1_600, 10, 8
 SHAPE = Shape("windows", LENGTH, BATCH, TOKENS // (LENGTH * BATCH))

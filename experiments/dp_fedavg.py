@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import DivergedError
-from tacit.recipe import load_recipe
+from tacit.recipe.training import load_recipe
 from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.metrics import read_metrics
 
@@ -99,8 +99,8 @@ class Say:
 def step(names: list[str], folder: Path, results_path: Path, minutes: float, changes: list[str]) -> bool:
     """Run variants until the time is nearly up; says whether all are done."""
     from tacit.learning.next_word import head_word_histogram
-    from tacit.simulation.datasets import open_dataset
-    from tacit.simulation.training import load_trained, resume_run, start_run
+    from tacit.training.datasets import open_dataset
+    from tacit.training.setup import load_trained, resume_run, start_run
 
     deadline = time.monotonic() + 60 * minutes
     longest = 0.0

@@ -21,10 +21,10 @@ from pathlib import Path
 from dp_fedavg import Say
 
 from tacit.privacy.accounting.gaussian import sensitivity_squared as independent
-from tacit.privacy.calibration import calibrate_sampled, calibrate_unsampled
-from tacit.privacy.ledger import read_ledger
-from tacit.privacy.scaling import scaled_up
-from tacit.recipe import Recipe, apply_change, parse_recipe
+from tacit.privacy.planning.calibration import calibrate_sampled, calibrate_unsampled
+from tacit.privacy.planning.scaling import scaled_up
+from tacit.privacy.record.ledger import read_ledger
+from tacit.recipe.training import Recipe, apply_change, parse_recipe
 from tacit.runs.folder import is_run
 from tacit.runs.metrics import read_metrics
 
@@ -117,7 +117,7 @@ def step(
     chosen: list[tuple[str, str]], folder: Path, results_path: Path, minutes: float, more: dict[str, list[str]]
 ) -> bool:
     """Run variants until the time is nearly up; says whether all are done."""
-    from tacit.simulation.training import resume_run, start_run
+    from tacit.training.setup import resume_run, start_run
 
     deadline, longest = time.monotonic() + 60 * minutes, 0.0
     for base, name in chosen:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tacit.inspection.image_recipe import RECIPE, load_image_inspection
+from tacit.recipe.image_inspection import RECIPE, load_image_inspection
 from tacit.runs.folder import RunFolder, is_run
 
 HERE = Path(__file__).parent
@@ -56,7 +56,7 @@ def folder_of(folder: Path, name: str) -> Path:
 
 def step(chosen: list[str], folder: Path, results_path: Path, minutes: float, changes: list[str]) -> bool:
     """Inspect until the time is nearly up; says whether all are done."""
-    from tacit.inspection.image_run import resume_images, start_images
+    from tacit.inspection.images.run import resume_images, start_images
 
     deadline, longest = time.monotonic() + 60 * minutes, 0.0
     results_path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def step(chosen: list[str], folder: Path, results_path: Path, minutes: float, ch
 
 def pictures(images: Mapping[str, Any], folder: Path, name: str) -> None:
     """A grid for each side."""
-    from tacit.inspection.image_findings import COLUMNS, SHOWN
+    from tacit.inspection.images.findings import COLUMNS, SHOWN
     from tacit.runs.report.pictures import grid, png
 
     for side, made in images.items():

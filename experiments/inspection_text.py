@@ -25,8 +25,8 @@ from typing import Any
 
 from inspection_text_report import report
 
-from tacit.inspection.text_recipe import TEXT, FaultSection, load_text_inspection
-from tacit.recipe import RECIPES, Recipe, apply_change, parse_recipe, read_toml
+from tacit.recipe.text_inspection import TEXT, FaultSection, load_text_inspection
+from tacit.recipe.training import RECIPES, Recipe, apply_change, parse_recipe, read_toml
 from tacit.runs.folder import RunFolder, is_run
 
 HERE = Path(__file__).parent
@@ -79,12 +79,12 @@ def train_words(recipe: Recipe, fault: FaultSection, out: Path) -> dict[str, Any
     """Train the primary model on faulty text, or go on with it; its summary."""
     import jax
 
-    from tacit.inspection.text_run import with_fault
+    from tacit.inspection.text.run import with_fault
     from tacit.learning.next_word import NextWord
     from tacit.models.word_lm import build
-    from tacit.simulation.datasets import open_dataset
-    from tacit.simulation.running import begin, go_on
-    from tacit.simulation.training import Trainer, model_config
+    from tacit.runs.driver import begin, go_on
+    from tacit.training.datasets import open_dataset
+    from tacit.training.setup import Trainer, model_config
 
     sound = open_dataset(recipe)
     dataset = dataclasses.replace(
@@ -100,7 +100,7 @@ def train_words(recipe: Recipe, fault: FaultSection, out: Path) -> dict[str, Any
 
 def inspect(corpus: str, share: float, primary: Path, out: Path, changes: list[str]) -> dict[str, Any]:
     """Train the model of unknown words, or go on with it; its summary."""
-    from tacit.inspection.text_run import resume_inspection, start_inspection
+    from tacit.inspection.text.run import resume_inspection, start_inspection
 
     if is_run(out):
         return resume_inspection(out, Say(out.name))

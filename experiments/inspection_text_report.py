@@ -8,11 +8,11 @@ from typing import Any
 
 from figures import INK
 
-from tacit.inspection.findings import visible
+from tacit.inspection.text.findings import visible
 from tacit.privacy.accounting.composition import Sampled, compose
 from tacit.privacy.accounting.conventions import without_replacement_epsilon
 from tacit.privacy.accounting.sampled_gaussian import Rounds
-from tacit.privacy.statement import round_up
+from tacit.privacy.statement.wording import round_up
 
 # Debugging, section 5, Tables 3 and 13 ("realistic", z = 1): users in the selection, users a round, rounds, delta, epsilon.
 SCENARIOS: tuple[tuple[str, int, int, int, float, float], ...] = (

@@ -21,9 +21,9 @@ from typing import Any
 
 from dp_fedavg import Say
 
-from tacit.privacy.ledger import read_ledger
-from tacit.privacy.scaling import scaled_up
-from tacit.recipe import Recipe, apply_change, parse_recipe
+from tacit.privacy.planning.scaling import scaled_up
+from tacit.privacy.record.ledger import read_ledger
+from tacit.recipe.training import Recipe, apply_change, parse_recipe
 from tacit.runs.folder import RunFolder, is_run
 
 HERE = Path(__file__).parent
@@ -66,7 +66,7 @@ def recipe_of(name: str, more: Sequence[str]) -> Recipe:
 
 def train(folder: Path, more: Sequence[str]) -> dict[str, Any]:
     """Make the runs that are not there yet, or not finished; what each of them was."""
-    from tacit.simulation.training import resume_run, start_run
+    from tacit.training.setup import resume_run, start_run
 
     found = {}
     for name in RUNS:
@@ -92,8 +92,8 @@ def train(folder: Path, more: Sequence[str]) -> dict[str, Any]:
 
 def replay(folder: Path, store: str) -> dict[str, Any]:
     """Everybody against the n-gram model, and the private runs against the run that is not; draws the first."""
-    from tacit.simulation.comparison import NGRAM, NGRAM_WITH_HISTORY, NgramSettings, compare
-    from tacit.simulation.comparison_plots import plot_comparison
+    from tacit.keyboard.comparison import NGRAM, NGRAM_WITH_HISTORY, NgramSettings, compare
+    from tacit.keyboard.plots import plot_comparison
 
     runs = [str(folder / name) for name in RUNS]
     began = time.monotonic()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.audit.plans import mixed_plan
-from tacit.recipe import Recipe, load_recipe
+from tacit.recipe.training import Recipe, load_recipe
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "experiments" / "memorization"
@@ -34,7 +34,7 @@ CANARY_SEED = 1
 
 def planted(base: Recipe, folder: Path) -> Path:
     """The plan of the canaries that [paper.canaries] asks for, in the folder of the runs."""
-    from tacit.simulation.datasets import open_dataset
+    from tacit.training.datasets import open_dataset
 
     path = folder / "canaries.json"
     if not path.exists():
@@ -47,7 +47,7 @@ def planted(base: Recipe, folder: Path) -> Path:
 
 def regimes(base: Recipe, options: argparse.Namespace, results: Path) -> bool:
     """Train and attack regimes until the time is nearly up; says whether all are done."""
-    from tacit.simulation.regimes import compare_regimes
+    from tacit.audit.regimes import compare_regimes
 
     _, done = compare_regimes(
         base,
@@ -64,8 +64,8 @@ def regimes(base: Recipe, options: argparse.Namespace, results: Path) -> bool:
 
 def production(base: Recipe, options: argparse.Namespace, results: Path) -> bool:
     """Train with synthetic devices, attack, and count how often each canary was seen."""
-    from tacit.simulation.auditing import audit_run
-    from tacit.simulation.regimes import run_to_its_end
+    from tacit.audit.regimes import run_to_its_end
+    from tacit.audit.run_audit import audit_run
 
     if results.exists():
         return True
@@ -80,7 +80,7 @@ def production(base: Recipe, options: argparse.Namespace, results: Path) -> bool
 
 def report_regimes(results: dict[str, Any]) -> None:
     """The table of regimes; how many canaries of each setting each memorised, and their median ranks."""
-    from tacit.simulation.regimes import table_of
+    from tacit.audit.regimes import table_of
 
     heads, rows = table_of(results)
     print_table([*heads, "seconds"], [[*row, f"{results[row[0]]['seconds']:.0f}"] for row in rows])

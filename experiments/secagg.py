@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import DivergedError, PrivacyError
-from tacit.recipe import load_recipe
+from tacit.recipe.training import load_recipe
 from tacit.runs.folder import is_run
 
 HERE = Path(__file__).parent
@@ -65,8 +65,8 @@ class Say:
 
 def step(names: list[str], folder: Path, results_path: Path, minutes: float, changes: list[str]) -> bool:
     """Run variants until the time is nearly up; says whether all are done."""
-    from tacit.privacy.ledger import read_ledger
-    from tacit.simulation.training import resume_run, start_run
+    from tacit.privacy.record.ledger import read_ledger
+    from tacit.training.setup import resume_run, start_run
 
     deadline, longest = time.monotonic() + 60 * minutes, 0.0
     for name in names:

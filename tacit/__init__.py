@@ -26,24 +26,24 @@ __version__ = "0.1.0"
 
 # Every public name and where it lives; loaded when first asked for.
 _PUBLIC = {
-    "Block": "tacit.privacy.sums",
-    "BoundedSum": "tacit.privacy.sums",
+    "Block": "tacit.privacy.gate.sums",
+    "BoundedSum": "tacit.privacy.gate.sums",
     "Examples": "tacit.data.users",
-    "Gaussian": "tacit.privacy.mechanisms",
+    "Gaussian": "tacit.privacy.noise.mechanisms",
     "KeyboardWorld": "tacit.data.worlds",
     "HandwritingWorld": "tacit.data.worlds",
-    "Mechanism": "tacit.privacy.mechanisms",
+    "Mechanism": "tacit.privacy.noise.mechanisms",
     "PrivacyPlan": "tacit.privacy.plan",
-    "Recipe": "tacit.recipe",
+    "Recipe": "tacit.recipe.training",
     "RunFolder": "tacit.runs.folder",
     "TacitError": "tacit.errors",
     "Users": "tacit.data.users",
     "Vocabulary": "tacit.data.vocabulary",
-    "load_recipe": "tacit.recipe",
+    "load_recipe": "tacit.recipe.training",
     "open_store": "tacit.data.store",
-    "read_ledger": "tacit.privacy.ledger",
-    "resume_run": "tacit.simulation.training",
-    "start_run": "tacit.simulation.training",
+    "read_ledger": "tacit.privacy.record.ledger",
+    "resume_run": "tacit.training.setup",
+    "start_run": "tacit.training.setup",
 }
 
 __all__ = sorted(_PUBLIC)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tacit.data.build import pseudonym
 from tacit.data.store import is_held_out
 from tacit.data.users import Examples, Names, names_of_numbers
-from tacit.privacy.clipping import global_norm
+from tacit.privacy.gate.clipping import global_norm
 
 # A store's key decides who is held out. With this one a twentieth of 12, 30, 64 and 500 numbered users is 1, 3, 4 and 21; with
 # a fresh key nobody is now and then.

@@ -22,11 +22,11 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from tacit.audit.canaries import BLANK, DIGITS, Canary
 from tacit.audit.secret_sharer import COMPARISONS, Rank, random_suffixes
+from tacit.data.canaries.plan import BLANK, DIGITS, Canary
 from tacit.errors import AuditError
-from tacit.models.cells import initial_state
 from tacit.models.char_lm import FIRST_BYTE, START, CharLM
+from tacit.models.layers.cells import initial_state
 
 # Fillings read at a time.
 _CHUNK = 4096

@@ -14,8 +14,8 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.audit.canaries import Canary, CanaryPlan, Sharers, encode
-from tacit.audit.planting import count_copies, holders
+from tacit.data.canaries.plan import Canary, CanaryPlan, Sharers, encode
+from tacit.data.canaries.planting import count_copies, holders
 from tacit.data.users import Users
 from tacit.errors import AuditError
 
@@ -63,7 +63,7 @@ def exposures(
     `users` are the planted users as training saw them: with a `Capped` view on top where a recipe cuts users short, so that
     copies beyond the cut do not count. Say `dealt_anew` where a `Reshuffled` view is on top: anybody may then hold a copy, and
     all are looked at. `participations` says how often each took part
-    (`tacit.privacy.participation_record.participations`), over `rounds` rounds in which anybody takes part with probability
+    (`tacit.privacy.participation.log.participations`), over `rounds` rounds in which anybody takes part with probability
     `rate` and reads its examples `epochs` times. The expectation is over the rounds' draws, with the copies that a synthetic
     user has; for sharers also over the plan's, with as many examples a person as `users` show and no two canaries in the same
     place.

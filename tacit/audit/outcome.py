@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from tacit.audit.exposures import SettingExposure
 from tacit.audit.lower_bound import LowerBound
-from tacit.privacy.statement import round_up
+from tacit.privacy.statement.wording import round_up
 from tacit.runs.report.blocks import Paragraph, Section, Table
 
 BY_LOSS, BY_TRAJECTORY = "loss", "trajectory"

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tacit.audit.canaries import Canary, CanaryPlan, CoinUser, Devices, Sharers, binding, word_phrases
+from tacit.data.canaries.plan import Canary, CanaryPlan, CoinUser, Devices, Sharers, binding, word_phrases
 from tacit.errors import AuditError
 
 # The Memorization paper's corpus, on whose size its p_u of 1/50,000, 3/50,000 and 1/5,000 mean so many expected sharers.

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from tacit.data.users import BOS
 from tacit.errors import AuditError
-from tacit.models.cells import State, run
-from tacit.models.precision import Precision, product
+from tacit.models.layers.cells import State, run
+from tacit.models.layers.precision import Precision, product
 from tacit.models.word_lm import WordLM
 
 # Phrases in a chunk: on an accelerator some gigabytes of logits at 10,000 words, on a CPU what suits its caches.

@@ -25,10 +25,10 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from tacit.audit.canaries import Canary, choices, encode
 from tacit.audit.scoring import USUAL, Beginnings, grow, leaf_scores, logits_of, read, step
+from tacit.data.canaries.plan import Canary, choices, encode
 from tacit.errors import AuditError
-from tacit.models.precision import Precision
+from tacit.models.layers.precision import Precision
 from tacit.models.word_lm import WordLM
 
 COMPARISONS = 2_000_000

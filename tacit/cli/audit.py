@@ -18,10 +18,10 @@ from tacit.errors import AuditError
 from tacit.runs.folder import RunFolder, by_name
 
 if TYPE_CHECKING:
-    from tacit.audit.canaries import CanaryPlan
-    from tacit.audit.gate.outcome import GateOutcome
     from tacit.audit.outcome import Outcome
-    from tacit.recipe import Recipe
+    from tacit.data.canaries.plan import CanaryPlan
+    from tacit.recipe.training import Recipe
+    from tacit.runs.gate_audit.outcome import GateOutcome
 
 app = typer.Typer(help="Plant canaries, and look for them in the model afterwards.", no_args_is_help=True)
 
@@ -150,9 +150,9 @@ def run(
 
     Example: tacit audit run runs/demo-1
     """
-    from tacit.audit.gate.outcome import BROKEN as BROKEN_AT_THE_GATE
-    from tacit.audit.gate.outcome import write_gate_section
     from tacit.audit.outcome import BROKEN
+    from tacit.runs.gate_audit.outcome import BROKEN as BROKEN_AT_THE_GATE
+    from tacit.runs.gate_audit.outcome import write_gate_section
     from tacit.runs.report.sections import write_section
 
     path = by_name(run)
@@ -161,7 +161,7 @@ def run(
     found = None
     if _is_planted(folder) or gate is None:
         # Imported here: JAX takes a second, and help should not.
-        from tacit.simulation.auditing import audit_run
+        from tacit.audit.run_audit import audit_run
 
         with Console(stderr=True).status("") as status:
             found = audit_run(
@@ -218,9 +218,9 @@ def experiment(
     Example: tacit audit experiment own_data --out memorization --minutes 8
     """
     from tacit.audit.plans import mixed_plan
-    from tacit.recipe import find_recipe, load_recipe
-    from tacit.simulation.datasets import open_dataset
-    from tacit.simulation.regimes import compare_regimes, possible, recipe_for, table_of
+    from tacit.audit.regimes import compare_regimes, possible, recipe_for, table_of
+    from tacit.recipe.training import find_recipe, load_recipe
+    from tacit.training.datasets import open_dataset
 
     base = load_recipe(find_recipe(recipe), changes or ())
     for regime in possible(base):  # a recipe that does not do is told before there is a folder
@@ -255,8 +255,8 @@ def experiment(
 
 def _kept(out: Path, base: Recipe, plan: CanaryPlan) -> Path:
     """The plan's file in the experiment's folder; AuditError if what is done there is of another recipe or plan."""
-    from tacit.audit.canaries import load_plan
-    from tacit.runs.files import write_atomic
+    from tacit.data.canaries.plan import load_plan
+    from tacit.files import write_atomic
 
     canaries, recipe = out / "canaries.json", out / "recipe.toml"
     if not canaries.exists():
@@ -312,7 +312,7 @@ def _population(
     """What tells the population from others, how large it is by public knowledge (None: nobody said), and the words."""
     from tacit.data.store import open_store
     from tacit.data.worlds.keyboard import KeyboardWorld
-    from tacit.recipe import find_recipe, load_recipe
+    from tacit.recipe.training import find_recipe, load_recipe
 
     store = Path(data) if Path(data).is_dir() else None
     if store is None and data != "keyboard":

@@ -16,8 +16,8 @@ from rich.text import Text
 from tacit.cli.progress import epsilon_text
 
 if TYPE_CHECKING:
-    from tacit.learning.jackknife import Change
-    from tacit.simulation.comparison import Comparison
+    from tacit.keyboard.comparison import Comparison
+    from tacit.keyboard.jackknife import Change
 
 _RATES = ("recall", "rate", "accuracy", "ratio")
 
@@ -55,11 +55,11 @@ def compare(
     Example: tacit compare ngram runs/demo-1 --on keyboard
     """
     # Imported here: JAX takes a second, and help should not.
-    from tacit.simulation.comparison import NgramSettings
-    from tacit.simulation.comparison import compare as run_comparison
+    from tacit.keyboard.comparison import NgramSettings
+    from tacit.keyboard.comparison import compare as run_comparison
 
     if plot is not None:
-        from tacit.simulation.population_plots import require_picture
+        from tacit.simulation.population.plots import require_picture
 
         require_picture(plot)
     settings = NgramSettings(ngram_order, ngram_on, ngram_public, save_ngram)
@@ -74,7 +74,7 @@ def compare(
             told=lambda doing: status.update(Text(doing)),
         )
     if plot is not None:
-        from tacit.simulation.comparison_plots import plot_comparison
+        from tacit.keyboard.plots import plot_comparison
 
         plot_comparison(found, plot)
     if as_json:

@@ -22,7 +22,7 @@ from rich.text import Text
 from tacit.cli.fleet import without_extra
 from tacit.cli.running import STOPPED, next_folder
 from tacit.errors import FleetError
-from tacit.recipe import Recipe, find_recipe, load_recipe
+from tacit.recipe.training import Recipe, find_recipe, load_recipe
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -55,7 +55,7 @@ def demo(
     for the occasion. Among so few the noise drowns what there is to learn: it shows how a fleet works, not how well.
     """
     try:
-        from tacit.fleet.admin import status  # noqa: F401
+        from tacit.fleet.server.admin import status  # noqa: F401
     except ImportError as error:
         raise without_extra("tacit fleet demo", error.name) from None
     recipe, folder, console = demo_recipe(devices, rounds, secagg=secagg), out or next_folder("fleet-demo"), Console()
@@ -133,7 +133,7 @@ class _Server:
                 self.thread.join(_LOOK_S)
 
     def _run(self) -> None:
-        from tacit.fleet.serving import ServeSettings, serve
+        from tacit.fleet.server.serving import ServeSettings, serve
 
         def ready(address: str) -> None:
             self.address = address
@@ -167,9 +167,9 @@ def _served(recipe: Recipe, folder: Path) -> Iterator[_Server]:
 def _enrolled(recipe: Recipe, folder: Path, server: _Server) -> Iterator[list[_Device]]:
     """A process for each user of the recipe's world, enrolled with the user's text; they end with the block."""
     from tacit.data.worlds.keyboard import KeyboardWorld
-    from tacit.fleet import enrolment
     from tacit.fleet.device.enrolment import enrol
-    from tacit.fleet.tls import CERTIFICATE
+    from tacit.fleet.server import enrolment
+    from tacit.fleet.wire.tls import CERTIFICATE
 
     data, crowd = recipe.data, []
     world = KeyboardWorld(data.world_seed, data.users, vocabulary_size=data.vocabulary)
@@ -209,8 +209,8 @@ def _listen(device: _Device) -> None:
 
 @contextmanager
 def _database(folder: Path) -> Iterator[Engine]:
-    from tacit.fleet.database import open_database
-    from tacit.fleet.serving import DATABASE
+    from tacit.fleet.server.database import open_database
+    from tacit.fleet.server.serving import DATABASE
 
     engine = open_database(f"sqlite:///{(folder / DATABASE).resolve()}")
     try:
@@ -221,7 +221,7 @@ def _database(folder: Path) -> Iterator[Engine]:
 
 def _progress(engine: Engine, rounds: int) -> str:
     """How many rounds are done, and what the one under way waits for."""
-    from tacit.fleet.admin import status
+    from tacit.fleet.server.admin import status
 
     found = status(engine, now=time.time()).tasks
     if not found:

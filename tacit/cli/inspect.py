@@ -21,12 +21,12 @@ from tacit.cli.progress import Lines
 from tacit.cli.running import interruptible, next_folder
 from tacit.cli.summary import privacy_sentence, tacit_command
 from tacit.errors import RecipeError
-from tacit.inspection.text_recipe import TEXT, load_text_inspection, recipe_of
-from tacit.recipe import find_recipe
+from tacit.recipe.text_inspection import TEXT, load_text_inspection, recipe_of
+from tacit.recipe.training import find_recipe
 from tacit.runs.folder import RunFolder, by_name, is_run, refuse_if_taken
 
 if TYPE_CHECKING:
-    from tacit.inspection.findings import WordFindings
+    from tacit.inspection.text.findings import WordFindings
 
 app = typer.Typer(help="Find faults in data nobody may open, by private models that make such data up.")
 app.command()(images)
@@ -92,8 +92,8 @@ def text(
     console = Console(stderr=True)
     with interruptible(console, folder, "inspect text"):
         # Imported here: JAX takes a second, and every mistake above should be told at once.
-        from tacit.inspection.findings import WordFindings
-        from tacit.inspection.text_run import resume_inspection, start_inspection
+        from tacit.inspection.text.findings import WordFindings
+        from tacit.inspection.text.run import resume_inspection, start_inspection
 
         observer = Lines(console, followed.run.rounds, lambda seen: f"perplexity of a letter {seen['perplexity']:.2f}")
         begin = resume is None
@@ -115,7 +115,7 @@ def compare(
 
     Example: tacit inspect compare runs/before runs/after
     """
-    from tacit.inspection.text_comparison import compare_inspections
+    from tacit.inspection.text.comparison import compare_inspections
     from tacit.runs.report.sections import write_section
 
     later = by_name(after)
@@ -133,7 +133,7 @@ def compare(
 
 def _print(found: WordFindings, folder: Path, summary: Mapping[str, Any]) -> None:
     from tacit.inspection.costs import price_at_scale, price_together
-    from tacit.inspection.findings import OUTSIDE, OUTSIDE_ACCURACY, word_rows
+    from tacit.inspection.text.findings import OUTSIDE, OUTSIDE_ACCURACY, word_rows
 
     console = Console(highlight=False, markup=False)
     _print_table(console, ["unknown word", "probability × 1000"], word_rows(found.words))

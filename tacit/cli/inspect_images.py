@@ -16,12 +16,12 @@ from tacit.cli.progress import Lines
 from tacit.cli.running import interruptible, next_folder
 from tacit.cli.summary import tacit_command
 from tacit.errors import RecipeError
-from tacit.inspection.image_recipe import IMAGES, load_image_inspection, recipe_of, refuse_if_inspected
-from tacit.recipe import find_recipe
+from tacit.recipe.image_inspection import IMAGES, load_image_inspection, recipe_of, refuse_if_inspected
+from tacit.recipe.training import find_recipe
 from tacit.runs.folder import by_name
 
 if TYPE_CHECKING:
-    from tacit.inspection.image_findings import ImageFindings
+    from tacit.inspection.images.findings import ImageFindings
 
 
 def images(
@@ -71,7 +71,7 @@ def images(
     console = Console(stderr=True)
     with interruptible(console, folder, "inspect images"):
         # Imported here: JAX takes a second, and every mistake above should be told at once.
-        from tacit.inspection.image_run import resume_images, start_images
+        from tacit.inspection.images.run import resume_images, start_images
 
         def watch(stage: str, rounds: int) -> Lines:
             return Lines(console, rounds, _seen, stage=stage)
@@ -91,7 +91,7 @@ def _seen(record: Mapping[str, Any]) -> str:
 
 
 def _print(found: ImageFindings, folder: Path) -> None:
-    from tacit.inspection.image_findings import OUTSIDE, SCORE_COLUMNS
+    from tacit.inspection.images.findings import OUTSIDE, SCORE_COLUMNS
 
     console = Console(highlight=False, markup=False)
     table = Table(*SCORE_COLUMNS, box=None, pad_edge=False, header_style="bold")

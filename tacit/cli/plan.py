@@ -17,10 +17,10 @@ from tacit.cli.plan_words import assumptions, notes, up, why
 from tacit.cli.progress import epsilon_text
 from tacit.errors import RecipeError
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
-from tacit.privacy.costs import MECHANISMS, rho_of_epsilon
-from tacit.privacy.planner import DAYS_TO_MINUTES, POISSON, Answer, Devices, Question, Row, Simulation, Target
-from tacit.privacy.planner import plan as planned
-from tacit.privacy.tail import apart_from_tail
+from tacit.privacy.noise.tail import apart_from_tail
+from tacit.privacy.planning.costs import MECHANISMS, rho_of_epsilon
+from tacit.privacy.planning.planner import DAYS_TO_MINUTES, POISSON, Answer, Devices, Question, Row, Simulation, Target
+from tacit.privacy.planning.planner import plan as planned
 
 # Banded noise is asked for by name: it is hardly better than blt and keeps hundreds of models in memory.
 USUAL = ("tree", "blt", "gaussian", POISSON)

@@ -10,10 +10,10 @@ import numpy as np
 
 from tacit.cli.plan_words import described, up
 from tacit.errors import RecipeError
-from tacit.privacy.accounting.participation import Gap, most_participations
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
-from tacit.privacy.costs import MECHANISMS, independent_prefix_rmse, poisson_epsilon, rho_of_epsilon
-from tacit.privacy.planner import POISSON, Answer, Question, Row, widest_gap
+from tacit.privacy.participation.limits import Gap, most_participations
+from tacit.privacy.planning.costs import MECHANISMS, independent_prefix_rmse, poisson_epsilon, rho_of_epsilon
+from tacit.privacy.planning.planner import POISSON, Answer, Question, Row, widest_gap
 from tacit.runs.plots import ACCENT, FAINT, INK
 
 # A family of curves from light to dark; the plan's own is ACCENT and thicker.

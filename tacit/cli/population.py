@@ -15,7 +15,7 @@ from rich.table import Table
 from tacit.errors import RecipeError
 
 if TYPE_CHECKING:
-    from tacit.simulation.population_summary import Outcome
+    from tacit.simulation.population.summary import Outcome
 
 MOST_ROUNDS = 1_000_000
 
@@ -57,8 +57,8 @@ def population(
 
     Example: tacit population --devices 5000000 --report-goal 6500 --rounds 1500 --timer-hours 24,144 --plot population.png
     """
-    from tacit.simulation.population_settings import PopulationSettings
-    from tacit.simulation.population_summary import simulate
+    from tacit.simulation.population.settings import PopulationSettings
+    from tacit.simulation.population.summary import simulate
 
     if not 1 <= rounds <= MOST_ROUNDS:
         raise RecipeError(f"Expected --rounds from 1 to {MOST_ROUNDS}, got {rounds}.")
@@ -82,7 +82,7 @@ def population(
     for each in settings:
         each.require_supply(rounds)
     if plot is not None:
-        from tacit.simulation.population_plots import require_picture
+        from tacit.simulation.population.plots import require_picture
 
         require_picture(plot)
     outcomes = []
@@ -91,7 +91,7 @@ def population(
             status.update(f"{rounds:,} rounds with a timer of {each.timer_hours:g} h")
             outcomes.append(simulate(each, rounds, seed))
     if plot is not None:
-        from tacit.simulation.population_plots import plot_population
+        from tacit.simulation.population.plots import plot_population
 
         plot_population(outcomes, plot)
     if as_json:

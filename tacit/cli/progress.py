@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
-from tacit.privacy.statement import round_up
-from tacit.recipe import Recipe
+from tacit.privacy.statement.wording import round_up
+from tacit.recipe.training import Recipe
 from tacit.runs.metrics import EPSILON_SO_FAR
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ def report(
 
     Example: tacit report runs/demo-1 --share --out demo.html
     """
-    from tacit.audit.gate.outcome import write_gate_section
+    from tacit.runs.gate_audit.outcome import write_gate_section
     from tacit.runs.report import write_report
 
     folder = RunFolder.open(by_name(run))

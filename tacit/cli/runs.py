@@ -14,7 +14,7 @@ from rich.table import Table
 from tacit.cli.progress import epsilon_text
 from tacit.cli.summary import owners_sentence
 from tacit.errors import RunError
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.record.ledger import Ledger
 from tacit.runs.cost import HAPPENED, cohorts_for_owner, cost_of
 from tacit.runs.folder import RUNS, RunFolder, by_name, find_runs
 from tacit.runs.metrics import last_metrics

@@ -14,7 +14,7 @@ from tacit.cli.fleet import without_extra
 from tacit.cli.running import next_folder
 from tacit.cli.summary import owners_sentence, print_summary, privacy_sentence
 from tacit.errors import FleetError
-from tacit.recipe import find_recipe, load_recipe
+from tacit.recipe.training import find_recipe, load_recipe
 from tacit.runs.cost import HAPPENED, owners_figures
 from tacit.runs.folder import RunFolder
 
@@ -68,9 +68,9 @@ def serve(
     Example: tacit serve fleet --out server
     """
     try:
-        from tacit.fleet.observability import configure_logs
-        from tacit.fleet.serving import ROLES, ServeSettings
-        from tacit.fleet.serving import serve as serve_devices
+        from tacit.fleet.server.observability import configure_logs
+        from tacit.fleet.server.serving import ROLES, ServeSettings
+        from tacit.fleet.server.serving import serve as serve_devices
     except ImportError as error:
         raise without_extra("tacit serve", error.name) from None
     if role not in ROLES:

@@ -15,9 +15,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from tacit.audit.gate.outcome import GateOutcome
 from tacit.cli.progress import epsilon_text
-from tacit.privacy.statement import round_up
+from tacit.privacy.statement.wording import round_up
+from tacit.runs.gate_audit.outcome import GateOutcome
 
 
 def print_summary(

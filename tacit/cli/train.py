@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tacit.audit.gate.outcome import read_outcome
 from tacit.cli.progress import watching
 from tacit.cli.running import interruptible, next_folder
 from tacit.cli.summary import print_summary
 from tacit.errors import RecipeError
-from tacit.recipe import Recipe, find_recipe, load_recipe, parse_recipe
+from tacit.recipe.training import Recipe, find_recipe, load_recipe, parse_recipe
 from tacit.runs.cost import HAPPENED, owners_figures
 from tacit.runs.folder import RunFolder, by_name, refuse_if_taken
+from tacit.runs.gate_audit.outcome import read_outcome
 
 
 def train(
@@ -72,7 +72,7 @@ def train(
     console = Console(stderr=True)
     with interruptible(console, folder, "train"):
         # Imported here: JAX takes a second, and every mistake above should be told at once.
-        from tacit.simulation.training import resume_run, start_run
+        from tacit.training.setup import resume_run, start_run
 
         with watching(followed, console) as observer:
             if resume is None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.several_runs import together
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.statement import round_up
+from tacit.privacy.record.ledger import Ledger
+from tacit.privacy.statement.wording import round_up
 
 
 def cost_together(ledgers: Sequence[Ledger]) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def price_together(cost: Mapping[str, Any]) -> str:
 
 
 def price_at_scale(scale: Mapping[str, Any]) -> str:
-    """What the run that a small one stands for would cost (`tacit.privacy.scaling`)."""
+    """What the run that a small one stands for would cost (`tacit.privacy.planning.scaling`)."""
     privacy = scale["privacy"]
     cost = (
         "no privacy"

@@ -7,7 +7,7 @@
 
 The generator is post-processing: it is a function of the models sent out before, of the release and of public randomness, so it
 costs nothing beyond the discriminator. `Adversaries` is what is sent out and what is kept; its key is that public
-randomness. It protects nobody: noise has a key of its own (`tacit.privacy.noise`).
+randomness. It protects nobody: noise has a key of its own (`tacit.privacy.noise.gaussian`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import optax
 from jax import Array
 
 from tacit.learning.server import Server, is_finite, mean_update
-from tacit.models.convolution import to_unit_range
 from tacit.models.gan import PENALTY, Discriminator, Generator, discriminator_loss, generate, generator_loss
-from tacit.models.precision import Precision
-from tacit.privacy.mechanisms import Release
+from tacit.models.layers.convolution import to_unit_range
+from tacit.models.layers.precision import Precision
+from tacit.privacy.noise.mechanisms import Release
 
 # What a draw is for, under a round's key.
 _NEXT_ROUND, _ON_USERS, _GENERATOR = range(3)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tacit.learning.server import Server
-from tacit.privacy.adaptive import Clipping
-from tacit.privacy.mechanisms import Mechanism
-from tacit.privacy.randomness import NoiseKey
-from tacit.privacy.sums import BoundedSum, Diagnostics, Norms
+from tacit.privacy.gate.sums import BoundedSum, Diagnostics, Norms
+from tacit.privacy.gate.thresholds import Clipping
+from tacit.privacy.noise.mechanisms import Mechanism
+from tacit.privacy.noise.randomness import NoiseKey
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.users import BOS, FIRST_WORD, OOV, PAD
-from tacit.models.precision import Precision
-from tacit.models.sgd import sgd_step
+from tacit.models.layers.precision import Precision
+from tacit.models.layers.sgd import sgd_step
 from tacit.models.word_lm import Batch, WordLM, loss_sum
 
 HEAD_SIZES = (10, 50, 100)
@@ -30,7 +30,7 @@ class NextWord:
     """The task of `tacit.learning.work`, on batches of rows: int32 [rows, length + 1]."""
 
     precision: Precision = "float32"
-    kernels: bool | None = None  # of `tacit.models.sgd`: None asks the device
+    kernels: bool | None = None  # of `tacit.models.layers.sgd`: None asks the device
 
     def sgd_step(self, model: WordLM, tokens: jax.Array, learning_rate: float) -> WordLM:
         batch: Batch = {"tokens": tokens, "mask": prediction_mask(tokens)}

@@ -23,10 +23,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from tacit.privacy.clipping import global_norm
-from tacit.privacy.mechanisms import Release
-from tacit.privacy.records import UPDATE, WEIGHT
-from tacit.privacy.rounding import LARGEST_NORM
+from tacit.privacy.gate.clipping import global_norm
+from tacit.privacy.gate.rounding import LARGEST_NORM
+from tacit.privacy.noise.mechanisms import Release
+from tacit.privacy.record.records import UPDATE, WEIGHT
 
 OptimizerName = Literal["sgd", "momentum", "nesterov", "adam"]
 

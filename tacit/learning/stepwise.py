@@ -1,6 +1,6 @@
 """Models that read word by word, as a keyboard does: one small protocol, so that all are judged alike.
 
-An n-gram model (`tacit.models.ngram.Katz`), one with a user's history (`tacit.models.history.WithHistory`) and a neural
+An n-gram model (`tacit.keyboard.ngram.Katz`), one with a user's history (`tacit.keyboard.history.WithHistory`) and a neural
 model (`Neural`, here) all have it.
 """
 
@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.users import BOS
-from tacit.models.cells import run
-from tacit.models.precision import product
+from tacit.models.layers.cells import run
+from tacit.models.layers.precision import product
 from tacit.models.word_lm import WordLM
 
 # What a model knows about each of several rows; the first axis of every array is the row.

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from tacit.privacy.clipping import ClipStyle, clip, global_norm
-from tacit.privacy.rounding import LARGEST_NORM
+from tacit.privacy.gate.clipping import ClipStyle, clip, global_norm
+from tacit.privacy.gate.rounding import LARGEST_NORM
 
 Batch = Any  # a pytree of arrays, one batch
 Model = Any

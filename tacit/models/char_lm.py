@@ -26,10 +26,10 @@ from jax import Array
 from numpy.typing import NDArray
 
 from tacit.errors import RecipeError
-from tacit.models.cells import Cell, State, backward, build_cell, initial_state, run
-from tacit.models.cross_entropy import cross_entropies, output_derivatives
-from tacit.models.precision import Precision, product
-from tacit.models.rows import add_rows
+from tacit.models.layers.cells import Cell, State, backward, build_cell, initial_state, run
+from tacit.models.layers.cross_entropy import cross_entropies, output_derivatives
+from tacit.models.layers.precision import Precision, product
+from tacit.models.layers.rows import add_rows
 
 # Numbers of symbols in rows.
 PAD, START, END, FIRST_BYTE = 0, 1, 2, 3
@@ -113,7 +113,7 @@ class NextSymbol:
         return jnp.sum(_cross_entropies(model, rows, self.precision) * mask), jnp.sum(mask)
 
     def sgd_step(self, model: CharLM, rows: Array, learning_rate: float) -> CharLM:
-        """One step of SGD on the mean loss, with one result for one input on every device; see `tacit.models.sgd`."""
+        """One step of SGD on the mean loss, with one result for one input on every device; see `tacit.models.layers.sgd`."""
         symbols = rows.T  # time first
         inputs, targets = _row(symbols[:-1]), _row(symbols[1:]).reshape(-1)
         mask = prediction_mask(rows).T.reshape(-1)

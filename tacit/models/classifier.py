@@ -23,8 +23,8 @@ from jax import Array
 from numpy.typing import NDArray
 
 from tacit.errors import DataError, RecipeError
-from tacit.models.convolution import Convolution, Dense, build_convolution, build_dense, to_unit_range
-from tacit.models.precision import Precision
+from tacit.models.layers.convolution import Convolution, Dense, build_convolution, build_dense, to_unit_range
+from tacit.models.layers.precision import Precision
 
 SIDE = 28
 # Images a compiled call when all of many are classified; the last call is padded to it.

@@ -25,8 +25,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from tacit.errors import RecipeError
-from tacit.models.convolution import Convolution, Dense, build_convolution, build_dense, he_normal
-from tacit.models.precision import Precision
+from tacit.models.layers.convolution import Convolution, Dense, build_convolution, build_dense, he_normal
+from tacit.models.layers.precision import Precision
 
 PENALTY = 10.0
 _START = 7  # the generator's first image is 7×7, doubled twice

@@ -26,9 +26,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from tacit.errors import RecipeError
-from tacit.models.cells import Cell, Kind, State, build_cell, initial_state, run
-from tacit.models.cross_entropy import cross_entropies
-from tacit.models.precision import Precision, product
+from tacit.models.layers.cells import Cell, Kind, State, build_cell, initial_state, run
+from tacit.models.layers.cross_entropy import cross_entropies
+from tacit.models.layers.precision import Precision, product
 
 
 @dataclass(frozen=True)

@@ -21,23 +21,23 @@ from pydantic import (
 )
 
 from tacit.privacy.accounting.noise_split import bit_noise_multiplier, other_block
-from tacit.privacy.accounting.participation import ZERO_OUT, Gap
 from tacit.privacy.accounting.sampled_gaussian import ADJACENCY as SAMPLED_ADJACENCY
 from tacit.privacy.accounting.sampled_gaussian import combined_noise_multiplier
-from tacit.privacy.discretisation import DISCRETE, SecAggSection
-from tacit.privacy.participation import CheckIn, FixedSize, Poisson, Sampler
-from tacit.privacy.records import UPDATE, WEIGHT, WITHIN
+from tacit.privacy.gate.discretisation import DISCRETE, SecAggSection
+from tacit.privacy.participation.limits import ZERO_OUT, Gap
+from tacit.privacy.participation.samplers import CheckIn, FixedSize, Poisson, Sampler
+from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN
 
 if TYPE_CHECKING:
-    from tacit.privacy.adaptive import Clipping
-    from tacit.privacy.mechanisms import Mechanism
-    from tacit.privacy.strategies import Strategy
+    from tacit.privacy.gate.thresholds import Clipping
+    from tacit.privacy.noise.mechanisms import Mechanism
+    from tacit.privacy.noise.strategies import Strategy
 
 # What two neighbouring data sets differ in. With check_in the user is in the same rounds on both sides, with zeros.
 ADJACENCY = {**SAMPLED_ADJACENCY, "check_in": ZERO_OUT}
 CORRELATED = ("tree", "blt", "banded")
 
-# Rounding in the gate is covered by its bound up to this many users a round (tacit.privacy.sums).
+# Rounding in the gate is covered by its bound up to this many users a round (tacit.privacy.gate.sums).
 LARGEST_COHORT = 100_000
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -313,7 +313,7 @@ class PrivacyPlan(BaseModel):
 
     def build_clipping(self) -> Clipping:
         """Where updates are clipped, round by round."""
-        from tacit.privacy.adaptive import AdaptiveClip, FixedClip
+        from tacit.privacy.gate.thresholds import AdaptiveClip, FixedClip
 
         if self.adaptive is None or self.clip_norm is None:
             return FixedClip(self.clip_norm_at)
@@ -338,14 +338,14 @@ class PrivacyPlan(BaseModel):
         """How noise is correlated over so many rounds; None where it is independent."""
         if self.mechanism not in CORRELATED or self.max_participation is None:
             return None
-        from tacit.privacy.strategies import optimised
+        from tacit.privacy.noise.strategies import optimised
 
         longest = max(stop - start for start, stop in pairwise([0, *self.restarts, rounds]))
         return optimised(self.mechanism, longest, self.gap, self.max_participation, most_bands=self.most_bands)
 
     def build_mechanism(self, rounds: int, strategy: Strategy | None) -> Mechanism:
         """The mechanism that adds this plan's noise in so many rounds."""
-        from tacit.privacy.mechanisms import Correlated, Discrete, Gaussian, NoNoise
+        from tacit.privacy.noise.mechanisms import Correlated, Discrete, Gaussian, NoNoise
 
         if self.mechanism == DISCRETE:
             return Discrete(self.noise_multipliers)

@@ -26,8 +26,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
 
 from tacit.errors import RunError
-from tacit.privacy.durable import sync_folder
-from tacit.runs.files import write_atomic
+from tacit.files import sync_folder, write_atomic
 
 _NAME = re.compile(r"round-(\d{6,})\.safetensors")
 _RESERVED = ("rounds", "arrays", "digest")

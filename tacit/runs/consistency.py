@@ -29,10 +29,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tacit.privacy.departures import departures_from_plan
-from tacit.privacy.ledger import Ledger
 from tacit.privacy.plan import CORRELATED, PrivacyPlan, with_rounds
-from tacit.privacy.records import UNIT, Committed, Opened
+from tacit.privacy.record.departures import departures_from_plan
+from tacit.privacy.record.ledger import Ledger
+from tacit.privacy.record.records import UNIT, Committed, Opened
 from tacit.runs.checkpoints import Header
 
 # In a checkpoint's metadata: the digest of the first record of the ledger it was saved under.

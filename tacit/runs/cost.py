@@ -9,7 +9,7 @@ really took part. The bound from that is usually smaller. It is shown beside the
 open the record, once all planned rounds have run: nothing is known about who will take part in the others.
 
 A record that breaks the plan's promise makes the headline infinite, because its assumption is then known to be false. So does
-a ledger that departs from its own plan (`tacit.privacy.assumptions.objections`).
+a ledger that departs from its own plan (`tacit.privacy.statement.assumptions.objections`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from tacit.errors import RunError
 from tacit.privacy.accounting.several_runs import Together, together
 from tacit.privacy.accounting.spent import Spent, broken_promise, spent_by
-from tacit.privacy.assumptions import Observed, departures, objections
-from tacit.privacy.guarantee import Guarantee, ListedRuns
-from tacit.privacy.ledger import Ledger, is_being_written
-from tacit.privacy.participation_record import verified
-from tacit.privacy.planned import charged_for
+from tacit.privacy.participation.log import verified
+from tacit.privacy.record.ledger import Ledger, is_being_written
+from tacit.privacy.record.planned import charged_for
+from tacit.privacy.statement.assumptions import Observed, departures, objections
+from tacit.privacy.statement.guarantee import Guarantee, ListedRuns
 from tacit.runs import odometer
 from tacit.runs.folder import RunFolder
 from tacit.runs.public import PUBLIC

@@ -4,7 +4,7 @@ run.json              the marker: this folder is a run, which one, and since whe
                       is complete
 recipe.toml           the recipe the run follows
 vocabulary.txt        its words, one a line, where it has some
-ledger.jsonl          what was released (tacit.privacy.ledger)
+ledger.jsonl          what was released (tacit.privacy.record.ledger)
 metrics.jsonl         one record a round
 checkpoints/          round-000123.safetensors
 pretrained/           round-000000.safetensors: what public data made of the model, where the recipe asks for that
@@ -30,12 +30,11 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import LedgerError, RunError
-from tacit.privacy.durable import disk_error, sync_folder
-from tacit.privacy.ledger import Ledger, LedgerWriter, read_ledger
-from tacit.privacy.records import Committed, Opened
+from tacit.files import disk_error, remove_leftovers, sync_folder, write_atomic
+from tacit.privacy.record.ledger import Ledger, LedgerWriter, read_ledger
+from tacit.privacy.record.records import Committed, Opened
 from tacit.runs import checkpoints
 from tacit.runs.consistency import OPENED, objection_to
-from tacit.runs.files import remove_leftovers, write_atomic
 
 FORMAT = 1
 RUNS = Path("runs")  # where runs are made, and looked for by name

@@ -21,17 +21,17 @@ import numpy as np
 from tacit.errors import DivergedError
 from tacit.privacy.accounting.noise_split import BIT_BOUND
 from tacit.privacy.accounting.spent import Spent
-from tacit.privacy.ledger import LedgerWriter
-from tacit.privacy.participation_record import ParticipationWriter
+from tacit.privacy.participation.log import ParticipationWriter
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.records import UPDATE, WEIGHT, WITHIN, Closed, Committed, Intent
+from tacit.privacy.record.ledger import LedgerWriter
+from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN, Closed, Committed, Intent
 from tacit.runs import checkpoints
 from tacit.runs.consistency import OPENED
 from tacit.runs.folder import NOISE, RunFolder
 from tacit.runs.metrics import EPSILON_SO_FAR, MetricsWriter, read_metrics
 
 if TYPE_CHECKING:
-    from tacit.privacy.sums import Norms
+    from tacit.privacy.gate.sums import Norms
 
 # How many rounds the device may be ahead of what has been looked at.
 LAG = 2

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tacit.errors import RunError
-from tacit.privacy.durable import disk_error
-from tacit.runs.files import write_atomic
+from tacit.files import disk_error, write_atomic
 
 # What the rounds so far would cost if the run had been planned to end with them. A curve to watch, and not what the run costs:
 # a run that ends early is charged for its planned rounds (`tacit.runs.cost`).

@@ -43,10 +43,9 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import LedgerError, RunError
-from tacit.privacy.durable import append_synced, disk_error, sync_folder
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.participation_record import refuse_if_others_can_read
-from tacit.privacy.records import canonical
+from tacit.files import append_synced, disk_error, refuse_if_others_can_read, sync_folder
+from tacit.privacy.record.ledger import Ledger
+from tacit.privacy.record.records import canonical
 
 NAME = "odometer.jsonl"
 _BEFORE_THE_FIRST = "0" * 64

@@ -17,16 +17,16 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.audit.gate.layout import MOST_CANARIES
 from tacit.data.rows import Layout, pack, to_rows
 from tacit.data.users import Examples, Users
 from tacit.errors import PrivacyError
 from tacit.learning.images import image_batches
 from tacit.learning.work import Work, learned_by
+from tacit.privacy.gate.rounding import MOST_USERS
+from tacit.privacy.gate.sums import BoundedSum, Contributions, Diagnostics, Gate, Norms
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.rounding import MOST_USERS
-from tacit.privacy.sums import BoundedSum, Contributions, Diagnostics, Gate, Norms
-from tacit.simulation.devices import Spread
+from tacit.runs.gate_audit.layout import MOST_CANARIES
+from tacit.simulation.placement import Spread
 from tacit.simulation.secure import SecureGate, SecureSums
 
 # So many chunks are gathered together and sorted by size, so that users of similar size share a chunk.

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.users import Names, require_distinct
-from tacit.privacy.participation import Sampler
-from tacit.privacy.randomness import Randomness
+from tacit.privacy.noise.randomness import Randomness
+from tacit.privacy.participation.samplers import Sampler
 
 
 @dataclass(frozen=True)

@@ -21,16 +21,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.audit.gate.layout import WEIGHT_GIVEN, Array, Layout, Shares, canaries_for
-from tacit.audit.gate.outcome import conclude, no_audit_section, plan_section
-from tacit.audit.gate.record import Design, Seen, read_records
 from tacit.errors import DivergedError, RunError
-from tacit.privacy.mechanisms import Mechanism, Release
+from tacit.privacy.gate.sums import BoundedSum, Contributions, Diagnostics, Gate, Norms
+from tacit.privacy.noise.mechanisms import Mechanism, Release
+from tacit.privacy.noise.strategies import from_description
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.records import UPDATE, WEIGHT, WITHIN
-from tacit.privacy.strategies import from_description
-from tacit.privacy.sums import BoundedSum, Contributions, Diagnostics, Gate, Norms
+from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN
 from tacit.runs.folder import RunFolder
+from tacit.runs.gate_audit.layout import WEIGHT_GIVEN, Array, Layout, Shares, canaries_for
+from tacit.runs.gate_audit.outcome import conclude, no_audit_section, plan_section
+from tacit.runs.gate_audit.record import Design, Seen, read_records
 from tacit.runs.metrics import MetricsWriter
 from tacit.runs.report.sections import write_section
 from tacit.simulation.batched import BatchedUsers

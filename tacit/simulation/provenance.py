@@ -33,19 +33,19 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from tacit.audit.devices import OwnRate
+from tacit.data.canaries.made_up import OwnRate
 from tacit.errors import TacitError
 from tacit.learning.work import learned_by
 from tacit.models.word_lm import parameter_count
+from tacit.privacy.noise.strategies import from_description
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.records import Opened
-from tacit.privacy.strategies import from_description
+from tacit.privacy.record.records import Opened
 from tacit.simulation.batched import BatchedUsers, ImageShape, Shape
-from tacit.simulation.check_ins import DeviceCheckIns
+from tacit.simulation.population.check_ins import DeviceCheckIns
 from tacit.simulation.secure import SecureSums
 
 if TYPE_CHECKING:
-    from tacit.simulation.running import Program
+    from tacit.runs.driver import Program
 
 _FIRST_RECORD = "the ledger's first record does not describe"
 

@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 
 from tacit.errors import PrivacyError, ProtocolError
 from tacit.privacy.accounting.noise_split import BIT_BOUND
-from tacit.privacy.clipping import ClipStyle
-from tacit.privacy.discretisation import DISCRETE, SecAggSection
+from tacit.privacy.gate.clipping import ClipStyle
+from tacit.privacy.gate.discretisation import DISCRETE, SecAggSection
+from tacit.privacy.gate.sums import HEADROOM, Block, BoundedSum, Contributions, Diagnostics, Norms, weigh
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.records import UPDATE, WEIGHT, WITHIN
-from tacit.privacy.sums import HEADROOM, Block, BoundedSum, Contributions, Diagnostics, Norms, weigh
+from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN
 from tacit.secagg import rehearsal
 from tacit.secagg.discrete_gaussian import LARGEST_VARIANCE, sampled
 from tacit.secagg.encoding import Encoding, decoded, encoded, for_device_noise, for_server_noise

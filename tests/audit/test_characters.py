@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.audit.canaries import Canary, Sharers, digit_phrases
 from tacit.audit.characters import filling_ranks
+from tacit.data.canaries.plan import Canary, Sharers, digit_phrases
 from tacit.errors import AuditError
 from tacit.models.char_lm import CharLM, CharLMConfig, NextSymbol, build, encode_words, log_likelihoods
 

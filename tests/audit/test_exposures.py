@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.audit.canaries import word_phrases
 from tacit.audit.exposures import by_setting, exposures
 from tacit.audit.plans import device_plan, sharer_plan
-from tacit.audit.planting import plant
+from tacit.data.canaries.plan import word_phrases
+from tacit.data.canaries.planting import plant
 from tacit.data.views import Capped, Reshuffled
 from tacit.errors import AuditError
-from tests.audit.test_planting import DATA, WORDS, public
+from tests.data.canaries.test_planting import DATA, WORDS, public
 from tests.data.test_views import Listed, listed
 
 PHRASES = word_phrases(WORDS, length=5, count=27, seed=9)

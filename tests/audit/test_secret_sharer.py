@@ -13,8 +13,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from tacit.audit.canaries import Canary, Sharers, digit_phrases, word_phrases
 from tacit.audit.secret_sharer import beam_search, extraction, random_sampling, random_suffixes, ranks
+from tacit.data.canaries.plan import Canary, Sharers, digit_phrases, word_phrases
 from tacit.data.users import BOS, EOS, FIRST_WORD
 from tacit.errors import AuditError
 from tacit.models.word_lm import WordLM, WordLMConfig, build, loss_sum

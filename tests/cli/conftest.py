@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tacit.cli.app import main
-from tests.simulation.test_training import tiny
+from tests.training.test_setup import tiny
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ Tacit = Callable[..., Answer]
 @pytest.fixture
 def tacit(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tacit:
     """Runs the command in this process; what libraries write past Python's streams is seen too."""
-    monkeypatch.setattr("tacit.simulation.datasets.IDEAL_SENTENCES", 5)
+    monkeypatch.setattr("tacit.training.datasets.IDEAL_SENTENCES", 5)
 
     def run(*arguments: object) -> Answer:
         capfd.readouterr()

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.audit.devices import OwnRate
 from tacit.data.build import save_users
+from tacit.data.canaries.made_up import OwnRate
 from tacit.data.vocabulary import Vocabulary, word_list
 from tests.cli.conftest import Tacit
 from tests.helpers import KEY, ListUsers
-from tests.simulation.test_training import tiny
+from tests.training.test_setup import tiny
 
 REAL, HELD_OUT = 60, 4
 

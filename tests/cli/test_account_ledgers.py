@@ -16,8 +16,8 @@ from tacit.data.store import open_store
 from tacit.privacy.accounting.adaptive import ACCOUNTANT
 from tacit.privacy.accounting.several_runs import PLANNED, together
 from tacit.privacy.accounting.spent import spent_by
-from tacit.privacy.ledger import read_ledger
-from tacit.privacy.participation import CheckIn, FixedSize, Poisson
+from tacit.privacy.participation.samplers import CheckIn, FixedSize, Poisson
+from tacit.privacy.record.ledger import read_ledger
 from tacit.runs import checkpoints
 from tacit.runs.cost import HAPPENED
 from tacit.runs.folder import RunFolder

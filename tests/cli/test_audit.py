@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tacit.audit.canaries import Sharers, load_plan
 from tacit.audit.lower_bound import LowerBound
 from tacit.audit.outcome import Outcome, Proven
 from tacit.cli.audit import BROKEN_EXIT, COULD_NOT_FAIL_EXIT, _print_table
 from tacit.data.build import save_users
+from tacit.data.canaries.plan import Sharers, load_plan
 from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.errors import TacitError
-from tacit.privacy.mechanisms.gaussian import Gaussian, NoNoise
+from tacit.privacy.noise.mechanisms.gaussian import Gaussian, NoNoise
 from tests.cli.conftest import Tacit
 from tests.helpers import KEY, ListUsers
-from tests.simulation.test_training import tiny
+from tests.training.test_setup import tiny
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_a_broken_promise_has_an_exit_code_of_its_own(
     RunFolder.create(here / "run", tiny().to_toml())
     bound = LowerBound(1.51, 0.9995, 100, 100, 99, 2.0)
     found = Outcome(2, 30, 5, [], [], {"loss": bound}, Proven(1.5, 1e-6, ()))
-    monkeypatch.setattr("tacit.simulation.auditing.audit_run", lambda *a, **k: found)
+    monkeypatch.setattr("tacit.audit.run_audit.audit_run", lambda *a, **k: found)
     said = tacit("audit", "run", "run")
     assert said.code == BROKEN_EXIT
     assert "Something is broken" in said.err
@@ -105,7 +105,7 @@ def test_an_audit_that_could_not_have_failed_has_an_exit_code_of_its_own(
 
     RunFolder.create(here / "run", tiny().to_toml())
     found = Outcome(2, 30, 5, [], [], {"loss": LowerBound(0.0, 0.9995, 20, 20, 12, 1.4)}, Proven(1.5, 1e-6, ()))
-    monkeypatch.setattr("tacit.simulation.auditing.audit_run", lambda *a, **k: found)
+    monkeypatch.setattr("tacit.audit.run_audit.audit_run", lambda *a, **k: found)
     said = tacit("audit", "run", "run")
     assert said.code == COULD_NOT_FAIL_EXIT == 21
     assert "This audit could not have failed" in said.out

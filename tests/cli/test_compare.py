@@ -13,12 +13,13 @@ from tacit.data.users import Users
 from tacit.data.views import Subset
 from tacit.data.vocabulary import PRIVATE, Vocabulary, word_list
 from tacit.data.worlds.keyboard import KeyboardWorld
-from tacit.learning.replay import METRICS
-from tacit.simulation import comparison_users, datasets
-from tacit.simulation.comparison_users import open_ground
+from tacit.keyboard import users as comparison_users
+from tacit.keyboard.replay import METRICS
+from tacit.keyboard.users import open_ground
+from tacit.training import datasets
 from tests.cli.conftest import Tacit
 from tests.helpers import ListUsers
-from tests.simulation.test_training import Silent, start_run, tiny
+from tests.training.test_setup import Silent, start_run, tiny
 
 FEW = ("--held-out", 12, "--buckets", 4)
 WORDS = KeyboardWorld(1, 1, vocabulary_size=300).words

@@ -15,14 +15,15 @@ import onnxruntime
 import pytest
 from safetensors import safe_open
 
+from tacit.export import files as export
 from tacit.learning.next_word import suggest
 from tacit.learning.state import load_model, model_arrays
 from tacit.models.word_lm import WordLMConfig, build
 from tacit.runs import checkpoints
-from tacit.simulation import datasets, export
-from tacit.simulation.training import load_trained
+from tacit.training import datasets
+from tacit.training.setup import load_trained
 from tests.cli.conftest import Tacit
-from tests.simulation.test_training import Silent, start_run, tiny
+from tests.training.test_setup import Silent, start_run, tiny
 
 
 @pytest.fixture(scope="module")

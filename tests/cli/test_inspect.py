@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Tacit, everything
-from tests.inspection.test_text_recipe import tiny_text
+from tests.recipe.test_text_inspection import tiny_text
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.conftest import Tacit, everything
 from tests.inspection.small_networks import small_networks  # noqa: F401 - a fixture
-from tests.inspection.test_image_recipe import tiny_images
+from tests.recipe.test_image_inspection import tiny_images
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ import pytest
 from safetensors import safe_open
 
 from tacit.cli.progress import epsilon_text
-from tacit.privacy.statement import round_up
+from tacit.keyboard import users as comparison_users
+from tacit.privacy.statement.wording import round_up
 from tacit.runs.cost import HAPPENED
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal
-from tacit.simulation import comparison_users
 from tests.cli.conftest import Tacit
-from tests.simulation.test_training import tiny
+from tests.training.test_setup import tiny
 
 # Users may come every other round and do so about twice in six rounds: what happened costs less than what was promised.
 CHECK_IN = {

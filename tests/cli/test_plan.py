@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.cli.plan_words import up
-from tacit.privacy.costs import MECHANISMS
+from tacit.privacy.planning.costs import MECHANISMS
 from tests.cli.conftest import Tacit
 
 # Gboard's es-ES, with the noise that a report goal of 500 endured.

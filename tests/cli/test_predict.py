@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tacit.cli.app import main
-from tacit.simulation import datasets
+from tacit.training import datasets
 from tests.cli.conftest import Tacit
-from tests.simulation.test_training import Silent, start_run, tiny
+from tests.training.test_setup import Silent, start_run, tiny
 
 
 @pytest.fixture(scope="module")

@@ -17,11 +17,11 @@ from tacit.cli.runs import app
 from tacit.errors import RunError
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.records import FRESH_NOISE, Closed, Opened, Record, Resumed
-from tacit.recipe import toml_of
+from tacit.privacy.record.records import FRESH_NOISE, Closed, Opened, Record, Resumed
+from tacit.recipe.training import toml_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import MetricsWriter
-from tests.privacy.test_ledger import intent, opened
+from tests.privacy.record.test_ledger import intent, opened
 
 PLAN = PrivacyPlan(population=1000, cohort=10, clip_norm=0.8, noise_multiplier=1.1, delta=1e-6)
 PRIVATE = {

@@ -19,21 +19,21 @@ import pytest
 from numpy.typing import NDArray
 from rich.console import Console
 
+from tacit import files
 from tacit.cli.progress import epsilon_text, watching
 from tacit.cli.summary import print_summary, privacy_sentence
 from tacit.data.store import Store
 from tacit.data.users import Examples
-from tacit.privacy import participation_record
-from tacit.privacy.ledger import read_ledger
-from tacit.runs import files
+from tacit.privacy.participation import log as participation_record
+from tacit.privacy.record.ledger import read_ledger
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal
 from tacit.runs.metrics import EPSILON_SO_FAR
-from tacit.simulation import training
-from tacit.simulation.pretraining import PretrainingObserver
+from tacit.training import setup as training
+from tacit.training.pretraining import PretrainingObserver
 from tests.cli.conftest import Tacit, everything
 from tests.helpers import key_holding_out
-from tests.simulation.test_training import tiny
+from tests.training.test_setup import tiny
 
 
 def assert_whole(run: Path, rounds: int) -> None:

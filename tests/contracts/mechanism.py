@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 
 from tacit.errors import PrivacyError
-from tacit.privacy.mechanisms import Correlated, Mechanism, NoNoise, correlated
-from tacit.privacy.randomness import NoiseKey, NoiseStream, Randomness
-from tacit.privacy.strategies import Strategy
-from tacit.privacy.sums import Block, BoundedSum
+from tacit.privacy.gate.sums import Block, BoundedSum
+from tacit.privacy.noise.mechanisms import Correlated, Mechanism, NoNoise, correlated
+from tacit.privacy.noise.randomness import NoiseKey, NoiseStream, Randomness
+from tacit.privacy.noise.strategies import Strategy
 
 # Few sizes, because each is compiled.
 SMALL = 7

@@ -15,8 +15,8 @@ from tacit.data.users import Examples, Names, Users, all_names, names_of_numbers
 from tacit.data.views import Capped, Reshuffled, Subset, example_counts
 from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.errors import DataError
-from tacit.privacy.participation import Poisson
-from tacit.privacy.randomness import Randomness
+from tacit.privacy.noise.randomness import Randomness
+from tacit.privacy.participation.samplers import Poisson
 from tacit.simulation.cohorts import CohortStream
 
 Population = list[list[list[int]]]  # users, their sentences, their words

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine
 
 from tacit.errors import FleetError
-from tacit.fleet.aggregator import Aggregator
-from tacit.fleet.coordinator import Coordinator
-from tacit.fleet.gathering import Peers
-from tacit.fleet.heart import Heart
-from tacit.fleet.selection import check_in
-from tacit.fleet.wire import Assignment, CheckIn, pack_report
-from tacit.recipe import Recipe, parse_recipe
+from tacit.fleet.rounds.aggregator import Aggregator
+from tacit.fleet.rounds.coordinator import Coordinator
+from tacit.fleet.rounds.gathering import Peers
+from tacit.fleet.rounds.selection import check_in
+from tacit.fleet.server.heartbeat import Heart
+from tacit.fleet.wire.messages import Assignment, CheckIn, pack_report
+from tacit.recipe.training import Recipe, parse_recipe
 from tests.fleet.worlds import recipe_tree
 
 SECRET = bytes(range(32))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tacit.fleet.refusals import Refusal
-from tacit.fleet.wire import Received, SessionTerms
+from tacit.fleet.wire.messages import Received, SessionTerms
+from tacit.fleet.wire.refusals import Refusal
 
 HERE, OVER, ELSEWHERE = "0" * 32, "1" * 32, "2" * 32
 REPORT_BYTES, MESSAGE_BYTES = 1000, 500

@@ -10,9 +10,9 @@ from typing import Any
 
 from sqlalchemy import Engine, delete, insert, select, update
 
-from tacit.fleet import enrolment, schema
-from tacit.fleet.signing import enrolment_proof, signed_headers
-from tacit.fleet.wire import EnrolRequest, Task
+from tacit.fleet.server import enrolment, schema
+from tacit.fleet.wire.messages import EnrolRequest, Task
+from tacit.fleet.wire.signing import enrolment_proof, signed_headers
 from tacit.secagg import keys
 
 NOW = 1_000_000.0

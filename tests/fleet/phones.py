@@ -14,11 +14,11 @@ import numpy as np
 from sqlalchemy import Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from tacit.fleet import schema
 from tacit.fleet.device.clipping import Contribution
 from tacit.fleet.device.secure import integers_of, session_of
-from tacit.fleet.secure_rounds import STAGES
-from tacit.fleet.wire import CHECK_IN, ROUNDS, Answer, Assignment, CheckIn, SessionTerms, Task, pack_report
+from tacit.fleet.rounds.secure_rounds import STAGES
+from tacit.fleet.server import schema
+from tacit.fleet.wire.messages import CHECK_IN, ROUNDS, Answer, Assignment, CheckIn, SessionTerms, Task, pack_report
 from tacit.secagg import device
 from tests.fleet.crowd import vector_of
 from tests.fleet.people import Person, enrolled

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
-from tacit.fleet.database import migrate, open_database
-from tacit.fleet.schema import metadata
+from tacit.fleet.server.database import migrate, open_database
+from tacit.fleet.server.schema import metadata
 
 _PROGRAMS = ("initdb", "pg_ctl", "psql")
 _SETTINGS = "-c listen_addresses='' -c fsync=off -c max_connections=60 -c shared_buffers=16MB"

@@ -22,13 +22,13 @@ from sqlalchemy import Row, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from tacit.cli.app import main
-from tacit.fleet import schema
-from tacit.fleet.database import migrate, open_database
-from tacit.fleet.sealed import make_secret
-from tacit.fleet.secure_rounds import STAGES
-from tacit.privacy.ledger import read_ledger
-from tacit.privacy.records import Intent
-from tacit.recipe import Recipe
+from tacit.fleet.rounds.sealed import make_secret
+from tacit.fleet.rounds.secure_rounds import STAGES
+from tacit.fleet.server import schema
+from tacit.fleet.server.database import migrate, open_database
+from tacit.privacy.record.ledger import read_ledger
+from tacit.privacy.record.records import Intent
+from tacit.recipe.training import Recipe
 from tacit.runs import checkpoints
 from tests.fleet.crowd import wait_for
 from tests.fleet.phones import REPORT, Phones
@@ -41,7 +41,9 @@ PHASES = (SELECTING, REPORTING, SUMMING, BEFORE_INTENT, AFTER_INTENT, AFTER_CHEC
 
 # A process is forked from one that has the modules loaded, or most of the time here would be spent on loading them.
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["tacit.cli.app", "tacit.cli.serve", "tacit.fleet.coordinator", "tacit.fleet.serving"])
+_FORKS.set_forkserver_preload(
+    ["tacit.cli.app", "tacit.cli.serve", "tacit.fleet.rounds.coordinator", "tacit.fleet.server.serving"]
+)
 
 
 def _run(arguments: list[str], log: Path, skew_s: float) -> None:

@@ -11,13 +11,13 @@ import jax
 import numpy as np
 from sqlalchemy import Engine, select
 
-from tacit.fleet import schema
-from tacit.privacy.ledger import read_ledger
-from tacit.privacy.participation_record import verified
-from tacit.privacy.rounding import HEADROOM
-from tacit.recipe import Recipe, parse_recipe
+from tacit.fleet.server import schema
+from tacit.privacy.gate.rounding import HEADROOM
+from tacit.privacy.participation.log import verified
+from tacit.privacy.record.ledger import read_ledger
+from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.folder import RunFolder
-from tacit.simulation.training import Trainer, load_trained
+from tacit.training.setup import Trainer, load_trained
 from tests.fleet.crowd import vector_of
 
 

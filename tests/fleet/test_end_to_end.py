@@ -16,32 +16,32 @@ import numpy as np
 import pytest
 
 from tacit.errors import FleetError, ProtocolError, TacitError
-from tacit.fleet import enrolment
-from tacit.fleet.database import open_database
 from tacit.fleet.device.agent import Agent
 from tacit.fleet.device.connection import Connection
 from tacit.fleet.device.enrolment import enrol
 from tacit.fleet.device.home import Home
-from tacit.fleet.evaluation import evaluated_model
-from tacit.fleet.sealed import make_secret
-from tacit.fleet.secure_rounds import SecureRound
-from tacit.fleet.serving import ServeSettings, serve
-from tacit.fleet.tasks import LOSS_CAP
+from tacit.fleet.rounds.evaluation import evaluated_model
+from tacit.fleet.rounds.sealed import make_secret
+from tacit.fleet.rounds.secure_rounds import SecureRound
+from tacit.fleet.rounds.tasks import LOSS_CAP
+from tacit.fleet.server import enrolment
+from tacit.fleet.server.database import open_database
+from tacit.fleet.server.serving import ServeSettings, serve
 from tacit.learning.loop import train
 from tacit.learning.next_word import score_sums
 from tacit.learning.state import model_arrays
-from tacit.privacy.ledger import read_ledger
-from tacit.privacy.participation_record import verified
-from tacit.privacy.planned import CUT_OFF
-from tacit.privacy.randomness import Randomness
-from tacit.recipe import Recipe
+from tacit.privacy.noise.randomness import Randomness
+from tacit.privacy.participation.log import verified
+from tacit.privacy.record.ledger import read_ledger
+from tacit.privacy.record.planned import CUT_OFF
+from tacit.recipe.training import Recipe
 from tacit.runs import checkpoints
 from tacit.runs.cost import cohorts_for_owner, cost_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.odometer import read as read_odometer
-from tacit.simulation import datasets
 from tacit.simulation.cohorts import SimulatedCohort
-from tacit.simulation.training import Trainer, load_trained
+from tacit.training import datasets
+from tacit.training.setup import Trainer, load_trained
 from tests.fleet.crowd import fleet_recipe
 from tests.fleet.worlds import sentences_of
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tacit.fleet.secure_rounds import STAGES
-from tacit.recipe import Recipe
+from tacit.fleet.rounds.secure_rounds import STAGES
+from tacit.recipe.training import Recipe
 from tests.fleet.crowd import fleet_recipe, wait_for
 from tests.fleet.postgres import PostgresServer
 from tests.fleet.processes import AFTER_INTENT, BEFORE_INTENT, PHASES, REPORTING, ROLES, Fleet

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tacit.errors import PrivacyError, RecipeError
-from tacit.recipe import find_recipe, load_recipe, parse_recipe
-from tacit.simulation.datasets import open_dataset
+from tacit.recipe.training import find_recipe, load_recipe, parse_recipe
+from tacit.training.datasets import open_dataset
 from tests.fleet.worlds import recipe_tree
 
 

@@ -17,11 +17,11 @@ import pytest
 from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from tacit.fleet import schema
-from tacit.fleet.database import migrate, open_database
-from tacit.fleet.sealed import make_secret
-from tacit.fleet.wire import CHECK_IN, ROUNDS, Answer, CheckIn, Task, pack_report
-from tacit.recipe import Recipe
+from tacit.fleet.rounds.sealed import make_secret
+from tacit.fleet.server import schema
+from tacit.fleet.server.database import migrate, open_database
+from tacit.fleet.wire.messages import CHECK_IN, ROUNDS, Answer, CheckIn, Task, pack_report
+from tacit.recipe.training import Recipe
 from tests.fleet.crowd import fleet_recipe, vector_of, wait_for
 from tests.fleet.people import Person, enrolled
 from tests.fleet.postgres import PostgresServer

@@ -16,8 +16,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tacit.fleet.api import create_app
-from tacit.fleet.wire import ROUNDS
+from tacit.fleet.server.api import create_app
+from tacit.fleet.wire.messages import ROUNDS
 from tests.fleet.fake_reports import HERE, FakeReports
 from tests.fleet.people import Person, enrolled
 from tests.fleet.serving import running

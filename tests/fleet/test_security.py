@@ -15,11 +15,11 @@ import httpx
 import pytest
 from sqlalchemy import Engine, select
 
-from tacit.fleet import schema
-from tacit.fleet.api import create_app
-from tacit.fleet.database import reading
-from tacit.fleet.enrolment import make_token
-from tacit.fleet.observability import configure_logs, log, log_failure
+from tacit.fleet.server import schema
+from tacit.fleet.server.api import create_app
+from tacit.fleet.server.database import reading
+from tacit.fleet.server.enrolment import make_token
+from tacit.fleet.server.observability import configure_logs, log, log_failure
 from tests.fleet.fake_reports import HERE, REPORT_BYTES, FakeReports
 from tests.fleet.people import Person, a_process, a_round, a_task, enrolled
 from tests.fleet.serving import running

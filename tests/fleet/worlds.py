@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from tacit.data.users import OOV
-from tacit.recipe import parse_recipe
-from tacit.simulation.training import Trainer
+from tacit.recipe.training import parse_recipe
+from tacit.training.setup import Trainer
 
 USERS = 12
 # A word that no vocabulary has.

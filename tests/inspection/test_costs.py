@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tacit.inspection.costs import cost_together, price_together
-from tacit.privacy.ledger import Ledger, read_ledger
-from tacit.simulation import datasets
-from tacit.simulation.training import start_run
-from tests.inspection.test_text_run import Silent
-from tests.simulation.test_training import tiny
+from tacit.privacy.record.ledger import Ledger, read_ledger
+from tacit.training import datasets
+from tacit.training.setup import start_run
+from tests.inspection.text.test_run import Silent
+from tests.training.test_setup import tiny
 
 
 @pytest.fixture(scope="module")

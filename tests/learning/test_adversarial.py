@@ -27,12 +27,12 @@ from tacit.learning.images import image_batches
 from tacit.learning.loop import TrainingState, train
 from tacit.learning.state import from_arrays, to_arrays
 from tacit.models.gan import GanConfig, build, generate
-from tacit.privacy.adaptive import FixedClip
-from tacit.privacy.mechanisms import Gaussian, NoNoise
-from tacit.privacy.randomness import NoiseKey, Randomness
-from tacit.privacy.records import UPDATE
-from tacit.privacy.rounding import LARGEST_NORM
-from tacit.privacy.sums import BoundedSum, Contributions, Diagnostics, Gate, Norms
+from tacit.privacy.gate.rounding import LARGEST_NORM
+from tacit.privacy.gate.sums import BoundedSum, Contributions, Diagnostics, Gate, Norms
+from tacit.privacy.gate.thresholds import FixedClip
+from tacit.privacy.noise.mechanisms import Gaussian, NoNoise
+from tacit.privacy.noise.randomness import NoiseKey, Randomness
+from tacit.privacy.record.records import UPDATE
 from tests.helpers import ListUsers, stretched
 
 CONFIG = GanConfig(8, 16, (8, 8, 4), (4, 8), 16)

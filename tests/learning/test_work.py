@@ -8,7 +8,7 @@ import numpy as np
 
 from tacit.learning.work import FedAvg, FedSGD
 from tacit.models.classifier import Classify, build, preset
-from tacit.privacy.rounding import LARGEST_NORM
+from tacit.privacy.gate.rounding import LARGEST_NORM
 from tests.helpers import stretched
 
 

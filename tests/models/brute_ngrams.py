@@ -1,4 +1,4 @@
-"""N-gram models computed slowly, from their definitions: Katz as `tacit.models.ngram` states it, and Kneser-Ney."""
+"""N-gram models computed slowly, from their definitions: Katz as `tacit.keyboard.ngram` states it, and Kneser-Ney."""
 
 from __future__ import annotations
 

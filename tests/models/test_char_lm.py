@@ -28,7 +28,7 @@ from tacit.models.char_lm import (
     preset,
     sample_words,
 )
-from tacit.privacy.rounding import LARGEST_NORM
+from tacit.privacy.gate.rounding import LARGEST_NORM
 from tests.helpers import stretched
 
 TINY = CharLMConfig(layers=2, embedding=6, units=8, projection=5)

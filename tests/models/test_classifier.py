@@ -11,7 +11,7 @@ from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.errors import DataError, RecipeError
 from tacit.learning.central import Descent
 from tacit.models.classifier import Batch, Classify, build, predict, preset
-from tacit.privacy.rounding import LARGEST_NORM
+from tacit.privacy.gate.rounding import LARGEST_NORM
 from tests.helpers import stretched
 
 

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tacit.models import output_kernel
-from tacit.models.cross_entropy import output_derivatives
-from tacit.models.sgd import sgd_step
+from tacit.models.layers import output_kernel
+from tacit.models.layers.cross_entropy import output_derivatives
+from tacit.models.layers.sgd import sgd_step
 from tacit.models.word_lm import Batch, WordLMConfig, build
 
 

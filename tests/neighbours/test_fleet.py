@@ -7,8 +7,8 @@ from pathlib import Path
 import jax
 import pytest
 
-from tacit.fleet import coordinator, gathering
-from tacit.fleet.database import migrate, open_database
+from tacit.fleet.rounds import coordinator, gathering
+from tacit.fleet.server.database import migrate, open_database
 from tests.fleet.crowd import Crowd, Server, fleet_recipe
 from tests.fleet.people import enrolled_many
 from tests.fleet.soundness import built
@@ -29,7 +29,7 @@ def served(folder: Path, capture: pytest.CaptureFixture[str], devices: int) -> W
     size = sum(leaf.size for leaf in jax.tree.leaves(built(recipe.to_toml()).start.model))
     with pytest.MonkeyPatch.context() as patch:
         fix_randomness(patch)
-        patch.setattr("tacit.simulation.datasets.IDEAL_SENTENCES", 5)
+        patch.setattr("tacit.training.datasets.IDEAL_SENTENCES", 5)
         patch.setattr(gathering, "POLL_S", 0.02)
         patch.setattr(coordinator, "_FIRST_PAUSE_S", 0.05)
         with (

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tacit.inspection.image_recipe import parse_image_inspection
+from tacit.recipe.image_inspection import parse_image_inspection
 from tests.inspection.small_networks import small_networks  # noqa: F401 - a fixture
-from tests.inspection.test_image_recipe import tiny_images
-from tests.inspection.test_text_recipe import tiny_text
 from tests.neighbours.test_training import EVERYBODY, PRIVACY, write
 from tests.neighbours.worlds import World, compared, write_image_store
+from tests.recipe.test_image_inspection import tiny_images
+from tests.recipe.test_text_inspection import tiny_text
 
 SILENT = 31
 

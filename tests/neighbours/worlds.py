@@ -31,9 +31,9 @@ from tacit.data.views import Subset, View, split_users
 from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.data.worlds.keyboard import KeyboardWorld
-from tacit.privacy.ledger import read_ledger
-from tacit.privacy.participation_record import verified
-from tacit.privacy.randomness import Randomness
+from tacit.privacy.noise.randomness import Randomness
+from tacit.privacy.participation.log import verified
+from tacit.privacy.record.ledger import read_ledger
 from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.public import public_files
 from tests.helpers import ListUsers
@@ -266,7 +266,7 @@ def _world(
     folder.mkdir()
     write(folder, who)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("tacit.simulation.datasets.IDEAL_SENTENCES", 5)
+        monkeypatch.setattr("tacit.training.datasets.IDEAL_SENTENCES", 5)
         fix_randomness(monkeypatch)
         world = World(folder, capture)
         commands(world)

@@ -9,8 +9,8 @@ import pytest
 
 from tacit.privacy.accounting.sampled_gaussian import Rounds, combined_noise_multiplier, dp_event, epsilon
 from tacit.privacy.accounting.spent import Spent, spent_by
-from tacit.privacy.records import Intent, Opened
-from tacit.privacy.tail import TAIL_SHARE, apart_from_tail
+from tacit.privacy.noise.tail import TAIL_SHARE, apart_from_tail
+from tacit.privacy.record.records import Intent, Opened
 
 
 def poisson(q: float = 0.01, z: float = 1.0, count: int = 100) -> list[Rounds]:

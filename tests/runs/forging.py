@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tacit.privacy.records import canonical
+from tacit.privacy.record.records import canonical
 from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from tacit.errors import LedgerError, RunError
-from tacit.privacy.ledger import read_ledger
-from tacit.privacy.participation_record import ParticipationWriter
-from tacit.privacy.records import FRESH_NOISE, Committed, Resumed
+from tacit.privacy.participation.log import ParticipationWriter
+from tacit.privacy.record.ledger import read_ledger
+from tacit.privacy.record.records import FRESH_NOISE, Committed, Resumed
 from tacit.runs import checkpoints
 from tacit.runs import folder as module
 from tacit.runs.consistency import OPENED
 from tacit.runs.folder import NOISE, RunFolder, find_runs, first_difference
-from tests.privacy.test_ledger import intent, opened
+from tests.privacy.record.test_ledger import intent, opened
 
 RECIPE = "[learning]\nrate = 0.5\n\n[privacy]\nclip = 0.8\nseeded = false\n"
 

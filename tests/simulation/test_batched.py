@@ -15,19 +15,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.audit.gate.layout import MOST_CANARIES
 from tacit.data.users import Users
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.errors import DataError, PrivacyError
 from tacit.learning.next_word import NextWord
 from tacit.learning.work import FedAvg, FedSGD
 from tacit.models.word_lm import WordLM, WordLMConfig, build
+from tacit.privacy.gate.rounding import MOST_USERS
+from tacit.privacy.gate.sums import HEADROOM, Contributions, Gate, Norms
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.rounding import MOST_USERS
-from tacit.privacy.sums import HEADROOM, Contributions, Gate, Norms
+from tacit.runs.gate_audit.layout import MOST_CANARIES
 from tacit.simulation import reference
 from tacit.simulation.batched import BatchedUsers, ImageShape, Shape
-from tacit.simulation.devices import Spread, suitable_spread
+from tacit.simulation.placement import Spread, suitable_spread
 from tests.helpers import ListUsers
 
 VOCABULARY = 9

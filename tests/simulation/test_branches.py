@@ -13,16 +13,16 @@ from tacit.cli.account.odometer import look_up
 from tacit.data.build import save_users
 from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.errors import LedgerError, RunError
-from tacit.privacy.ledger import LedgerWriter, read_ledger
-from tacit.privacy.records import Committed, Resumed
-from tacit.recipe import Recipe
+from tacit.privacy.record.ledger import LedgerWriter, read_ledger
+from tacit.privacy.record.records import Committed, Resumed
+from tacit.recipe.training import Recipe
 from tacit.runs import checkpoints, odometer
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal, StopRequested
 from tacit.runs.metrics import MetricsWriter
-from tacit.simulation.training import resume_run, start_run
+from tacit.training.setup import resume_run, start_run
 from tests.helpers import KEY, ListUsers
-from tests.simulation.test_training import Silent, _stop_after, tiny
+from tests.training.test_setup import Silent, _stop_after, tiny
 
 REFUSED = "is not the one that the odometer"
 

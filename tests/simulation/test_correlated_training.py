@@ -13,15 +13,15 @@ import pytest
 
 from tacit.errors import RecipeError
 from tacit.privacy.accounting.spent import spent_by
-from tacit.privacy.ledger import read_ledger
-from tacit.privacy.mechanisms import correlated
-from tacit.privacy.participation_record import verified
-from tacit.recipe import Recipe
+from tacit.privacy.noise.mechanisms import correlated
+from tacit.privacy.participation.log import verified
+from tacit.privacy.record.ledger import read_ledger
+from tacit.recipe.training import Recipe
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal, StopRequested
-from tacit.simulation.training import resume_run, start_run
-from tests.simulation.test_training import (  # noqa: F401 - a fixture among them
+from tacit.training.setup import resume_run, start_run
+from tests.training.test_setup import (  # noqa: F401 - a fixture among them
     Silent,
     _stop_after,
     assert_same_arrays,
@@ -101,7 +101,7 @@ def test_a_resumed_stream_takes_back_the_noise_of_before(tmp_path, monkeypatch):
     resume_run(tmp_path / "run", Silent())
     ledger = read_ledger(tmp_path / "run" / "ledger.jsonl")
     assert [intent.round for intent in ledger.intents] == list(range(6))
-    from tacit.privacy.strategies import from_description
+    from tacit.privacy.noise.strategies import from_description
 
     strategy = from_description(ledger.opened.strategy)
     column = strategy.column(6)

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.audit.gate.checks import measure
-from tacit.audit.gate.outcome import BROKEN, GateOutcome, read_outcome, write_gate_section
-from tacit.audit.gate.record import Design, Seen, read_records
 from tacit.errors import DivergedError
-from tacit.privacy.mechanisms.gaussian import Gaussian
-from tacit.privacy.rounding import HEADROOM
-from tacit.privacy.sums import BoundedSum
-from tacit.recipe import Recipe, load_recipe, parse_recipe
+from tacit.privacy.gate.rounding import HEADROOM
+from tacit.privacy.gate.sums import BoundedSum
+from tacit.privacy.noise.mechanisms.gaussian import Gaussian
+from tacit.recipe.training import Recipe, load_recipe, parse_recipe
 from tacit.runs.folder import RunFolder
+from tacit.runs.gate_audit.checks import measure
+from tacit.runs.gate_audit.outcome import BROKEN, GateOutcome, read_outcome, write_gate_section
+from tacit.runs.gate_audit.record import Design, Seen, read_records
 from tacit.runs.journal import RunJournal, StopRequested
 from tacit.runs.report import report_html
 from tacit.simulation import gate_audit
-from tacit.simulation.training import resume_run, start_run
-from tests.simulation.test_training import (  # noqa: F401 - a fixture among them
+from tacit.training.setup import resume_run, start_run
+from tests.training.test_setup import (  # noqa: F401 - a fixture among them
     Silent,
     _stop_after,
     final_arrays,

@@ -11,22 +11,22 @@ import jax
 import numpy as np
 import pytest
 
-from tacit.audit.devices import OwnRate
+from tacit.data.canaries.made_up import OwnRate
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.spent import spent_by
-from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.ledger import read_ledger
-from tacit.privacy.mechanisms.gaussian import Gaussian, NoNoise
-from tacit.privacy.participation import CheckIn, FixedSize, Poisson
+from tacit.privacy.noise.mechanisms.gaussian import Gaussian, NoNoise
+from tacit.privacy.participation.samplers import CheckIn, FixedSize, Poisson
 from tacit.privacy.plan import PrivacyPlan
-from tacit.recipe import Recipe
+from tacit.privacy.record.ledger import read_ledger
+from tacit.privacy.statement.guarantee import Guarantee
+from tacit.recipe.training import Recipe
+from tacit.runs.driver import Program, begin, go_on
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal, StopRequested
 from tacit.simulation.batched import BatchedUsers, Shape
 from tacit.simulation.provenance import reasons_of
-from tacit.simulation.running import Program, begin, go_on
-from tacit.simulation.training import Trainer
-from tests.simulation.test_training import Silent, _stop_after, quick_ideal, tiny
+from tacit.training.setup import Trainer
+from tests.training.test_setup import Silent, _stop_after, quick_ideal, tiny
 
 __all__ = ["quick_ideal"]
 

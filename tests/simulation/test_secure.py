@@ -16,11 +16,11 @@ from scipy import stats
 
 from tacit.data.users import names_of_numbers
 from tacit.errors import PrivacyError, ProtocolError
-from tacit.privacy.mechanisms import Discrete
-from tacit.privacy.participation import FixedSize
+from tacit.privacy.gate.sums import HEADROOM, Contributions, Gate, Norms
+from tacit.privacy.noise.mechanisms import Discrete
+from tacit.privacy.noise.randomness import Randomness
+from tacit.privacy.participation.samplers import FixedSize
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.randomness import Randomness
-from tacit.privacy.sums import HEADROOM, Contributions, Gate, Norms
 from tacit.secagg.encoding import decoded, encoded
 from tacit.simulation import secure
 from tacit.simulation.cohorts import CohortStream

@@ -10,13 +10,13 @@ import pytest
 
 from tacit.errors import RecipeError
 from tacit.privacy.accounting.spent import spent_by
-from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.ledger import read_ledger
-from tacit.privacy.participation_record import verified
-from tacit.recipe import Recipe
+from tacit.privacy.participation.log import verified
+from tacit.privacy.record.ledger import read_ledger
+from tacit.privacy.statement.guarantee import Guarantee
+from tacit.recipe.training import Recipe
 from tacit.runs.journal import RunJournal, StopRequested
-from tacit.simulation.training import resume_run, start_run
-from tests.simulation.test_training import (  # noqa: F401 - a fixture among them
+from tacit.training.setup import resume_run, start_run
+from tests.training.test_setup import (  # noqa: F401 - a fixture among them
     Silent,
     _stop_after,
     assert_same_arrays,

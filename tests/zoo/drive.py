@@ -11,9 +11,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from tacit.audit.gate.checks import Measured, measure
-from tacit.audit.gate.layout import Layout, canaries_for
-from tacit.audit.gate.record import Design, Seen
 from tacit.data.users import names_of_numbers
 from tacit.errors import LedgerError
 from tacit.learning.loop import TrainingState, train
@@ -22,16 +19,19 @@ from tacit.learning.server import Server, build_optimizer
 from tacit.learning.work import FedSGD
 from tacit.models.word_lm import WordLM, WordLMConfig, build
 from tacit.privacy.accounting.sampler_check import check_sampler
-from tacit.privacy.mechanisms import Mechanism
-from tacit.privacy.participation import Sampler
-from tacit.privacy.participation_record import Cohort
+from tacit.privacy.noise.mechanisms import Mechanism
+from tacit.privacy.noise.randomness import Randomness
+from tacit.privacy.participation.log import Cohort
+from tacit.privacy.participation.samplers import Sampler
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.randomness import Randomness
-from tacit.privacy.records import UPDATE
+from tacit.privacy.record.records import UPDATE
+from tacit.runs.gate_audit.checks import Measured, measure
+from tacit.runs.gate_audit.layout import Layout, canaries_for
+from tacit.runs.gate_audit.record import Design, Seen
 from tacit.simulation.batched import BatchedUsers, Shape
 from tacit.simulation.cohorts import CohortStream
-from tacit.simulation.devices import Spread, suitable_spread
 from tacit.simulation.gate_audit import AuditedGate
+from tacit.simulation.placement import Spread, suitable_spread
 from tests.helpers import ListUsers
 from tests.privacy.accounting.made_up import intent
 

@@ -17,14 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tacit.privacy import sums
-from tacit.privacy.mechanisms import Correlated, Gaussian, Mechanism, toeplitz, tree
-from tacit.privacy.participation import Poisson
-from tacit.privacy.randomness import Randomness
-from tacit.privacy.records import UPDATE, WEIGHT, WITHIN
-from tacit.privacy.sums import Block, BoundedSum, Gate
+from tacit.privacy.gate import sums
+from tacit.privacy.gate.sums import Block, BoundedSum, Gate
+from tacit.privacy.noise.mechanisms import Correlated, Gaussian, Mechanism, toeplitz, tree
+from tacit.privacy.noise.randomness import Randomness
+from tacit.privacy.participation.samplers import Poisson
+from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN
 from tacit.simulation.batched import BatchedUsers
-from tests.privacy import test_sums
+from tests.privacy.gate import test_sums
 from tests.zoo.drive import ADAPTIVE, BLT, POISSON, TREE, WEIGHTED, Seeing, run
 
 AUDIT, SAMPLER, CONTRACT = "audit of the gate", "sampler check", "contract suite"

@@ -26,9 +26,9 @@ from tacit.cli.account.answer import (
 )
 from tacit.cli.account.settings import MOST_ROUNDS_OF_TREES, UNSAMPLED, require_unsampled
 from tacit.errors import RecipeError
-from tacit.privacy.accounting.participation import ZERO_OUT, Gap
 from tacit.privacy.accounting.sampled_gaussian import ADJACENCY
-from tacit.privacy.calibration import MOST_ROUNDS, Found, calibrate_sampled, calibrate_unsampled
+from tacit.privacy.participation.limits import ZERO_OUT, Gap
+from tacit.privacy.planning.calibration import MOST_ROUNDS, Found, calibrate_sampled, calibrate_unsampled
 
 app = typer.Typer(help="The noise, rounds or cohort for a target: leave out the one to be found.", no_args_is_help=True)
 

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from tacit.data.store import open_store
 from tacit.errors import LedgerError, RunError, TacitError
-from tacit.privacy import participation_record
 from tacit.privacy.accounting.sampler_check import check_sampler
-from tacit.privacy.ledger import Ledger, is_being_written
-from tacit.privacy.participation_record import Cohort
-from tacit.privacy.records import Intent, Opened
+from tacit.privacy.participation import log as participation_record
+from tacit.privacy.participation.log import Cohort
+from tacit.privacy.record.ledger import Ledger, is_being_written
+from tacit.privacy.record.records import Intent, Opened
 from tacit.runs.folder import RunFolder, by_name
 from tacit.runs.odometer import NAME, heads_of, objection_to
 

@@ -34,7 +34,6 @@ from tacit.errors import RecipeError
 from tacit.privacy.accounting import conventions as papers
 from tacit.privacy.accounting import gaussian, tree
 from tacit.privacy.accounting.conventions import CONVENTIONS, Convention
-from tacit.privacy.accounting.participation import ZERO_OUT, Gap
 from tacit.privacy.accounting.sampled_gaussian import (
     ADJACENCY,
     SMALLEST_FOR_PLD,
@@ -45,6 +44,7 @@ from tacit.privacy.accounting.sampled_gaussian import (
     sampled_epsilon,
 )
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
+from tacit.privacy.participation.limits import ZERO_OUT, Gap
 
 NumberOfRounds = Annotated[int, typer.Option("--rounds", help="How many rounds of training.")]
 Noise = Annotated[
@@ -60,7 +60,7 @@ MOST_ROUNDS_OF_TREES = 20_000
 
 def _of_strategy(name: str, rounds: int, gap: Gap, max_participation: int, restarts: Sequence[int]) -> float:
     """Of the strategy that a recipe with these settings would get: optimised once, then from the cache."""
-    from tacit.privacy.strategies import optimised, stretches
+    from tacit.privacy.noise.strategies import optimised, stretches
 
     longest = max(stretches(rounds, [each for each in restarts if each > 0]))
     strategy = optimised(name, longest, gap, max_participation, progress=partial(typer.echo, err=True))

@@ -17,15 +17,15 @@ from pydantic import ValidationError
 
 from tacit.data.vocabulary import load_vocabulary
 from tacit.errors import DataError, FleetError, ProtocolError
-from tacit.fleet.blobs import leaves_of
 from tacit.fleet.device import examples, secure
 from tacit.fleet.device.clipping import Contribution, contribution_of
 from tacit.fleet.device.conditions import Conditions, FileConditions
 from tacit.fleet.device.connection import FIRST_PAUSE, LONGEST_PAUSE, Connection, jittered
 from tacit.fleet.device.home import Home
 from tacit.fleet.device.memory import Pending
-from tacit.fleet.refusals import Refusal
-from tacit.fleet.wire import BLOBS, CHECK_IN, ROUNDS, Answer, Assignment, CheckIn, Task, pack_report
+from tacit.fleet.wire.blobs import leaves_of
+from tacit.fleet.wire.messages import BLOBS, CHECK_IN, ROUNDS, Answer, Assignment, CheckIn, Task, pack_report
+from tacit.fleet.wire.refusals import Refusal
 
 # A day: the longest a device stays away because the server said so. A month without an offer ends a task for the device.
 LONGEST_ABSENCE, FORGOTTEN_AFTER = 86_400.0, 30 * 86_400.0

@@ -1,4 +1,4 @@
-"""Clip, weight and bit: what `tacit.privacy.sums` does to a simulated user's update, as a device's own code, in float64.
+"""Clip, weight and bit: what `tacit.privacy.gate.sums` does to a simulated user's update, as a device's own code, in float64.
 
 π(Δ, S) = Δ · min(1, S/‖Δ‖), over all arrays together ("flat") or over each with S/√m ("per_layer"). The bit of adaptive
 clipping compares the norm before clipping.
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.fleet.wire import Task
-from tacit.privacy.rounding import LARGEST_NORM
+from tacit.fleet.wire.messages import Task
+from tacit.privacy.gate.rounding import LARGEST_NORM
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ import httpx
 from pydantic import ValidationError
 
 from tacit.errors import FleetError
-from tacit.fleet import signing
 from tacit.fleet.device.home import Home
-from tacit.fleet.refusals import Refusal
-from tacit.fleet.tls import is_loopback
-from tacit.fleet.wire import MOST_JSON_BYTES, Refused
+from tacit.fleet.wire import signing
+from tacit.fleet.wire.messages import MOST_JSON_BYTES, Refused
+from tacit.fleet.wire.refusals import Refusal
+from tacit.fleet.wire.tls import is_loopback
 
 COUNTERS_A_BLOCK = 256
 # Seconds: the first pause, the longest, and how long one request may be silent.

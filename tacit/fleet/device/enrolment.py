@@ -11,11 +11,11 @@ import httpx
 from pydantic import ValidationError
 
 from tacit.errors import FleetError
-from tacit.fleet import signing
 from tacit.fleet.device import examples
 from tacit.fleet.device.connection import client_for, refusal_of, require_protected, trusted
 from tacit.fleet.device.home import DeviceConfig, Home, SecAggAssumptions
-from tacit.fleet.wire import ENROL, Enrolled, EnrolRequest
+from tacit.fleet.wire import signing
+from tacit.fleet.wire.messages import ENROL, Enrolled, EnrolRequest
 from tacit.secagg import keys
 
 

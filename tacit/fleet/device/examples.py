@@ -15,8 +15,8 @@ from tacit.data.text import has_token
 from tacit.data.users import Examples
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError
-from tacit.fleet.wire import Task
-from tacit.runs.files import write_atomic
+from tacit.files import write_atomic
+from tacit.fleet.wire.messages import Task
 
 
 @dataclass(frozen=True)

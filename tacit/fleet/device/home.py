@@ -23,9 +23,9 @@ from typing import Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tacit.errors import FleetError
-from tacit.fleet.blobs import sha256_of
+from tacit.files import write_atomic
 from tacit.fleet.device.memory import Memory
-from tacit.runs.files import write_atomic
+from tacit.fleet.wire.blobs import sha256_of
 from tacit.secagg import keys
 
 _PRIVATE, _FOLDER = 0o600, 0o700

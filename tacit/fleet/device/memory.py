@@ -10,7 +10,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.errors import FleetError
-from tacit.fleet.wire import Assignment, RoundId, Sha256, Task
+from tacit.fleet.wire.messages import Assignment, RoundId, Sha256, Task
 
 
 class _Kept(BaseModel):

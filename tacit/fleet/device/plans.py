@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import FleetError
 from tacit.fleet.device.examples import Batches
-from tacit.fleet.wire import Task
+from tacit.fleet.wire.messages import Task
 
 Update = list[NDArray[np.float32]]
 # float32's largest number stands for "no clip".

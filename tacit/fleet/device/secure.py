@@ -22,8 +22,8 @@ from tacit.errors import FleetError
 from tacit.fleet.device.clipping import Contribution
 from tacit.fleet.device.connection import Connection
 from tacit.fleet.device.home import SecAggAssumptions
-from tacit.fleet.wire import ROUNDS, Assignment, SecAggTerms, SessionTerms, Stage, Task
-from tacit.privacy.rounding import HEADROOM
+from tacit.fleet.wire.messages import ROUNDS, Assignment, SecAggTerms, SessionTerms, Stage, Task
+from tacit.privacy.gate.rounding import HEADROOM
 from tacit.secagg import device, keys, parameters
 from tacit.secagg.discrete_gaussian import Bits, sampled
 from tacit.secagg.encoding import Encoding, encoded

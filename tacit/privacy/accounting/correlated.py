@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.privacy.accounting.participation import Gap, most_participations
+from tacit.privacy.participation.limits import Gap, most_participations
 
 Floats = NDArray[np.float64]
 # Above the relative rounding of sums of thousands of products.

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from tacit.privacy.accounting.discrete_gaussian import rho as discrete_rho
-from tacit.privacy.accounting.participation import Gap, Participation, most_participations
-from tacit.privacy.discretisation import SecAggSection
-from tacit.privacy.records import UPDATE, Intent, Opened
+from tacit.privacy.gate.discretisation import SecAggSection
+from tacit.privacy.participation.limits import Gap, Participation, most_participations
+from tacit.privacy.record.records import UPDATE, Intent, Opened
 
 CONSTANTS = ("norm_limit_squared", "local_variance", "integers")
 

@@ -7,7 +7,7 @@ amplification. The neighbour has the user's updates set to zero.
 
 from __future__ import annotations
 
-from tacit.privacy.accounting.participation import Gap, most_participations
+from tacit.privacy.participation.limits import Gap, most_participations
 
 
 def sensitivity_squared(rounds: int, gap: Gap, max_participation: int) -> int:

@@ -33,8 +33,8 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import LedgerError
-from tacit.privacy.participation_record import Cohort
-from tacit.privacy.records import Intent
+from tacit.privacy.participation.log import Cohort
+from tacit.privacy.record.records import Intent
 
 FALSE_ALARM = 1e-9
 # More people than one service reaches; what the union over users is taken over where their number is not known.

@@ -1,14 +1,14 @@
 """What several runs have cost the same users together, read off their ledgers.
 
 Every user may have been in every run: the runs are composed as if all of them had read the same people, whichever data
-their ledgers name. The tails that the runs' noises lack (`tacit.privacy.tail`) are charged as for one run: all runs
+their ledgers name. The tails that the runs' noises lack (`tacit.privacy.noise.tail`) are charged as for one run: all runs
 together are within Σ τ of the runs with perfect noise, so ε is computed at a slightly smaller δ, and what was set aside
 must cover (1 + e^ε) Σ τ, or no finite ε is claimed.
 
 Runs that were planned together, before any of them released anything, compose as one mechanism (`composition`). Runs that
 were chosen by looking at earlier ones' releases go through an odometer (`adaptive`).
 
-A run counts with its planned rounds, whether they have run or not (`tacit.privacy.planned`). A run without sampling (check_in)
+A run counts with its planned rounds, whether they have run or not (`record.planned`). A run without sampling (check_in)
 enters with its ρ, by the MinS and MaxP that its plan promises, or that its cohorts had where they are given and all planned
 rounds have run.
 """
@@ -26,9 +26,9 @@ from tacit.errors import PrivacyError
 from tacit.privacy.accounting.adaptive import adaptively_composed
 from tacit.privacy.accounting.composition import Concentrated, Part, Sampled, compose, the_one
 from tacit.privacy.accounting.spent import rounds_of, unsampled_cost
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.planned import charged_for
-from tacit.privacy.tail import apart_from_tail, tail_objection, tail_probability
+from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
+from tacit.privacy.record.ledger import Ledger
+from tacit.privacy.record.planned import charged_for
 
 Users = NDArray[np.int64]
 

@@ -1,8 +1,8 @@
 """What a run costs its users, read off its ledger and nothing else.
 
 Every intent counts as a release, with the noise its blocks got and the sampling constants it names. The planned rounds that
-have not run count too (`tacit.privacy.planned` says why). δ, the unit and the reasons why nothing may be claimed are those of
-the ledger's first record. The probability τ that noise is not what its proof takes it for (`tacit.privacy.tail`) is charged to
+have not run count too (`record.planned` says why). δ, the unit and the reasons why nothing may be claimed are those of
+the ledger's first record. The probability τ that noise is not what its proof takes it for (`noise.tail`) is charged to
 δ: ε is computed at a slightly smaller δ, and the difference must cover (1 + e^ε) τ, or no finite ε is claimed.
 
 Without sampling (check_in) the cost is a ρ, from MinS and MaxP: those that the plan promises, or those that the cohorts had
@@ -34,15 +34,15 @@ from numpy.typing import NDArray
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import device_noise
 from tacit.privacy.accounting.gaussian import sensitivity_squared as independent_sensitivity_squared
-from tacit.privacy.accounting.participation import Gap, Participation, realised
 from tacit.privacy.accounting.sampled_gaussian import Rounds, combined_noise_multiplier, sampled_epsilon
 from tacit.privacy.accounting.zcdp import composed, epsilon_of_any, epsilon_of_gaussian, gaussian_rho
-from tacit.privacy.discretisation import DISCRETE
-from tacit.privacy.planned import CUT_OFF, Charged, charged_for
-from tacit.privacy.records import Intent, Opened
-from tacit.privacy.statement import rounds_in_words, times
-from tacit.privacy.strategies import from_description
-from tacit.privacy.tail import apart_from_tail, tail_objection, tail_probability
+from tacit.privacy.gate.discretisation import DISCRETE
+from tacit.privacy.noise.strategies import from_description
+from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
+from tacit.privacy.participation.limits import Gap, Participation, realised
+from tacit.privacy.record.planned import CUT_OFF, Charged, charged_for
+from tacit.privacy.record.records import Intent, Opened
+from tacit.privacy.statement.wording import rounds_in_words, times
 
 ASSUMPTIONS: tuple[str, ...] = (
     "one person is one user, and it was decided before the run which users are trained on and which are held out",
@@ -174,7 +174,7 @@ def spent_by(
 def cost_if_it_had_ended_here(opened: Opened, intents: Iterable[Intent]) -> Spent:
     """What the rounds so far would cost if the run had been planned to end here: a curve to watch, and no statement.
 
-    A coarser bound than `spent_by`. It must not decide when the run ends and then be stated (`tacit.privacy.planned`).
+    A coarser bound than `spent_by`. It must not decide when the run ends and then be stated (`tacit.privacy.record.planned`).
     """
     intents = list(intents)
     rounds = intents[-1].round + 1 if intents else 0

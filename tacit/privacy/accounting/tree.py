@@ -28,7 +28,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.accounting.participation import Gap, most_participations
+from tacit.privacy.participation.limits import Gap, most_participations
 
 Ints = NDArray[np.int64]
 # More pairs than this are joined in parts, to bound memory.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tacit.errors import RunError
-from tacit.privacy.statement import round_up
-from tacit.runs.files import write_atomic
+from tacit.files import write_atomic
+from tacit.privacy.statement.wording import round_up
 from tacit.runs.folder import RunFolder
 from tacit.runs.report.contents import own_sections
 from tacit.runs.report.page import Chapter, Tile, page

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.privacy.assumptions import SAMPLED
-from tacit.privacy.statement import round_up, times
+from tacit.privacy.statement.assumptions import SAMPLED
+from tacit.privacy.statement.wording import round_up, times
 from tacit.runs.metrics import EPSILON_SO_FAR
 from tacit.runs.report.blocks import Bars, Block, Code, Level, Lines, Paragraph, Section, Series, Table
 from tacit.runs.report.reading import Reading, finite

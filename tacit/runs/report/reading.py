@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import LedgerError, RunError
-from tacit.privacy import participation_record
-from tacit.privacy.assumptions import Observed
-from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.ledger import Ledger, is_being_written
+from tacit.privacy.participation import log as participation_record
+from tacit.privacy.record.ledger import Ledger, is_being_written
+from tacit.privacy.statement.assumptions import Observed
+from tacit.privacy.statement.guarantee import Guarantee
 from tacit.runs.cost import cost_of, runs_listed_with
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import read_metrics

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 
-from tacit.privacy.statement import escaped
+from tacit.privacy.statement.wording import escaped
 from tacit.runs.report.blocks import Bars, Block, Code, Image, Lines, Paragraph, Table
 from tacit.runs.report.svg import draw_bars, draw_lines
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tacit.errors import RunError
-from tacit.runs.files import write_atomic
+from tacit.files import write_atomic
 from tacit.runs.folder import RunFolder
 from tacit.runs.report.blocks import Section
 

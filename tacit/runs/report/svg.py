@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from tacit.privacy.statement import escaped
+from tacit.privacy.statement.wording import escaped
 from tacit.runs.report.blocks import Bars, Lines
 
 Share = Callable[[float], float]

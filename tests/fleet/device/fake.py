@@ -1,4 +1,4 @@
-"""A server in the test's own process: the paths of `tacit.fleet.wire`, answered from memory, and every way to misbehave."""
+"""A server in the test's own process: the paths of `fleet.wire.messages`, answered from memory, and every way to misbehave."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any
 
 import httpx
 
-from tacit.fleet import signing, tasks, wire
-from tacit.fleet.blobs import sha256_of
 from tacit.fleet.device.agent import Agent
 from tacit.fleet.device.connection import Connection
 from tacit.fleet.device.enrolment import enrol
 from tacit.fleet.device.home import Home
+from tacit.fleet.rounds import tasks
+from tacit.fleet.wire import messages as wire
+from tacit.fleet.wire import signing
+from tacit.fleet.wire.blobs import sha256_of
 from tacit.secagg import masks, server
 from tacit.secagg.session import Session
 

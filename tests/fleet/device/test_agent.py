@@ -10,11 +10,12 @@ import httpx
 import numpy as np
 import pytest
 
-from tacit.fleet import tasks, wire
-from tacit.fleet.blobs import packed_leaves
 from tacit.fleet.device.home import Home
 from tacit.fleet.device.memory import TaskMemory
-from tacit.fleet.refusals import Refusal
+from tacit.fleet.rounds import tasks
+from tacit.fleet.wire import messages as wire
+from tacit.fleet.wire.blobs import packed_leaves
+from tacit.fleet.wire.refusals import Refusal
 from tests.fleet.device.fake import COME_BACK, Clock, FakeServer, Killed, Running, enrolled, refused
 from tests.fleet.worlds import sentences_of, trainer
 

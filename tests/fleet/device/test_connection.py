@@ -8,11 +8,11 @@ import httpx
 import pytest
 
 from tacit.errors import FleetError
-from tacit.fleet import signing
 from tacit.fleet.device.connection import COUNTERS_A_BLOCK, FIRST_PAUSE, LONGEST_PAUSE, Connection, require_protected
 from tacit.fleet.device.enrolment import enrol
 from tacit.fleet.device.home import Home
-from tacit.fleet.refusals import Refusal
+from tacit.fleet.wire import signing
+from tacit.fleet.wire.refusals import Refusal
 from tests.fleet.device.fake import BASE, TOKEN, Clock, FakeServer, enrolled, refused
 
 BLOB = "/v1/blobs/"

@@ -8,11 +8,11 @@ import stat
 import pytest
 
 from tacit.errors import DataError, FleetError
-from tacit.fleet.blobs import sha256_of
 from tacit.fleet.device import examples
 from tacit.fleet.device.conditions import FileConditions
 from tacit.fleet.device.home import DeviceConfig, Home
 from tacit.fleet.device.memory import Memory
+from tacit.fleet.wire.blobs import sha256_of
 
 
 @pytest.fixture

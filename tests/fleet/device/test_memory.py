@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tacit.errors import FleetError
 from tacit.fleet.device.memory import Memory
-from tacit.fleet.wire import Assignment, SecAggTerms, Task
+from tacit.fleet.wire.messages import Assignment, SecAggTerms, Task
 
 NAME, OTHER = "a" * 64, "b" * 64
 

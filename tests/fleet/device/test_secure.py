@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from tacit.errors import FleetError, ProtocolError
-from tacit.fleet import tasks
 from tacit.fleet.device import secure
 from tacit.fleet.device.agent import Agent
 from tacit.fleet.device.clipping import Contribution
 from tacit.fleet.device.connection import Connection
 from tacit.fleet.device.home import Home, SecAggAssumptions
-from tacit.fleet.sums import PartialSum
-from tacit.fleet.wire import Assignment, unpack_report
-from tacit.privacy.rounding import HEADROOM
+from tacit.fleet.rounds import tasks
+from tacit.fleet.rounds.sums import PartialSum
+from tacit.fleet.wire.messages import Assignment, unpack_report
+from tacit.privacy.gate.rounding import HEADROOM
 from tacit.secagg import keys, parameters
 from tacit.secagg.encoding import decoded
 from tacit.secagg.hadamard import public_signs

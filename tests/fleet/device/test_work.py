@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from tacit.data.vocabulary import load_vocabulary
-from tacit.fleet import tasks
-from tacit.fleet.blobs import leaves_of
 from tacit.fleet.device.clipping import contribution_of
 from tacit.fleet.device.examples import batches_of
 from tacit.fleet.device.plans import run_plan
-from tacit.fleet.sums import PartialSum
-from tacit.privacy.sums import Norms
+from tacit.fleet.rounds import tasks
+from tacit.fleet.rounds.sums import PartialSum
+from tacit.fleet.wire.blobs import leaves_of
+from tacit.privacy.gate.sums import Norms
 from tests.fleet.worlds import sentences_of, trainer
 
 CASES = {

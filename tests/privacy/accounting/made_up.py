@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tacit.privacy.participation import Poisson
-from tacit.privacy.participation_record import ParticipationWriter
+from tacit.privacy.participation.log import ParticipationWriter
+from tacit.privacy.participation.samplers import Poisson
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.records import FORMAT, Closed, Intent, Opened
-from tacit.recipe import toml_of
+from tacit.privacy.record.records import FORMAT, Closed, Intent, Opened
+from tacit.recipe.training import toml_of
 from tacit.runs.folder import RunFolder
 from tests.helpers import draws
 

@@ -6,9 +6,9 @@ import pytest
 
 from tacit.privacy.accounting import gaussian, tree
 from tacit.privacy.accounting.conventions import moments_epsilon, without_replacement_epsilon
-from tacit.privacy.accounting.participation import Gap
 from tacit.privacy.accounting.sampled_gaussian import Rounds, epsilon
 from tacit.privacy.accounting.zcdp import composed, epsilon_of_any, epsilon_of_gaussian, gaussian_rho
+from tacit.privacy.participation.limits import Gap
 from tests.contracts.accountant import AccountantContract, RhoContract
 
 COHORT = 20

@@ -9,7 +9,7 @@ import pytest
 
 from tacit.privacy.accounting import gaussian, tree
 from tacit.privacy.accounting.correlated import matrix_sensitivity, toeplitz_sensitivity
-from tacit.privacy.accounting.participation import Gap
+from tacit.privacy.participation.limits import Gap
 from tests.privacy.accounting.test_tree import nodes, patterns
 
 

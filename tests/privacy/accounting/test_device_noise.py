@@ -13,11 +13,11 @@ from tacit.privacy.accounting.discrete_gaussian import rho as discrete_rho
 from tacit.privacy.accounting.several_runs import together
 from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.accounting.zcdp import epsilon_of_any, epsilon_of_gaussian
-from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.ledger import Ledger, LedgerWriter
+from tacit.privacy.noise.tail import TAIL_SHARE
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.records import FORMAT, Intent, Opened
-from tacit.privacy.tail import TAIL_SHARE
+from tacit.privacy.record.ledger import Ledger, LedgerWriter
+from tacit.privacy.record.records import FORMAT, Intent, Opened
+from tacit.privacy.statement.guarantee import Guarantee
 
 LIMIT, VARIANCE, INTEGERS = 90_000, 90_000, 1024
 SCALE = math.sqrt(LIMIT) * (1 + 2.0**-20)  # at which the bound is the clip

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from tacit.errors import LedgerError
 from tacit.privacy.accounting import sampler_check
 from tacit.privacy.accounting.sampler_check import check_sampler
-from tacit.privacy.participation import FixedSize, Poisson, Sampler
-from tacit.privacy.participation_record import Cohort
-from tacit.privacy.records import Intent
+from tacit.privacy.participation.log import Cohort
+from tacit.privacy.participation.samplers import FixedSize, Poisson, Sampler
+from tacit.privacy.record.records import Intent
 from tests.helpers import draws
 from tests.privacy.accounting.made_up import intent
 

@@ -16,8 +16,8 @@ from tacit.privacy.accounting.sampled_gaussian import Rounds, epsilon
 from tacit.privacy.accounting.several_runs import PLANNED, together
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
-from tacit.privacy.ledger import Ledger, LedgerWriter, read_ledger
-from tacit.privacy.tail import TAIL_SHARE
+from tacit.privacy.noise.tail import TAIL_SHARE
+from tacit.privacy.record.ledger import Ledger, LedgerWriter, read_ledger
 from tests.privacy.accounting.made_up import intent, opened
 
 

@@ -15,10 +15,10 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit.privacy.accounting.spent import Spent, cost_if_it_had_ended_here, spent_by
+from tacit.privacy.noise.strategies import Tree
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.planned import CUT_OFF, planned_intents
-from tacit.privacy.records import FORMAT, Intent, Opened
-from tacit.privacy.strategies import Tree
+from tacit.privacy.record.planned import CUT_OFF, planned_intents
+from tacit.privacy.record.records import FORMAT, Intent, Opened
 
 DELTA = 1e-3
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tacit.privacy.accounting import gaussian
-from tacit.privacy.accounting.participation import Gap, most_participations
 from tacit.privacy.accounting.tree import _ways, sensitivity_squared
+from tacit.privacy.participation.limits import Gap, most_participations
 
 
 def nodes(rounds: int, restarts: tuple[int, ...]) -> Iterator[range]:

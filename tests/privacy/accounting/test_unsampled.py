@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tacit.errors import PrivacyError
-from tacit.privacy.accounting.participation import Gap
 from tacit.privacy.accounting.spent import Spent, branches_of, spent_by
 from tacit.privacy.accounting.tree import sensitivity_squared
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
-from tacit.privacy.records import Intent, Opened
-from tacit.privacy.strategies import BufferedToeplitz, Tree
-from tacit.privacy.tail import TAIL_SHARE
+from tacit.privacy.noise.strategies import BufferedToeplitz, Tree
+from tacit.privacy.noise.tail import TAIL_SHARE
+from tacit.privacy.participation.limits import Gap
+from tacit.privacy.record.records import Intent, Opened
 
 Z = 3.0
 BLT = BufferedToeplitz((0.9, 0.5), (0.3, 0.2), 64)

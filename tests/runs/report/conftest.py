@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from tacit.privacy.participation_record import ParticipationWriter
+from tacit.privacy.participation.log import ParticipationWriter
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.records import Closed
-from tacit.recipe import toml_of
+from tacit.privacy.record.records import Closed
+from tacit.recipe.training import toml_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import EPSILON_SO_FAR, MetricsWriter
-from tests.privacy.test_guarantee import NONE, POISSON, intent_of, opened_with
+from tests.privacy.statement.test_guarantee import NONE, POISSON, intent_of, opened_with
 
 RECIPE = 'name = "small"\n'
 SUMMARY: dict[str, Any] = {

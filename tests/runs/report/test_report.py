@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import LedgerError, RunError
-from tacit.privacy.ledger import LedgerWriter
+from tacit.privacy.record.ledger import LedgerWriter
 from tacit.runs.folder import RunFolder
 from tacit.runs.report import Paragraph, Section, report_html, write_report, write_section
 from tests.runs.report.conftest import SUMMARY, MakeRun

@@ -1,0 +1,191 @@
+"""The audit of a run: its planted canaries looked for in its model, and the proven epsilon held against what was found."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.audit.exposures import SettingExposure, by_setting, exposures
+from tacit.audit.lower_bound import CONFIDENCE, LowerBound, lower_bound
+from tacit.audit.membership import loss_scores, trajectory_scores
+from tacit.audit.outcome import BY_LOSS, BY_TRAJECTORY, Attacked, Outcome, Proven
+from tacit.audit.secret_sharer import BEAM_WIDTH, COMPARISONS, extraction, random_sampling
+from tacit.data.canaries.made_up import WithCoinUsers
+from tacit.data.canaries.plan import CanaryPlan, CoinUser, encode
+from tacit.data.ragged import offsets_of
+from tacit.data.rows import pack, to_rows
+from tacit.data.users import Examples, Users
+from tacit.data.views import View
+from tacit.errors import AuditError
+from tacit.learning.next_word import NextWord
+from tacit.privacy.accounting.spent import spent_by
+from tacit.privacy.participation.log import participations, verified
+from tacit.privacy.plan import ADJACENCY, PrivacyPlan
+from tacit.privacy.record.ledger import Ledger
+from tacit.privacy.record.planned import charged_for
+from tacit.recipe.training import parse_recipe
+from tacit.runs.cost import cost_of
+from tacit.runs.folder import RunFolder
+from tacit.simulation.batched import Shape
+from tacit.training.setup import Trainer, build_work, load_trained, reopen
+
+PREFIX = 2
+SUFFIXES_ON_CPU = 20_000
+
+
+def audit_run(
+    path: Path,
+    *,
+    prefix: int = PREFIX,
+    suffixes: int | None = None,
+    width: int = BEAM_WIDTH,
+    seed: int = 0,
+    told: Callable[[str], None] = lambda doing: None,
+) -> Outcome:
+    """Attack the run's last model, given the first `prefix` words of each canary.
+
+    AuditError for a run without canaries or whose plan was made for other data; PrivacyError if the plan, the data or anything
+    else is not what the run's ledger was begun with.
+    """
+    folder = RunFolder.open(path)
+    section = parse_recipe(folder.recipe()).audit
+    if section is None or section.plan is None:
+        raise AuditError(
+            f"Expected a run with planted canaries, got {path}, whose recipe has no audit.plan.",
+            hint="tacit audit plant makes a plan; train with --set audit.plan=PLAN",
+        )
+    told("opening the data")
+    trainer, ledger = reopen(folder)
+    plan = trainer.dataset.canaries
+    assert plan is not None
+    model, words = load_trained(path)
+    told("attacking the model")
+    attacked = attack(model, plan, words, prefix=prefix, suffixes=suffixes, width=width, seed=seed)
+    told("counting exposures")
+    cohorts = list(verified(folder.participation_path, ledger))
+    times = participations(cohorts, len(trainer.dataset.train))
+    seen = _exposures(trainer, plan, times, len(cohorts), words)
+    bounds, proven = {}, None
+    if len(plan.coin_canaries()):
+        told("guessing who was in")
+        bounds = _bounds(trainer, plan, model, words)
+    if plan.synthetic_users:
+        proven = _proven(folder, ledger, plan)
+    return Outcome(prefix, comparisons(suffixes), width, attacked, seen, bounds, proven)
+
+
+def attack(
+    model: Any,
+    plan: CanaryPlan,
+    words: Sequence[str],
+    *,
+    prefix: int = PREFIX,
+    suffixes: int | None = None,
+    width: int = BEAM_WIDTH,
+    seed: int = 0,
+) -> list[Attacked]:
+    """Both attacks of the secret sharer on the plan's canaries, those of canary users not among them."""
+    numbers = [i for i, canary in enumerate(plan.canaries) if not isinstance(canary.sharing, CoinUser)]
+    if not numbers:
+        return []
+    canaries = [plan.canaries[i] for i in numbers]
+    ranks = random_sampling(model, canaries, words, prefix=prefix, seed=seed, size=comparisons(suffixes))
+    places = extraction(model, canaries, words, prefix=prefix, width=width)
+    return [
+        Attacked(i, c.text, str(c.sharing), rank.rank, rank.candidates, rank.exposure, place)
+        for i, c, rank, place in zip(numbers, canaries, ranks, places, strict=True)
+    ]
+
+
+def comparisons(suffixes: int | None) -> int:
+    """How many random endings a canary is compared with: so many, or what suits this machine."""
+    if suffixes is not None:
+        return suffixes
+    return SUFFIXES_ON_CPU if jax.default_backend() == "cpu" else COMPARISONS
+
+
+class AsTrained(View):
+    """Users as the rows of a recipe cut them: an example counts if its last word is read."""
+
+    def __init__(self, users: Users, shape: Shape) -> None:
+        super().__init__(users)
+        self._shape = shape
+
+    def gather(self, users: NDArray[np.int64]) -> Examples:
+        """The examples of these users that are trained on whole."""
+        full, shape = self._users.gather(users), self._shape
+        counts, rows = np.diff(full.user_offsets), shape.steps * shape.batch_size
+        owner = np.repeat(np.arange(len(counts)), counts)
+        first = full.user_offsets[owner]
+        place = np.arange(len(first)) - first
+        if shape.layout == "sentences":
+            keep = (place < rows) & (np.diff(full.example_offsets) <= shape.length)
+        else:  # one stream of bos, words, eos: the first so many tokens are read
+            words = full.example_offsets[1:] - full.example_offsets[first]
+            keep = words + 2 * place + 1 <= rows * shape.length + 1
+        lengths = np.diff(full.example_offsets)
+        items = full.items[np.repeat(keep, lengths)]
+        return Examples(items, offsets_of(lengths[keep]), offsets_of(np.bincount(owner[keep], minlength=len(counts))))
+
+
+def _exposures(
+    trainer: Trainer, plan: CanaryPlan, times: NDArray[np.int64], rounds: int, words: Sequence[str]
+) -> list[SettingExposure]:
+    users, recipe = trainer.dataset.train, trainer.recipe
+    rows = exposures(
+        plan,
+        AsTrained(users, trainer.users.shape),
+        words,
+        times,
+        rounds=rounds,
+        rate=_rate(recipe.privacy, trainer.dataset.people if plan.device_rate is not None else len(users)),
+        epochs=recipe.work.epochs if recipe.work.kind == "fedavg" else 1,
+        dealt_anew=recipe.data.iid,
+    )
+    return by_setting([row for row in rows if not isinstance(plan.canaries[row.canary].sharing, CoinUser)])
+
+
+def _rate(plan: PrivacyPlan, drawn_from: int) -> float:
+    """How often anybody is in a round: the plan's q, or a share of a cohort of one size among all whom it is drawn from."""
+    return plan.sampling_probability if plan.sampling == "poisson" else plan.cohort / drawn_from
+
+
+def _bounds(trainer: Trainer, plan: CanaryPlan, model: Any, words: Sequence[str]) -> dict[str, LowerBound]:
+    """One bound for each kind of score; together they fail as rarely as one alone would."""
+    start, shape = trainer.start.model, trainer.users.shape
+    supposed = WithCoinUsers(trainer.dataset.train, plan, words, all_in=True)
+    numbers = len(trainer.dataset.train) + np.arange(len(plan.coin_canaries()))
+    rows = to_rows(
+        supposed.gather(numbers), layout=shape.layout, length=shape.length, max_rows=shape.steps * shape.batch_size
+    )
+    batches = pack(rows, np.arange(len(numbers)), batch_size=shape.batch_size, steps=shape.steps)
+    steps = np.maximum(-(-rows.sizes() // shape.batch_size), 1)
+    phrases = encode([plan.canaries[i] for i in plan.coin_canaries()], words)
+    work = build_work(trainer.recipe, NextWord(trainer.recipe.engine.precision))
+    scores = {
+        BY_LOSS: loss_scores(start, model, phrases),
+        BY_TRAJECTORY: trajectory_scores(work, start, model, batches, steps),
+    }
+    each = 1 - (1 - CONFIDENCE) / len(scores)
+    delta = trainer.recipe.privacy.delta
+    return {name: lower_bound(score, plan.coins(), delta=delta, confidence=each) for name, score in scores.items()}
+
+
+def _proven(folder: RunFolder, ledger: Ledger, plan: CanaryPlan) -> Proven:
+    """The epsilon of made-up users: everybody's, or that of their own rate, at which they are sampled independently."""
+    if plan.device_rate is None:
+        spent = cost_of(folder, ledger).stated
+    else:
+        opened = dataclasses.replace(
+            ledger.opened, plan={**ledger.opened.plan, "sampling": "poisson"}, adjacency=ADJACENCY["poisson"]
+        )
+        law = {"kind": "poisson", "probability": plan.device_rate}
+        releases = charged_for(ledger.opened, ledger.intents).releases
+        spent = spent_by(opened, [dataclasses.replace(each, sampling=law) for each in releases])
+    return Proven(spent.epsilon, spent.delta, tuple(spent.reasons_not_private))

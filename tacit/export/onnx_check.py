@@ -1,0 +1,103 @@
+"""An exported step (`tacit.export.onnx_step`) against the model it was made from, on made-up contexts.
+
+No user is read: sentences are drawn at random, frequent words (small ids) more often. Both read them word by word, each from
+its own state, and are asked for the likeliest words after every one; a mistake in a state shows from the second word on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.users import BOS, FIRST_WORD, OOV
+from tacit.errors import RunError
+from tacit.export.onnx_step import INPUTS, OUTPUTS
+from tacit.learning.stepwise import Neural
+from tacit.models.word_lm import WordLM
+
+# A row is two sentences of so many tokens, so that the state is also seen to be left behind.
+SENTENCE = 10
+# Sums in another order differ in the last bits: of a probability so large a part, and that much below it words count as equal.
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """In how many contexts all words shown were the same; the largest relative difference of a probability."""
+
+    contexts: int
+    same: int
+    largest_difference: float
+
+
+def session_of(onnx_file: bytes | str, threads: int = 1) -> Any:
+    """The file in ONNX Runtime on the CPU, with so many threads. Needs the package onnxruntime."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = threads
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(onnx_file, options, providers=["CPUExecutionProvider"])
+
+
+def require_agreement(onnx_file: bytes, model: WordLM, words: list[str], *, contexts: int, seed: int) -> Agreement:
+    """How well the file and the model agree on so many contexts; RunError if they do not.
+
+    They agree where the file shows the model's own likeliest words with the model's own probabilities. Words that are equally
+    likely but for rounding may change places.
+    """
+    rows = -(-contexts // (2 * SENTENCE))
+    tokens = made_up(rows, len(words), np.random.default_rng(seed))
+    session, ours = session_of(onnx_file), Neural(model)
+    state = {each.name: np.zeros((rows, each.shape[1]), np.float32) for each in session.get_inputs()[1:]}
+    our_state = ours.begin(rows)
+    seen, same, largest = 0, 0, 0.0
+    for column in tokens.T:
+        counted = min(rows, contexts - seen)
+        if counted == 0:
+            break
+        shown, ids, probabilities, *after = session.run(list(OUTPUTS), {INPUTS[0]: column, **state})
+        state = dict(zip(INPUTS[1:], after, strict=True))
+        our_state = ours.read(our_state, column)
+        ours_now = np.exp(ours.log_probabilities(our_state))
+        best = likeliest(ours_now, ids.shape[1])
+        difference = np.maximum(
+            relative(probabilities, _at(ours_now, ids)), relative(_at(ours_now, ids), _at(ours_now, best))
+        )[:counted]
+        spelt = np.array(words, object)[ids]
+        # Written so that a number that is none disagrees.
+        if not (difference <= TOLERANCE).all() or (spelt != shown)[:counted].any():
+            wrong = int((~(difference <= TOLERANCE) | (spelt != shown)[:counted]).any(axis=1).sum())
+            raise RunError(
+                f"ONNX Runtime and the model disagree on {wrong} of {counted} contexts, where at most rounding may differ: "
+                "nothing was written."
+            )
+        seen, same = seen + counted, same + int((ids == best)[:counted].all(axis=1).sum())
+        largest = max(largest, float(difference.max()))
+    return Agreement(seen, same, largest)
+
+
+def made_up(rows: int, vocabulary: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Token ids [rows, 2 sentences]: each sentence begins with a bos; an id comes about as often as 1 / id."""
+    drawn = np.exp(generator.uniform(np.log(OOV), np.log(vocabulary), (rows, 2 * SENTENCE)))
+    tokens = np.minimum(drawn.astype(np.int64), vocabulary - 1)
+    tokens[:, ::SENTENCE] = BOS
+    return tokens
+
+
+def likeliest(probabilities: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+    """The ids of the likeliest words [rows, count], none of them reserved; among equals the smaller id first."""
+    order = np.argsort(-probabilities[:, FIRST_WORD:], axis=1, kind="stable")
+    return order[:, :count] + FIRST_WORD
+
+
+def relative(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float64]:
+    """How far apart they are, as a part of the other."""
+    return np.abs(one.astype(np.float64) - other) / np.maximum(other.astype(np.float64), 1e-9)
+
+
+def _at(probabilities: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.float32]:
+    return np.take_along_axis(probabilities, ids, axis=1)

@@ -1,0 +1,87 @@
+"""How well a trained model predicts what people really type: measured on devices, through the same gate.
+
+A run like any other, whose *model* is the mean of devices' metrics, and whose devices are sent the model that is looked at:
+each answers with one vector of norm at most 1 (`tasks.prepare_evaluation`), clipped, summed, noised and written into a ledger
+as an update is. It costs privacy, and says how much.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.errors import FleetError
+from tacit.fleet.rounds.gathering import Ground
+from tacit.fleet.rounds.program import DeviceUsers, FleetProgram, describe_fleet, with_device_lines
+from tacit.fleet.rounds.tasks import checkpoint_bytes, metrics_of
+from tacit.fleet.wire.blobs import sha256_of
+from tacit.learning.loop import TrainingState
+from tacit.learning.server import Server, build_optimizer
+from tacit.privacy.accounting.spent import Spent
+from tacit.privacy.record.records import UPDATE, Opened
+from tacit.runs.folder import RunFolder
+from tacit.runs.journal import Rhythm
+from tacit.training.setup import Trainer, load_trained, opening
+
+_METRICS = 2
+
+
+def evaluated_model(trainer: Trainer, run: Path) -> bytes:
+    """The model of a run's last checkpoint as devices download it; FleetError unless it is one of the recipe's kind."""
+    model, words = load_trained(run)
+    if tuple(words) != trainer.dataset.words:
+        raise FleetError(f"Expected the words of the run {run} in the recipe's data, got others.")
+    content, expected = checkpoint_bytes(model), checkpoint_bytes(trainer.start.model)
+    if len(content) != len(expected):
+        raise FleetError(f"Expected a model as the run {run} has it in the recipe, got one of another size.")
+    return content
+
+
+def evaluation_program(
+    trainer: Trainer, folder: RunFolder, ground: Ground, content: bytes, *, transport: str, odometer: Path
+) -> FleetProgram:
+    """The rounds in which devices look at the model in `content`; with several, their mean is what comes out."""
+    recipe, plan, rounds = trainer.recipe, trainer.recipe.privacy, trainer.recipe.run.rounds
+    mean = (jnp.zeros(_METRICS, jnp.float32),)
+    server = Server.build(build_optimizer("sgd", 1.0 / rounds, 0.0), plan.denominator)
+    mechanism = plan.build_mechanism(rounds, trainer.strategy)
+    fleet = describe_fleet(ground, transport=transport)
+    secagg = {} if ground.secure is None else {"secagg": ground.secure.describe()}
+
+    def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
+        found = {"evaluated": ground.section.evaluates, "metrics": _metrics(state.model), "privacy": spent.as_dict()}
+        return with_device_lines(found, opened)
+
+    return FleetProgram(
+        plan=plan,
+        rhythm=Rhythm(rounds, rounds, 1),
+        seed=recipe.run.seed,
+        opened=opening(
+            folder,
+            plan,
+            mean,
+            rounds=rounds,
+            recipe_text=recipe.to_toml(),
+            seeded=recipe.run.seed is not None,
+            reasons_not_private=trainer.reasons_not_private,
+            data={**trainer.dataset.description, "evaluates": sha256_of(content), "fleet": fleet, **secagg},
+            strategy=trainer.strategy,
+        ),
+        store=odometer,
+        start=TrainingState(0, mean, server.init(mean), plan.build_clipping().init(), mechanism.init({UPDATE: mean})),
+        users=DeviceUsers(plan, ground.secure),
+        sampler=plan.build_sampler(),
+        mechanism=mechanism,
+        server=server,
+        evaluate=lambda model: {"measured_on": "devices, through the gate", **_metrics(model)},  # type: ignore[dict-item]
+        finish=finish,
+        ground=ground,
+        folder=folder,
+    )
+
+
+def _metrics(mean: tuple[Any]) -> dict[str, float]:
+    return metrics_of(np.asarray(mean[0], np.float64))

@@ -1,0 +1,148 @@
+"""A run whose users are real devices, as `tacit.runs.driver` takes it.
+
+What devices sent crosses the gate here: a sum of known bounds goes in, a `BoundedSum` comes out, and from there on nothing
+differs from a simulation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from tacit.fleet.rounds import lifecycle as rounds
+from tacit.fleet.rounds.attendance import Attendance
+from tacit.fleet.rounds.gathering import DeviceCohort, DeviceRounds, Ground, places_of
+from tacit.privacy.accounting.noise_split import BIT_BOUND
+from tacit.privacy.gate.sums import Block, BoundedSum, Diagnostics, Norms
+from tacit.privacy.noise.randomness import Randomness
+from tacit.privacy.participation.log import verified
+from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN, Opened
+from tacit.privacy.statement.on_devices import device_lines
+from tacit.privacy.statement.wording import Mark
+from tacit.runs.driver import Participation, Program
+from tacit.runs.folder import RunFolder
+from tacit.secagg.hadamard import public_signs
+from tacit.simulation.provenance import ENGINES, has_own_methods, is_the_plans_secure_sum, size_objections
+from tacit.simulation.secure import SecureSums, unflattened
+from tacit.training.setup import Trainer
+
+
+class DeviceUsers:
+    """Real devices behind the gate: what they sent is summed already, and leaves here as a `BoundedSum`."""
+
+    def __init__(self, plan: PrivacyPlan, secure: SecureSums | None) -> None:
+        self._plan, self._secure = plan, secure
+
+    def collect(self, broadcast: Any, cohort: DeviceCohort, norms: Norms) -> tuple[BoundedSum, list[Diagnostics]]:
+        """The cohort's sum with its bounds. There are no diagnostics: on a fleet they would have to cross the gate."""
+        if self._secure is not None and cohort.masked is not None:
+            words = cohort.masked.unmasked()
+            signs = public_signs(cohort.masked.signs_seed, self._secure.encoding.padded)
+            sides = self._secure.sides(norms, weighted=self._plan.weighted)
+            return self._secure.bounded(words, signs, norms, sides, broadcast, len(cohort.users)), []
+        found = cohort.plain
+        assert found is not None
+        with jax.enable_x64(True):
+            blocks = {UPDATE: Block(unflattened(jnp.asarray(found.update), broadcast), norms.clip)}
+            if self._plan.weighted:
+                blocks[WEIGHT] = Block(jnp.asarray(found.weight, jnp.float64), 1.0)
+            if norms.threshold is not None:
+                blocks[WITHIN] = Block(jnp.asarray(found.bits, jnp.float64), BIT_BOUND)
+        return BoundedSum(blocks), []
+
+    def update_bound(self, clip: float) -> float:
+        """The bound on one device's share of the sum of updates that are clipped at this norm."""
+        return clip if self._secure is None else self._secure.bound(clip)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetProgram(Program):
+    """A run whose cohorts are devices that come when they can."""
+
+    users: Any
+    ground: Ground
+    folder: RunFolder
+
+    @classmethod
+    def of(cls, trainer: Trainer, folder: RunFolder, ground: Ground, *, transport: str, odometer: Path) -> FleetProgram:
+        """What the recipe trains, on these devices; saved after every round, because a lost round costs again.
+
+        `odometer` is the folder in which every run on these devices is listed.
+        """
+        base = trainer.program(folder)
+        plan, fields = base.plan, {each.name: getattr(base, each.name) for each in dataclasses.fields(base)}
+        fleet = describe_fleet(ground, transport=transport)
+        fields |= {
+            "rhythm": dataclasses.replace(base.rhythm, checkpoint_every=1),
+            "opened": dataclasses.replace(base.opened, data={**base.opened.data, "fleet": fleet}),
+            "store": odometer,
+            "sampler": plan.build_sampler(),
+            "users": DeviceUsers(plan, ground.secure),
+            "finish": lambda *outcome: with_device_lines(base.finish(*outcome), outcome[1]),
+        }
+        return cls(**fields, ground=ground, folder=folder)
+
+    def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Participation:
+        """The rounds from `start` on, once what an earlier coordinator left is put in order."""
+        ground = self.ground
+        replaced = "the coordinator was replaced"
+        rounds.close_left(ground.engine, ground.lease, ground.name, rounds_done=start, reason=replaced)
+        task, recorded = ground.task, partial(_recorded, self.folder)
+        rounds.match_participation(ground.engine, ground.lease, ground.name, recorded())
+        limits = {"min_separation": task.min_separation, "max_participation": task.max_participation}
+        attendance = Attendance(recorded, **limits)
+        return DeviceRounds(ground, randomness, start, self.rhythm.rounds, attempts, attendance)
+
+
+def _real(program: FleetProgram) -> list[str]:
+    """What is wrong with users who are real devices (`simulation.provenance`)."""
+    users: Any = program.users
+    if type(users) is not DeviceUsers or has_own_methods(users):
+        return ["the devices' side of the gate is not Tacit's: nothing is known of what it sums"]
+    found = []
+    if users._plan != program.plan or program.ground.secure != users._secure:
+        found.append("devices' sums are bounded by another plan")
+    if not is_the_plans_secure_sum(users._secure, program):
+        found.append("sums are not made as the plan's secure aggregation makes them")
+    return found + size_objections(program.start.model, program)
+
+
+ENGINES[FleetProgram] = _real
+
+
+def with_device_lines(summary: dict[str, Any], opened: Opened) -> dict[str, Any]:
+    """The summary, with what is assumed of devices and the server among its assumptions."""
+    assumed = [line.text for line in device_lines(opened) if line.mark is Mark.ASSUMED]
+    privacy = summary["privacy"]
+    return {**summary, "privacy": {**privacy, "assumptions": [*privacy["assumptions"], *assumed]}}
+
+
+def describe_fleet(ground: Ground, *, transport: str) -> dict[str, Any]:
+    """What the ledger says about the devices' side."""
+    section, secure = ground.section, ground.secure is not None
+    # Whoever is chosen beyond the goal and is slower is lost, too (`secure_rounds.open_session`).
+    beyond = 1 - ground.task.report_goal / places_of(ground)
+    return {
+        "transport": transport,
+        "over_selection": section.over_selection,
+        "timer_s": section.timer_s,
+        "secure_aggregation": secure,
+        "server_checks": ["shape", "finite"] if secure else ["shape", "finite", "norm"],
+        **({"dropout": max(section.dropout, beyond), "corruption": section.corruption} if secure else {}),
+    }
+
+
+def _recorded(folder: RunFolder) -> dict[tuple[int, int], list[int]]:
+    """Who took part, by (round, attempt), from the run's own record."""
+    ledger = folder.ledger()
+    if not ledger.intents:
+        return {}
+    return {(each.round, each.attempt): each.users.tolist() for each in verified(folder.participation_path, ledger)}

@@ -1,0 +1,201 @@
+"""What devices are given: the work as a compiled plan, its description, the words, and the model of each round.
+
+A plan is the client work of `tacit.learning.work` exported as StableHLO, with batches of fixed sizes: it runs where there is
+neither Tacit's model code nor its versions, on any processor that XLA knows, and its SHA-256 pins every operation. It is a pure
+function
+
+    (the model's arrays, one user's batches [steps, rows, length + 1], how many steps to run, clip norm) → arrays
+
+and devices hold it to that (`device/plans.py`). Two kinds: ``train`` gives the update of every array of the model. ``evaluate``
+gives how well the model predicts this user, as one vector of norm at most 1, so that metrics cross the gate as updates do.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.users import FIRST_WORD
+from tacit.data.vocabulary import Vocabulary, word_list
+from tacit.errors import RecipeError
+from tacit.fleet.wire.blobs import leaves_of, packed_leaves, sha256_of
+from tacit.fleet.wire.messages import SecAggTerms, Task
+from tacit.learning.next_word import NextWord, score_sums
+from tacit.simulation.batched import Shape
+from tacit.simulation.secure import SecureSums
+from tacit.training.datasets import Dataset
+from tacit.training.setup import Trainer, build_work
+
+__all__ = ["Prepared", "checkpoint_bytes", "leaves_of", "metrics_of", "prepare", "prepare_evaluation"]
+
+PLATFORMS = ("cpu", "cuda", "tpu")
+# Nats at which a user's mean loss is capped in an evaluation; guessing evenly among 20,000 words loses 9.9.
+LOSS_CAP = 10.0
+# (the model's arrays, batches, steps, clip norm) → arrays
+_Plan = Callable[[Any, jax.Array, jax.Array, jax.Array], tuple[jax.Array, ...]]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A task, the bytes that its name is the SHA-256 of, and everything that devices download for it but checkpoints."""
+
+    task: Task
+    task_bytes: bytes
+    blobs: Mapping[str, bytes]
+
+    @property
+    def name(self) -> str:
+        """What rounds call the task: the SHA-256 of its bytes."""
+        return sha256_of(self.task_bytes)
+
+    def of_run(self, run: str) -> Prepared:
+        """The same as the task of one run, so that no other run of the recipe shares its participations."""
+        task = self.task.model_copy(update={"run": run})
+        content = task.model_dump_json().encode()
+        blobs = {name: self.blobs[name] for name in (task.plan, task.vocabulary)}
+        return Prepared(task, content, {**blobs, sha256_of(content): content})
+
+
+def prepare(trainer: Trainer, *, timer_s: float) -> Prepared:
+    """The training task of a recipe's word model; the same recipe gives the same bytes."""
+    recipe, model = trainer.recipe, trainer.start.model
+    # The GPU kernels of a server's own device would tie the plan to it.
+    work, tree = build_work(recipe, NextWord(recipe.engine.precision, kernels=False)), jax.tree.structure(model)
+
+    def plan(leaves: Any, batches: jax.Array, steps: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array, ...]:
+        update = work(jax.tree.unflatten(tree, leaves), batches, steps, clip_norm)
+        return tuple(jax.tree.leaves(update))
+
+    return _prepared(
+        trainer,
+        plan,
+        trainer.users.secure,
+        name=recipe.name,
+        kind="train",
+        update_shapes=_shapes(model),
+        clipping=recipe.privacy.clipping,
+        example_cap=recipe.privacy.example_cap,
+        timer_s=timer_s,
+    )
+
+
+def prepare_evaluation(trainer: Trainer, *, timer_s: float) -> Prepared:
+    """The task that measures the recipe's model on devices' own text: for clip norm 1, every device weighed alike."""
+    recipe, tree = trainer.recipe, jax.tree.structure(trainer.start.model)
+
+    def plan(leaves: Any, batches: jax.Array, steps: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array, ...]:
+        model = jax.tree.unflatten(tree, leaves)
+        sums = jax.lax.map(lambda tokens: score_sums(model, tokens), batches)
+        words, top1, _, _, _, loss, predictions = jnp.sum(sums, axis=0)
+        accuracy = top1 / jnp.maximum(words, 1.0)
+        surprise = jnp.minimum(loss / jnp.maximum(predictions, 1.0), LOSS_CAP) / LOSS_CAP
+        return (jnp.stack([accuracy, surprise]) / math.sqrt(2),)
+
+    return _prepared(
+        trainer,
+        plan,
+        SecureSums.of_plan(recipe.privacy, 2),
+        name=f"{recipe.name}: evaluation",
+        kind="evaluate",
+        update_shapes=((2,),),
+        clipping="flat",
+        example_cap=None,
+        timer_s=timer_s,
+    )
+
+
+def metrics_of(mean: NDArray[np.float64]) -> dict[str, float]:
+    """What a mean of evaluations says: accuracy, and the mean over users of their mean loss in nats, capped at LOSS_CAP."""
+    accuracy, surprise = np.asarray(mean, np.float64) * math.sqrt(2)
+    return {"top1": float(accuracy), "loss": float(surprise * LOSS_CAP)}
+
+
+def checkpoint_bytes(model: Any) -> bytes:
+    """A model as devices download it."""
+    return packed_leaves([np.asarray(leaf) for leaf in jax.tree.leaves(model)])
+
+
+def _prepared(trainer: Trainer, plan: _Plan, secure: SecureSums | None, **fields: Any) -> Prepared:
+    privacy, model, shape = trainer.recipe.privacy, trainer.start.model, trainer.users.shape
+    if privacy.min_separation is None or privacy.max_participation is None:
+        raise RecipeError(
+            f"Expected privacy.sampling = 'check_in' for a run on devices, which come when they can, got {privacy.sampling!r}."
+        )
+    exported, words = _exported(plan, model, shape), _vocabulary(trainer.dataset)
+    task = Task(
+        plan=sha256_of(exported),
+        vocabulary=sha256_of(words),
+        layout=shape.layout,
+        length=shape.length,
+        batch_size=shape.batch_size,
+        steps=shape.steps,
+        model_shapes=_shapes(model),
+        min_separation=privacy.min_separation,
+        max_participation=privacy.max_participation,
+        report_goal=int(privacy.cohort),
+        secagg=None if secure is None else _terms(secure, weighted=privacy.weighted and fields["kind"] == "train"),
+        **fields,
+    )
+    content = task.model_dump_json().encode()
+    return Prepared(task, content, {sha256_of(blob): blob for blob in (exported, words, content)})
+
+
+def _exported(plan: _Plan, model: Any, shape: Shape) -> bytes:
+    """The plan as bytes; which is to say, without the names and lines of the files it was written in."""
+    arguments = (
+        tuple(jax.ShapeDtypeStruct(leaf.shape, np.float32) for leaf in jax.tree.leaves(model)),
+        jax.ShapeDtypeStruct((shape.steps, shape.batch_size, shape.length + 1), np.int32),
+        jax.ShapeDtypeStruct((), np.int32),
+        jax.ShapeDtypeStruct((), np.float32),
+    )
+    with _no_source_lines():
+        return bytes(jax.export.export(jax.jit(plan), platforms=PLATFORMS)(*arguments).serialize())
+
+
+@contextmanager
+def _no_source_lines() -> Iterator[None]:
+    setting = "jax_traceback_in_locations_limit"
+    before = getattr(jax.config, setting)
+    jax.config.update(setting, 0)
+    try:
+        yield
+    finally:
+        jax.config.update(setting, before)
+
+
+def _vocabulary(dataset: Dataset) -> bytes:
+    """The words as `load_vocabulary` reads them."""
+    provenance = dataset.description.get("vocabulary", word_list("a built-in world"))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "words.txt"
+        Vocabulary(dataset.words[FIRST_WORD:], provenance).save(path)
+        return path.read_bytes()
+
+
+def _terms(secure: SecureSums, *, weighted: bool) -> SecAggTerms:
+    encoding = secure.encoding
+    return SecAggTerms(
+        dimension=encoding.dimension,
+        scale=encoding.scale,
+        element_clip=encoding.element_clip,
+        bits=encoding.bits,
+        block=encoding.block,
+        rounding_failure=encoding.rounding_failure,
+        local_variance=secure.local_variance,
+        weighted=weighted,
+    )
+
+
+def _shapes(model: Any) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(leaf.shape) for leaf in jax.tree.leaves(model))

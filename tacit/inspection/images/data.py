@@ -1,0 +1,88 @@
+"""The users with images that an inspection's recipe names: as they were, as they come now, and some held out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.data.faults import Inverted, Relabelled, Rotated
+from tacit.data.store import open_store
+from tacit.data.users import Examples, Users
+from tacit.data.views import Capped, Subset, split_users
+from tacit.data.worlds.handwriting import HandwritingWorld
+from tacit.errors import DataError
+from tacit.models.classifier import SIDE
+from tacit.recipe.image_inspection import ImageInspection
+
+
+@dataclass(frozen=True)
+class ImageUsers:
+    """`before`: the users as the classifier met them. `now`: the same users as their devices pass their images on.
+
+    `held_out` and `held_out_now` are other people's images, in the open.
+    """
+
+    before: Users
+    now: Users
+    held_out: Examples
+    held_out_now: Examples
+    description: Mapping[str, Any]
+    store: Path | None
+
+
+def open_images(recipe: ImageInspection) -> ImageUsers:
+    """Open what the recipe's [data] names; DataError unless it is images of the right size and classes."""
+    data = recipe.data
+    if data.store is None:
+        world: Users = HandwritingWorld(data.world_seed, data.users + data.held_out, glyphs_per_writer=data.images)
+        here = np.arange(data.users + data.held_out, dtype=np.int64)
+        train, aside, description = (
+            Subset(world, here[: data.users]),
+            Subset(world, here[data.users :]),
+            {
+                "world": "handwriting",
+                "seed": data.world_seed,
+                "users": data.users,
+            },
+        )
+    else:
+        store = open_store(Path(data.store))
+        if store.info.kind != "image":
+            raise DataError(f"Expected a store of images, got {data.store}, which holds text.")
+        train, aside = split_users(store, data.held_out)
+        description = {"store": store.store_id}
+    before, others = (Capped(users, examples=data.most_images) for users in (train, aside))
+    now, others_now = (_with_fault(recipe, users) for users in (before, others))
+    everybody = np.arange(len(aside), dtype=np.int64)
+    held_out, held_out_now = (_checked(users.gather(everybody), data.classes) for users in (others, others_now))
+    return ImageUsers(
+        before, now, held_out, held_out_now, description, None if data.store is None else Path(data.store)
+    )
+
+
+def fault_of(recipe: ImageInspection) -> dict[str, Any] | None:
+    """The recipe's fault, for the ledger."""
+    return None if recipe.fault is None else recipe.fault.model_dump(mode="json")
+
+
+def _with_fault(recipe: ImageInspection, users: Users) -> Users:
+    fault = recipe.fault
+    if fault is None:
+        return users
+    if fault.kind == "relabelled":
+        return Relabelled(users, fault.share, recipe.data.classes, seed=fault.seed)
+    return (Inverted if fault.kind == "inverted" else Rotated)(users, fault.share, seed=fault.seed)
+
+
+def _checked(examples: Examples, classes: int) -> Examples:
+    size: tuple[int, ...] = examples.items.shape[1:]
+    if examples.labels is None or size != (SIDE, SIDE):
+        got = "text" if examples.labels is None else "×".join(map(str, size))
+        raise DataError(f"Expected users with images of {SIDE}×{SIDE}, got {got}.")
+    if examples.labels.max(initial=0) >= classes:
+        raise DataError(f"Expected images of data.classes = {classes} classes, got another among those held out.")
+    return examples

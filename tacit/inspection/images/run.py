@@ -1,0 +1,223 @@
+"""An inspection of images from end to end (Debugging, section 6): a folder of runs, one after another.
+
+    inspection.toml    the recipe
+    classifier/        the run of the primary model, unless an earlier one's is used
+    accuracy/          the run of the histogram of users' accuracies
+    high/, low/        the runs of the two generative models
+    findings.json      what came out
+
+Each is a run like any other, with its own ledger, checkpoints and guarantee, and its own entry in the store's odometer.
+Resuming goes on with the first that is not finished; those that are must be what the recipe still says, and no run may be
+missing before one that is there: what a lost run released would be left out of what all of them cost together.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.errors import DataError, RunError
+from tacit.files import write_atomic
+from tacit.inspection.costs import cost_together
+from tacit.inspection.held_out import require_held_out
+from tacit.inspection.images.data import ImageUsers, open_images
+from tacit.inspection.images.findings import ImageFindings
+from tacit.inspection.images.quantiles import percentile, share_beyond
+from tacit.inspection.images.stages import SIDES, Side, Stage, accuracy_stage, classifier_stage, gan_stage, made_up
+from tacit.inspection.scores import inversion_score
+from tacit.inspection.selection import Threshold
+from tacit.learning.state import load_model
+from tacit.models import classifier as classifiers
+from tacit.models.classifier import Classifier
+from tacit.recipe.image_inspection import RECIPE, ImageInspection, recipe_of, refuse_if_inspected
+from tacit.runs.driver import begin, go_on, require_same_promise
+from tacit.runs.folder import RunFolder, is_run
+from tacit.runs.journal import Observer
+from tacit.runs.report.sections import write_section
+from tacit.simulation.placement import use_every_core
+
+FINDINGS = "findings.json"
+# Who is told how a stage goes, by its name and its number of rounds.
+Watch = Callable[[str, int], Observer]
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A finished inspection: what was found, and the images that both generators make, by side."""
+
+    findings: ImageFindings
+    images: dict[str, NDArray[np.uint8]]
+
+
+def start_images(recipe: ImageInspection, out: Path, watch: Watch) -> Looked:
+    """Inspect in a new folder. A mistake in the recipe or the data is told before there is one."""
+    refuse_if_inspected(out)
+    use_every_core()
+    users = open_images(recipe)
+    if recipe.classifier.trained is not None:
+        load_classifier(Path(recipe.classifier.trained), recipe.data.classes)
+        require_held_out(recipe.data, users.description, RunFolder.open(Path(recipe.classifier.trained)))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"Cannot make the folder {out} ({error.strerror}).") from None
+    write_atomic(out / RECIPE, recipe.to_toml())
+    return _follow(recipe, users, out, watch)
+
+
+def resume_images(folder: Path, watch: Watch) -> Looked:
+    """Go on with an inspection that was stopped or killed; of a finished one, what came out."""
+    recipe = recipe_of(folder)
+    use_every_core()
+    return _follow(recipe, open_images(recipe), folder, watch)
+
+
+def load_classifier(run: Path, classes: int) -> Classifier:
+    """The classifier of a finished run; DataError if it tells other classes apart."""
+    folder = RunFolder.open(run)
+    shape = folder.recipe().get("model", {})
+    if folder.recipe().get("stage") != "classifier" or folder.summary() is None:
+        raise RunError(f"Expected the finished run of a classifier, got {run}, which is none.")
+    if shape["classes"] != classes:
+        raise DataError(
+            f"Expected a classifier of data.classes = {classes} classes, got {run}, which has {shape['classes']}."
+        )
+    config = classifiers.preset(shape["preset"], classes)
+    model: Classifier = load_model(classifiers.build(config, key=jax.random.key(0)), _trained(folder))
+    return model
+
+
+def _follow(recipe: ImageInspection, users: ImageUsers, out: Path, watch: Watch) -> Looked:
+    _require_whole(out, ["accuracy", *SIDES] if recipe.classifier.trained else ["classifier", "accuracy", *SIDES])
+    classifier_run = Path(recipe.classifier.trained or out / "classifier")
+    if recipe.classifier.trained is None:
+        _run(classifier_stage(recipe, users), classifier_run, watch)
+    classifier = load_classifier(classifier_run, recipe.data.classes)
+    trained_by = RunFolder.open(classifier_run).run_id
+    rests_on = _without_privacy(classifier_run, "the classifier was trained on users without privacy")
+    counted = _run(accuracy_stage(recipe, users, classifier, trained_by, rests_on), out / "accuracy", watch)
+    rests_on += _without_privacy(out / "accuracy", "users' accuracies were counted in a run that can claim no privacy")
+    histogram = np.array(counted["histogram"])
+    runs = {"classifier": classifier_run, "accuracy": out / "accuracy"}
+    images: dict[str, NDArray[np.uint8]] = {}
+    counted_by = RunFolder.open(out / "accuracy").run_id
+    thresholds = {side: _threshold(recipe, histogram, side, counted_by) for side in SIDES}
+    for side in SIDES:
+        _require_users(recipe, histogram, side, thresholds[side].value)
+    for side in SIDES:
+        stage = gan_stage(recipe, users, classifier, trained_by, side, thresholds[side], rests_on)
+        _run(stage, out / side, watch)
+        runs[side] = out / side
+        images[side] = _images(stage, out / side, recipe)
+    findings = _findings(recipe, runs, histogram, thresholds, classifier, images)
+    for side in SIDES:
+        write_section(RunFolder.open(out / side), findings.section(images))
+    write_atomic(out / FINDINGS, json.dumps(findings.as_dict(), indent=2, allow_nan=False) + "\n")
+    return Looked(findings, images)
+
+
+def _require_whole(out: Path, names: Sequence[str]) -> None:
+    """RunError if a run is missing before one that is there: it would be made again, and what it had released forgotten."""
+    there = [is_run(out / name) for name in names]
+    if there != sorted(there, reverse=True):
+        gone = names[there.index(False)]
+        raise RunError(f"The inspection {out} is damaged: its run {gone}/ is gone, on which later ones rest.")
+
+
+def _run(stage: Stage, path: Path, watch: Watch) -> dict[str, Any]:
+    """Train a stage's model, go on with it, or read what came of it; returns the run's summary.
+
+    RunError or PrivacyError if the run that is there, finished or not, is not the stage's.
+    """
+    observer = watch(stage.name, stage.run.rounds)
+    if not is_run(path):
+        for sentence in stage.warnings():
+            observer.warned(sentence)
+        folder = RunFolder.create(path, stage.recipe_text)
+        return begin(stage.program(folder), folder, observer)
+    folder = RunFolder.open(path)
+    folder.require_same_recipe(tomllib.loads(stage.recipe_text))
+    if not folder.begun:
+        return begin(stage.program(folder), folder, observer)
+    ledger, summary = folder.ledger(), folder.summary()
+    if ledger.closed is None or ledger.closed.outcome != "finished":
+        return go_on(stage.program(folder), folder, observer)
+    require_same_promise(ledger.opened, stage.opened(folder))
+    if summary is None:
+        raise RunError(f"The run {path} is damaged: it has finished, but its summary.json is gone.")
+    return summary
+
+
+def _trained(folder: RunFolder) -> Mapping[str, np.ndarray]:
+    """The last model of a finished run, which must be the one that its ledger names."""
+    checkpoint = folder.last_checkpoint()
+    assert checkpoint is not None  # the ledger of a finished run names one
+    return checkpoint.arrays
+
+
+def _without_privacy(run: Path, reason: str) -> list[str]:
+    """The reason, if the run can claim no privacy: what rests on it then cannot either."""
+    return [reason] if (RunFolder.open(run).summary() or {})["privacy"]["epsilon"] is None else []
+
+
+def _threshold(recipe: ImageInspection, histogram: NDArray[np.float64], side: Side, counted_by: str) -> Threshold:
+    selection = recipe.selection
+    if selection.thresholds is not None:
+        return Threshold(selection.thresholds[side == "high"])
+    assert selection.percentiles is not None
+    value = percentile(histogram, selection.percentiles[side == "high"], side=side)
+    return Threshold(value, selection.privacy.noise_multiplier, counted_by)
+
+
+def _require_users(recipe: ImageInspection, histogram: NDArray[np.float64], side: Side, threshold: float) -> None:
+    """DataError if, by the released histogram, nobody meets the selection or too few do. It costs nothing to ask."""
+    selection, cohort = recipe.selection, recipe.gan.privacy.cohort
+    what = f"an accuracy of at {'most' if side == 'low' else 'least'} {threshold:.1%}"
+    if selection.by == "example":
+        least = selection.minimum_examples / recipe.data.most_images  # who has fewer of them has none
+        threshold = least if side == "high" else 1 - least
+        what = f"{selection.minimum_examples} images or more classified {'rightly' if side == 'high' else 'wrongly'}"
+    there = share_beyond(histogram, threshold, side=side) * selection.privacy.population
+    if there < 0.5:
+        raise DataError(f"Expected users with {what}, got none in the released histogram: the subpopulation is empty.")
+    if there < cohort:
+        raise DataError(
+            f"Expected at least gan.privacy.cohort = {cohort:g} users with {what}, got about {there:.0f} by the released "
+            "histogram: the subpopulation is smaller than the cohort."
+        )
+
+
+def _images(stage: Stage, run: Path, recipe: ImageInspection) -> NDArray[np.uint8]:
+    return made_up(load_model(stage.model, _trained(RunFolder.open(run))), recipe.look.made, recipe.look.seed)
+
+
+def _findings(
+    recipe: ImageInspection,
+    runs: dict[str, Path],
+    histogram: NDArray[np.float64],
+    thresholds: dict[Side, Threshold],
+    classifier: Classifier,
+    images: dict[str, NDArray[np.uint8]],
+) -> ImageFindings:
+    folders = {name: RunFolder.open(path) for name, path in runs.items()}
+    summaries = {name: folder.summary() or {} for name, folder in folders.items()}
+    by_user = recipe.selection.by == "user"
+    before, now = (summaries[name]["metrics"]["accuracy"] for name in ("classifier", "accuracy"))
+    return ImageFindings(
+        by=recipe.selection.by,
+        scores={side: inversion_score(made, classifier) for side, made in images.items()},
+        made=recipe.look.made,
+        histogram=tuple(histogram.tolist()),
+        thresholds=(thresholds["low"].value, thresholds["high"].value) if by_user else None,
+        accuracy=(before, now),
+        privacy={name: summary["privacy"] for name, summary in summaries.items()},
+        together=cost_together([folder.accountable_ledger() for folder in folders.values()]),
+    )

@@ -1,0 +1,282 @@
+"""The models of an inspection of images, each ready to be trained as a run of its own.
+
+    classifier   the primary model, on users' images as they were: local SGD
+    accuracy     the histogram of users' accuracies, on their images as they come now: one round
+    high, low    DP-FedAvg-GAN on what the selection keeps of the users whom the classifier serves well, and badly
+
+All of them are the one loop with another work and server step; sampling, gate, noise, ledger and checkpoints are the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tacit.data.users import Examples, Users
+from tacit.inspection.images.data import ImageUsers, fault_of
+from tacit.inspection.images.quantiles import AccuracyWork
+from tacit.inspection.judging import image_judge
+from tacit.inspection.scores import inversion_score, to_bytes
+from tacit.inspection.selection import Criterion, Judged, Selected, Threshold, UserAccuracy
+from tacit.learning.adversarial import Adversaries, DiscriminatorWork, GeneratorSteps, adversarial_server, adversaries
+from tacit.learning.loop import TrainingState
+from tacit.learning.server import Server, build_optimizer
+from tacit.learning.work import FedAvg, Work, learned_by
+from tacit.models import classifier as classifiers
+from tacit.models import gan
+from tacit.models.classifier import Classifier, Classify, predict
+from tacit.models.word_lm import parameter_count
+from tacit.privacy.accounting.spent import Spent
+from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.planning.noise_warnings import warnings_of
+from tacit.privacy.record.records import Opened
+from tacit.recipe.image_inspection import ClassifierSection, GanSection, ImageInspection, ImageRun, Training
+from tacit.recipe.training import toml_of
+from tacit.runs.driver import Program
+from tacit.runs.folder import RunFolder
+from tacit.runs.journal import Rhythm
+from tacit.simulation.batched import BatchedUsers, ImageShape
+from tacit.simulation.placement import suitable_spread
+from tacit.training.setup import opening
+
+Side = Literal["high", "low"]
+SIDES: tuple[Side, Side] = ("high", "low")
+# Images a step of the histogram's work looks at.
+_BATCH = 32
+_MADE_UP = "generated images, which cost nothing more"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One model of an inspection: who its users are, what is learned of them and how. Nothing is on disk yet.
+
+    `evaluate` looks at a model for the metrics; `outcome` is what the run's summary says of the last one beyond them.
+    """
+
+    name: str
+    recipe_text: str
+    plan: PrivacyPlan
+    run: ImageRun
+    users: Users
+    data: Mapping[str, Any]
+    store: Path | None
+    model: Any
+    work: Work
+    server: Server
+    shape: ImageShape
+    chunk: int | None
+    evaluate: Callable[[Any], Mapping[str, Any]]
+    outcome: Callable[[Any], Mapping[str, Any]]
+    rests_on: tuple[str, ...] = ()
+
+    def opened(self, folder: RunFolder) -> Opened:
+        """The ledger's first record."""
+        return opening(
+            folder,
+            self.plan,
+            learned_by(self.work, self.model),
+            rounds=self.run.rounds,
+            recipe_text=self.recipe_text,
+            seeded=self.run.seed is not None,
+            reasons_not_private=self._reasons_not_private(),
+            data=self.data,
+            gate_audit=True,
+        )
+
+    def program(self, folder: RunFolder) -> Program:
+        """The same, as what `running` takes."""
+        plan, learned = self.plan, learned_by(self.work, self.model)
+        spread = suitable_spread(parameter_count(self.model), math.ceil(plan.cohort), self.chunk)
+
+        def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
+            metrics = {name: each for name, each in self.evaluate(state.model).items() if isinstance(each, float)}
+            return {
+                "rounds": self.run.rounds,
+                "parameters": parameter_count(learned),
+                "metrics": metrics,
+                "privacy": spent.as_dict(),
+                **self.outcome(state.model),
+            }
+
+        return Program(
+            plan=plan,
+            rhythm=Rhythm(self.run.rounds, self.run.evaluate_every, self.run.checkpoint_every),
+            seed=self.run.seed,
+            opened=self.opened(folder),
+            store=self.store,
+            start=TrainingState(0, self.model, self.server.init(self.model), plan.build_clipping().init(), ()),
+            users=BatchedUsers(self.users, self.work, plan, self.shape, spread),
+            sampler=plan.build_sampler(),
+            mechanism=plan.build_mechanism(self.run.rounds, None),
+            server=self.server,
+            evaluate=self.evaluate,
+            finish=finish,
+        )
+
+    def warnings(self) -> list[str]:
+        """What the noise will do to the model, where that is bad."""
+        learned = learned_by(self.work, self.model)
+        norm = float(np.sqrt(sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(learned))))
+        found = warnings_of(self.plan, parameters=parameter_count(learned), model_norm=max(norm, 1.0), server_rate=1.0)
+        return [f"{self.name}: {sentence}" for sentence in found]
+
+    def _reasons_not_private(self) -> list[str]:
+        reasons = list(self.rests_on)
+        if not self.plan.claims:
+            reasons.append("no noise is added (privacy.mechanism = 'none')")
+        if self.run.seed is not None:
+            reasons.append("the noise can be replayed by anybody who knows the seed (run.seed)")
+        return reasons
+
+
+def classifier_stage(recipe: ImageInspection, users: ImageUsers) -> Stage:
+    """The primary model, trained before the fault."""
+    section = recipe.classifier
+    config = classifiers.preset(section.preset, recipe.data.classes)
+    return Stage(
+        name="classifier",
+        recipe_text=_text(recipe, "classifier", section, {**_network(section), "classes": recipe.data.classes}),
+        users=users.before,
+        data={**users.description, "inspection": {"stage": "classifier"}},
+        model=classifiers.build(config, key=jax.random.key(section.init_seed)),
+        work=FedAvg(Classify(recipe.engine.precision), section.work.epochs, section.work.learning_rate),
+        server=Server.build(_optimizer(section), section.privacy.denominator),
+        evaluate=lambda model: {"accuracy": right_share(model, users.held_out)},
+        outcome=lambda model: {},
+        **_of_training(recipe, users, section),
+    )
+
+
+def accuracy_stage(
+    recipe: ImageInspection, users: ImageUsers, classifier: Classifier, trained_by: str, rests_on: Sequence[str]
+) -> Stage:
+    """The histogram: one round, whose update is a user's place in it."""
+    selection = recipe.selection
+    about = {"stage": "accuracy", "classifier": trained_by, "fault": fault_of(recipe)}
+    run = ImageRun(rounds=1, seed=recipe.classifier.run.seed)
+    sections = {"privacy": selection.privacy, "run": run}
+    return Stage(
+        name="accuracy",
+        recipe_text=_text(recipe, "accuracy", None, {"bins": selection.bins, "classifier": trained_by}, sections),
+        plan=selection.privacy,
+        run=run,
+        users=users.now,
+        data={**users.description, "inspection": about},
+        store=users.store,
+        model=jnp.zeros((selection.bins,), jnp.float32),
+        work=AccuracyWork(classifier),
+        server=Server.build(build_optimizer("sgd", 1.0, 0.0), selection.privacy.denominator),
+        shape=ImageShape(_BATCH, -(-recipe.data.most_images // _BATCH)),
+        chunk=recipe.engine.chunk,
+        evaluate=lambda model: {"accuracy": right_share(classifier, users.held_out_now)},
+        outcome=lambda model: {"histogram": [float(each) for each in model]},
+        rests_on=tuple(rests_on),
+    )
+
+
+def gan_stage(
+    recipe: ImageInspection,
+    users: ImageUsers,
+    classifier: Classifier,
+    trained_by: str,
+    side: Side,
+    threshold: Threshold,
+    rests_on: Sequence[str],
+) -> Stage:
+    """The generative model of one side of the selection."""
+    section, precision = recipe.gan, recipe.engine.precision
+    judge = image_judge(classifier)
+    by_user: Criterion = UserAccuracy(judge, threshold, side)
+    criterion = by_user if recipe.selection.by == "user" else Judged(judge, right=side == "high")
+    selected = Selected(users.now, criterion, minimum_examples=recipe.selection.minimum_examples)
+    about = {"stage": side, "classifier": trained_by, "fault": fault_of(recipe), **selected.description}
+    generator = section.generator
+    steps = GeneratorSteps(
+        build_optimizer(generator.optimizer, generator.learning_rate, generator.momentum),
+        generator.steps,
+        generator.batch_size,
+        precision,
+    )
+    # One seed for both sides: what differs between their images comes from users, not from where they began.
+    network_key, public_key = jax.random.split(jax.random.key(section.init_seed))
+    model = jax.jit(lambda: adversaries(gan.build(gan.preset(section.preset), key=network_key), key=public_key))()
+    look = recipe.look
+
+    def evaluate(model: Adversaries) -> dict[str, Any]:
+        score = inversion_score(made_up(model, look.made, look.seed))
+        return {"brightness": score.brightness, "inverted": score.inverted, "measured_on": _MADE_UP}
+
+    return Stage(
+        name=side,
+        recipe_text=_text(
+            recipe,
+            side,
+            section,
+            {**_network(section), "penalty": section.penalty, "selection": selected.description},
+        ),
+        users=selected,
+        data={**users.description, "inspection": about},
+        model=model,
+        work=DiscriminatorWork(section.work.learning_rate, section.work.epochs, section.penalty, precision),
+        server=adversarial_server(_optimizer(section), section.privacy.denominator, steps),
+        evaluate=evaluate,
+        outcome=lambda model: {},
+        rests_on=tuple(rests_on),
+        **_of_training(recipe, users, section),
+    )
+
+
+def made_up(model: Adversaries, count: int, seed: int) -> np.ndarray:
+    """So many images of a generator, uint8 [count, 28, 28]: a function of releases and a public seed."""
+    return to_bytes(gan.generate(model.generator, count, key=jax.random.key(seed)))
+
+
+def right_share(model: Classifier, examples: Examples) -> float:
+    """The share of images whose class is the most likely one."""
+    return float(np.mean(predict(model, examples.items) == examples.labels))
+
+
+def _of_training(recipe: ImageInspection, users: ImageUsers, section: Training) -> dict[str, Any]:
+    """What follows from a section alone."""
+    batch = section.work.batch_size
+    return {
+        "plan": section.privacy,
+        "run": section.run,
+        "store": users.store,
+        "shape": ImageShape(batch, -(-recipe.data.most_images // batch)),
+        "chunk": recipe.engine.chunk,
+    }
+
+
+def _network(section: ClassifierSection | GanSection) -> dict[str, Any]:
+    """What the network begins as."""
+    return {"preset": section.preset, "init_seed": section.init_seed}
+
+
+def _optimizer(section: Training) -> Any:
+    return build_optimizer(section.server.optimizer, section.server.learning_rate, section.server.momentum)
+
+
+def _text(
+    recipe: ImageInspection,
+    stage: str,
+    section: Training | None,
+    model: Mapping[str, Any],
+    sections: Mapping[str, Any] | None = None,
+) -> str:
+    """What the run of one stage was told, as its folder shows it; the whole recipe lies beside it."""
+    told = sections or {name: getattr(section, name) for name in ("work", "privacy", "server", "run")}
+    if stage in SIDES:
+        told = {"generator": recipe.gan.generator, **told}
+    dumped = {name: each.model_dump(mode="json", exclude_none=True) for name, each in told.items()}
+    data = recipe.data.model_dump(mode="json", exclude_none=True)
+    fault = {} if recipe.fault is None or stage == "classifier" else {"fault": fault_of(recipe)}
+    head = {"inspect": "images", "name": f"{recipe.name}-{stage}", "stage": stage}
+    return toml_of({**head, "data": data, **fault, "model": dict(model), **dumped})

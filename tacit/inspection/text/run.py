@@ -1,0 +1,174 @@
+"""The inspection of text as a run: a private model of the words that a vocabulary does not have (Debugging, section 5).
+
+It is a run like any other: the same loop, gate, journal and ledger, its own guarantee, its own entry in the store's odometer.
+What differs is what users hold (their unknown words), what is learned (a model of characters), and that the trained model
+is asked for its words when the last round is done. Where the recipe names a primary model, that one is looked into as well, and
+what both models cost together is in the summary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.faults import CaseKept, Concatenated
+from tacit.data.rows import to_rows
+from tacit.data.store import open_store
+from tacit.data.users import Users
+from tacit.data.views import split_users
+from tacit.data.worlds.keyboard import KeyboardWorld
+from tacit.errors import DataError
+from tacit.inspection.costs import cost_together
+from tacit.inspection.held_out import UnknownRates, require_held_out, symbol_scores, unknown_rates
+from tacit.inspection.selection import UnknownWords
+from tacit.inspection.text.findings import look_at
+from tacit.inspection.text.primary import Primary
+from tacit.learning.loop import TrainingState
+from tacit.models.char_lm import CharLMConfig, NextSymbol, build, preset
+from tacit.models.word_lm import parameter_count
+from tacit.privacy.accounting.spent import Spent
+from tacit.privacy.noise.strategies import Strategy, from_description
+from tacit.privacy.record.ledger import read_ledger
+from tacit.privacy.record.records import Opened
+from tacit.recipe.text_inspection import FaultSection, TextInspection, recipe_of
+from tacit.runs.driver import Program, begin, go_on
+from tacit.runs.folder import RunFolder
+from tacit.runs.journal import Observer
+from tacit.runs.report.sections import write_section
+from tacit.simulation.placement import use_every_core
+from tacit.training.datasets import Dataset, open_dataset
+from tacit.training.setup import Trainer
+from tacit.training.summary import at_scale
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """People whom nothing is trained on, as the fault leaves them: `numbers` among `users`, and how many words are unknown."""
+
+    users: Users
+    numbers: NDArray[np.int64]
+    rates: UnknownRates
+
+
+@dataclass(frozen=True)
+class Inspector:
+    """Everything the recipe of an inspection builds, ready to run; nothing on disk yet."""
+
+    recipe: TextInspection
+    trainer: Trainer
+    held_out: HeldOut
+    primary: Primary | None
+
+    @classmethod
+    def build(cls, recipe: TextInspection, strategy: Strategy | None = None) -> Inspector:
+        """Open the data and build a model of characters; a run that goes on keeps the noise strategy it began with."""
+        use_every_core()
+        primary = None if recipe.primary is None else Primary.open(Path(recipe.primary))
+        dataset, held_out = _open(recipe)
+        if primary is not None:
+            primary.require_words(dataset.words)
+            require_held_out(recipe.data, dataset.description, RunFolder.open(primary.path))
+        model = build(model_config(recipe), key=jax.random.key(recipe.model.init_seed))
+        trainer = Trainer.of(recipe, dataset, model, NextSymbol(recipe.engine.precision), strategy)
+        return cls(recipe, trainer, held_out, primary)
+
+    def program(self, folder: RunFolder) -> Program:
+        """The same as what `running` takes: the model is judged by symbols, and asked for its words in the end."""
+        rows = self.trainer.dataset.held_out
+
+        def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
+            summary: dict[str, Any] = {
+                "rounds": self.recipe.run.rounds,
+                "parameters": parameter_count(state.model),
+                "metrics": symbol_scores(state.model, rows),
+                "privacy": spent.as_dict(),
+            }
+            if self.recipe.scale is not None:
+                summary["at_scale"] = at_scale(self.recipe, opened)
+            found = look_at(state.model, self.recipe.look, self.held_out.rates, longest=self.recipe.longest)
+            if self.primary is not None:
+                own = self.primary.look(self.recipe.look, self.held_out.users, self.held_out.numbers)
+                found = dataclasses.replace(found, primary=own)
+                summary["together"] = cost_together([self.primary.ledger, folder.accountable_ledger()])
+            summary["inspection"] = found.released(claimed=summary["privacy"]["epsilon"] is not None).as_dict()
+            for section in found.sections(summary):
+                write_section(folder, section)
+            return summary
+
+        return dataclasses.replace(
+            self.trainer.program(folder), evaluate=lambda model: symbol_scores(model, rows), finish=finish
+        )
+
+
+def model_config(recipe: TextInspection) -> CharLMConfig:
+    """The shape of the recipe's model."""
+    changes = recipe.model.model_dump(include={"layers", "embedding", "units", "projection"}, exclude_none=True)
+    return dataclasses.replace(preset(recipe.model.preset), **changes)
+
+
+def start_inspection(recipe: TextInspection, out: Path, observer: Observer) -> dict[str, Any]:
+    """Train the recipe's model in a new run folder and ask it for its words; returns the run's summary."""
+    inspector = Inspector.build(recipe)
+    for sentence in inspector.trainer.warnings():
+        observer.warned(sentence)
+    folder = RunFolder.create(out, recipe.to_toml(), vocabulary=inspector.trainer.dataset.words)
+    return begin(inspector.program(folder), folder, observer)
+
+
+def resume_inspection(path: Path, observer: Observer, *, older_if_damaged: bool = False) -> dict[str, Any]:
+    """Go on with such a run, under the promise its ledger was begun with; see `tacit.runs.driver`."""
+    folder = RunFolder.open(path)
+    recipe = recipe_of(folder)
+    if not folder.begun:
+        return begin(Inspector.build(recipe).program(folder), folder, observer)
+    described = read_ledger(folder.ledger_path).opened.strategy
+    inspector = Inspector.build(recipe, from_description(described) if described else None)
+    return go_on(inspector.program(folder), folder, observer, older_if_damaged=older_if_damaged)
+
+
+def _open(recipe: TextInspection) -> tuple[Dataset, HeldOut]:
+    """The users' unknown words in place of their sentences, the same of held-out users as rows, and these users."""
+    known = open_dataset(recipe)
+    everybody, numbers = _held_out(recipe)
+    aside = with_fault(everybody, recipe.fault, known.words)
+    shape = {"longest": recipe.longest}
+    unknown = UnknownWords(with_fault(known.train, recipe.fault, known.words), known.words, **shape)
+    found = UnknownWords(aside, known.words, **shape).gather(numbers)
+    if not len(found.items):
+        raise DataError("Expected users with words that the vocabulary does not have, got none among those held out.")
+    rows = to_rows(found, layout="sentences", length=recipe.data.length, max_rows=recipe.data.tokens_per_user).tokens
+    wanted = min(len(rows), -(-recipe.run.evaluate_words // recipe.data.length))
+    rows = rows[np.unique(np.linspace(0, len(rows) - 1, wanted).astype(np.int64))]
+    about = {**unknown.description, "fault": None if recipe.fault is None else recipe.fault.model_dump(mode="json")}
+    return (
+        dataclasses.replace(
+            known, train=unknown, held_out=rows, description={**known.description, "inspection": about}
+        ),
+        HeldOut(aside, numbers, unknown_rates(aside, numbers)),
+    )
+
+
+def _held_out(recipe: TextInspection) -> tuple[Users, NDArray[np.int64]]:
+    """Users among whom the held-out ones are, and the numbers that these have there."""
+    data = recipe.data
+    if data.store is None:
+        world = KeyboardWorld(data.world_seed, data.users + data.held_out, vocabulary_size=data.vocabulary)
+        return world, np.arange(data.users, data.users + data.held_out, dtype=np.int64)
+    aside = split_users(open_store(Path(data.store)), data.held_out)[1]
+    return aside, np.arange(len(aside), dtype=np.int64)
+
+
+def with_fault(users: Users, fault: FaultSection | None, words: Sequence[str]) -> Users:
+    """These users with the fault, or as they are; `words[i]` is the word with number i."""
+    if fault is None:
+        return users
+    if fault.kind == "case_kept":
+        return CaseKept(users, words, fault.share, seed=fault.seed)
+    return Concatenated(users, fault.share, seed=fault.seed)

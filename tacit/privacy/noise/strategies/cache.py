@@ -1,0 +1,120 @@
+"""Optimised strategies, kept in the user's cache folder so that each is searched for once.
+
+The cache is a convenience and is trusted with nothing. A file that is damaged, foreign or for other rounds is passed over and
+written anew; what a strategy costs is computed from its coefficients whenever it is asked for. A folder that cannot be written
+to only means that the next search takes its second again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tacit.errors import PrivacyError
+from tacit.privacy.noise.strategies.base import Strategy
+from tacit.privacy.noise.strategies.optimise import Progress, optimise_banded, optimise_buffered, widest_band
+from tacit.privacy.noise.strategies.toeplitz import BandedToeplitz, BufferedToeplitz
+from tacit.privacy.noise.strategies.tree import Tree
+from tacit.privacy.participation.limits import Gap, most_participations
+
+# Part of every key: a better search makes the results of an older one be searched for again.
+_SEARCH = 1
+
+
+def optimised(
+    name: str,
+    rounds: int,
+    gap: Gap,
+    max_participation: int,
+    *,
+    most_bands: int | None = None,
+    progress: Progress | None = None,
+    folder: Path | None = None,
+) -> Strategy:
+    """The strategy of this name ("tree", "blt" or "banded") for so many rounds without a restart, this gap and this MaxP.
+
+    `most_bands` caps the memory of a band. `folder` stands in for the user's cache folder.
+    """
+    if rounds < 1 or max_participation < 1:
+        raise PrivacyError(f"Expected at least 1 round and 1 participation, got {rounds} and {max_participation}.")
+    if most_bands is not None and most_bands < 1:
+        raise PrivacyError(f"Expected at least 1 band, got {most_bands}.")
+    if name == "tree":
+        return Tree()
+    most = most_participations(rounds, gap, max_participation)
+    search: Callable[[], Strategy]
+    key: dict[str, Any] = {
+        "search": _SEARCH,
+        "strategy": name,
+        "rounds": rounds,
+        "rounds_between": gap.rounds_between,
+        "participations": most,
+    }
+    if name == "blt":
+        search = partial(optimise_buffered, rounds, gap, most, progress=progress)
+    elif name == "banded":
+        key["bands"] = widest_band(rounds, gap, most, most_bands)
+        search = partial(optimise_banded, rounds, gap, most, most_bands=most_bands, progress=progress)
+    else:
+        raise PrivacyError(f"Expected a noise strategy of tree, blt or banded, got {name!r}.")
+    path = (folder or cache_folder()) / ("-".join(str(each) for each in key.values()) + ".json")
+    found = _load(path, key)
+    if found is None:
+        found = search()
+        _save(path, key, found)
+    return found
+
+
+def from_description(description: Mapping[str, Any]) -> Strategy:
+    """The strategy that described itself so; PrivacyError where the description is of none."""
+    match description.get("strategy"):
+        case "tree":
+            return Tree()
+        case "blt":
+            return BufferedToeplitz.from_description(description)
+        case "banded":
+            return BandedToeplitz.from_description(description)
+        case other:
+            raise PrivacyError(f"Expected a noise strategy of tree, blt or banded, got {other!r}.")
+
+
+def cache_folder() -> Path:
+    """Where strategies are kept: under XDG_CACHE_HOME, or ~/.cache where that is not an absolute path."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(given) if os.path.isabs(given) else Path(os.path.expanduser("~")) / ".cache"
+    return base / "tacit" / "strategies"
+
+
+def _load(path: Path, key: Mapping[str, Any]) -> Strategy | None:
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        if stored["key"] != key or stored["description"]["horizon"] != key["rounds"]:
+            return None
+        found = from_description(stored["description"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, PrivacyError):
+        return None
+    if found.name != key["strategy"]:
+        return None
+    if isinstance(found, BandedToeplitz) and len(found.coefficients) != key["bands"]:
+        return None
+    return found
+
+
+def _save(path: Path, key: Mapping[str, Any], strategy: Strategy) -> None:
+    """Whole or not at all, whoever else writes the same file; silent where the folder cannot be written to."""
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump({"key": dict(key), "description": strategy.describe()}, file)
+            os.replace(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise

@@ -1,0 +1,117 @@
+"""Mechanisms side by side: what a unit of noise costs one user, and how far it moves the model.
+
+A mechanism that adds noise of multiplier z to report goals of m users is weighed by two figures.
+
+- **ρ = Δ² / (2 z²)**, where Δ² is its squared sensitivity under MinS and MaxP (`tacit.privacy.accounting`).
+- **The prefix error z · e / m.** After t rounds the model has moved along the sum of t mean updates; e is the standard
+  deviation of the noise in that running sum, for z = 1, as a root mean square over t = 1 .. T. So the prefix error is in
+  units of the clip, and two mechanisms of the same prefix error disturb training about equally. It is a stand-in for
+  accuracy, exact for no optimizer; within one mechanism it is proportional to the noise on the mean, z / m.
+
+Noise multipliers of different mechanisms do not compare by themselves: a tree's z is on every node of the tree, of
+which a running sum holds a few; fresh noise of the same z piles up in it round after round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from tacit.privacy.accounting import gaussian
+from tacit.privacy.accounting.sampled_gaussian import Rounds, epsilon
+from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
+from tacit.privacy.noise.strategies import optimised
+from tacit.privacy.participation.limits import Gap
+from tacit.privacy.planning.search import largest_within
+
+# Steps of privacy loss: a thousandth of epsilon, between these. Finer ones take longer and hardly change a table.
+_FINEST, _COARSEST = 1e-3, 1e-2
+# With little noise the loss of one round reaches 1/z², so steps grow with that and their number does not.
+_STEP_OF_REACH = 1e-3
+# Less or more noise than this leaves the range of sensible figures.
+_LEAST_NOISE, MOST_NOISE = 0.02, 1e6
+_LEAST_RHO, _MOST_RHO = 1e-15, 1e12
+
+
+@dataclass(frozen=True)
+class Cost:
+    """For z = 1: the squared sensitivity of all rounds in clips, and the root-mean-square noise in running sums."""
+
+    sensitivity_squared: float
+    prefix_rmse: float
+
+
+def _gaussian(rounds: int, gap: Gap, max_participation: int) -> Cost:
+    return Cost(gaussian.sensitivity_squared(rounds, gap, max_participation), independent_prefix_rmse(rounds))
+
+
+def _strategy(name: str, rounds: int, gap: Gap, max_participation: int) -> Cost:
+    """Of the strategy fitted to these rounds and limits."""
+    strategy = optimised(name, rounds, gap, max_participation)
+    return Cost(strategy.sensitivity(rounds, gap, max_participation).squared, strategy.prefix_rmse(rounds))
+
+
+# Mechanisms without sampling, by name; one line adds another.
+MECHANISMS: dict[str, Callable[[int, Gap, int], Cost]] = {
+    "tree": partial(_strategy, "tree"),
+    "blt": partial(_strategy, "blt"),
+    "banded": partial(_strategy, "banded"),
+    "gaussian": _gaussian,
+}
+
+
+def independent_prefix_rmse(rounds: int) -> float:
+    """Of fresh noise in each round: the running sum after t rounds holds t of them."""
+    return math.sqrt((rounds + 1) / 2)
+
+
+def rho_of_epsilon(target: float, delta: float) -> float:
+    """The largest ρ, to 9 digits and never above it, whose Gaussian curve stays at or below ε at this δ.
+
+    Zero where the least ρ there is floating-point room for is too much.
+    """
+    found = largest_within(
+        lambda rho: epsilon_of_gaussian(rho, delta), target, _LEAST_RHO, _MOST_RHO, start=1.0, tolerance=1e-9
+    )
+    return 0.0 if found is None else found
+
+
+def noise_for_rho(rho: float, sensitivity_squared: float) -> float:
+    """The least noise multiplier whose ρ is at most this one."""
+    z = math.sqrt(sensitivity_squared / (2 * rho))
+    while gaussian_rho(z, sensitivity_squared) > rho:
+        z = math.nextafter(z, math.inf)
+    return z
+
+
+def poisson_epsilon(probability: float, noise_multiplier: float, rounds: int, delta: float) -> float:
+    """ε of Poisson-sampled Gaussian rounds: privacy loss distributions no finer, and so no slower, than a table needs.
+
+    A coarser one rounds losses up: ε stays an upper bound. With hardly any noise it is that of the same rounds without
+    sampling, which is never less.
+    """
+    if noise_multiplier < _LEAST_NOISE:
+        return epsilon_of_gaussian(gaussian_rho(noise_multiplier, rounds), delta)
+    training = [Rounds({"kind": "poisson", "probability": probability}, noise_multiplier, rounds)]
+    coarsest = max(_COARSEST, _STEP_OF_REACH / noise_multiplier**2)
+    coarse = epsilon(training, delta, "pld", discretization=coarsest)
+    finer = max(_FINEST, coarse / 1000)
+    return coarse if finer >= _COARSEST else min(coarse, epsilon(training, delta, "pld", discretization=finer))
+
+
+def poisson_noise(probability: float, rounds: int, target: float, delta: float) -> float:
+    """A noise multiplier at which Poisson-sampled rounds stay at or below the target ε, within 0.1% of the least.
+
+    Infinite where more than `MOST_NOISE` would be needed.
+    """
+    inverse = largest_within(
+        lambda inverse: poisson_epsilon(probability, 1 / inverse, rounds, delta),
+        target,
+        1 / MOST_NOISE,
+        1 / _LEAST_NOISE,
+        start=1.0,
+        tolerance=1e-3,
+    )
+    return math.inf if inverse is None else 1 / inverse

@@ -1,0 +1,61 @@
+"""What the same training would cost at a larger scale, without running it (DP-FedAvg, section 3; Gboard, section 2.2).
+
+A simulation of few users with little noise shows the utility of many users with much noise: what the model sees is the noise on
+the mean, z · S / m, and that stays the same when z and m grow together. That more users are otherwise as good as fewer is a
+hypothesis (both papers give evidence for it), so a result at scale is an estimate, and is labelled as one everywhere.
+The cost is exact arithmetic for the larger plan.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tacit.privacy.accounting.spent import Spent, spent_by
+from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.planned import planned_intents
+from tacit.privacy.record.records import Opened
+
+ESTIMATE = (
+    "an estimate: the accuracy was measured with fewer users and proportionally less noise, and assumes that more users with "
+    "the same noise on the mean train as well"
+)
+
+
+class ScaleSection(BaseModel):
+    """The run one would make with a fleet; noise grows with the cohort. What is left out stays as it is in [privacy]."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    population: int = Field(gt=0)
+    cohort: float = Field(gt=0, allow_inf_nan=False)
+    delta: float | None = Field(default=None, gt=0, lt=1)
+    min_separation: int | None = Field(default=None, ge=0)
+    max_participation: int | None = Field(default=None, ge=1)
+
+
+def scaled_up(plan: PrivacyPlan, scale: ScaleSection) -> PrivacyPlan:
+    """The plan at scale: the same noise on the mean."""
+    factor = scale.cohort / plan.cohort
+    changes: dict[str, Any] = scale.model_dump(exclude_none=True)
+    changes["noise_multiplier"] = plan.noise_multiplier * factor
+    if plan.adaptive is not None and plan.adaptive.count_noise is not None:
+        changes["adaptive"] = plan.adaptive.model_copy(update={"count_noise": plan.adaptive.count_noise * factor})
+    if plan.total_weight is not None:
+        changes["total_weight"] = plan.total_weight * scale.population / plan.population
+    return PrivacyPlan.model_validate({**plan.model_dump(), **changes})
+
+
+def cost_at_scale(opened: Opened, plan: PrivacyPlan, rounds: int) -> Spent:
+    """What `rounds` rounds of the scaled-up plan would cost, with releases of this run's size and noise of its shape."""
+    # A run with a fleet has no seed. Every other reason, such as words counted on private users, it would have as well.
+    reasons = [reason for reason in opened.reasons_not_private if "can be replayed" not in reason]
+    hypothetical = dataclasses.replace(
+        opened,
+        plan=plan.model_dump(mode="json"),
+        population=plan.population,
+        rounds=rounds,
+        reasons_not_private=reasons,
+    )
+    return spent_by(hypothetical, planned_intents(plan, rounds))

@@ -1,0 +1,64 @@
+"""Where a ledger's releases are not those of the plan that its first record holds.
+
+The plan builds clip, sampler, denominator and noise, so every intent can be computed from it. What an intent says beyond
+that is who took part (a digest) and, with adaptive clipping, the bound of its round, which follows from the releases.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from tacit.privacy.accounting.noise_split import BIT_BOUND
+from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.planned import UNREADABLE_PLAN
+from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN, Intent, Opened
+
+# Bounds of secure sums are computed from what the ledger says of the encoding; decoding in float64 has this room (secagg).
+_DECODING_ROOM = 1 + 2.0**-20
+
+
+def departures_from_plan(opened: Opened, intents: Sequence[Intent]) -> list[str]:
+    """The first release that is not the plan's, in words; empty if all are."""
+    try:
+        plan = PrivacyPlan.model_validate(opened.plan)
+    except ValidationError:
+        return [UNREADABLE_PLAN]
+    sampling, noise = plan.build_sampler().describe(), plan.noise_multipliers
+    for intent in intents:
+        where = f"round {intent.round}, attempt {intent.attempt},"
+        if intent.sampling != sampling:
+            return [f"{where} was sampled otherwise than the plan says"]
+        if {name: block["noise_multiplier"] for name, block in intent.blocks.items()} != noise:
+            return [f"{where} got other noise than the plan says"]
+        if not all(_bound_fits(plan, opened, intent, name) for name in intent.blocks):
+            return [f"{where} was clipped at another norm than the plan says"]
+        if intent.denominator != plan.denominator:
+            return [f"{where} was divided by something other than the plan's denominator"]
+        if intent.restart != (intent.round in plan.restarts):
+            return [f"{where} restarts its noise otherwise than the plan says"]
+    return []
+
+
+def _bound_fits(plan: PrivacyPlan, opened: Opened, intent: Intent, name: str) -> bool:
+    """Whether one user's share of a block is bounded as the plan has it; an adaptive bound is any that is a norm."""
+    bound = intent.blocks[name]["bound"]
+    if name != UPDATE:
+        return bound == {WEIGHT: 1.0, WITHIN: BIT_BOUND}.get(name)
+    if plan.adaptive is not None:
+        return bound is not None and 0 < bound < math.inf
+    clip = plan.clip_norm_at(intent.round)
+    if bound is None or math.isinf(clip):
+        return bound is None and math.isinf(clip)
+    return math.isclose(bound, clip * _inflation(opened.data.get("secagg")), rel_tol=1e-12)
+
+
+def _inflation(encoding: dict[str, Any] | None) -> float:
+    """By how much rounding to integers widens the bound: √limit / scale, and the room of decoding; NaN if it is not said."""
+    if encoding is None:
+        return 1.0
+    limit, scale = float(encoding.get("norm_limit_squared", math.nan)), float(encoding.get("scale", math.nan))
+    return math.sqrt(limit) / scale * _DECODING_ROOM

@@ -1,0 +1,359 @@
+"""The parts of a guarantee, sentence by sentence. `tacit.privacy.statement.guarantee` puts them together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tacit.privacy.accounting.conventions import without_replacement_epsilon
+from tacit.privacy.accounting.spent import Spent, rounds_of
+from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
+from tacit.privacy.gate.discretisation import DISCRETE
+from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
+from tacit.privacy.plan import CORRELATED
+from tacit.privacy.record.ledger import Ledger
+from tacit.privacy.record.planned import charged_for
+from tacit.privacy.statement.assumptions import PROVEN_UNDER, SAMPLED, Observed
+from tacit.privacy.statement.on_devices import fleet_of
+from tacit.privacy.statement.wording import Line, round_up, times
+
+if TYPE_CHECKING:
+    from tacit.privacy.statement.guarantee import Guarantee
+
+_NOISE = {
+    "gaussian": "Independent Gaussian noise on the sum of each round (DP-FedAvg)",
+    "tree": "Gaussian noise on the nodes of a binary tree over the rounds (DP-FTRL)",
+    "blt": "Gaussian noise correlated over the rounds by a buffered linear Toeplitz strategy (DP-FTRL)",
+    "banded": "Gaussian noise correlated over the rounds by a banded strategy (DP-FTRL)",
+    DISCRETE: "Discrete Gaussian noise that each device adds to its own integers, fresh in every round",
+    "none": "No noise on the sum of each round",
+}
+_NEIGHBOURS = {
+    "add or remove one user": "one is the other with all the data of one {unit} added or removed",
+    "replace one user": "one is the other with all the data of one {unit} replaced by any other data",
+    "zero out one user": "one is the other with the contributions of one {unit} replaced by zeros in every round; "
+    "who is asked in which round is the same in both",
+}
+_ACCOUNTANTS = {
+    "pld": "privacy loss distributions, discretised so that epsilon is never too small",
+    "rdp": "Rényi differential privacy, converted to (epsilon, delta)",
+}
+_FALSE_ALARMS = 0.01
+_CENTRAL = (
+    "This is central differential privacy: whoever runs the training sees each user's update and adds the noise. That party "
+    "is trusted to run this code and to keep the run's private folder secret.",
+)
+_MASKED = (
+    "This is central differential privacy with secure aggregation: the server sees the sum of a round's updates and no single "
+    "update, and it adds the noise. The server is trusted to run this code and to keep the sums and the run's private folder "
+    "secret. Devices are trusted to clip their entries: a device that sends larger integers can make the sum wrap around, and "
+    "then the share of every other user is no longer bounded.",
+)
+_DISTRIBUTED = (
+    "This is distributed differential privacy: each device adds a share of the noise before anything leaves the device, and "
+    "secure aggregation shows the server only the sum. Nobody has to trust the server to add noise or to keep it secret: the "
+    "statement holds against the server too, if the server follows the protocol, or if the round's parameters force the "
+    "server to include the smallest allowed number of devices (docs/secagg.md).",
+    "What is trusted instead is the secure aggregation, and that no more than the stated share of a round's devices is "
+    "corrupt. A simulated run holds all devices in one process, whose owner is trusted to run this code.",
+)
+_BOUNDED = (
+    "The adversary is computationally bounded. The noise comes from a cipher with a 256-bit key; an adversary who cannot break "
+    "the cipher cannot tell the noise from true randomness."
+)
+
+
+@dataclass(frozen=True)
+class ListedRuns:
+    """The list of runs on the same users, as far as the reader can see it: how many others there are, and its folder."""
+
+    others: int
+    folder: str
+
+
+def trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[Line, ...]:
+    """Who is trusted with what, and against whom nothing is claimed."""
+    masked = fleet_of(ledger.opened) is not None and "secagg" in ledger.opened.data
+    lines = [Line(text) for text in (_DISTRIBUTED if said.mechanism == DISCRETE else _MASKED if masked else _CENTRAL)]
+    if "secagg" in ledger.opened.data and not masked and said.mechanism != DISCRETE:
+        lines.append(
+            Line(
+                "Updates were turned into integers and summed as secure aggregation sums them. A server that runs the protocol "
+                "sees only their sum; it still adds the noise and is trusted to do so. Devices are trusted to clip their "
+                "entries: a device that sends larger integers can make the sum wrap around, and then the share of every other "
+                "user is no longer bounded."
+            )
+        )
+    if said.mechanism in CORRELATED:
+        lines.append(
+            Line(
+                "Whoever steals the private folder gets the state of the correlated noise and can subtract that noise from "
+                "the releases. Nothing is claimed against such a thief."
+            )
+        )
+    if said.private and said.sampling in SAMPLED:
+        lines.append(Line(_stolen_record(said, ledger, observed)))
+    elif said.private:
+        lines.append(Line("The proof also holds against an adversary who knows who takes part in which round."))
+    if not (masked and said.mechanism == DISCRETE):  # where devices add the noise, the server holds nothing without it
+        updates = "sums of updates" if masked else "updates"
+        lines.append(
+            Line(
+                f"Whoever reads the memory of the process while it trains sees {updates} without noise and the key of the "
+                "noise. Nothing is claimed against such an adversary."
+            )
+        )
+    if said.private:
+        lines.append(Line(_BOUNDED))
+    return tuple(lines)
+
+
+def _stolen_record(said: Guarantee, ledger: Ledger, observed: Observed | None) -> str:
+    """Without the secrecy of the sample, k Gaussian releases about one user are left: rho = k Δ² / (2 z²)."""
+    text = (
+        "Part of the protection comes from the secrecy of the sample. Whoever steals the participation record knows who was "
+        "drawn, and against them the statement below does not hold: a user who took part k times then has rho = "
+        f"{'k/(2z²)' if said.sampling == 'poisson' else '2k/z²'} with the noise multiplier z of a round"
+    )
+    noise = min((group.noise_multiplier for group in rounds_of(ledger.intents)), default=0.0)
+    if observed is None or noise <= 0:
+        return text + "."
+    rho = observed.most_participations * (1 if said.sampling == "poisson" else 4) / (2 * noise**2)
+    epsilon, data = epsilon_of_gaussian(rho, apart_from_tail(said.delta)), ledger.opened.data
+    tail = tail_probability(int(data["coordinates"]), int(data["arrays"]), said.releases)
+    if tail_objection(tail, epsilon, said.delta):
+        return f"{text}. In this run that is too much for any statement: nothing is claimed against them."
+    return (
+        f"{text}. In this run nobody took part more than {times(observed.most_participations)}, which makes rho "
+        f"{round_up(rho, 4)} and epsilon {round_up(epsilon)} at the same delta."
+    )
+
+
+def covered(said: Guarantee) -> tuple[Line, ...]:
+    """What the statement is about."""
+    return (
+        Line(
+            f"Every time this run reads the data of a {said.unit} whom it trains on, in {said.rounds_in_words}. Rounds that "
+            "were cut off count as releases too."
+        ),
+        Line(
+            "A run that ends early is charged for all planned rounds, so the decision to end it may depend on what was "
+            "released. No filter for adaptively chosen rounds is used: more rounds than planned would make epsilon infinite."
+        ),
+        Line("Everything that is computed from the releases alone: the models, their suggestions, attacks on them."),
+    )
+
+
+def not_covered(ledger: Ledger, listed: ListedRuns | None) -> tuple[Line, ...]:
+    """What the statement says nothing about."""
+    data = ledger.opened.data
+    held_out = (
+        "Accuracy and its baselines were measured on held-out users. The run does not train on them, and this statement does "
+        "not cover them."
+        if "evaluates" not in data
+        else "The model that was measured was trained by another run. What that training cost is in the other run's statement."
+    )
+    lines = [Line(held_out)]
+    if fleet_of(ledger.opened) is None:
+        lines.append(
+            Line(
+                "Diagnostics such as update norms, the clipped share and the sizes of cohorts have no noise. They are written "
+                "to the private folder, for the run's owner alone, and training does not use them."
+            )
+        )
+    lines.append(_other_runs(ledger, listed))
+    if "vocabulary" in data:
+        lines.append(
+            Line(f"The choice of the words that the model knows ({data['vocabulary']}) is not part of the mechanism.")
+        )
+    if "pretraining" in data:
+        lines.append(
+            Line(
+                f"Public data ({data['pretraining']['public']}) was used for pre-training. It is not covered, and is assumed "
+                "to hold nothing of these users."
+            )
+        )
+    if "audit" in data:
+        lines.append(Line(_canaries(data["audit"])))
+    if "gate_canaries" in data:
+        lines.append(
+            Line(
+                f"In some or all rounds up to {int(data['gate_canaries'])} made-up contributions passed the gate to audit it, "
+                "and were taken out of the release again. They do not depend on users, so the statement holds with them as "
+                "without."
+            )
+        )
+    return tuple(lines)
+
+
+def _other_runs(ledger: Ledger, listed: ListedRuns | None) -> Line:
+    """The odometer: which other runs read these users, and who can say what all of them cost."""
+    cost = "Other runs on the same users, tuning runs included, cost more in addition."
+    total = "The total is computed by"
+    if listed is not None:
+        runs = (
+            "1 other run on these users is"
+            if listed.others == 1
+            else f"{listed.others:,} other runs on these users are"
+        )
+        return Line(f"{cost} {runs} listed. {total}", code=f"tacit account odometer {listed.folder}")
+    if fleet_of(ledger.opened) is not None:
+        keeps = "The operator of the server has a list of every run that was served with the same --odometer."
+        return Line(f"{cost} {keeps} {total}", code="tacit account odometer FOLDER")
+    if "store" in ledger.opened.data:
+        keeps = "Whoever holds the store of these users has a list of every run on them."
+        return Line(f"{cost} {keeps} {total}", code="tacit account odometer STORE")
+    return Line(f"{cost} No list of them is kept, because the users of a generated world are not people.")
+
+
+def _canaries(about: Mapping[str, Any]) -> str:
+    """What planted phrases mean for the statement."""
+    made_up = int(about["devices"]) + int(about["coin_users"])
+    text = f"{int(about['canaries']):,} made-up phrases were planted for an audit"
+    if not made_up:
+        return (
+            f"{text}, in place of some examples of some users. The statement holds for all users, those with planted phrases "
+            "included."
+        )
+    way = (
+        "took part in the same way as people"
+        if about["device_rate"] is None
+        else f"took part at a rate of their own, {about['device_rate']:g} a round, and no epsilon stated here applies to them"
+    )
+    return (
+        f"{text}. {made_up:,} made-up users, who hold such phrases or could have held them, {way}. They are not people, and "
+        "the statement is not about them. It holds for every real user, because it does not depend on what other users hold."
+    )
+
+
+def what_is_released(released: Sequence[str]) -> tuple[Line, ...]:
+    """The outcome that the statement speaks of."""
+    lines = [
+        Line(
+            "The outcome is the noised sum of every round, and therefore the model of every round and not only the last one: "
+            "each of them may be published or sent to those who take part."
+        )
+    ]
+    if released:
+        lines.append(Line("It lies in these files of the run, all of which may be published:"))
+        lines += [Line(each) for each in released]
+    lines.append(Line("The private/ folder of the run is not released, and this statement does not cover it."))
+    return tuple(lines)
+
+
+def unit(said: Guarantee) -> tuple[Line, ...]:
+    """Who is protected, and what neighbouring data sets are."""
+    neighbours = _NEIGHBOURS.get(said.adjacency, "this version of Tacit does not know how they differ")
+    return (
+        Line(f"One {said.unit}: all their examples, however many, in all the rounds in which they take part."),
+        Line(f"Neighbouring data sets ({said.adjacency}): {neighbours.format(unit=said.unit)}."),
+        Line(
+            "A person who is several users is protected less. How much less is computed by", code="tacit account group"
+        ),
+    )
+
+
+def accounting(said: Guarantee, ledger: Ledger, happened: Spent | None) -> tuple[Line, ...]:
+    """How epsilon was computed, and from which participation."""
+    if said.mechanism not in PROVEN_UNDER or said.sampling not in PROVEN_UNDER[said.mechanism]:
+        return (Line("None: this version of Tacit does not know how the noise and the sampling of this run work."),)
+    lines = [Line(f"{_NOISE[said.mechanism]}; {_law(said, ledger)}.")]
+    if not said.private:
+        return tuple(lines)
+    lines.append(Line(f"Composed by {_ACCOUNTANTS.get(said.accountant, said.accountant)}."))
+    lines.append(Line(f"Epsilon is that of {said.rounds_in_words}. It was computed from {said.computed_from}."))
+    if happened is not None:
+        lines.append(Line(f"{what_happened(happened)}."))
+    if (
+        said.sampling == "fixed"
+        and (printed := _as_the_papers_print(said, ledger)) is not None
+        and printed < said.epsilon
+    ):
+        lines.append(
+            Line(
+                f"Papers on fixed-size rounds would print ε = {printed:.2f} for this run. They divide the noise by the clip S "
+                "in a theorem about replacing one user, but replacing one user moves a sum by up to 2S. Tacit uses a bound "
+                "that is proven with 2S, and so states a larger number."
+            )
+        )
+    return tuple(lines)
+
+
+def what_happened(happened: Spent) -> str:
+    """The owner's second figure, named so that nobody takes it for the headline."""
+    if math.isinf(happened.epsilon):
+        return f"From {happened.computed_from}: no finite ε, because {'; '.join(happened.reasons_not_private)} (for the owner)"
+    rho = "" if happened.rho is None else f", ρ = {round_up(happened.rho, 4)}"
+    return f"From {happened.computed_from}: ε = {round_up(happened.epsilon)}{rho} (for the owner)"
+
+
+def _law(said: Guarantee, ledger: Ledger) -> str:
+    plan, law = ledger.opened.plan, ledger.intents[0].sampling if ledger.intents else {}
+    if said.sampling == "poisson":
+        chance = f" q = {law['probability']:.4g}" if "probability" in law else ""
+        return f"each {said.unit} is drawn for each round independently, with the public probability{chance}"
+    if said.sampling == "fixed":
+        return f"each round draws exactly {plan.get('cohort', 0):,.0f} of {plan.get('population', 0):,} without replacement"
+    gap, most = law.get("min_separation", "?"), law.get("max_participation", "?")
+    return (
+        f"users are not sampled, so sampling does not reduce epsilon; a {said.unit} takes part "
+        f"{times(most) if isinstance(most, int) else most} at most, with at least {gap} rounds between two participations"
+    )
+
+
+def _as_the_papers_print(said: Guarantee, ledger: Ledger) -> float | None:
+    """What the convention of Production and its kin gives, where all rounds are alike."""
+    groups = rounds_of(charged_for(ledger.opened, ledger.intents).releases)
+    if len(groups) != 1:
+        return None
+    law = groups[0].sampling
+    return without_replacement_epsilon(
+        int(law["population"]), int(law["size"]), groups[0].noise_multiplier, groups[0].count, said.delta
+    )
+
+
+def formal(said: Guarantee) -> tuple[Line, ...]:
+    """The inequality, and what it means for a test."""
+    if not said.private:
+        return (Line(f"None. Epsilon is infinite, because {'; '.join(said.reasons)}."),)
+    lines = [
+        Line(
+            f"For any neighbouring D and D′ and any set O of outcomes, Pr[run(D) ∈ O] ≤ e^ε · Pr[run(D′) ∈ O] + δ, with "
+            f"ε = {round_up(said.epsilon)} (rounded up) and δ = {said.delta:g}. An outcome run(D) is everything that is "
+            "listed above under “What is released”, of all rounds together."
+        )
+    ]
+    if said.rho is None:
+        lines.append(Line("No ρ is stated, because zero-concentrated privacy gives no useful bound for sampled users."))
+    else:
+        lines.append(
+            Line(f"The releases are ρ-zero-concentrated differentially private with ρ = {round_up(said.rho, 4)}.")
+        )
+    caught = min(
+        math.exp(min(said.epsilon, 700.0)) * _FALSE_ALARMS + said.delta,
+        1 - math.exp(-said.epsilon) * (1 - said.delta - _FALSE_ALARMS),
+    )
+    lines.append(
+        Line(
+            f"In other words: take any test that sees everything that is released and decides between D and D′. If it is wrong "
+            f"about D′ in {_FALSE_ALARMS:.0%} of cases, it is right about D in at most {round_up(100 * caught, 1)}% of cases."
+        )
+    )
+    return tuple(lines)
+
+
+def how_to_check(said: Guarantee, ledger: Ledger) -> tuple[Line, ...]:
+    """What a reader can compute or compare."""
+    lines = [
+        Line("Epsilon is computed from the ledger alone. To compute it again:", code="tacit account run RUN"),
+        Line("The ledger's last digest, which stands for all its records:", code=said.head),
+        Line("With private/participation.bin the owner can show that the recorded cohorts are those of the ledger."),
+        Line(
+            f"The run was made by Tacit {said.tacit_version}. Its source code shows how it enforces what is marked as enforced."
+        ),
+    ]
+    if "recipe" in ledger.opened.data:
+        lines.insert(2, Line("SHA-256 of recipe.toml, as the ledger has it:", code=str(ledger.opened.data["recipe"])))
+    return tuple(lines)

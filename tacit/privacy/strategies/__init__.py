@@ -1,8 +1,0 @@
-"""Noise strategies: how the noise of rounds is correlated. NumPy and SciPy only; `mechanisms` draws the noise."""
-
-from tacit.privacy.strategies.base import Strategy, stretches
-from tacit.privacy.strategies.cache import from_description, optimised
-from tacit.privacy.strategies.toeplitz import BandedToeplitz, BufferedToeplitz
-from tacit.privacy.strategies.tree import Tree
-
-__all__ = ["BandedToeplitz", "BufferedToeplitz", "Strategy", "Tree", "from_description", "optimised", "stretches"]

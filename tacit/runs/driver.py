@@ -1,0 +1,271 @@
+"""A run from its first record to its summary, whatever it trains: begin it, go on with it, stop it, finish it.
+
+What is trained comes as a `Program`. The way back is here too: a run that was stopped or killed goes on from its last
+checkpoint, under the promise its ledger was begun with. The rounds since then run again, with fresh noise, and are accounted
+again; a seeded run repeats them exactly.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.users import all_names
+from tacit.errors import PrivacyError, RunError
+from tacit.learning.loop import TrainingState, train
+from tacit.learning.server import Server
+from tacit.learning.state import from_arrays, to_arrays
+from tacit.privacy.accounting.spent import Spent, cost_if_it_had_ended_here
+from tacit.privacy.noise.mechanisms import Mechanism
+from tacit.privacy.noise.randomness import Randomness
+from tacit.privacy.participation.log import repair_torn_tail, verified
+from tacit.privacy.participation.samplers import Sampler
+from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.ledger import Ledger, LedgerWriter
+from tacit.privacy.record.records import FRESH_NOISE, SEEDED_REPLAY, Committed, Opened, Resumed
+from tacit.runs import checkpoints
+from tacit.runs.cost import cost_of
+from tacit.runs.folder import RunFolder, first_difference
+from tacit.runs.journal import Observer, Rhythm, RunJournal
+from tacit.runs.metrics import truncate_after
+from tacit.runs.odometer import Odometer
+from tacit.simulation.batched import BatchedUsers
+from tacit.simulation.cohorts import CohortStream
+from tacit.simulation.gate_audit import audit_of
+from tacit.simulation.provenance import ENGINES, simulated, with_reasons
+
+
+class Participation(Protocol):
+    """The cohorts of a run, one after another; closed when the run stops early."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a run trains, ready to go; nothing on disk yet.
+
+    `opened` is the ledger's first record, `store` where the users come from (None: a world).
+    `evaluate` looks at a model; `finish` makes the run's summary, and leaves what it wants in the run folder.
+    `evaluate_first`: what the rounds start from is worth a look. `gate_audit`: the gate is audited where that is possible.
+    """
+
+    plan: PrivacyPlan
+    rhythm: Rhythm
+    seed: int | None
+    opened: Opened
+    store: Path | None
+    start: TrainingState
+    users: BatchedUsers
+    sampler: Sampler
+    mechanism: Mechanism
+    server: Server
+    evaluate: Callable[[Any], Mapping[str, float]]
+    finish: Callable[[TrainingState, Opened, Spent], dict[str, Any]]
+    evaluate_first: bool = False
+    gate_audit: bool = True
+
+    def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Participation:
+        """The cohorts of the rounds from `start` on; `attempts` says how often a round was begun before."""
+        return CohortStream(
+            self.sampler,
+            randomness,
+            all_names(self.users.users),
+            self.users.prepare,
+            start=start,
+            stop=self.rhythm.rounds,
+            attempts=attempts,
+        )
+
+
+ENGINES[Program] = simulated
+
+
+def begin(program: Program, folder: RunFolder, observer: Observer) -> dict[str, Any]:
+    """Run it in a folder that has no ledger yet; returns the run's summary.
+
+    Whatever in it did not come from its plan is a reason in the ledger's first record why nothing may be claimed.
+    """
+    program = dataclasses.replace(program, opened=with_reasons(program))
+    listed = _register(program, folder)
+    ledger = folder.create_ledger(program.opened)
+    try:
+        _record_head(listed, folder, ledger)
+        return _run(program, folder, ledger, program.start, observer, listed)
+    finally:
+        ledger.close()
+
+
+def go_on(program: Program, folder: RunFolder, observer: Observer, *, older_if_damaged: bool = False) -> dict[str, Any]:
+    """Go on with a run that has begun; PrivacyError if the program is not the one it was begun with."""
+    program = dataclasses.replace(program, opened=with_reasons(program))
+    ledger = folder.open_ledger()
+    try:
+        closed = ledger.ledger.closed
+        if closed is not None and closed.outcome != "stopped":
+            raise RunError(f"Expected a run that can go on, got {folder.path}, which has {closed.outcome}.")
+        require_same_promise(ledger.ledger.opened, program.opened)
+        folder.accountable_ledger()  # what it has released so far will be part of what is stated in the end
+        listed = _register(program, folder, ledger.ledger)
+        repair_torn_tail(folder.participation_path, ledger.ledger)
+        checkpoint = folder.resume_point(older_if_damaged=older_if_damaged)
+        state = program.start
+        if checkpoint is not None:
+            noise = _noise_arrays(folder, state, checkpoint.round)
+            state = from_arrays(state, checkpoint.round, checkpoint.arrays, noise)
+            if checkpoint.round > ledger.ledger.rounds_committed:  # killed between the checkpoint and its record
+                ledger.append(Committed(checkpoint.round, checkpoint.digest))
+        lost = ledger.ledger.lost_from(state.round)
+        ledger.append(Resumed(state.round, lost, FRESH_NOISE if program.seed is None else SEEDED_REPLAY))
+        _record_head(listed, folder, ledger)
+        truncate_after(folder.metrics_path, state.round)
+        truncate_after(folder.diagnostics_path, state.round)
+        truncate_after(folder.gate_audit_path, state.round)
+        return _run(program, folder, ledger, state, observer, listed)
+    finally:
+        ledger.close()
+
+
+def require_same_promise(recorded: Opened, now: Opened) -> None:
+    """The plan, the data and every reason why nothing may be claimed are still those the run was begun with."""
+    difference = first_difference(
+        vars(dataclasses.replace(recorded, tacit_version="")), vars(dataclasses.replace(now, tacit_version=""))
+    )
+    if difference is not None:
+        field, before, after = difference
+        raise PrivacyError(f"Expected what the ledger was begun with, where {field} is {before}, got {after}.")
+
+
+def _register(program: Program, folder: RunFolder, ledger: Ledger | None = None) -> Odometer | None:
+    """Enter the run into its store's odometer, which is returned; a world has no people to keep one for.
+
+    LedgerError, and nothing entered, if the odometer knows more of the run than its ledger does (None: it has none).
+    """
+    if program.store is None:
+        return None
+    listed = Odometer(program.store)
+    if ledger is None:
+        listed.require_new(folder.run_id)
+    else:
+        listed.require_extended(ledger)
+    claims = not program.opened.reasons_not_private
+    listed.register(run_id=folder.run_id, run=folder.path, claims_privacy=claims)
+    return listed
+
+
+def _record_head(listed: Odometer | None, folder: RunFolder, ledger: LedgerWriter) -> None:
+    if listed is not None:
+        listed.record_head(folder.run_id, ledger.length, ledger.head)
+
+
+def _noise_arrays(folder: RunFolder, template: TrainingState, round: int) -> Mapping[str, Any]:
+    """The mechanism's state, from the private folder; independent noise has none."""
+    if not jax.tree.leaves(template.noise):
+        return {}
+    return checkpoints.load(checkpoints.path_of(folder.private_path, round)).arrays
+
+
+def _participation(folder: RunFolder, ledger: Ledger, rounds: int) -> list[NDArray[np.int64]]:
+    """The cohorts of the first `rounds` rounds, as they are in the model the run goes on with."""
+    if not ledger.intents:
+        return []
+    live = {intent.round: number for number, intent in enumerate(ledger.intents)}  # the last attempt of each
+    cohorts = [cohort.users for cohort in verified(folder.participation_path, ledger)]
+    return [cohorts[live[round]] for round in range(rounds)]
+
+
+def _run(
+    program: Program,
+    folder: RunFolder,
+    ledger: LedgerWriter,
+    state: TrainingState,
+    observer: Observer,
+    listed: Odometer | None,
+) -> dict[str, Any]:
+    opened = ledger.ledger.opened
+    with ExitStack() as leaving:
+        audit = leaving.enter_context(
+            audit_of(
+                program.plan,
+                program.users,
+                program.mechanism,
+                model=program.start.model,
+                rounds=program.rhythm.rounds,
+                strategy=opened.strategy,
+                folder=folder,
+                wanted=program.gate_audit,
+            )
+        )
+        journal = RunJournal(
+            folder,
+            ledger,
+            program.plan,
+            program.rhythm,
+            to_arrays=to_arrays,
+            evaluate=program.evaluate,
+            cost_so_far=lambda intents: cost_if_it_had_ended_here(opened, intents),
+            update_bound=program.users.update_bound,
+            record_head=partial(_record_head, listed, folder, ledger),
+            observer=observer,
+            settled=audit.settle,
+        )
+        leaving.callback(journal.release)
+        for users in _participation(folder, ledger.ledger, state.round):
+            program.sampler.remember(users)
+        cohorts = program.participation(
+            Randomness.fresh() if program.seed is None else Randomness.from_seed(program.seed),
+            state.round,
+            Counter(intent.round for intent in journal.intents),
+        )
+        leaving.callback(cohorts.close)
+        with _stopping_at_a_round(journal):
+            if program.evaluate_first and state.round == 0:
+                journal.begin(state)
+            state = train(
+                state,
+                participation=cohorts,
+                users=audit.users,
+                clipping=program.plan.build_clipping(),
+                mechanism=audit.mechanism,
+                server=program.server,
+                journal=journal,
+            )
+        summary = program.finish(state, opened, cost_of(folder, ledger.ledger).stated)
+        folder.write_summary(summary)
+        journal.close("finished")
+        audit.conclude()
+        checkpoints.remove_all(folder.private_path)  # what was left of the noise
+        return summary
+
+
+@contextmanager
+def _stopping_at_a_round(journal: RunJournal) -> Iterator[None]:
+    """Ctrl-C stops after the round under way, with a checkpoint; a second one stops at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def request(number: int, frame: Any) -> None:
+        if journal.stop_requested:
+            raise KeyboardInterrupt
+        journal.stop_requested = True
+
+    before: Callable[[int, Any], Any] | int | None = signal.signal(signal.SIGINT, request)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,164 @@
+"""The users a recipe names: who is trained on, who is held out, the words, and what is known about the best possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.canaries.plan import CanaryPlan, load_plan
+from tacit.data.canaries.planting import plant
+from tacit.data.rows import to_rows
+from tacit.data.store import open_store
+from tacit.data.users import Examples, Users
+from tacit.data.views import Reshuffled, split_users
+from tacit.data.worlds.keyboard import KeyboardWorld
+from tacit.errors import AuditError, DataError, PrivacyError
+from tacit.learning.pretrain import Reworded
+from tacit.recipe.training import AuditSection, Recipe
+
+# The best possible accuracy of a world is computed exactly, over so many held-out sentences: a second, not minutes.
+IDEAL_SENTENCES = 600
+# The sentences of so many public users fill the synthetic devices of an audit.
+PUBLIC_USERS = 200
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Training users behind the gate, held-out rows in the open.
+
+    `people` is how many of the training users are real: no public number, so nothing that others see may depend on it.
+    """
+
+    train: Users
+    people: int
+    held_out: NDArray[np.int32]
+    words: tuple[str, ...]
+    description: Mapping[str, Any]
+    reasons_not_private: tuple[str, ...] = ()
+    best_possible: Callable[[], Mapping[str, float]] | None = None
+    canaries: CanaryPlan | None = None
+
+
+def open_dataset(recipe: Recipe) -> Dataset:
+    """Open what the recipe's [data] names, and check it against what the plan promises."""
+    dataset = _world(recipe) if recipe.data.world is not None else _store(recipe)
+    if recipe.audit is not None and recipe.audit.plan is not None:
+        dataset = _planted(dataset, recipe, recipe.audit)
+    if recipe.data.iid:
+        synthetic = recipe.privacy.population
+        dealt = Reshuffled(dataset.train, synthetic, seed=recipe.data.shuffle_seed)
+        dataset = replace(dataset, train=dealt, people=synthetic)
+    plan = recipe.privacy
+    # Fixed-size rounds and check-ins have neighbours with as many users, so these refusals tell nothing about one user.
+    if plan.sampling == "fixed" and dataset.people < plan.population:
+        raise PrivacyError(
+            f"Expected at least privacy.population = {plan.population} users for fixed-size rounds, got {dataset.people}: "
+            "a smaller population is amplified less than the plan claims."
+        )
+    if plan.sampling == "check_in" and recipe.fleet is None:  # devices are not counted here
+        try:
+            plan.model_copy(update={"population": len(dataset.train)}).check_participation(recipe.run.rounds)
+        except ValueError as error:
+            raise PrivacyError(f"{str(error).capitalize()} (users in the data).") from None
+    return dataset
+
+
+def _world(recipe: Recipe) -> Dataset:
+    data = recipe.data
+    world = KeyboardWorld(data.world_seed, data.users + data.held_out, vocabulary_size=data.vocabulary)
+    held_out = np.arange(data.users, data.users + data.held_out)
+    return Dataset(
+        train=KeyboardWorld(data.world_seed, data.users, vocabulary_size=data.vocabulary),
+        people=data.users,
+        held_out=_rows(world, held_out, recipe),
+        words=world.words,
+        description={"world": "keyboard", "seed": data.world_seed, "users": data.users},
+        best_possible=lambda: world.best_possible(held_out, most_sentences=IDEAL_SENTENCES),
+    )
+
+
+def _store(recipe: Recipe) -> Dataset:
+    data = recipe.data
+    store = open_store(Path(str(data.store)))
+    if store.vocabulary is None:
+        raise DataError(f"Expected a store of text with a vocabulary, got {data.store}, which has none.")
+    train, held_out = split_users(store, data.held_out)
+    vocabulary = store.vocabulary
+    reasons = []
+    if not vocabulary.is_public:
+        reasons.append("the vocabulary was counted on the private users themselves")
+    if data.iid:
+        reasons.append("users are synthetic (data.iid): one person's examples lie with many of them")
+    return Dataset(
+        train=train,
+        people=len(train),
+        held_out=_rows(held_out, np.arange(len(held_out)), recipe),
+        words=tuple(vocabulary.decode(np.arange(len(vocabulary)))),  # the reserved entries too: a word at its number
+        description={"store": store.store_id, "vocabulary": vocabulary.provenance},
+        reasons_not_private=tuple(reasons),
+    )
+
+
+def _planted(dataset: Dataset, recipe: Recipe, section: AuditSection) -> Dataset:
+    """The same users with a plan's canaries among them. The ledger will say how many and which plan, never which phrases."""
+    plan = load_plan(Path(str(section.plan)))
+    if recipe.data.iid and plan.synthetic_users:
+        raise AuditError(
+            "Expected canaries shared by real users with data.iid, got synthetic users: they would be dealt out."
+        )
+    if plan.device_rate is not None and (recipe.privacy.sampling == "check_in" or recipe.privacy.secagg is not None):
+        raise AuditError(
+            f"Expected a canary plan whose synthetic users have no rate of their own, got {plan.device_rate:g}: with check-ins "
+            "or secure aggregation everybody is asked in one way."
+        )
+    public = _public_sentences(dataset, recipe, section) if len(plan.device_canaries()) else None
+    about = {
+        "plan": plan.digest(),
+        "canaries": len(plan.canaries),
+        "devices": len(plan.device_canaries()),
+        "coin_users": len(plan.coin_canaries()),
+        "device_rate": plan.device_rate,
+    }
+    return replace(
+        dataset,
+        train=plant(dataset.train, plan, dataset.words, dataset.description, public),
+        description={**dataset.description, "audit": about},
+        canaries=plan,
+    )
+
+
+def _public_sentences(dataset: Dataset, recipe: Recipe, section: AuditSection) -> Examples:
+    """What synthetic devices hold beside their canaries: a public store's text, or that of another world."""
+    data = recipe.data
+    some = np.arange(PUBLIC_USERS)
+    if section.public is None and data.world is not None:
+        other = (data.world_seed + 1) % 2**32
+        return KeyboardWorld(other, PUBLIC_USERS, vocabulary_size=data.vocabulary).gather(some)
+    if section.public is None:
+        raise AuditError("Expected audit.public, a store of public text for the plan's synthetic devices, got none.")
+    store = open_store(Path(section.public))
+    if store.vocabulary is None:
+        raise DataError(f"Expected a store of text in audit.public, got {section.public}, which has no words.")
+    if dataset.description.get("store") == store.store_id:
+        raise PrivacyError(f"Expected public text in audit.public, got {section.public}, the private store itself.")
+    words = store.vocabulary.decode(np.arange(len(store.vocabulary)))
+    return Reworded(store, words, dataset.words).gather(some[: len(store)])
+
+
+def _rows(users: Users, chosen: NDArray[np.int64], recipe: Recipe) -> NDArray[np.int32]:
+    """Held-out rows, laid out as in training, up to about run.evaluate_words predictions."""
+    data = recipe.data
+    rows = to_rows(
+        users.gather(chosen),
+        layout=data.layout,
+        length=data.length,
+        max_rows=-(-data.tokens_per_user // data.length),
+    )
+    wanted = -(-recipe.run.evaluate_words // data.length)
+    picked = np.linspace(0, len(rows.tokens) - 1, min(wanted, len(rows.tokens))).astype(np.int64)
+    return rows.tokens[np.unique(picked)]

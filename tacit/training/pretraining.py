@@ -1,0 +1,158 @@
+"""The model that public data gave, kept in the run folder: made once, before the run begins, and then only read.
+
+The ledger's first record names the data and the digest of the result, so a run goes on from that very model or not at all.
+The public data is not read again: it may change, or be gone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from tacit.data.store import open_store
+from tacit.data.users import Users
+from tacit.data.views import Subset
+from tacit.data.worlds.definition import STYLE_SHARES, STYLES
+from tacit.data.worlds.keyboard import KeyboardWorld
+from tacit.errors import DataError, PrivacyError, RunError
+from tacit.files import disk_error, sync_folder
+from tacit.learning.central import Descent
+from tacit.learning.next_word import NextWord
+from tacit.learning.pretrain import Reworded, Schedule, predictions_in, pretrain, public_rows, unknown_share
+from tacit.learning.state import load_model, model_arrays
+from tacit.recipe.training import PretrainSection, Recipe
+from tacit.runs import checkpoints
+from tacit.runs.folder import RunFolder
+from tacit.training.datasets import Dataset
+
+WORLD_USERS = 2_000
+_DESCRIPTION = "public data"
+
+
+@runtime_checkable
+class PretrainingObserver(Protocol):
+    """An observer that also wants to know how pre-training goes."""
+
+    def pretrained(self, done: int, total: int, loss: float) -> None: ...
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """The model, and what the ledger says about where it came from."""
+
+    model: Any
+    description: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class PublicText:
+    """Public users in the model's own words, and what they are."""
+
+    users: Users
+    description: Mapping[str, Any]
+
+
+def open_public(recipe: Recipe, dataset: Dataset) -> PublicText | None:
+    """Open what the recipe's [pretrain] names, None if it has none; every mistake that shows without reading it is told."""
+    section = recipe.pretrain
+    if section is None:
+        return None
+    users, words, description = _world(section, dataset) if section.store is None else _store(section, dataset)
+    reworded = Reworded(users, words, dataset.words)
+    if reworded.shared == 0:
+        raise DataError(
+            f"Expected public text with words that the model knows, got {description['public']}, which shares none of its "
+            f"{len(dataset.words):,}."
+        )
+    return PublicText(reworded, description)
+
+
+def pretrained(
+    recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, observer: object = None
+) -> Pretrained | None:
+    """What the run's rounds start from, None if that is `model` itself.
+
+    It is read from the folder. A run that has not begun yet makes it, if it is not there; one that has begun must have it
+    (RunError). Whether it is the one the ledger names is for the caller to compare.
+    """
+    if recipe.pretrain is None:
+        return None
+    path = checkpoints.path_of(folder.pretrained_path, 0)
+    if not path.exists():
+        if folder.begun:
+            raise RunError(
+                f"Expected the pre-trained model that the run {folder.path} began with, but {path} is missing."
+            )
+        _make(recipe, dataset, model, folder, observer)
+    kept = checkpoints.load(path)
+    try:
+        description = json.loads(kept.metadata[_DESCRIPTION])
+    except (KeyError, ValueError):
+        raise RunError(f"Expected a pre-trained model in {path}, got another checkpoint.") from None
+    return Pretrained(load_model(model, kept.arrays), {**description, "digest": kept.digest})
+
+
+def _make(recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, observer: object) -> None:
+    section, public = recipe.pretrain, open_public(recipe, dataset)
+    assert section is not None
+    assert public is not None
+    rows = public_rows(public.users, layout=recipe.data.layout, length=recipe.data.length)
+    schedule = Schedule(section.batch_size, section.epochs, section.steps, section.order_seed)
+    descent = Descent(
+        NextWord(recipe.engine.precision), section.optimizer, section.learning_rate, momentum=section.momentum
+    )
+    told = observer.pretrained if isinstance(observer, PretrainingObserver) else None
+    trained = pretrain(model, rows, schedule, descent, told=told)
+    description = {
+        **public.description,
+        "predictions": predictions_in(rows),
+        "unknown_words": round(unknown_share(rows), 4),
+        "steps": schedule.steps_of(len(rows)),
+    }
+    try:
+        folder.pretrained_path.mkdir(exist_ok=True)
+        sync_folder(folder.path)
+    except OSError as error:
+        raise disk_error(error, folder.pretrained_path, "the run has not begun") from error
+    metadata = {_DESCRIPTION: json.dumps(description, sort_keys=True)}
+    checkpoints.save(folder.pretrained_path, 0, model_arrays(trained), metadata)
+
+
+def _world(section: PretrainSection, dataset: Dataset) -> tuple[Users, Sequence[str], dict[str, Any]]:
+    """Writers of one style, of a world with another seed."""
+    private = dataset.description
+    if private.get("world") == section.world and private.get("seed") == section.world_seed:
+        raise PrivacyError(
+            f"Expected pretrain.world_seed other than data.world_seed = {section.world_seed}, got the same: these are the "
+            "very users who are to be protected."
+        )
+    count, style = section.users or WORLD_USERS, STYLES.index(section.style or STYLES[0])
+    # More than enough that so many of them have the style.
+    drawn = KeyboardWorld(section.world_seed, int(2 * count / STYLE_SHARES[style]) + 200, vocabulary_size=None)
+    chosen = np.flatnonzero(drawn.styles(np.arange(len(drawn))) == style)[:count]
+    name = (
+        f"the keyboard world with seed {section.world_seed}, {count:,} users who write in the style {STYLES[style]!r}"
+    )
+    return Subset(drawn, chosen), drawn.words, {"public": name, "asserted": False}
+
+
+def _store(section: PretrainSection, dataset: Dataset) -> tuple[Users, Sequence[str], dict[str, Any]]:
+    """The users of a store that the recipe asserts to be public."""
+    store = open_store(Path(str(section.store)))
+    if store.vocabulary is None:
+        raise DataError(f"Expected a store of text in pretrain.store, got {section.store}, which has no words.")
+    if dataset.description.get("store") == store.store_id:
+        raise PrivacyError(
+            f"Expected public data in pretrain.store, got {section.store}, which is the private store itself (data.store)."
+        )
+    count = min(section.users or len(store), len(store))
+    if count == 0:
+        raise DataError(f"Expected a store of text in pretrain.store, got {section.store}, which has no users.")
+    words = store.vocabulary.decode(np.arange(len(store.vocabulary)))
+    name = f"store {store.store_id} ({', '.join(store.info.sources)}), {count:,} users"
+    return Subset(store, np.arange(count)), words, {"public": name, "asserted": True}

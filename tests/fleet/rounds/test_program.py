@@ -1,0 +1,29 @@
+"""What a run on devices says of itself."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tacit.fleet.rounds.program import describe_fleet
+from tacit.recipe.training import FleetSection
+
+
+def described(section: FleetSection, *, secure: bool) -> dict[str, Any]:
+    task = SimpleNamespace(report_goal=4)
+    ground: Any = SimpleNamespace(section=section, secure=object() if secure else None, task=task)
+    return describe_fleet(ground, transport="https")
+
+
+@pytest.mark.parametrize(("over_selection", "lost"), [(1.0, 0.3), (1.3, 1 / 3), (4.0, 0.75)])
+def test_those_who_are_chosen_beyond_the_goal_are_among_the_lost(over_selection: float, lost: float) -> None:
+    """Four of six places are filled, and two devices are always too slow."""
+    section = FleetSection(over_selection=over_selection, dropout=0.3)
+    assert described(section, secure=True)["dropout"] == pytest.approx(lost)
+
+
+def test_what_is_not_looked_at_is_not_claimed() -> None:
+    assert described(FleetSection(), secure=False)["server_checks"] == ["shape", "finite", "norm"]
+    assert "norm" not in described(FleetSection(), secure=True)["server_checks"]

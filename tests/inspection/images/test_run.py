@@ -1,0 +1,378 @@
+"""Whole inspections of images: durable like any run, accounted as a whole, and nobody's images get out."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tacit.data.formats.npz import Fields, read_npz
+from tacit.data.importing import import_images
+from tacit.data.users import Examples
+from tacit.errors import DataError, RunError
+from tacit.inspection.images import run as image_run
+from tacit.inspection.images.data import ImageUsers, open_images
+from tacit.inspection.images.run import Looked, load_classifier, resume_images, start_images
+from tacit.inspection.images.stages import Stage, classifier_stage, gan_stage, made_up
+from tacit.inspection.selection import Threshold
+from tacit.learning.loop import TrainingState
+from tacit.learning.state import load_model
+from tacit.models import classifier as classifiers
+from tacit.privacy.noise.mechanisms import NoNoise
+from tacit.privacy.record.ledger import read_ledger
+from tacit.privacy.record.records import UPDATE
+from tacit.recipe.image_inspection import ImageInspection, parse_image_inspection
+from tacit.recipe.training import apply_change
+from tacit.runs import checkpoints, odometer
+from tacit.runs.driver import begin
+from tacit.runs.folder import RunFolder
+from tacit.runs.journal import RunJournal, StopRequested
+from tacit.runs.plots import plot_training
+from tacit.runs.report import read_sections, write_report
+from tacit.runs.report.blocks import Image
+from tacit.runs.report.pictures import grid, picture
+from tests.helpers import key_holding_out
+from tests.inspection.small_networks import small_networks  # noqa: F401 - a fixture
+from tests.recipe.test_image_inspection import tiny_images
+
+STAGES = ("classifier", "accuracy", "high", "low")
+SEEDED = ("classifier.run.seed=1", "gan.run.seed=1")
+
+
+class Silent:
+    """Listens to nothing."""
+
+    def __init__(self, stage: str = "", rounds: int = 0) -> None: ...
+
+    def warned(self, sentence: str) -> None: ...
+
+    def round_done(self, round: int) -> None: ...
+
+    def evaluated(self, record: Any) -> None: ...
+
+
+def final(run: Path) -> dict[str, np.ndarray]:
+    checkpoint = checkpoints.latest(run / "checkpoints")
+    assert checkpoint is not None
+    return checkpoint.arrays
+
+
+def same(one: Path, other: Path) -> bool:
+    here, there = final(one), final(other)
+    return all(np.array_equal(here[name], there[name]) for name in here)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Looked]:
+    """An inspection without a seed, so that its guarantee is finite."""
+    out = tmp_path_factory.mktemp("inspections") / "one"
+    return out, start_images(tiny_images(), out, Silent)
+
+
+def test_every_model_is_a_run_and_all_are_accounted(finished: tuple[Path, Looked]) -> None:
+    out, looked = finished
+    epsilons = []
+    for stage, rounds in zip(STAGES, (2, 1, 3, 3), strict=True):
+        ledger = RunFolder.open(out / stage).ledger()
+        assert ledger.closed is not None
+        assert (ledger.closed.outcome, len(ledger.intents)) == ("finished", rounds)
+        assert ledger.opened.data["inspection"]["stage"] == stage
+        epsilons.append((RunFolder.open(out / stage).summary() or {})["privacy"]["epsilon"])
+        assumed = " ".join((RunFolder.open(out / stage).summary() or {})["privacy"]["assumptions"])
+        chose = {"classifier": (), "accuracy": ("classifier",)}.get(stage, ("classifier", "accuracy"))
+        assert {other for other in STAGES if RunFolder.open(out / other).run_id in assumed} == set(chose)
+        plot_training(RunFolder.open(out / stage), out / f"{stage}.png")
+    cost = looked.findings.together
+    assert cost["releases"] == 9
+    assert max(epsilons) < cost["epsilon"] < sum(epsilons) * 1.01
+    saved = json.loads((out / "findings.json").read_text())
+    assert saved == json.loads(json.dumps(looked.findings.as_dict()))
+
+
+def test_thresholds_come_from_the_released_histogram(finished: tuple[Path, Looked]) -> None:
+    out, looked = finished
+    released = final(out / "accuracy")["model"]
+    assert looked.findings.histogram == tuple(float(each) for each in released)
+    thresholds = looked.findings.thresholds
+    assert thresholds is not None
+    for stage, value in zip(("low", "high"), thresholds, strict=True):
+        about = read_ledger(out / stage / "ledger.jsonl").opened.data["inspection"]
+        assert (about["threshold"], about["from"], about["noise_multiplier"]) == (value, "private quantile", 0.5)
+        assert about["released_by"] == RunFolder.open(out / "accuracy").run_id
+        assert about["fault"] == {"kind": "inverted", "share": 0.5, "seed": 1}
+    assert "fault" not in RunFolder.open(out / "classifier").recipe()
+
+
+def test_only_the_discriminator_is_released(finished: tuple[Path, Looked]) -> None:
+    out, _ = finished
+    opened = read_ledger(out / "low" / "ledger.jsonl").opened
+    discriminator = [leaf for name, leaf in final(out / "low").items() if name.startswith("model.discriminator")]
+    assert opened.data["coordinates"] == sum(leaf.size for leaf in discriminator)
+    assert opened.data["arrays"] == len(discriminator)
+
+
+def test_pictures_show_what_the_generators_make_and_nothing_else(finished: tuple[Path, Looked]) -> None:
+    """Every picture of the report is recomputed from a released generator; no file holds anybody's image."""
+    out, looked = finished
+    recipe = tiny_images()
+    users = open_images(recipe)
+    for side in ("high", "low"):
+        stage = stage_of(recipe, users)
+        made = made_up(load_model(stage.model, final(out / side)), 64, 1)
+        assert np.array_equal(looked.images[side], made)
+        expected = picture(grid(made, 8), "").data
+        shown = [b for s in read_sections(RunFolder.open(out / side), share=True) for b in s.blocks]
+        assert expected in [block.data for block in shown if isinstance(block, Image)]
+        assert len([block for block in shown if isinstance(block, Image)]) == 2
+    everybody = np.arange(len(users.now))
+    real = {image.tobytes() for view in (users.before, users.now) for image in view.gather(everybody).items}
+    files = [path.read_bytes() for path in out.rglob("*") if path.is_file()]
+    assert not any(image in content for image in real for content in files)
+
+
+def test_the_report_of_either_side_opens_with_the_findings(finished: tuple[Path, Looked], tmp_path: Path) -> None:
+    out, _ = finished
+    page = write_report(RunFolder.open(out / "low"), tmp_path / "page.html", share=True).read_text()
+    assert page.count("data:image/png;base64,") == 2
+    for part in (
+        "Images, as two models make them up",
+        "bright ground",
+        "share of users, as released",
+        "All 4 models together",
+    ):
+        assert part in page
+    assert page.index("Images, as two models") < page.index("What it learned")
+
+
+def stage_of(recipe: ImageInspection, users: ImageUsers) -> Stage:
+    """A generative model of everybody's images."""
+    model = classifiers.build(classifiers.preset("small", 62), key=jax.random.key(0))
+    return gan_stage(recipe, users, model, "nobody", "high", Threshold(0.0), ())
+
+
+class Silence(NoNoise):
+    """A mechanism whose release says nothing about anybody: zeros."""
+
+    def release(self, bounded: Any, state: Any, *, key: jax.Array) -> tuple[Any, Any]:
+        total = bounded.blocks[UPDATE].total
+        return {UPDATE: jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.float32), total)}, state
+
+
+def test_the_generator_learns_nothing_of_users_but_releases(tmp_path: Path) -> None:
+    """The engine as it runs: other users and silent releases give the same models, bit by bit; loud releases do not."""
+    ends: dict[tuple[str, float], Path] = {}
+    program = None
+    for share in (0.0, 1.0):
+        recipe = tiny_images(f"fault.share={share}", "gan.run.seed=1")
+        stage = stage_of(recipe, open_images(recipe))
+        for name, mechanism in (("silent", Silence({UPDATE: 0.0})), ("loud", NoNoise({UPDATE: 0.0}))):
+            folder = RunFolder.create(tmp_path / f"{name}-{share}", "")
+            program = program or stage.program(folder)  # one for all, so that it compiles once
+            program.users.users = stage.users
+            opened = dataclasses.replace(program.opened, run_id=folder.run_id)
+            begin(dataclasses.replace(program, mechanism=mechanism, opened=opened), folder, Silent())
+            ends[name, share] = folder.path
+    assert same(ends["silent", 0.0], ends["silent", 1.0])
+    here, there = final(ends["loud", 0.0]), final(ends["loud", 1.0])
+    assert not np.array_equal(here["model.generator.image"], there["model.generator.image"])
+
+
+def test_what_was_killed_goes_on_as_if_nothing_had_happened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeded: Path
+) -> None:
+    after: Callable[..., None] = RunJournal.after
+    deaths = {("classifier", 1), ("low", 2)}
+
+    def killed(journal: RunJournal, state: TrainingState, diagnostics: Any) -> None:
+        after(journal, state, diagnostics)
+        here = (journal._folder.path.name, state.round)
+        if here in deaths:
+            deaths.remove(here)
+            raise KeyboardInterrupt
+
+    out = tmp_path / "run"
+    monkeypatch.setattr(RunJournal, "after", killed)
+    with pytest.raises(KeyboardInterrupt):
+        start_images(tiny_images(*SEEDED), out, Silent)
+    with pytest.raises(KeyboardInterrupt):
+        resume_images(out, Silent)
+    looked = resume_images(out, Silent)
+    assert all(same(out / each, seeded / each) for each in STAGES)
+    assert resume_images(out, Silent).findings.as_dict() == looked.findings.as_dict()  # and nothing is trained again
+
+
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An inspection whose noise is replayable, so that it can be compared."""
+    out = tmp_path_factory.mktemp("seeded") / "run"
+    looked = start_images(tiny_images(*SEEDED), out, Silent)
+    assert looked.findings.together["epsilon"] is None
+    return out
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("share = 0.5", "share = 0.25"), "accuracy was begun with, where fault.share is 0.5, got 0.25"),
+        (("penalty = 10.0", "penalty = 1.0"), "high was begun with, where model.penalty is 10.0, got 1.0"),
+    ],
+)
+def test_what_has_finished_is_not_taken_for_what_another_recipe_says(
+    change: tuple[str, str], sentence: str, seeded: Path, tmp_path: Path
+) -> None:
+    written = Path(shutil.copytree(seeded, tmp_path / "run")) / "inspection.toml"
+    written.write_text(written.read_text().replace(*change))
+    with pytest.raises(RunError, match=sentence):
+        resume_images(tmp_path / "run", Silent)
+
+
+def test_another_classifier_is_not_put_in_the_place_of_the_first(
+    seeded: Path, finished: tuple[Path, Looked], tmp_path: Path
+) -> None:
+    """What the first one had released would be left out of what all runs cost together."""
+    other = finished[0] / "classifier"
+    written = Path(shutil.copytree(seeded, tmp_path / "run")) / "inspection.toml"
+    written.write_text(
+        written.read_text().replace("[classifier]\n", f"[classifier]\ntrained = {json.dumps(str(other))}\n")
+    )
+    with pytest.raises(RunError, match=r"accuracy was begun with, where model\.classifier is"):
+        resume_images(tmp_path / "run", Silent)
+
+
+def test_a_run_that_is_gone_is_not_made_again(seeded: Path, tmp_path: Path) -> None:
+    shutil.copytree(seeded, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "accuracy")
+    with pytest.raises(RunError, match="its run accuracy/ is gone, on which later ones rest"):
+        resume_images(tmp_path / "run", Silent)
+    assert not (tmp_path / "run" / "accuracy").exists()
+
+
+def test_a_damaged_run_is_one_sentence(seeded: Path, tmp_path: Path) -> None:
+    shutil.copytree(seeded, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "low" / "checkpoints")
+    with pytest.raises(RunError, match=r"The checkpoint after 3 rounds that the ledger of .*low names is missing"):
+        resume_images(tmp_path / "run", Silent)
+    (tmp_path / "run" / "accuracy" / "summary.json").unlink()
+    with pytest.raises(RunError, match=r"accuracy is damaged: it has finished, but its summary\.json is gone"):
+        resume_images(tmp_path / "run", Silent)
+    stolen = tmp_path / "run" / "classifier" / "checkpoints"
+    shutil.copy(stolen / "round-000001.safetensors", stolen / "round-000002.safetensors")
+    with pytest.raises(RunError, match=r"classifier.* is not the one the ledger names|damaged"):
+        load_classifier(tmp_path / "run" / "classifier", 62)
+
+
+def test_without_privacy_the_pictures_are_the_owners_alone(seeded: Path) -> None:
+    folder = RunFolder.open(seeded / "low")
+    assert [each.name for each in read_sections(folder, share=True)] == ["gate-audit"]
+    assert len(read_sections(folder, share=False)) == 2
+    reasons = read_ledger(seeded / "low" / "ledger.jsonl").opened.reasons_not_private
+    assert "the classifier was trained on users without privacy" in reasons
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Digits of twelve people in a store; every image is its label's stripe."""
+    labels = np.arange(96) % 4
+    images = np.zeros((96, 28, 28), np.uint8)
+    images[np.arange(96), labels * 5 + 3] = 255
+    np.savez(tmp_path / "digits.npz", images=images, labels=labels, writers=np.repeat(np.arange(12), 8))
+    key = key_holding_out({"3", "8"}, [str(writer) for writer in range(12)], 0.2)
+    import_images([read_npz(tmp_path / "digits.npz", Fields())], tmp_path / "store", held_out=0.2, key=key)
+    return tmp_path / "store"
+
+
+def of_store(store: Path, *changes: str) -> ImageInspection:
+    tree = tiny_images(*SEEDED).model_dump(mode="json", exclude_none=True)
+    tree["data"] = {"store": str(store), "classes": 4, "held_out": 2, "most_images": 8}
+    for change in ("selection.by=example", *changes):
+        apply_change(tree, change)
+    return parse_image_inspection(tree)
+
+
+def test_a_store_is_inspected_by_example_and_its_odometer_knows(store: Path, tmp_path: Path) -> None:
+    looked = start_images(of_store(store), tmp_path / "run", Silent)
+    assert looked.findings.thresholds is None
+    assert "images classified wrongly" in looked.findings.conclusion()
+    ids = [RunFolder.open(tmp_path / "run" / stage).run_id for stage in STAGES]
+    assert list(odometer.runs_of(store)) == ids
+    about = read_ledger(tmp_path / "run" / "low" / "ledger.jsonl").opened.data["inspection"]
+    assert (about["task"], about["predicted"]) == ("T2", "wrongly")
+
+
+def test_an_earlier_classifier_is_used_and_must_fit(store: Path, seeded: Path, tmp_path: Path) -> None:
+    trained = seeded / "classifier"
+    recipe = tiny_images(*SEEDED, f"classifier.trained={json.dumps(str(trained))}", "fault.share=0")
+    looked = start_images(recipe, tmp_path / "fixed", Silent)
+    assert not (tmp_path / "fixed" / "classifier").exists()
+    assert looked.findings.accuracy[0] == looked.findings.accuracy[1]  # no fault, the same held-out images
+    assert "classifier" in looked.findings.privacy
+    with pytest.raises(DataError, match=r"whom the run .*classifier was not trained on, data\.users ≥ 40, got 30"):
+        start_images(
+            tiny_images(f"classifier.trained={json.dumps(str(trained))}", "data.users=30"), tmp_path / "no", Silent
+        )
+    with pytest.raises(DataError, match=r"of data.classes = 4 classes, got .*, which has 62"):
+        start_images(of_store(store, f"classifier.trained={json.dumps(str(trained))}"), tmp_path / "no", Silent)
+    assert not (tmp_path / "no").exists()
+    with pytest.raises(RunError, match="the finished run of a classifier"):
+        load_classifier(seeded / "low", 62)
+
+
+def test_a_subpopulation_that_is_empty_or_too_small_is_refused(tmp_path: Path, seeded: Path) -> None:
+    trained = f"classifier.trained={json.dumps(str(seeded / 'classifier'))}"
+    quiet = ("selection.privacy.mechanism=none", "selection.privacy.noise_multiplier=0.0", trained)
+    by_value = tiny_images(*quiet).model_dump(mode="json", exclude_none=True)
+    by_value["selection"].pop("percentiles")
+    by_value["selection"]["thresholds"] = [0.5, 0.999]
+    with pytest.raises(
+        DataError, match=r"at least 99\.9%, got none in the released histogram: the subpopulation is empty"
+    ):
+        start_images(parse_image_inspection(by_value), tmp_path / "empty", Silent)
+    by_value["selection"]["thresholds"] = [0.001, 0.002]
+    by_value["gan"]["privacy"] |= {"population": 4000, "cohort": 50, "delta": 1e-5}
+    with pytest.raises(DataError, match=r"gan.privacy.cohort = 50 users .* smaller than the cohort"):
+        start_images(parse_image_inspection(by_value), tmp_path / "small", Silent)
+    by_example = tiny_images(*quiet, "selection.by=example", "selection.minimum_examples=8")  # all that anybody has
+    with pytest.raises(DataError, match=r"8 images or more classified rightly, got none in the released histogram"):
+        start_images(by_example, tmp_path / "right", Silent)
+
+
+def test_images_that_do_not_fit_are_refused(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DataError, match=r"data\.classes = 3 classes, got another among those held out\.$"):
+        start_images(of_store(store, "data.classes=3"), tmp_path / "no", Silent)
+    whole = Examples(np.zeros((1, 14, 28), np.uint8), np.arange(2), np.array([0, 1, 1]), np.zeros(1, np.int32))
+    monkeypatch.setattr("tacit.data.store.Store.gather", lambda self, users: whole)
+    with pytest.raises(DataError, match="28×28, got 14×28"):
+        start_images(of_store(store), tmp_path / "no", Silent)
+    assert not (tmp_path / "no").exists()
+
+
+def test_stopping_in_between_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before: Callable[..., None] = RunJournal.before
+
+    def stops(journal: RunJournal, cohort: Any, norms: Any) -> None:
+        before(journal, cohort, norms)
+        journal.stop_requested = True
+
+    monkeypatch.setattr(RunJournal, "before", stops)
+    with pytest.raises(StopRequested):
+        start_images(tiny_images(*SEEDED), tmp_path / "run", Silent)
+    with pytest.raises(RunError, match="holds an inspection already"):
+        start_images(tiny_images(*SEEDED), tmp_path / "run", Silent)
+    assert image_run.FINDINGS not in [path.name for path in (tmp_path / "run").iterdir()]
+
+
+def test_the_classifier_is_trained_before_the_fault() -> None:
+    recipe = tiny_images("fault.share=1")
+    users = open_images(recipe)
+    everybody = np.arange(len(users.before))
+    assert np.array_equal(users.now.gather(everybody).items, 255 - users.before.gather(everybody).items)
+    stage = classifier_stage(recipe, users)
+    assert stage.users is users.before

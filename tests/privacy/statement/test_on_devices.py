@@ -1,0 +1,98 @@
+"""What a run on devices rests on: nothing is called enforced that the server cannot look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tacit.privacy.statement.guarantee import Guarantee
+from tacit.privacy.statement.wording import Mark
+from tests.privacy.statement.test_guarantee import CHECK_IN, guarantee_of, ledger_of, part
+
+DATA = {"world": "keyboard", "coordinates": 10, "arrays": 1}
+PLAIN = {"transport": "https", "secure_aggregation": False, "server_checks": ["shape", "finite", "norm"]}
+SECURE = {
+    "transport": "https",
+    "secure_aggregation": True,
+    "server_checks": ["shape", "finite"],
+    "dropout": 0.3,
+    "corruption": 0.1,
+}
+
+
+def said(path: Path, fleet: dict[str, Any] | None, **data: Any) -> Guarantee:
+    path.mkdir()
+    more = {} if fleet is None else {"fleet": fleet}
+    return guarantee_of(ledger_of(path, CHECK_IN, data={**DATA, **more, **data}))
+
+
+def marked(guarantee: Guarantee, mark: Mark) -> str:
+    return "\n".join(line.text for line in guarantee.assumptions if line.mark is mark)
+
+
+def test_a_simulation_says_nothing_of_devices(tmp_path: Path) -> None:
+    found = said(tmp_path / "a", None)
+    everything = "\n".join(line.text for line in found.assumptions)
+    assert "enrols" not in everything
+    assert "before the round read a user" in everything
+    assert "sees updates without noise" in found.as_markdown()
+    assert "Diagnostics such as" in part(found, "Not covered")
+    assert "Diagnostics such as" not in part(said(tmp_path / "b", PLAIN), "Not covered")
+
+
+def test_what_the_server_looks_at_itself_is_enforced(tmp_path: Path) -> None:
+    found = said(tmp_path / "a", PLAIN)
+    enforced, assumed = marked(found, Mark.ENFORCED), marked(found, Mark.ASSUMED)
+    for words in (
+        "computes the norm of every update and refuses",
+        "sooner than the plan allows",
+        "encrypted and authenticated",
+        "does not need it to be secret",
+        "at most the stated bound",
+        "left the users' side",
+    ):
+        assert words in enforced
+    for words in ("One person enrols one device", "does not depend on what", "see single updates in their memory"):
+        assert words in assumed
+    assert "curious" not in assumed
+    assert found.private
+
+
+def test_what_secure_aggregation_hides_from_the_server_is_assumed_of_devices(tmp_path: Path) -> None:
+    found = said(tmp_path / "a", SECURE, secagg={"bits": 20, "norm_limit_squared": 1, "scale": 1 + 2.0**-20})
+    enforced, assumed = marked(found, Mark.ENFORCED), marked(found, Mark.ASSUMED)
+    assert "norm of every update" not in enforced
+    assert "at most the stated bound" not in enforced
+    assert "cannot wrap" not in enforced
+    assert "Every device clips and encodes as the task says" in assumed
+    assert "honest but curious" in assumed
+    assert "At most 10% of a round's devices collude with the server, and at most 30% drop out" in assumed
+    assert "single updates in their memory" not in assumed
+    assert "and no single update" in found.as_markdown()
+    assert "sees single updates" not in found.as_markdown()
+    assert "sees sums of updates without noise" in found.as_markdown()
+
+
+def test_a_record_that_does_not_say_what_was_checked_claims_no_check(tmp_path: Path) -> None:
+    found = said(tmp_path / "a", {"transport": "https"})
+    assert "norm of every update" not in marked(found, Mark.ENFORCED)
+    assert "Every device clips" in marked(found, Mark.ASSUMED)
+
+
+def test_a_loopback_without_encryption_is_said(tmp_path: Path) -> None:
+    assert "not encrypted on the way" in marked(
+        said(tmp_path / "a", PLAIN | {"transport": "http on loopback"}), Mark.ASSUMED
+    )
+    assert "not encrypted on the way" not in marked(said(tmp_path / "b", PLAIN), Mark.ASSUMED)
+
+
+def test_a_measured_model_is_another_runs(tmp_path: Path) -> None:
+    found = said(tmp_path / "a", PLAIN, evaluates="ab" * 32)
+    assert "trained by another run" in part(found, "Not covered")
+    assert "held-out users" not in part(found, "Not covered")
+
+
+def test_how_to_add_up_what_several_runs_on_the_same_devices_cost_is_said(tmp_path: Path) -> None:
+    text = said(tmp_path / "a", PLAIN).as_markdown()
+    assert "`tacit account odometer FOLDER`" in text
+    assert "odometer" not in said(tmp_path / "b", None).as_markdown()

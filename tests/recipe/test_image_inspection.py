@@ -1,0 +1,115 @@
+"""Recipes for the inspection of images: what they know, and what they refuse."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.errors import RecipeError, RunError
+from tacit.recipe.image_inspection import (
+    IMAGES,
+    RECIPE,
+    ImageInspection,
+    load_image_inspection,
+    parse_image_inspection,
+    recipe_of,
+    refuse_if_inspected,
+)
+from tacit.recipe.training import apply_change, find_recipe, load_recipe
+
+
+def tiny_images(*changes: str) -> ImageInspection:
+    """An inspection of a few writers, and two or three rounds a model."""
+    plan = {"population": 40, "cohort": 20, "clip_norm": 1.0, "noise_multiplier": 1.0, "delta": 1e-3}
+    tree: dict[str, Any] = {
+        "inspect": "images",
+        "name": "tiny-images",
+        "data": {"world": "handwriting", "users": 40, "images": 6, "held_out": 6, "most_images": 8},
+        "fault": {"share": 0.5},
+        "classifier": {
+            "work": {"batch_size": 4, "learning_rate": 0.05},
+            "privacy": plan,
+            "run": {"rounds": 2, "checkpoint_every": 1},
+        },
+        # Few bins and little noise: on so few users, more would now and then leave nobody on one side.
+        "selection": {
+            "percentiles": [0.25, 0.75],
+            "minimum_examples": 1,
+            "bins": 4,
+            "privacy": {**plan, "cohort": 40, "noise_multiplier": 0.5},
+        },
+        "gan": {
+            "work": {"batch_size": 8, "learning_rate": 0.02},
+            "privacy": {**plan, "population": 20, "cohort": 5},
+            "generator": {"steps": 1, "batch_size": 4},
+            "run": {"rounds": 3, "checkpoint_every": 1, "evaluate_every": 2},
+        },
+        "look": {"made": 64},
+    }
+    for change in changes:
+        apply_change(tree, change)
+    return parse_image_inspection(tree)
+
+
+def test_the_shipped_recipe_is_one_and_says_all() -> None:
+    recipe = load_image_inspection(IMAGES)
+    assert recipe.fault is not None
+    assert (recipe.fault.kind, recipe.fault.share) == ("inverted", 0.5)
+    assert parse_image_inspection(tomllib.loads(recipe.to_toml())) == recipe
+    with pytest.raises(RecipeError, match="got one for an inspection"):
+        load_recipe(find_recipe("inspect_images"))
+
+
+def test_a_store_replaces_the_world_and_its_fault() -> None:
+    with pytest.raises(RecipeError, match=r"Expected data\.classes with data\.store"):
+        load_image_inspection(IMAGES, store=Path("digits"))
+    recipe = load_image_inspection(IMAGES, ["data.classes=10"], store=Path("digits"), classifier=Path("runs/x"))
+    assert (recipe.data.store, recipe.data.world, recipe.data.classes) == ("digits", None, 10)
+    assert recipe.fault is None
+    assert recipe.classifier.trained == "runs/x"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("fault.share=2", "fault.share ≤ 1, got 2"),
+        ("data.store=x", "either data.world or data.store, got both"),
+        ("data.color=1", "Unknown key data.color"),
+        ("selection.thresholds=[0.2, 0.8]", "either selection.percentiles or selection.thresholds, got both"),
+        ("selection.percentiles=[0.8, 0.2]", "0 < low ≤ high < 1 in selection.percentiles, got 0.8 and 0.2"),
+        ("selection.privacy.clip_norm=2.0", "selection.privacy.clip_norm = 1: a user stands in one bin, got 2"),
+        ("selection.privacy.total_weight=20", "no selection.privacy.total_weight: every user adds 1 to one bin"),
+        ("selection.privacy.clip_schedule=[{round=0, clip_norm=0.1}]", "no selection.privacy.clip_schedule"),
+        ("selection.minimum_examples=9", "selection.minimum_examples ≤ data.most_images = 8, got 9: nobody has"),
+        ("gan.privacy.delta=0.03", "gan.privacy.delta < 1/selection.privacy.population = 0.025: everybody is asked"),
+        ("gan.privacy.sampling=fixed", "privacy.sampling = 'poisson' in an inspection, got 'fixed'"),
+        ("gan.privacy.adaptive={count_noise=5.0}", "neither privacy.adaptive nor privacy.secagg"),
+        ("gan.generator.batch_size=1", "gan.generator.batch_size ≥ 2, got 1"),
+        ("look.made=3", "look.made ≥ 64, got 3"),
+    ],
+)
+def test_mistakes_are_one_sentence(change: str, sentence: str) -> None:
+    with pytest.raises(RecipeError) as found:
+        tiny_images(change)
+    assert sentence in found.value.sentence
+
+
+def test_without_noise_a_user_stands_whole_in_his_bin_too() -> None:
+    silent = ("selection.privacy.mechanism=none", "selection.privacy.noise_multiplier=0.0")
+    with pytest.raises(RecipeError, match=r"selection\.privacy\.clip_norm = 1: a user stands in one bin, got 0\.5"):
+        tiny_images(*silent, "selection.privacy.clip_norm=0.5")
+
+
+def test_folders_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="which does not exist"):
+        recipe_of(tmp_path / "nothing")
+    with pytest.raises(RunError, match="which is none"):
+        recipe_of(tmp_path)
+    (tmp_path / RECIPE).write_text("name = [")
+    with pytest.raises(RunError, match="is damaged"):
+        recipe_of(tmp_path)
+    with pytest.raises(RunError, match="holds an inspection already"):
+        refuse_if_inspected(tmp_path)
