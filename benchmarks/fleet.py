@@ -61,10 +61,10 @@ def serve(database: str, listener: socket.socket) -> None:
 
     from tacit.fleet.rounds.aggregator import Aggregator
     from tacit.fleet.server.api import create_app
-    from tacit.fleet.server.heartbeat import Heart
+    from tacit.fleet.server.heartbeat import Heartbeat
 
     engine = open_database(database)
-    Heart(engine, PROCESS, role="all", address="http://here").start()
+    Heartbeat(engine, PROCESS, role="all", address="http://here").start()
     app = create_app(engine, admin_token="b" * 64, reports=Aggregator(engine, PROCESS), selects=True)
     config = uvicorn.Config(app, log_config=None, access_log=False, backlog=4096)
     uvicorn.Server(config).run(sockets=[listener])

@@ -29,7 +29,8 @@ from tacit.runs.gate_audit.layout import Layout, canaries_for
 from tacit.runs.gate_audit.record import Design
 from tacit.simulation.cohorts import CohortStream
 from tacit.simulation.gate_audit import AuditedGate
-from tacit.training.setup import Trainer
+from tacit.simulation.training import engine_of
+from tacit.training.recipes import RecipeSetup
 
 WARM_UP = 4
 
@@ -44,9 +45,10 @@ class Nowhere:
 def case(name: str, changes: list[str], rounds: int) -> dict[str, Any]:
     """Run the recipe's rounds, every other one audited."""
     recipe = load_recipe(find_recipe(name), changes)
-    trainer = Trainer.build(recipe)
-    plan, state = recipe.privacy, trainer.start
-    sizes = [leaf.size for leaf in jax.tree.leaves(trainer.users.learned(state.model))]
+    setup = RecipeSetup.build(recipe)
+    engine = engine_of(setup)
+    plan, state = recipe.privacy, setup.start
+    sizes = [leaf.size for leaf in jax.tree.leaves(engine.learned(state.model))]
     layout = Layout.of(
         sizes,
         [block for block in plan.noise_multipliers if block != UPDATE],
@@ -54,14 +56,14 @@ def case(name: str, changes: list[str], rounds: int) -> dict[str, Any]:
         canaries=canaries_for(plan.cohort),
         per_layer=plan.clipping == "per_layer",
     )
-    design = Design.of(plan, layout, trainer.strategy)
+    design = Design.of(plan, layout, setup.strategy)
     writer: Any = Nowhere()
-    audited = AuditedGate(trainer.users, trainer.mechanism, design, writer)
+    audited = AuditedGate(engine, setup.mechanism, design, writer)
     stream = CohortStream(
         plan.build_sampler(),
         Randomness.from_seed(0),
-        all_names(trainer.dataset.train),
-        trainer.users.prepare,
+        all_names(setup.dataset.train),
+        engine.prepare,
         start=0,
         stop=2 * rounds + WARM_UP,
     )
@@ -72,11 +74,11 @@ def case(name: str, changes: list[str], rounds: int) -> dict[str, Any]:
     processor: list[float] = []
     try:
         for cohort in stream:
-            users, mechanism = (audited, audited) if _is_audited(cohort.round) else (trainer.users, trainer.mechanism)
+            users, mechanism = (audited, audited) if _is_audited(cohort.round) else (engine, setup.mechanism)
             asked, used = time.perf_counter(), time.process_time()
             bounded, _ = users.collect(model, cohort, norms)
             release, noise = mechanism.release(bounded, noise, key=cohort.noise_key)
-            model, server_state, finite = trainer.server.step(model, server_state, release)
+            model, server_state, finite = setup.server.step(model, server_state, release)
             audited.settle(cohort.round + 1)
             assert bool(finite)  # waits for the device
             seconds.append(time.perf_counter() - asked)

@@ -28,18 +28,19 @@ import numpy as np
 from rounds import ZipfUsers
 
 from tacit.data.users import names_of_numbers
+from tacit.learning.batches import TextBatches
 from tacit.learning.next_word import NextWord
 from tacit.learning.server import Server, build_optimizer
 from tacit.learning.work import FedAvg
 from tacit.models.word_lm import build, parameter_count, preset
-from tacit.privacy.gate.sums import Block, BoundedSum, Norms
+from tacit.privacy.gate.sums import Block, BoundedSum, ClipThresholds
 from tacit.privacy.noise import exact
 from tacit.privacy.noise import gaussian as noise
 from tacit.privacy.noise.mechanisms import Gaussian, Mechanism
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.records import UPDATE
-from tacit.simulation.batched import BatchedUsers, Shape
+from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.cohorts import CohortStream
 from tacit.simulation.placement import suitable_spread, use_every_core
 
@@ -76,14 +77,14 @@ def whole_rounds(case: Case, rounds: int) -> tuple[list[float], Any]:
         ZipfUsers(POPULATION, config.vocabulary, case.tokens),
         FedAvg(NextWord("float32" if jax.default_backend() == "cpu" else "bf16"), 1, 0.5),
         plan,
-        Shape("windows", LENGTH, BATCH, case.tokens // (LENGTH * BATCH)),
+        TextBatches("windows", LENGTH, BATCH, case.tokens // (LENGTH * BATCH)),
         suitable_spread(parameter_count(model), case.cohort, None),
     )
     names = names_of_numbers(np.arange(POPULATION))
     stream = CohortStream(plan.build_sampler(), RANDOMNESS, names, engine.prepare, start=0, stop=rounds + 1)
     seconds, asked = [], time.perf_counter()
     for cohort in stream:
-        bounded = engine.collect(model, cohort, Norms(0.8))[0]
+        bounded = engine.collect(model, cohort, ClipThresholds(0.8))[0]
         release, kept = mechanism.release(bounded, kept, key=cohort.noise_key)
         model, state, finite = server.step(model, state, release)
         assert bool(finite)  # waits for the device

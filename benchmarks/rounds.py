@@ -25,19 +25,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.users import FIRST_WORD, Examples, Names, names_of_numbers
+from tacit.learning.batches import TextBatches
 from tacit.learning.next_word import NextWord
 from tacit.learning.server import Server, build_optimizer
 from tacit.learning.work import FedAvg
 from tacit.models.word_lm import build, parameter_count, preset
-from tacit.privacy.gate.sums import Norms
+from tacit.privacy.gate.sums import ClipThresholds
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.plan import PrivacyPlan
-from tacit.simulation.batched import BatchedUsers, Shape
+from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.cohorts import CohortStream
 from tacit.simulation.placement import suitable_spread, use_every_core
 
 TOKENS, LENGTH, BATCH = 1_600, 10, 8
-SHAPE = Shape("windows", LENGTH, BATCH, TOKENS // (LENGTH * BATCH))
+SHAPE = TextBatches("windows", LENGTH, BATCH, TOKENS // (LENGTH * BATCH))
 VOCABULARY = 10_000
 
 
@@ -110,7 +111,7 @@ def case(
     )
     seconds, last = [], None
     for each in _timed(iter(stream)):
-        last, bounded = each[0], engine.collect(model, each[1], Norms(0.8))[0]
+        last, bounded = each[0], engine.collect(model, each[1], ClipThresholds(0.8))[0]
         release, noise = mechanism.release(bounded, noise, key=each[1].noise_key)
         model, state, finite = server.step(model, state, release)
         assert bool(finite)  # waits for the device

@@ -99,8 +99,9 @@ class Say:
 def step(names: list[str], folder: Path, results_path: Path, minutes: float, changes: list[str]) -> bool:
     """Run variants until the time is nearly up; says whether all are done."""
     from tacit.learning.next_word import head_word_histogram
+    from tacit.simulation.training import resume_run, start_run
     from tacit.training.datasets import open_dataset
-    from tacit.training.setup import load_trained, resume_run, start_run
+    from tacit.training.trained import load_trained
 
     deadline = time.monotonic() + 60 * minutes
     longest = 0.0

@@ -42,7 +42,7 @@ def dp_fedavg_report(results: dict[str, Any], folder: Path) -> None:
         rows = [row for row in results[name].get("diagnostics", []) if row[3] is not None]
         share.plot([row[0] for row in rows], [row[3] for row in rows], color=ink, lw=2, label=label)
     share.axhline(0.8, color="#9aa5b1", lw=1, ls="--")
-    share.set(xlabel="round", ylabel="median norm of an update", ylim=(0, None), title="Norms before clipping")
+    share.set(xlabel="round", ylabel="median norm of an update", ylim=(0, None), title="ClipThresholds before clipping")
     share.legend(frameon=False, fontsize=8)
     for axes in (clip, noise, share):
         axes.spines[["top", "right"]].set_visible(False)

@@ -117,7 +117,7 @@ def step(
     chosen: list[tuple[str, str]], folder: Path, results_path: Path, minutes: float, more: dict[str, list[str]]
 ) -> bool:
     """Run variants until the time is nearly up; says whether all are done."""
-    from tacit.training.setup import resume_run, start_run
+    from tacit.simulation.training import resume_run, start_run
 
     deadline, longest = time.monotonic() + 60 * minutes, 0.0
     for base, name in chosen:

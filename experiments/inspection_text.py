@@ -83,8 +83,9 @@ def train_words(recipe: Recipe, fault: FaultSection, out: Path) -> dict[str, Any
     from tacit.learning.next_word import NextWord
     from tacit.models.word_lm import build
     from tacit.runs.driver import begin, go_on
+    from tacit.simulation.training import program_of
     from tacit.training.datasets import open_dataset
-    from tacit.training.setup import Trainer, model_config
+    from tacit.training.recipes import RecipeSetup, model_config
 
     sound = open_dataset(recipe)
     dataset = dataclasses.replace(
@@ -93,9 +94,9 @@ def train_words(recipe: Recipe, fault: FaultSection, out: Path) -> dict[str, Any
         description={**sound.description, "fault": fault.model_dump(mode="json")},
     )
     model = build(model_config(recipe, len(dataset.words)), key=jax.random.key(recipe.model.init_seed))
-    trainer = Trainer.of(recipe, dataset, model, NextWord(recipe.engine.precision), None)
+    setup = RecipeSetup.of(recipe, dataset, model, NextWord(recipe.engine.precision), None)
     folder = RunFolder.open(out) if is_run(out) else RunFolder.create(out, recipe.to_toml(), vocabulary=dataset.words)
-    return (go_on if folder.begun else begin)(trainer.program(folder), folder, Say(out.name))
+    return (go_on if folder.begun else begin)(program_of(setup, folder), folder, Say(out.name))
 
 
 def inspect(corpus: str, share: float, primary: Path, out: Path, changes: list[str]) -> dict[str, Any]:

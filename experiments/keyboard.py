@@ -66,7 +66,7 @@ def recipe_of(name: str, more: Sequence[str]) -> Recipe:
 
 def train(folder: Path, more: Sequence[str]) -> dict[str, Any]:
     """Make the runs that are not there yet, or not finished; what each of them was."""
-    from tacit.training.setup import resume_run, start_run
+    from tacit.simulation.training import resume_run, start_run
 
     found = {}
     for name in RUNS:

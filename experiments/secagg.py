@@ -66,7 +66,7 @@ class Say:
 def step(names: list[str], folder: Path, results_path: Path, minutes: float, changes: list[str]) -> bool:
     """Run variants until the time is nearly up; says whether all are done."""
     from tacit.privacy.record.ledger import read_ledger
-    from tacit.training.setup import resume_run, start_run
+    from tacit.simulation.training import resume_run, start_run
 
     deadline, longest = time.monotonic() + 60 * minutes, 0.0
     for name in names:

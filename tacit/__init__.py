@@ -42,8 +42,8 @@ _PUBLIC = {
     "load_recipe": "tacit.recipe.training",
     "open_store": "tacit.data.store",
     "read_ledger": "tacit.privacy.record.ledger",
-    "resume_run": "tacit.training.setup",
-    "start_run": "tacit.training.setup",
+    "resume_run": "tacit.simulation.training",
+    "start_run": "tacit.simulation.training",
 }
 
 __all__ = sorted(_PUBLIC)

@@ -34,8 +34,10 @@ from tacit.models.word_lm import build
 from tacit.privacy.accounting.spent import spent_by
 from tacit.recipe.training import Recipe, apply_change, parse_recipe
 from tacit.runs.folder import RunFolder, is_run
+from tacit.simulation.training import resume_run, start_run
 from tacit.training.datasets import open_dataset
-from tacit.training.setup import load_trained, model_config, resume_run, start_run
+from tacit.training.recipes import model_config
+from tacit.training.trained import load_trained
 
 # Memorization's beam search knows one word, its random sampling two; Production's attacks know two.
 ONE_WORD = 1

@@ -23,6 +23,7 @@ from tacit.data.rows import pack, to_rows
 from tacit.data.users import Examples, Users
 from tacit.data.views import View
 from tacit.errors import AuditError
+from tacit.learning.batches import TextBatches
 from tacit.learning.next_word import NextWord
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.participation.log import participations, verified
@@ -32,8 +33,8 @@ from tacit.privacy.record.planned import charged_for
 from tacit.recipe.training import parse_recipe
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
-from tacit.simulation.batched import Shape
-from tacit.training.setup import Trainer, build_work, load_trained, reopen
+from tacit.training.recipes import RecipeSetup, build_work, reopen
+from tacit.training.trained import load_trained
 
 PREFIX = 2
 SUFFIXES_ON_CPU = 20_000
@@ -61,20 +62,20 @@ def audit_run(
             hint="tacit audit plant makes a plan; train with --set audit.plan=PLAN",
         )
     told("opening the data")
-    trainer, ledger = reopen(folder)
-    plan = trainer.dataset.canaries
+    setup, ledger = reopen(folder)
+    plan = setup.dataset.canaries
     assert plan is not None
     model, words = load_trained(path)
     told("attacking the model")
     attacked = attack(model, plan, words, prefix=prefix, suffixes=suffixes, width=width, seed=seed)
     told("counting exposures")
     cohorts = list(verified(folder.participation_path, ledger))
-    times = participations(cohorts, len(trainer.dataset.train))
-    seen = _exposures(trainer, plan, times, len(cohorts), words)
+    times = participations(cohorts, len(setup.dataset.train))
+    seen = _exposures(setup, plan, times, len(cohorts), words)
     bounds, proven = {}, None
     if len(plan.coin_canaries()):
         told("guessing who was in")
-        bounds = _bounds(trainer, plan, model, words)
+        bounds = _bounds(setup, plan, model, words)
     if plan.synthetic_users:
         proven = _proven(folder, ledger, plan)
     return Outcome(prefix, comparisons(suffixes), width, attacked, seen, bounds, proven)
@@ -113,7 +114,7 @@ def comparisons(suffixes: int | None) -> int:
 class AsTrained(View):
     """Users as the rows of a recipe cut them: an example counts if its last word is read."""
 
-    def __init__(self, users: Users, shape: Shape) -> None:
+    def __init__(self, users: Users, shape: TextBatches) -> None:
         super().__init__(users)
         self._shape = shape
 
@@ -135,16 +136,16 @@ class AsTrained(View):
 
 
 def _exposures(
-    trainer: Trainer, plan: CanaryPlan, times: NDArray[np.int64], rounds: int, words: Sequence[str]
+    setup: RecipeSetup, plan: CanaryPlan, times: NDArray[np.int64], rounds: int, words: Sequence[str]
 ) -> list[SettingExposure]:
-    users, recipe = trainer.dataset.train, trainer.recipe
+    users, recipe = setup.dataset.train, setup.recipe
     rows = exposures(
         plan,
-        AsTrained(users, trainer.users.shape),
+        AsTrained(users, setup.batches),
         words,
         times,
         rounds=rounds,
-        rate=_rate(recipe.privacy, trainer.dataset.people if plan.device_rate is not None else len(users)),
+        rate=_rate(recipe.privacy, setup.dataset.people if plan.device_rate is not None else len(users)),
         epochs=recipe.work.epochs if recipe.work.kind == "fedavg" else 1,
         dealt_anew=recipe.data.iid,
     )
@@ -156,24 +157,24 @@ def _rate(plan: PrivacyPlan, drawn_from: int) -> float:
     return plan.sampling_probability if plan.sampling == "poisson" else plan.cohort / drawn_from
 
 
-def _bounds(trainer: Trainer, plan: CanaryPlan, model: Any, words: Sequence[str]) -> dict[str, LowerBound]:
+def _bounds(setup: RecipeSetup, plan: CanaryPlan, model: Any, words: Sequence[str]) -> dict[str, LowerBound]:
     """One bound for each kind of score; together they fail as rarely as one alone would."""
-    start, shape = trainer.start.model, trainer.users.shape
-    supposed = WithCoinUsers(trainer.dataset.train, plan, words, all_in=True)
-    numbers = len(trainer.dataset.train) + np.arange(len(plan.coin_canaries()))
+    start, shape = setup.start.model, setup.batches
+    supposed = WithCoinUsers(setup.dataset.train, plan, words, all_in=True)
+    numbers = len(setup.dataset.train) + np.arange(len(plan.coin_canaries()))
     rows = to_rows(
         supposed.gather(numbers), layout=shape.layout, length=shape.length, max_rows=shape.steps * shape.batch_size
     )
     batches = pack(rows, np.arange(len(numbers)), batch_size=shape.batch_size, steps=shape.steps)
     steps = np.maximum(-(-rows.sizes() // shape.batch_size), 1)
     phrases = encode([plan.canaries[i] for i in plan.coin_canaries()], words)
-    work = build_work(trainer.recipe, NextWord(trainer.recipe.engine.precision))
+    work = build_work(setup.recipe, NextWord(setup.recipe.engine.precision))
     scores = {
         BY_LOSS: loss_scores(start, model, phrases),
         BY_TRAJECTORY: trajectory_scores(work, start, model, batches, steps),
     }
     each = 1 - (1 - CONFIDENCE) / len(scores)
-    delta = trainer.recipe.privacy.delta
+    delta = setup.recipe.privacy.delta
     return {name: lower_bound(score, plan.coins(), delta=delta, confidence=each) for name, score in scores.items()}
 
 

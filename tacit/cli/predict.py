@@ -24,7 +24,7 @@ def predict(
     Example: tacit predict runs/demo-1 "see you"
     """
     from tacit.learning.next_word import suggest
-    from tacit.training.setup import load_trained
+    from tacit.training.trained import load_trained
 
     model, words = load_trained(by_name(run))
     number = {word: index for index, word in enumerate(words)}

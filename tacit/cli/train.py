@@ -72,7 +72,7 @@ def train(
     console = Console(stderr=True)
     with interruptible(console, folder, "train"):
         # Imported here: JAX takes a second, and every mistake above should be told at once.
-        from tacit.training.setup import resume_run, start_run
+        from tacit.simulation.training import resume_run, start_run
 
         with watching(followed, console) as observer:
             if resume is None:

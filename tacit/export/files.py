@@ -28,7 +28,7 @@ from tacit.models.word_lm import WordLM, build, parameter_count
 from tacit.recipe.training import parse_recipe
 from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder
-from tacit.training.setup import model_config
+from tacit.training.recipes import model_config
 
 SHOWN = 3
 _NEEDED = ("onnx", "onnxruntime")

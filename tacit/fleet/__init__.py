@@ -9,7 +9,7 @@ selection.py         who may take part in a round now
 pace.py              when the others should come back
 rounds.py            the life of a round in the database
 attendance.py        who took part when, by the run's own record
-leases.py            which processes run, and which one coordinates; heart.py keeps both up to date
+leases.py            which processes run, and which one coordinates; heartbeat.py keeps both up to date
 sums.py              reports added up on the users' side of the gate, in memory that does not grow with the cohort
 sealed.py            partial sums on their way from one process to another
 internal.py          what the server's processes say to each other

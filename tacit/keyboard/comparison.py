@@ -24,12 +24,12 @@ from tacit.keyboard.jackknife import BUCKETS, Change, Ratio, deal, relative_chan
 from tacit.keyboard.ngram import Katz, load_katz, train_katz
 from tacit.keyboard.replay import METRICS, Tally, record, replay
 from tacit.keyboard.taps import Keyboard
-from tacit.keyboard.users import Ground, open_ground
+from tacit.keyboard.users import RoundContext, open_ground
 from tacit.learning.pretrain import Reworded
 from tacit.learning.stepwise import Neural, Stepwise
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder, by_name
-from tacit.training.setup import load_trained
+from tacit.training.trained import load_trained
 
 NGRAM, NGRAM_WITH_HISTORY = "ngram", "ngram+history"
 _COUNTED = (NGRAM, NGRAM_WITH_HISTORY)
@@ -108,11 +108,11 @@ def compare(
     if len(set(models)) < len(models):
         raise RunError("Expected every model to be named once, got one twice.")
     runs = {name: by_name(Path(name)) for name in models if _is_run(name)}
-    ground = open_ground(on, list(runs.values()), held_out=held_out, wanted=max(buckets, 1))
-    bucket = deal(len(ground.held_out), buckets, seed=seed)
-    contestants = _contestants(models, runs, ground, ngram or NgramSettings(), told)
+    context = open_ground(on, list(runs.values()), held_out=held_out, wanted=max(buckets, 1))
+    bucket = deal(len(context.held_out), buckets, seed=seed)
+    contestants = _contestants(models, runs, context, ngram or NgramSettings(), told)
     told("recording the held-out users' typing")
-    recording = record(ground.held_out, Keyboard.of(ground.words), seed=seed)
+    recording = record(context.held_out, Keyboard.of(context.words), seed=seed)
     tallies = []
     for contestant in contestants:
         told(f"replaying with {contestant.name}")
@@ -126,7 +126,7 @@ def compare(
             }
         outcomes.append(Outcome(contestant.name, contestant.privacy, tally.metrics(), changes))
     words = int(tallies[0].counts["words"].sum())
-    return Comparison(ground.name, len(ground.held_out), words, buckets, tuple(outcomes))
+    return Comparison(context.name, len(context.held_out), words, buckets, tuple(outcomes))
 
 
 def fingerprint_of(words: Sequence[str]) -> str:
@@ -137,7 +137,7 @@ def fingerprint_of(words: Sequence[str]) -> str:
 def _contestants(
     models: Sequence[str],
     runs: Mapping[str, Path],
-    ground: Ground,
+    context: RoundContext,
     ngram: NgramSettings,
     told: Callable[[str], None],
 ) -> list[Contestant]:
@@ -145,51 +145,51 @@ def _contestants(
     for name in models:  # what may be wrong with a file is told before n-grams are counted
         if name in runs:
             model, words = load_trained(runs[name])
-            _require_words(name, tuple(words), ground)
+            _require_words(name, tuple(words), context)
             privacy = cost_of(RunFolder.open(runs[name])).stated.as_dict()
             kept = {key: privacy[key] for key in ("epsilon", "delta", "rounds", "reasons_not_private")}
             found[name] = Contestant(name, Neural(model), kept)
         elif name not in _COUNTED:
-            found[name] = _from_katz(name, load_katz(Path(name)), ground)
+            found[name] = _from_katz(name, load_katz(Path(name)), context)
     if len(found) < len(models):
         told("counting n-grams")
-        katz = _count(ground, ngram)
-        found |= {name: _from_katz(name, katz, ground) for name in models if name in _COUNTED}
+        katz = _count(context, ngram)
+        found |= {name: _from_katz(name, katz, context) for name in models if name in _COUNTED}
     return [found[name] for name in models]
 
 
-def _from_katz(name: str, katz: Katz, ground: Ground) -> Contestant:
-    if katz.fingerprint != fingerprint_of(ground.words):
+def _from_katz(name: str, katz: Katz, context: RoundContext) -> Contestant:
+    if katz.fingerprint != fingerprint_of(context.words):
         raise DataError(
-            f"Expected an n-gram model with the {len(ground.words):,} words of {ground.name}, got {name}, whose words are "
+            f"Expected an n-gram model with the {len(context.words):,} words of {context.name}, got {name}, whose words are "
             "others."
         )
     privacy = {"counted_on": katz.provenance, "is_public": katz.is_public}
     return Contestant(name, WithHistory(katz, BOS) if name == NGRAM_WITH_HISTORY else katz, privacy)
 
 
-def _require_words(name: str, words: tuple[str, ...], ground: Ground) -> None:
-    if words != ground.words:
+def _require_words(name: str, words: tuple[str, ...], context: RoundContext) -> None:
+    if words != context.words:
         raise RunError(
-            f"Expected a run with the {len(ground.words):,} words of {ground.name}, which the baseline is judged by, got "
+            f"Expected a run with the {len(context.words):,} words of {context.name}, which the baseline is judged by, got "
             f"{name}, whose {len(words):,} words are others."
         )
 
 
-def _count(ground: Ground, settings: NgramSettings) -> Katz:
-    users: Users = ground.others
-    source, is_public = ground.name, False  # a world's users stand for private ones
+def _count(context: RoundContext, settings: NgramSettings) -> Katz:
+    users: Users = context.others
+    source, is_public = context.name, False  # a world's users stand for private ones
     if settings.store is not None:
         store = open_store(settings.store)
         if store.vocabulary is None:
             raise DataError(f"Expected a store of text in --ngram-on, got {settings.store}, which has no words.")
-        if store.store_id == ground.store_id:
+        if store.store_id == context.store_id:
             raise PrivacyError(
                 f"Expected another store than --on in --ngram-on, got {settings.store}: its held-out users would be counted."
             )
         words = store.vocabulary.decode(np.arange(len(store.vocabulary)))
         users, source, is_public = (
-            Reworded(store, words, ground.words),
+            Reworded(store, words, context.words),
             f"the store {settings.store}",
             settings.is_public,
         )
@@ -198,14 +198,14 @@ def _count(ground: Ground, settings: NgramSettings) -> Katz:
         text.items,
         text.example_offsets,
         order=settings.order,
-        vocabulary=len(ground.words),
+        vocabulary=len(context.words),
         bos=BOS,
         eos=EOS,
         never=(PAD, BOS),
         provenance=f"{len(users):,} users of {source}",
         is_public=is_public,
         least_counts=LEAST_COUNTS[: settings.order],
-        fingerprint=fingerprint_of(ground.words),
+        fingerprint=fingerprint_of(context.words),
     )
     if settings.save is not None:
         model.save(settings.save)

@@ -28,7 +28,7 @@ WORLD_READ = 20_000
 
 
 @dataclass(frozen=True)
-class Ground:
+class RoundContext:
     """Held-out users, the others, and the words behind their ids (the reserved entries included); of a store, its name."""
 
     name: str
@@ -38,7 +38,7 @@ class Ground:
     store_id: str | None = None
 
 
-def open_ground(on: str, runs: Sequence[Path], *, held_out: int | None = None, wanted: int = 1) -> Ground:
+def open_ground(on: str, runs: Sequence[Path], *, held_out: int | None = None, wanted: int = 1) -> RoundContext:
     """The users of a store's folder or of the built-in world, split so that none of `runs` was trained on the held-out ones.
 
     At most `held_out` users are replayed, where that is given; at least `wanted` must be held out.
@@ -48,13 +48,15 @@ def open_ground(on: str, runs: Sequence[Path], *, held_out: int | None = None, w
     sections = {run: parse_recipe(RunFolder.open(run).recipe()).data for run in runs}
     if on == WORLD:
         return _world(list(sections.values()), WORLD_HELD_OUT if held_out is None else held_out)
-    ground = _store(open_store(on), on, held_out)
-    if len(ground.held_out) < wanted:
-        raise DataError(f"Expected at least {wanted} held-out users, one a bucket, got {len(ground.held_out)} of {on}.")
-    return ground
+    context = _store(open_store(on), on, held_out)
+    if len(context.held_out) < wanted:
+        raise DataError(
+            f"Expected at least {wanted} held-out users, one a bucket, got {len(context.held_out)} of {on}."
+        )
+    return context
 
 
-def _world(sections: Sequence[DataSection], held_out: int) -> Ground:
+def _world(sections: Sequence[DataSection], held_out: int) -> RoundContext:
     trained = [section for section in sections if section.world == WORLD]
     told = trained[0] if trained else DataSection(world=WORLD)
     for section in trained:
@@ -65,7 +67,7 @@ def _world(sections: Sequence[DataSection], held_out: int) -> Ground:
             )
     first = max([section.users for section in trained], default=told.users)
     world = KeyboardWorld(told.world_seed, first + held_out, vocabulary_size=told.vocabulary)
-    return Ground(
+    return RoundContext(
         f"the keyboard world with seed {told.world_seed}",
         Subset(world, np.arange(first, first + held_out)),
         Subset(world, np.arange(min(first, WORLD_READ))),
@@ -73,11 +75,11 @@ def _world(sections: Sequence[DataSection], held_out: int) -> Ground:
     )
 
 
-def _store(store: Store, on: str, held_out: int | None) -> Ground:
+def _store(store: Store, on: str, held_out: int | None) -> RoundContext:
     if store.vocabulary is None:
         raise DataError(f"Expected a store of text with a vocabulary, got {on}, which has none.")
     if len(store) == 0:
         raise DataError(f"Expected held-out users to replay, got {on}, which has no users.")
     others, aside = split_users(store, held_out)
     words = tuple(store.vocabulary.decode(np.arange(len(store.vocabulary))))
-    return Ground(f"the store {on}", aside, others, words, store.store_id)
+    return RoundContext(f"the store {on}", aside, others, words, store.store_id)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tacit.learning.server import Server
-from tacit.privacy.gate.sums import BoundedSum, Diagnostics, Norms
+from tacit.privacy.gate.sums import BoundedSum, ClipThresholds, Diagnostics
 from tacit.privacy.gate.thresholds import Clipping
 from tacit.privacy.noise.mechanisms import Mechanism
 from tacit.privacy.noise.randomness import NoiseKey
@@ -36,7 +36,7 @@ class Cohort(Protocol):
     attempt: int
     noise_key: NoiseKey
 
-    def settle(self, broadcast: Any, norms: Norms) -> Any:
+    def settle(self, broadcast: Any, norms: ClipThresholds) -> Any:
         """The cohort as it came. Real devices are asked here; what they sent stays on their side of the gate."""
         ...
 
@@ -44,7 +44,7 @@ class Cohort(Protocol):
 class Devices(Protocol):
     """Users' side of the gate: simulated or real."""
 
-    def collect(self, broadcast: Any, cohort: Any, norms: Norms) -> tuple[BoundedSum, list[Diagnostics]]:
+    def collect(self, broadcast: Any, cohort: Any, norms: ClipThresholds) -> tuple[BoundedSum, list[Diagnostics]]:
         """The only call that touches users' data."""
         ...
 
@@ -52,7 +52,7 @@ class Devices(Protocol):
 class Journal(Protocol):
     """What must be durable, when."""
 
-    def before(self, cohort: Any, norms: Norms) -> None:
+    def before(self, cohort: Any, norms: ClipThresholds) -> None:
         """Called before anything that depends on the cohort leaves it: makes the intent durable."""
         ...
 

@@ -1,8 +1,8 @@
 """A recipe for the inspection of text: a recipe for training, whose model is one of characters, with a fault and a look.
 
-The sections are those of `recipe.training`. A row is a word: `data.layout` is "sentences", `data.length` the predictions of a row
-(the bytes of a word and its end), `data.tokens_per_user` a cap on the bytes of one user. `primary` names the run of a next-word
-model that is looked into as well; its users are then the inspection's.
+The sections are those of `recipe.training`. A row is a word: `data.layout` is "sentences", `data.length` the predictions of a
+row (the bytes of a word and its end), `data.tokens_per_user` a cap on the bytes of one user. `primary` names the run of a
+next-word model that is looked into as well; its users are then the inspection's.
 """
 
 from __future__ import annotations

@@ -13,86 +13,29 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.users import all_names
 from tacit.errors import PrivacyError, RunError
 from tacit.learning.loop import TrainingState, train
-from tacit.learning.server import Server
 from tacit.learning.state import from_arrays, to_arrays
-from tacit.privacy.accounting.spent import Spent, cost_if_it_had_ended_here
-from tacit.privacy.noise.mechanisms import Mechanism
+from tacit.privacy.accounting.spent import cost_if_it_had_ended_here
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.log import repair_torn_tail, verified
-from tacit.privacy.participation.samplers import Sampler
-from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.ledger import Ledger, LedgerWriter
 from tacit.privacy.record.records import FRESH_NOISE, SEEDED_REPLAY, Committed, Opened, Resumed
 from tacit.runs import checkpoints
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder, first_difference
-from tacit.runs.journal import Observer, Rhythm, RunJournal
+from tacit.runs.journal import Observer, RunJournal
 from tacit.runs.metrics import truncate_after
 from tacit.runs.odometer import Odometer
-from tacit.simulation.batched import BatchedUsers
-from tacit.simulation.cohorts import CohortStream
-from tacit.simulation.gate_audit import audit_of
-from tacit.simulation.provenance import ENGINES, simulated, with_reasons
-
-
-class Participation(Protocol):
-    """The cohorts of a run, one after another; closed when the run stops early."""
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-    def close(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class Program:
-    """What a run trains, ready to go; nothing on disk yet.
-
-    `opened` is the ledger's first record, `store` where the users come from (None: a world).
-    `evaluate` looks at a model; `finish` makes the run's summary, and leaves what it wants in the run folder.
-    `evaluate_first`: what the rounds start from is worth a look. `gate_audit`: the gate is audited where that is possible.
-    """
-
-    plan: PrivacyPlan
-    rhythm: Rhythm
-    seed: int | None
-    opened: Opened
-    store: Path | None
-    start: TrainingState
-    users: BatchedUsers
-    sampler: Sampler
-    mechanism: Mechanism
-    server: Server
-    evaluate: Callable[[Any], Mapping[str, float]]
-    finish: Callable[[TrainingState, Opened, Spent], dict[str, Any]]
-    evaluate_first: bool = False
-    gate_audit: bool = True
-
-    def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Participation:
-        """The cohorts of the rounds from `start` on; `attempts` says how often a round was begun before."""
-        return CohortStream(
-            self.sampler,
-            randomness,
-            all_names(self.users.users),
-            self.users.prepare,
-            start=start,
-            stop=self.rhythm.rounds,
-            attempts=attempts,
-        )
-
-
-ENGINES[Program] = simulated
+from tacit.runs.program import Program
+from tacit.runs.provenance import with_reasons
 
 
 def begin(program: Program, folder: RunFolder, observer: Observer) -> dict[str, Any]:
@@ -198,23 +141,12 @@ def _run(
 ) -> dict[str, Any]:
     opened = ledger.ledger.opened
     with ExitStack() as leaving:
-        audit = leaving.enter_context(
-            audit_of(
-                program.plan,
-                program.users,
-                program.mechanism,
-                model=program.start.model,
-                rounds=program.rhythm.rounds,
-                strategy=opened.strategy,
-                folder=folder,
-                wanted=program.gate_audit,
-            )
-        )
+        audit = leaving.enter_context(program.audit(folder))
         journal = RunJournal(
             folder,
             ledger,
             program.plan,
-            program.rhythm,
+            program.schedule,
             to_arrays=to_arrays,
             evaluate=program.evaluate,
             cost_so_far=lambda intents: cost_if_it_had_ended_here(opened, intents),

@@ -31,7 +31,7 @@ from tacit.runs.folder import NOISE, RunFolder
 from tacit.runs.metrics import EPSILON_SO_FAR, MetricsWriter, read_metrics
 
 if TYPE_CHECKING:
-    from tacit.privacy.gate.sums import Norms
+    from tacit.privacy.gate.sums import ClipThresholds
 
 # How many rounds the device may be ahead of what has been looked at.
 LAG = 2
@@ -53,8 +53,8 @@ class Observer(Protocol):
 
 
 @dataclass(frozen=True)
-class Rhythm:
-    """How often, in rounds."""
+class Schedule:
+    """How many rounds there are, and every how many the model is measured and saved."""
 
     rounds: int
     evaluate_every: int
@@ -69,7 +69,7 @@ class RunJournal:
         folder: RunFolder,
         ledger: LedgerWriter,
         plan: PrivacyPlan,
-        rhythm: Rhythm,
+        schedule: Schedule,
         *,
         to_arrays: Callable[[Any], tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]],
         evaluate: Callable[[Any], Mapping[str, float]],
@@ -79,7 +79,7 @@ class RunJournal:
         observer: Observer,
         settled: Callable[[int], None] = lambda rounds_done: None,
     ) -> None:
-        self._folder, self._ledger, self._plan, self._rhythm = folder, ledger, plan, rhythm
+        self._folder, self._ledger, self._plan, self._schedule = folder, ledger, plan, schedule
         self._to_arrays, self._evaluate, self._observer = to_arrays, evaluate, observer
         self._cost_so_far, self._update_bound = cost_so_far, update_bound
         self._record_head, self._settled = record_head, settled
@@ -98,7 +98,7 @@ class RunJournal:
         if next(read_metrics(self._folder.metrics_path), None) is None:
             self._note(state)
 
-    def before(self, cohort: Any, norms: Norms) -> None:
+    def before(self, cohort: Any, norms: ClipThresholds) -> None:
         """Make the intent durable."""
         digest = self._participation.append(cohort.round, cohort.attempt, cohort.users)
         bound = self._update_bound(norms.clip)
@@ -120,9 +120,9 @@ class RunJournal:
     def after(self, state: Any, diagnostics: list[Any]) -> None:
         """Look at what the device has finished; evaluate and save where it is due."""
         self._pending.append((state, diagnostics))
-        last = state.round == self._rhythm.rounds
-        evaluate = last or state.round % self._rhythm.evaluate_every == 0
-        save = last or state.round % self._rhythm.checkpoint_every == 0 or self.stop_requested
+        last = state.round == self._schedule.rounds
+        evaluate = last or state.round % self._schedule.evaluate_every == 0
+        save = last or state.round % self._schedule.checkpoint_every == 0 or self.stop_requested
         if evaluate or save:
             self._record_head()
         self._settle(0 if evaluate or save else LAG)
@@ -185,7 +185,7 @@ class RunJournal:
         return len(norms) > 0 and not np.isfinite(norms).any()
 
     def _diagnose(self, round: int, diagnostics: list[Any]) -> None:
-        """Norms and the clipped share: allowed in a simulation, outside the guarantee, and marked so."""
+        """ClipThresholds and the clipped share: allowed in a simulation, outside the guarantee, and marked so."""
         if not diagnostics:
             return
         norms, clipped = _of_those_present(diagnostics)

@@ -11,78 +11,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.rows import Layout, pack, to_rows
-from tacit.data.users import Examples, Users
+from tacit.data.users import Users
 from tacit.errors import PrivacyError
-from tacit.learning.images import image_batches
+from tacit.learning.batches import Batching
+from tacit.learning.secure_sums import SecureSums
 from tacit.learning.work import Work, learned_by
 from tacit.privacy.gate.rounding import MOST_USERS
-from tacit.privacy.gate.sums import BoundedSum, Contributions, Diagnostics, Gate, Norms
+from tacit.privacy.gate.sums import BoundedSum, ClipThresholds, Contributions, Diagnostics, Gate
 from tacit.privacy.plan import PrivacyPlan
 from tacit.runs.gate_audit.layout import MOST_CANARIES
 from tacit.simulation.placement import Spread
-from tacit.simulation.secure import SecureGate, SecureSums
+from tacit.simulation.secure import SecureGate, open_round
 
 # So many chunks are gathered together and sorted by size, so that users of similar size share a chunk.
 GATHERED_CHUNKS = 8
-
-
-@dataclass(frozen=True)
-class LaidOut:
-    """Users' examples, ready to be cut: each user's rows and predictions; `batches` of some users [users, steps, rows, ...]."""
-
-    sizes: NDArray[np.int64]
-    predictions: NDArray[np.int64]
-    batches: Callable[[NDArray[np.int64]], Any]
-
-
-class Batching(Protocol):
-    """How users' examples become batches."""
-
-    @property
-    def batch_size(self) -> int:
-        """Rows a batch."""
-        ...
-
-    def lay_out(self, examples: Examples) -> LaidOut:
-        """The examples of several users."""
-        ...
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Batches of text: row layout and length, rows a batch, at most so many batches a user."""
-
-    layout: Layout
-    length: int
-    batch_size: int
-    steps: int
-
-    def lay_out(self, examples: Examples) -> LaidOut:
-        """Rows of tokens [users, steps, rows, length + 1]."""
-        rows = to_rows(examples, layout=self.layout, length=self.length, max_rows=self.steps * self.batch_size)
-        cut = partial(pack, rows, batch_size=self.batch_size, steps=self.steps)
-        return LaidOut(rows.sizes(), rows.predictions(), cut)
-
-
-@dataclass(frozen=True)
-class ImageShape:
-    """Batches of images: so many a batch, at most so many batches a user."""
-
-    batch_size: int
-    steps: int
-
-    def lay_out(self, examples: Examples) -> LaidOut:
-        """What `image_batches` gives; an image is a row, and asks for one prediction."""
-        batches = image_batches(examples, batch_size=self.batch_size, steps=self.steps)
-        sizes = np.minimum(np.diff(examples.user_offsets), self.batch_size * self.steps)
-        return LaidOut(sizes, sizes, lambda users: {name: leaf[users] for name, leaf in batches.items()})
 
 
 @dataclass(frozen=True)
@@ -108,12 +56,12 @@ class BatchedUsers:
         secure: SecureSums | None = None,
     ) -> None:
         self.users, self.plan, self.chunk, self.secure = users, plan, spread.chunk, secure
-        self.shape: Any = shape  # whoever looks at it knows which kind the users have
+        self.shape = shape
         self._work, self._devices = work, spread.devices
         self._updates = jax.jit(partial(_updates, work, spread.lanes))
 
     def collect(
-        self, broadcast: Any, cohort: Any, norms: Norms, last: Callable[[list[Any]], None] | None = None
+        self, broadcast: Any, cohort: Any, norms: ClipThresholds, last: Callable[[list[Any]], None] | None = None
     ) -> tuple[BoundedSum, list[Diagnostics]]:
         """Every user's work on the broadcast model, clipped, weighed and summed.
 
@@ -141,13 +89,13 @@ class BatchedUsers:
         """The bound on one user's share of the sum of updates that are clipped at this norm."""
         return clip if self.secure is None else self.secure.bound(clip)
 
-    def _gates(self, models: list[Any], cohort: Any, norms: Norms) -> list[Any]:
+    def _gates(self, models: list[Any], cohort: Any, norms: ClipThresholds) -> list[Any]:
         """A gate on each device, for what the work learns."""
         learned = [self.learned(model) for model in models]
         style: dict[str, Any] = {"style": self.plan.clipping, "weighted": self.plan.weighted}
         if self.secure is None:
             return [Gate(part, norms, **style) for part in learned]
-        round = self.secure.open(cohort)
+        round = open_round(self.secure, cohort)
         return [SecureGate(part, norms, round, **style) for part in learned]
 
     def prepare(self, cohort: NDArray[np.int64]) -> Iterator[Chunk]:

@@ -15,21 +15,22 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.errors import DivergedError, RunError
-from tacit.privacy.gate.sums import BoundedSum, Contributions, Diagnostics, Gate, Norms
+from tacit.errors import RunError
+from tacit.privacy.gate.sums import BoundedSum, ClipThresholds, Contributions, Diagnostics, Gate
 from tacit.privacy.noise.mechanisms import Mechanism, Release
 from tacit.privacy.noise.strategies import from_description
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN
 from tacit.runs.folder import RunFolder
+from tacit.runs.gate_audit.in_run import GateAudit, not_audited, why_not
 from tacit.runs.gate_audit.layout import WEIGHT_GIVEN, Array, Layout, Shares, canaries_for
-from tacit.runs.gate_audit.outcome import conclude, no_audit_section, plan_section
+from tacit.runs.gate_audit.outcome import plan_section
 from tacit.runs.gate_audit.record import Design, Seen, read_records
 from tacit.runs.metrics import MetricsWriter
 from tacit.runs.report.sections import write_section
@@ -46,7 +47,7 @@ class _Round:
     """
 
     cohort: Any
-    norms: Norms
+    norms: ClipThresholds
     coins: np.ndarray
     shares: Shares | None = None
     before: list[jax.Array] | None = None
@@ -62,7 +63,7 @@ class AuditedGate:
 
     # The users' side.
 
-    def collect(self, broadcast: Any, cohort: Any, norms: Norms) -> tuple[BoundedSum, list[Diagnostics]]:
+    def collect(self, broadcast: Any, cohort: Any, norms: ClipThresholds) -> tuple[BoundedSum, list[Diagnostics]]:
         """Everybody's work and the canaries', clipped, weighed and summed. Diagnostics are of the users alone."""
         layout = self._design.layout
         if layout.has_canaries(cohort.round):
@@ -71,7 +72,7 @@ class AuditedGate:
         self._now = _Round(cohort, norms, nobody)
         return self._users.collect(broadcast, cohort, norms)
 
-    def _admit(self, cohort: Any, norms: Norms, gates: list[Gate]) -> None:
+    def _admit(self, cohort: Any, norms: ClipThresholds, gates: list[Gate]) -> None:
         """The canaries who are in go through the last device's gate, whose sum is added to the others' afterwards."""
         layout = self._design.layout
         shares = layout.shares(norms.clip, norms.threshold)
@@ -135,40 +136,9 @@ class AuditedGate:
             self._writer.append(seen.as_record())
 
 
-@dataclass(frozen=True)
-class GateAudit:
-    """The users and the mechanism that a run goes through, audited or not; leave it when the run stops."""
-
-    users: Any
-    mechanism: Mechanism
-    folder: RunFolder
-    _gate: AuditedGate | None = None
-    _writer: MetricsWriter | None = None
-
-    def settle(self, rounds_done: int) -> None:
-        """Write down what the rounds up to this many showed."""
-        if self._gate is not None:
-            self._gate.settle(rounds_done)
-
-    def conclude(self) -> None:
-        """The run has ended: compute the result, and remove what it was computed from."""
-        if self._writer is not None:
-            self._writer.close()
-            conclude(self.folder)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        if self._writer is not None:
-            self._writer.close()
-        if kind is not None and issubclass(kind, DivergedError):
-            self.conclude()
-
-
 def audit_of(
     plan: PrivacyPlan,
-    users: Any,
+    users: BatchedUsers,
     mechanism: Mechanism,
     *,
     model: Any,
@@ -181,9 +151,8 @@ def audit_of(
 
     `strategy` is the ledger's description of the noise, empty where rounds are independent.
     """
-    if reason := why_not(plan, wanted=wanted, simulated=isinstance(users, BatchedUsers)):
-        write_section(folder, no_audit_section(reason))
-        return GateAudit(users, mechanism, folder)
+    if reason := why_not(plan, wanted=wanted, simulated=True):
+        return not_audited(users, mechanism, folder, reason)
     layout = Layout.of(
         [leaf.size for leaf in jax.tree.leaves(users.learned(model))],
         [name for name in plan.noise_multipliers if name != UPDATE],
@@ -201,19 +170,6 @@ def audit_of(
         writer.append(design.as_record())
     gate = AuditedGate(users, mechanism, design, writer)
     return GateAudit(gate, gate, folder, gate, writer)
-
-
-def why_not(plan: PrivacyPlan, *, wanted: bool, simulated: bool) -> str | None:
-    """Why the gate of such a run is not audited; None if it is."""
-    if not wanted:
-        return "the recipe says audit.gate = false"
-    if not simulated:
-        return "its users are real devices, and nobody else's contributions are let in among theirs"
-    if not plan.claims:
-        return "no noise is added, so no noise can be held against the ledger"
-    if plan.secagg is not None:
-        return "its sums are those of integers under secure aggregation, which canaries of this kind cannot join"
-    return None
 
 
 def _coins(entropy: bytes, count: int) -> np.ndarray:

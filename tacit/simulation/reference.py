@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.data.users import BOS, EOS, Users
+from tacit.learning.batches import TextBatches
 from tacit.models.word_lm import WordLM
 from tacit.privacy.plan import PrivacyPlan
-from tacit.simulation.batched import Shape
 
 Vectors = list[np.ndarray]
 
@@ -28,7 +28,7 @@ def user_sentences(users: Users, user: int) -> list[list[int]]:
     return [examples.items[offsets[e] : offsets[e + 1]].tolist() for e in range(len(offsets) - 1)]
 
 
-def user_batches(sentences: list[list[int]], shape: Shape) -> list[list[list[int]]]:
+def user_batches(sentences: list[list[int]], shape: TextBatches) -> list[list[list[int]]]:
     """The user's data split into batches of rows."""
     rows = []
     if shape.layout == "windows":

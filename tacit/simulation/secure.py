@@ -14,11 +14,8 @@ key for the round, and each user's place in it, give uniforms that no other draw
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -28,15 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PrivacyError, ProtocolError
-from tacit.privacy.accounting.noise_split import BIT_BOUND
+from tacit.learning.secure_sums import SecureSums
 from tacit.privacy.gate.clipping import ClipStyle
-from tacit.privacy.gate.discretisation import DISCRETE, SecAggSection
-from tacit.privacy.gate.sums import HEADROOM, Block, BoundedSum, Contributions, Diagnostics, Norms, weigh
-from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN
+from tacit.privacy.gate.sums import HEADROOM, BoundedSum, ClipThresholds, Contributions, Diagnostics, weigh
+from tacit.privacy.record.records import WEIGHT, WITHIN
 from tacit.secagg import rehearsal
-from tacit.secagg.discrete_gaussian import LARGEST_VARIANCE, sampled
-from tacit.secagg.encoding import Encoding, decoded, encoded, for_device_noise, for_server_noise
+from tacit.secagg.discrete_gaussian import sampled
+from tacit.secagg.encoding import Encoding, encoded
 from tacit.secagg.hadamard import public_signs
 from tacit.secagg.session import ID_BYTES, Session
 
@@ -48,81 +43,14 @@ class Cohort(Protocol):
     entropy: Callable[[str], bytes]
 
 
-@dataclass(frozen=True)
-class SecureSums:
-    """The constants of a run's secure sums: the encoding of vectors of norm 1, the largest cohort, one device's noise."""
-
-    encoding: Encoding
-    section: SecAggSection
-    cohort: int
-    local_variance: int = 0
-
-    @classmethod
-    def of_plan(cls, plan: PrivacyPlan, dimension: int) -> SecureSums | None:
-        """What the plan asks for, for updates of so many numbers; None where it asks for nothing."""
-        if plan.secagg is None:
-            return None
-        bits, cohort = plan.secagg.bits, int(plan.cohort)
-        if plan.mechanism != DISCRETE:
-            return cls(
-                for_server_noise(dimension, clip_norm=1.0, largest_cohort=cohort, bits=bits), plan.secagg, cohort
-            )
-        z, certain = plan.noise_multipliers[UPDATE], plan.secagg.noisy(plan.secagg.reports_promised(cohort), cohort)
-        encoding = _for_noise(dimension, cohort, bits, z, certain)
-        variance = math.ceil((z * encoding.inflated_bound * encoding.scale) ** 2 / certain)
-        return cls(encoding, plan.secagg, cohort, variance)
-
-    @property
-    def minimum(self) -> int:
-        """The fewest whose sum a device helps to reveal: with noise from devices, all that the accounting counts on."""
-        return max(2, self.section.reports_promised(self.cohort)) if self.local_variance else 2
-
-    def bound(self, clip: float) -> float:
-        """The bound on one user's share of the decoded sum of updates."""
-        return clip * self.encoding.inflated_bound
-
-    def describe(self) -> dict[str, Any]:
-        """What the ledger keeps: all that the accounting of devices' noise needs, and all that a reader may check."""
-        encoding = self.encoding
-        return {
-            "bits": encoding.bits,
-            "scale": encoding.scale,
-            "element_clip": encoding.element_clip,
-            "integers": encoding.padded,
-            "norm_limit_squared": encoding.norm_limit_squared,
-            "local_variance": self.local_variance,
-        }
-
-    def sides(self, norms: Norms, *, weighted: bool) -> tuple[str, ...]:
-        """The numbers beside the update, in their order."""
-        return (WEIGHT,) * weighted + (WITHIN,) * (norms.threshold is not None)
-
-    def bounded(
-        self, words: Any, signs: Any, norms: Norms, sides: tuple[str, ...], template: Any, reports: int
-    ) -> BoundedSum:
-        """What a sum of so many reports, integers modulo 2^bits, decodes to, with its bounds."""
-        clip, encoding = norms.clip, self.encoding
-        with jax.enable_x64(True):
-            total, *beside = _decode(jnp.asarray(words), jnp.asarray(signs), clip, encoding=encoding, sides=sides)
-            certain = self.section.noisy(reports, self.cohort) * self.local_variance
-            noise = clip * math.sqrt(certain) / encoding.scale
-            blocks = {UPDATE: Block(unflattened(total, template), self.bound(clip), noise)}
-            bounds = {WEIGHT: 1.0, WITHIN: BIT_BOUND}
-            blocks |= {name: Block(side, bounds[name]) for name, side in zip(sides, beside, strict=True)}
-        return BoundedSum(blocks)
-
-    def upload_bytes(self, side_blocks: int = 0) -> int:
-        """What one device's vector takes, packed."""
-        return -(-(self.encoding.padded + side_blocks) * self.encoding.bits // 8)
-
-    def open(self, cohort: Cohort) -> SecureRound:
-        """A round with this cohort. PrivacyError if it is larger than what cannot wrap."""
-        if len(cohort.users) > self.cohort:
-            raise PrivacyError(
-                f"Expected at most {self.cohort} users in a round, which is what {self.encoding.bits} bits are "
-                f"planned for, got {len(cohort.users)}."
-            )
-        return SecureRound(self, cohort.entropy)
+def open_round(sums: SecureSums, cohort: Cohort) -> SecureRound:
+    """A round with this cohort. PrivacyError if the cohort is so large that sums could wrap."""
+    if len(cohort.users) > sums.cohort:
+        raise PrivacyError(
+            f"Expected at most {sums.cohort} users in a round, which is what {sums.encoding.bits} bits are "
+            f"planned for, got {len(cohort.users)}."
+        )
+    return SecureRound(sums, cohort.entropy)
 
 
 class SecureRound:
@@ -147,7 +75,9 @@ class SecureRound:
 class SecureGate:
     """What `Gate` is, in integers: clips, weighs and encodes every contribution, and adds up what the server would see."""
 
-    def __init__(self, template: Any, norms: Norms, round: SecureRound, *, style: ClipStyle, weighted: bool) -> None:
+    def __init__(
+        self, template: Any, norms: ClipThresholds, round: SecureRound, *, style: ClipStyle, weighted: bool
+    ) -> None:
         self.norms, self.style, self.round, self.weighted = norms, style, round, weighted
         self._sides = round.sums.sides(norms, weighted=weighted)
         self._template = jax.eval_shape(lambda tree: tree, template)
@@ -241,27 +171,6 @@ def through_the_protocol(
     return np.asarray(outcome.total, np.uint32)
 
 
-def _for_noise(dimension: int, cohort: int, bits: int, z: float, certain: int) -> Encoding:
-    """An encoding whose range fits the sum with its noise, which itself grows with what rounding adds to the bound."""
-    inflated, all_shares = 1.0, math.sqrt(cohort / certain)
-    for _ in range(30):
-        encoding = for_device_noise(
-            dimension, clip_norm=1.0, largest_cohort=cohort, bits=bits, noise_deviation=z * inflated * all_shares
-        )
-        # The sampler's largest variance; rounding never doubles the norm where this bites.
-        finest = math.sqrt(LARGEST_VARIANCE * certain) / (2 * z)
-        encoding = dataclasses.replace(encoding, scale=min(encoding.scale, finest))
-        settled = math.isclose(encoding.inflated_bound, inflated, rel_tol=1e-6)
-        inflated = encoding.inflated_bound
-        if settled:
-            break
-    if z * inflated * all_shares * encoding.scale * 3 > 1 << (bits - 1):
-        raise PrivacyError(
-            f"Expected privacy.secagg.bits wide enough for the noise of a round, got {bits}: sums would wrap all the time."
-        )
-    return encoding
-
-
 @partial(jax.jit, static_argnames=("encoding", "sides", "style", "keep"), donate_argnums=0)
 def _admit(
     total: jax.Array,
@@ -306,24 +215,3 @@ def _admit(
 
     total, words = jax.lax.scan(one, total, (updates, tuple(weighed), places))
     return total, words, weighed.norms.astype(jnp.float32), weighed.clipped
-
-
-@partial(jax.jit, static_argnames=("encoding", "sides"))
-def _decode(
-    words: jax.Array, signs: jax.Array, clip: float, *, encoding: Encoding, sides: tuple[str, ...]
-) -> list[jax.Array]:
-    """The sum of the updates, then each number beside it."""
-    half = 1 << (encoding.bits - 1)
-    centred = ((words[encoding.padded :].astype(jnp.int64) + half) & (2 * half - 1)) - half
-    # The headroom is more than what float64 rounds off in the sum of a cohort.
-    units = {WEIGHT: HEADROOM / encoding.element_clip, WITHIN: HEADROOM * BIT_BOUND}
-    found = [decoded(words[: encoding.padded], encoding, signs=signs) * clip]
-    return found + [centred[index].astype(jnp.float64) * units[side] for index, side in enumerate(sides)]
-
-
-def unflattened(vector: jax.Array, template: Any) -> Any:
-    """A vector as arrays of the template's shapes, in their order."""
-    leaves, tree = jax.tree.flatten(template)
-    edges = np.cumsum([leaf.size for leaf in leaves])[:-1]
-    pieces = jnp.split(vector, edges)
-    return jax.tree.unflatten(tree, [piece.reshape(leaf.shape) for piece, leaf in zip(pieces, leaves, strict=True)])

@@ -17,8 +17,9 @@ from tacit.audit.plans import mixed_plan
 from tacit.audit.run_audit import AsTrained, audit_run
 from tacit.data.canaries.plan import CanaryPlan, encode, load_plan
 from tacit.errors import AuditError, PrivacyError
+from tacit.learning.batches import TextBatches
 from tacit.privacy.accounting.spent import spent_by
-from tacit.privacy.gate.sums import Contributions, Diagnostics, Gate, Norms
+from tacit.privacy.gate.sums import ClipThresholds, Contributions, Diagnostics, Gate
 from tacit.privacy.noise.mechanisms.gaussian import Gaussian, NoNoise
 from tacit.privacy.participation.log import verified
 from tacit.privacy.record.ledger import read_ledger
@@ -26,12 +27,12 @@ from tacit.privacy.statement.guarantee import Guarantee
 from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.folder import RunFolder
 from tacit.runs.report.sections import read_sections, write_section
-from tacit.simulation.batched import Shape
+from tacit.simulation.training import engine_of, resume_run, start_run
 from tacit.training import datasets
 from tacit.training.datasets import open_dataset
-from tacit.training.setup import Trainer, resume_run, start_run
+from tacit.training.recipes import RecipeSetup
 from tests.helpers import ListUsers
-from tests.training.test_setup import Silent, tiny
+from tests.simulation.test_training import Silent, tiny
 
 PEOPLE, COINS = 40, 160
 WORLD = {"world": "keyboard", "seed": 1}
@@ -248,10 +249,10 @@ def test_an_example_counts_if_its_last_word_is_read() -> None:
     users = ListUsers([[[5, 6], [7, 8, 9], [4]], [], [[4] * 9, [5]]])
     everyone = np.arange(3)
     # Streams of 4, 5 and 3 tokens, 8 predictions: the first nine tokens are read, the ninth is an eos.
-    kept = AsTrained(users, Shape("windows", 4, 2, 1)).gather(everyone)
+    kept = AsTrained(users, TextBatches("windows", 4, 2, 1)).gather(everyone)
     assert np.diff(kept.user_offsets).tolist() == [2, 0, 0]
     assert kept.items.tolist() == [5, 6, 7, 8, 9]
-    kept = AsTrained(users, Shape("sentences", 4, 2, 1)).gather(everyone)
+    kept = AsTrained(users, TextBatches("sentences", 4, 2, 1)).gather(everyone)
     assert np.diff(kept.user_offsets).tolist() == [2, 0, 1]
 
 
@@ -260,12 +261,12 @@ def test_who_is_out_gives_nothing_to_any_block(coins: Path, estimator: str) -> N
     """Otherwise out and in would be farther apart than with and without, which the proven epsilon is about."""
     weights = {"estimator": "clipped", "total_weight": 20, "example_cap": 100} if estimator == "clipped" else {}
     adaptive = {"quantile": 0.5, "count_noise": 10.0}
-    trainer = Trainer.build(recipe_of(coins, privacy={"adaptive": adaptive, "noise_multiplier": 1.0, **weights}))
-    drawn, norms = load_plan(coins), Norms(0.05, 1e-6)
+    setup = RecipeSetup.build(recipe_of(coins, privacy={"adaptive": adaptive, "noise_multiplier": 1.0, **weights}))
+    engine, drawn, norms = engine_of(setup), load_plan(coins), ClipThresholds(0.05, 1e-6)
 
     def blocks(users: np.ndarray) -> dict[str, float]:
-        cohort = SimpleNamespace(chunks=trainer.users.prepare(users))
-        bounded, _ = trainer.users.collect(trainer.start.model, cohort, norms)
+        cohort = SimpleNamespace(chunks=engine.prepare(users))
+        bounded, _ = engine.collect(setup.start.model, cohort, norms)
         return {
             name: max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(block.total))
             for name, block in bounded.blocks.items()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tacit.cli.app import main
-from tests.training.test_setup import tiny
+from tests.simulation.test_training import tiny
 
 
 @dataclass(frozen=True)

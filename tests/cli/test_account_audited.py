@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tacit.data.build import save_users
-from tacit.data.canaries.made_up import OwnRate
 from tacit.data.vocabulary import Vocabulary, word_list
+from tacit.privacy.participation.samplers import OwnRate
 from tests.cli.conftest import Tacit
 from tests.helpers import KEY, ListUsers
-from tests.training.test_setup import tiny
+from tests.simulation.test_training import tiny
 
 REAL, HELD_OUT = 60, 4
 

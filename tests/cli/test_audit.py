@@ -22,7 +22,7 @@ from tacit.errors import TacitError
 from tacit.privacy.noise.mechanisms.gaussian import Gaussian, NoNoise
 from tests.cli.conftest import Tacit
 from tests.helpers import KEY, ListUsers
-from tests.training.test_setup import tiny
+from tests.simulation.test_training import tiny
 
 
 @pytest.fixture

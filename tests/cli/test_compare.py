@@ -19,7 +19,7 @@ from tacit.keyboard.users import open_ground
 from tacit.training import datasets
 from tests.cli.conftest import Tacit
 from tests.helpers import ListUsers
-from tests.training.test_setup import Silent, start_run, tiny
+from tests.simulation.test_training import Silent, start_run, tiny
 
 FEW = ("--held-out", 12, "--buckets", 4)
 WORDS = KeyboardWorld(1, 1, vocabulary_size=300).words

@@ -21,9 +21,9 @@ from tacit.learning.state import load_model, model_arrays
 from tacit.models.word_lm import WordLMConfig, build
 from tacit.runs import checkpoints
 from tacit.training import datasets
-from tacit.training.setup import load_trained
+from tacit.training.trained import load_trained
 from tests.cli.conftest import Tacit
-from tests.training.test_setup import Silent, start_run, tiny
+from tests.simulation.test_training import Silent, start_run, tiny
 
 
 @pytest.fixture(scope="module")

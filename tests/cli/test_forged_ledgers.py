@@ -11,12 +11,12 @@ import pytest
 
 from tacit.data.build import save_users
 from tacit.data.vocabulary import Vocabulary, word_list
+from tacit.simulation.training import start_run
 from tacit.training import datasets
-from tacit.training.setup import start_run
 from tests.cli.conftest import Tacit
 from tests.helpers import KEY, ListUsers
 from tests.runs.forging import Records, forge, forge_checkpoints, forge_recipe, in_every_intent
-from tests.training.test_setup import Silent, tiny
+from tests.simulation.test_training import Silent, tiny
 
 COMMANDS = ("account run run", "account compose run", "guarantee run", "report run --share", "runs show run")
 

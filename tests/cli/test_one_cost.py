@@ -17,7 +17,7 @@ from tacit.runs.cost import HAPPENED
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal
 from tests.cli.conftest import Tacit
-from tests.training.test_setup import tiny
+from tests.simulation.test_training import tiny
 
 # Users may come every other round and do so about twice in six rounds: what happened costs less than what was promised.
 CHECK_IN = {

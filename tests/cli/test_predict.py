@@ -10,7 +10,7 @@ import pytest
 from tacit.cli.app import main
 from tacit.training import datasets
 from tests.cli.conftest import Tacit
-from tests.training.test_setup import Silent, start_run, tiny
+from tests.simulation.test_training import Silent, start_run, tiny
 
 
 @pytest.fixture(scope="module")

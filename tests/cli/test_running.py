@@ -13,7 +13,7 @@ from tacit.cli.running import STOPPED, interruptible, next_folder
 from tacit.errors import DataError
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import StopRequested
-from tests.training.test_setup import tiny
+from tests.simulation.test_training import tiny
 
 
 def said(folder: Path, error: BaseException) -> str:

@@ -29,11 +29,11 @@ from tacit.privacy.record.ledger import read_ledger
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal
 from tacit.runs.metrics import EPSILON_SO_FAR
-from tacit.training import setup as training
+from tacit.training import recipes
 from tacit.training.pretraining import PretrainingObserver
 from tests.cli.conftest import Tacit, everything
 from tests.helpers import key_holding_out
-from tests.training.test_setup import tiny
+from tests.simulation.test_training import tiny
 
 
 def assert_whole(run: Path, rounds: int) -> None:
@@ -239,7 +239,7 @@ def test_a_second_ctrl_c_stops_at_once(tacit: Tacit, here: Path, monkeypatch: py
 
 
 def test_ctrl_c_before_the_run_begins_leaves_nothing(tacit: Tacit, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "open_dataset", lambda recipe: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(recipes, "open_dataset", lambda recipe: signal.raise_signal(signal.SIGINT))
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
     before = everything(here)
     stopped = tacit("train", "tiny.toml")

@@ -20,7 +20,7 @@ from tacit.fleet.rounds.aggregator import Aggregator
 from tacit.fleet.rounds.coordinator import Coordinator
 from tacit.fleet.rounds.gathering import Peers
 from tacit.fleet.rounds.selection import check_in
-from tacit.fleet.server.heartbeat import Heart
+from tacit.fleet.server.heartbeat import Heartbeat
 from tacit.fleet.wire.messages import Assignment, CheckIn, pack_report
 from tacit.recipe.training import Recipe, parse_recipe
 from tests.fleet.worlds import recipe_tree
@@ -112,17 +112,17 @@ class Server:
         names = [f"{number:032x}" for number in range(aggregators)]
         self.aggregators = {f"http://{name}": Aggregator(engine, name) for name in names}
         self.hearts = [
-            Heart(engine, one.process, role="aggregator", address=address, beat=one.sweep)
+            Heartbeat(engine, one.process, role="aggregator", address=address, beat=one.sweep)
             for address, one in self.aggregators.items()
         ]
-        self.heart = Heart(engine, "c" * 32, role="coordinator", address="http://coordinator")
+        self.heartbeat = Heartbeat(engine, "c" * 32, role="coordinator", address="http://coordinator")
         self.events: list[tuple[str, dict[str, Any]]] = []
         self._stop_after = stop_after
         self.coordinator = Coordinator(
             engine,
             recipe,
             out,
-            heart=self.heart,
+            heartbeat=self.heartbeat,
             peers=LocalPeers(engine, SECRET, None, self.aggregators),
             transport="https",
             stopping=self.stopping,
@@ -131,14 +131,14 @@ class Server:
         )
 
     def __enter__(self) -> Server:
-        for heart in (*self.hearts, self.heart):
-            heart.start()
+        for heartbeat in (*self.hearts, self.heartbeat):
+            heartbeat.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         self.stopping.set()
-        for heart in (*self.hearts, self.heart):
-            heart.stop()
+        for heartbeat in (*self.hearts, self.heartbeat):
+            heartbeat.stop()
 
     def _heard(self, event: str, **fields: Any) -> None:
         self.events.append((event, fields))

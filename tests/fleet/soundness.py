@@ -17,13 +17,14 @@ from tacit.privacy.participation.log import verified
 from tacit.privacy.record.ledger import read_ledger
 from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.folder import RunFolder
-from tacit.training.setup import Trainer, load_trained
+from tacit.training.recipes import RecipeSetup
+from tacit.training.trained import load_trained
 from tests.fleet.crowd import vector_of
 
 
 @cache
-def built(text: str) -> Trainer:
-    return Trainer.build(parse_recipe(tomllib.loads(text)))
+def built(text: str) -> RecipeSetup:
+    return RecipeSetup.build(parse_recipe(tomllib.loads(text)))
 
 
 def flat(model: object) -> np.ndarray:

@@ -40,8 +40,10 @@ from tacit.runs.cost import cohorts_for_owner, cost_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.odometer import read as read_odometer
 from tacit.simulation.cohorts import SimulatedCohort
+from tacit.simulation.training import engine_of
 from tacit.training import datasets
-from tacit.training.setup import Trainer, load_trained
+from tacit.training.recipes import RecipeSetup
+from tacit.training.trained import load_trained
 from tests.fleet.crowd import fleet_recipe
 from tests.fleet.worlds import sentences_of
 
@@ -128,12 +130,12 @@ def alone(recipe: Recipe, out: Path) -> ServeSettings:
 
 def enrolled_homes(recipe: Recipe, server: str, out: Path, folder: Path) -> list[Path]:
     """A device for each user of the world: number n is user n - 1."""
-    trainer, engine = Trainer.build(recipe), open_database(f"sqlite:///{out}/fleet.db")
+    setup, engine = RecipeSetup.build(recipe), open_database(f"sqlite:///{out}/fleet.db")
     token = enrolment.make_token(engine, uses=100, expires_at=time.time() + 600)
     homes = []
-    for user in range(len(trainer.dataset.train)):
+    for user in range(len(setup.dataset.train)):
         text = folder / f"{user}.jsonl"
-        text.write_text("".join(json.dumps({"text": line}) + "\n" for line in sentences_of(trainer, user)))
+        text.write_text("".join(json.dumps({"text": line}) + "\n" for line in sentences_of(setup, user)))
         home = folder / f"home{user}"
         assert enrol(home, server=server, token=token, data=text).device == user + 1
         homes.append(home)
@@ -149,7 +151,8 @@ class Nothing:
 
 def simulated(recipe: Recipe, run: Path) -> Any:
     """The model of the simulation in which those come who are in the run's record."""
-    trainer = Trainer.build(recipe)
+    setup = RecipeSetup.build(recipe)
+    engine = engine_of(setup)
     ledger = read_ledger(run / "ledger.jsonl")
     came = [
         SimulatedCohort(
@@ -157,18 +160,18 @@ def simulated(recipe: Recipe, run: Path) -> Any:
             0,
             each.users - 1,
             Randomness.from_seed(0).noise_key(round=each.round, attempt=0),
-            trainer.users.prepare(each.users - 1),
+            engine.prepare(each.users - 1),
             lambda purpose, each=each: bytes(31) + bytes([each.round]),
         )
         for each in verified(run / "private/participation.bin", ledger)
     ]
     return train(
-        trainer.start,
+        setup.start,
         participation=came,
-        users=trainer.users,
+        users=engine,
         clipping=recipe.privacy.build_clipping(),
-        mechanism=trainer.mechanism,
-        server=trainer.server,
+        mechanism=setup.mechanism,
+        server=setup.server,
         journal=Nothing(),
     ).model
 
@@ -185,7 +188,7 @@ def test_devices_end_where_the_simulation_of_their_cohorts_ends(tmp_path: Path) 
     assert summary is not None
     model, _ = load_trained(out / "run")
     expected = simulated(recipe, out / "run")
-    assert difference(model, Trainer.build(recipe).start.model) > 1e-3
+    assert difference(model, RecipeSetup.build(recipe).start.model) > 1e-3
     assert difference(model, expected) < 1e-6
     (entry,) = read_odometer(out)  # what another recipe on the same devices would be composed with
     assert entry.path == str((out / "run").resolve())
@@ -198,7 +201,7 @@ def test_secure_aggregation_differs_by_quantisation_alone(tmp_path: Path) -> Non
         assert wait() is not None
     assert read_ledger(out / "run" / "ledger.jsonl").opened.data["fleet"]["secure_aggregation"]
     model, _ = load_trained(out / "run")
-    assert difference(model, Trainer.build(recipe).start.model) > 1e-3
+    assert difference(model, RecipeSetup.build(recipe).start.model) > 1e-3
     # A few steps of the encoding; a vector that is missing or wrong would differ by its whole length.
     assert difference(model, simulated(plain, out / "run")) < 1e-5
 
@@ -271,8 +274,8 @@ def test_roles_in_processes_of_their_own_reach_each_other(tmp_path: Path) -> Non
 
 def test_devices_measure_a_model_through_the_gate(tmp_path: Path) -> None:
     trained, out = fleet_recipe(), tmp_path / "server"
-    run = RunFolder.create(tmp_path / "trained", trained.to_toml(), vocabulary=Trainer.build(trained).dataset.words)
-    model = Trainer.build(trained).start.model
+    run = RunFolder.create(tmp_path / "trained", trained.to_toml(), vocabulary=RecipeSetup.build(trained).dataset.words)
+    model = RecipeSetup.build(trained).start.model
     checkpoints.save(run.checkpoints_path, 1, model_arrays(model), {})
     recipe = fleet_recipe(
         name="look", run={"rounds": 2}, privacy={"clip_norm": 1.0}, fleet={"evaluates": str(tmp_path / "trained")}
@@ -283,10 +286,10 @@ def test_devices_measure_a_model_through_the_gate(tmp_path: Path) -> None:
     assert [intent.blocks["update"]["bound"] for intent in ledger.intents] == [1.0, 1.0]
     came = [user for each in verified(out / "run" / "private/participation.bin", ledger) for user in each.users - 1]
     assert len(set(came)) == 8
-    trainer = Trainer.build(recipe)
+    setup = RecipeSetup.build(recipe)
     found = []
     for user in came:
-        (chunk,) = trainer.users.prepare(np.array([user]))
+        (chunk,) = engine_of(setup).prepare(np.array([user]))
         rows = np.concatenate(list(chunk.batches[0]))
         words, top1, *_, loss, predictions = np.asarray(score_sums(model, jnp.asarray(rows)))
         found.append((top1 / max(words, 1), min(loss / max(predictions, 1), LOSS_CAP)))
@@ -294,6 +297,6 @@ def test_devices_measure_a_model_through_the_gate(tmp_path: Path) -> None:
     assert summary["metrics"]["top1"] == pytest.approx(top1, rel=1e-4, abs=1e-6)
     assert summary["metrics"]["loss"] == pytest.approx(loss, rel=1e-4)
     assert any("one person enrols one device" in each for each in summary["privacy"]["assumptions"])
-    other = Trainer.build(fleet_recipe(model={"units": 6}))
+    other = RecipeSetup.build(fleet_recipe(model={"units": 6}))
     with pytest.raises(FleetError, match="another size"):
         evaluated_model(other, tmp_path / "trained")

@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.data.users import OOV
 from tacit.recipe.training import parse_recipe
-from tacit.training.setup import Trainer
+from tacit.training.recipes import RecipeSetup
 
 USERS = 12
 # A word that no vocabulary has.
@@ -50,18 +50,18 @@ def recipe_tree(**changes: Any) -> dict[str, Any]:
 
 
 @cache
-def _built(text: str) -> Trainer:
-    return Trainer.build(parse_recipe(json.loads(text)))
+def _built(text: str) -> RecipeSetup:
+    return RecipeSetup.build(parse_recipe(json.loads(text)))
 
 
-def trainer(**changes: Any) -> Trainer:
+def setup(**changes: Any) -> RecipeSetup:
     """Built once for each recipe."""
     return _built(json.dumps(recipe_tree(**changes)))
 
 
-def sentences_of(trainer: Trainer, user: int) -> list[str]:
+def sentences_of(setup: RecipeSetup, user: int) -> list[str]:
     """What this user of the world typed, as text."""
-    found, words = trainer.dataset.train.gather(np.array([user])), trainer.dataset.words
+    found, words = setup.dataset.train.gather(np.array([user])), setup.dataset.words
     edges = found.example_offsets
     spelled = [UNKNOWN if item == OOV else words[item] for item in found.items]
     return [" ".join(spelled[start:end]) for start, end in itertools.pairwise(edges)]

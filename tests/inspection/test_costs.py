@@ -8,10 +8,10 @@ import pytest
 
 from tacit.inspection.costs import cost_together, price_together
 from tacit.privacy.record.ledger import Ledger, read_ledger
+from tacit.simulation.training import start_run
 from tacit.training import datasets
-from tacit.training.setup import start_run
 from tests.inspection.text.test_run import Silent
-from tests.training.test_setup import tiny
+from tests.simulation.test_training import tiny
 
 
 @pytest.fixture(scope="module")

@@ -23,12 +23,12 @@ from tacit.learning.adversarial import (
     adversarial_server,
     adversaries,
 )
-from tacit.learning.images import image_batches
+from tacit.learning.batches import image_batches
 from tacit.learning.loop import TrainingState, train
 from tacit.learning.state import from_arrays, to_arrays
 from tacit.models.gan import GanConfig, build, generate
 from tacit.privacy.gate.rounding import LARGEST_NORM
-from tacit.privacy.gate.sums import BoundedSum, Contributions, Diagnostics, Gate, Norms
+from tacit.privacy.gate.sums import BoundedSum, ClipThresholds, Contributions, Diagnostics, Gate
 from tacit.privacy.gate.thresholds import FixedClip
 from tacit.privacy.noise.mechanisms import Gaussian, NoNoise
 from tacit.privacy.noise.randomness import NoiseKey, Randomness
@@ -68,7 +68,9 @@ class Home:
         self.batches = batches
         self.bounded: BoundedSum | None = None
 
-    def collect(self, broadcast: Adversaries, cohort: Any, norms: Norms) -> tuple[BoundedSum, list[Diagnostics]]:
+    def collect(
+        self, broadcast: Adversaries, cohort: Any, norms: ClipThresholds
+    ) -> tuple[BoundedSum, list[Diagnostics]]:
         gate = Gate(WORK.learned(broadcast), norms, style="flat", weighted=False)
         present = jnp.asarray(self.batches["mask"].sum(axis=(1, 2)) > 0)
         updates = UPDATES(broadcast, self.batches, np.int32(2), np.float32(norms.clip))
@@ -80,7 +82,7 @@ class Home:
 class Quiet:
     """A journal that keeps nothing."""
 
-    def before(self, cohort: Any, norms: Norms) -> None: ...
+    def before(self, cohort: Any, norms: ClipThresholds) -> None: ...
 
     def after(self, state: TrainingState, diagnostics: list[Diagnostics]) -> None: ...
 

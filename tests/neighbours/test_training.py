@@ -12,7 +12,7 @@ import pytest
 from tacit.data.views import Subset
 from tacit.training import datasets
 from tests.neighbours.worlds import PEOPLE, WORDS, World, compared, people, write_listed_store, write_text_store
-from tests.training.test_setup import tiny
+from tests.simulation.test_training import tiny
 
 EVERYBODY = people()
 # About 72 of the 90 people are trained on.

@@ -18,20 +18,21 @@ from hypothesis import strategies as st
 from tacit.data.users import Users
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.errors import DataError, PrivacyError
+from tacit.learning.batches import ImageBatches, TextBatches
 from tacit.learning.next_word import NextWord
 from tacit.learning.work import FedAvg, FedSGD
 from tacit.models.word_lm import WordLM, WordLMConfig, build
 from tacit.privacy.gate.rounding import MOST_USERS
-from tacit.privacy.gate.sums import HEADROOM, Contributions, Gate, Norms
+from tacit.privacy.gate.sums import HEADROOM, ClipThresholds, Contributions, Gate
 from tacit.privacy.plan import PrivacyPlan
 from tacit.runs.gate_audit.layout import MOST_CANARIES
 from tacit.simulation import reference
-from tacit.simulation.batched import BatchedUsers, ImageShape, Shape
+from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.placement import Spread, suitable_spread
 from tests.helpers import ListUsers
 
 VOCABULARY = 9
-SHAPE = {"windows": Shape("windows", 3, 2, 3), "sentences": Shape("sentences", 3, 2, 3)}
+SHAPE = {"windows": TextBatches("windows", 3, 2, 3), "sentences": TextBatches("sentences", 3, 2, 3)}
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,9 @@ def collect(users: ListUsers, work: Any, plan: PrivacyPlan, layout: str) -> Any:
     """The engine's sum over all users; one engine a configuration, so that it compiles once."""
     batched = engine(work, plan, layout)
     batched.users = users
-    return batched.collect(tiny_model(), Cohort(0, batched.prepare(np.arange(len(users)))), Norms(plan.clip_norm_at(0)))
+    return batched.collect(
+        tiny_model(), Cohort(0, batched.prepare(np.arange(len(users)))), ClipThresholds(plan.clip_norm_at(0))
+    )
 
 
 def plan(**changes: Any) -> PrivacyPlan:
@@ -180,7 +183,7 @@ def test_what_is_padded_at_the_end_of_the_numbers_counts_alike_in_any_company(ep
             (chunk,) = batched.prepare(np.arange(4))
             mine = (chunk.batches[:, 0, 0] == [1, 4, 5, 6]).all(axis=1)
             updates = batched._updates(tiny_model(), chunk.batches, np.int32(chunk.steps), np.float32(1.0))
-            gate = Gate(tiny_model(), Norms(1.0), style="flat", weighted=True)
+            gate = Gate(tiny_model(), ClipThresholds(1.0), style="flat", weighted=True)
             gate.admit(Contributions(updates, chunk.weights, mine))
             shares.append(gate.close())
         totals = [[np.asarray(leaf) for leaf in jax.tree.leaves(_total(share))] for share in shares]
@@ -216,14 +219,14 @@ class MeanImage:
 
 def image_engine(users: Users) -> BatchedUsers:
     spread = Spread(suitable_spread(1, 1).devices, chunk=4, lanes=2)
-    return BatchedUsers(users, MeanImage(), plan(clip_norm=1e6), ImageShape(2, 3), spread)
+    return BatchedUsers(users, MeanImage(), plan(clip_norm=1e6), ImageBatches(2, 3), spread)
 
 
 def test_images_pass_the_gate_in_batches_and_only_what_is_learned():
     users = HandwritingWorld(0, 9, glyphs_per_writer=5)
     batched = image_engine(users)
     model = {"ink": jnp.zeros((28, 28), jnp.float32), "scale": jnp.float32(0.5)}
-    bounded, diagnostics = batched.collect(model, Cohort(0, batched.prepare(np.arange(9))), Norms(1e6))
+    bounded, diagnostics = batched.collect(model, Cohort(0, batched.prepare(np.arange(9))), ClipThresholds(1e6))
     full = users.gather(np.arange(9))
     first = [full.items[start : min(start + 6, end)] for start, end in pairwise(full.user_offsets)]
     expected = sum(0.5 * images.mean(axis=0) for images in first)

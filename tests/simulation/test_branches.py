@@ -20,9 +20,9 @@ from tacit.runs import checkpoints, odometer
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal, StopRequested
 from tacit.runs.metrics import MetricsWriter
-from tacit.training.setup import resume_run, start_run
+from tacit.simulation.training import resume_run, start_run
 from tests.helpers import KEY, ListUsers
-from tests.training.test_setup import Silent, _stop_after, tiny
+from tests.simulation.test_training import Silent, _stop_after, tiny
 
 REFUSED = "is not the one that the odometer"
 

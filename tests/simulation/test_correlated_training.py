@@ -20,8 +20,8 @@ from tacit.recipe.training import Recipe
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal, StopRequested
-from tacit.training.setup import resume_run, start_run
-from tests.training.test_setup import (  # noqa: F401 - a fixture among them
+from tacit.simulation.training import resume_run, start_run
+from tests.simulation.test_training import (  # noqa: F401 - a fixture among them
     Silent,
     _stop_after,
     assert_same_arrays,

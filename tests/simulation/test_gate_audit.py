@@ -17,14 +17,14 @@ from tacit.privacy.gate.sums import BoundedSum
 from tacit.privacy.noise.mechanisms.gaussian import Gaussian
 from tacit.recipe.training import Recipe, load_recipe, parse_recipe
 from tacit.runs.folder import RunFolder
+from tacit.runs.gate_audit import in_run
 from tacit.runs.gate_audit.checks import measure
 from tacit.runs.gate_audit.outcome import BROKEN, GateOutcome, read_outcome, write_gate_section
 from tacit.runs.gate_audit.record import Design, Seen, read_records
 from tacit.runs.journal import RunJournal, StopRequested
 from tacit.runs.report import report_html
-from tacit.simulation import gate_audit
-from tacit.training.setup import resume_run, start_run
-from tests.training.test_setup import (  # noqa: F401 - a fixture among them
+from tacit.simulation.training import resume_run, start_run
+from tests.simulation.test_training import (  # noqa: F401 - a fixture among them
     Silent,
     _stop_after,
     final_arrays,
@@ -58,8 +58,8 @@ def scores(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         kept.append(read_records(folder.gate_audit_path))
         conclude(folder)
 
-    conclude = gate_audit.conclude
-    monkeypatch.setattr(gate_audit, "conclude", keeping)
+    conclude = in_run.conclude
+    monkeypatch.setattr(in_run, "conclude", keeping)
     return kept
 
 

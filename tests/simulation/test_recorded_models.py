@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from tacit.recipe.training import Recipe
+from tacit.simulation.training import start_run
 from tacit.training import datasets
-from tacit.training.setup import start_run
-from tests.training.test_setup import Silent, final_arrays, tiny
+from tests.simulation.test_training import Silent, final_arrays, tiny
 
 RECORDED = Path(__file__).with_name("recorded_models.json")
 CHECK_IN = {"sampling": "check_in", "min_separation": 3, "cohort": 12, "noise_multiplier": 4.0}

@@ -16,7 +16,8 @@ from scipy import stats
 
 from tacit.data.users import names_of_numbers
 from tacit.errors import PrivacyError, ProtocolError
-from tacit.privacy.gate.sums import HEADROOM, Contributions, Gate, Norms
+from tacit.learning.secure_sums import SecureSums
+from tacit.privacy.gate.sums import HEADROOM, ClipThresholds, Contributions, Gate
 from tacit.privacy.noise.mechanisms import Discrete
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.samplers import FixedSize
@@ -24,11 +25,11 @@ from tacit.privacy.plan import PrivacyPlan
 from tacit.secagg.encoding import decoded, encoded
 from tacit.simulation import secure
 from tacit.simulation.cohorts import CohortStream
-from tacit.simulation.secure import SecureGate, SecureSums, through_the_protocol
+from tacit.simulation.secure import SecureGate, open_round, through_the_protocol
 
 USERS, SIZE = 6, 37
 TEMPLATE = {"a": jnp.zeros((5, 5), jnp.float32), "b": jnp.zeros(12, jnp.float32)}
-CLIP = Norms(0.5)
+CLIP = ClipThresholds(0.5)
 NO_KEY = Randomness.from_seed(0).noise_key(round=0, attempt=0)  # which Discrete does not use
 CHECK_IN = {"sampling": "check_in", "min_separation": 1, "max_participation": 4}
 
@@ -80,14 +81,14 @@ def gate_of(
     updates: Any,
     *,
     seed: int = 1,
-    norms: Norms = CLIP,
+    norms: ClipThresholds = CLIP,
     weights: Any = None,
     weighted: bool = False,
     present: Any = None,
     template: Any = TEMPLATE,
 ) -> SecureGate:
     users = len(next(iter(updates.values())))
-    round = sums.open(Cohort(np.arange(min(users, sums.cohort)), entropy_of(seed)))
+    round = open_round(sums, Cohort(np.arange(min(users, sums.cohort)), entropy_of(seed)))
     gate = SecureGate(template, norms, round, style="flat", weighted=weighted)
     weights = np.ones(users, np.float32) if weights is None else weights
     present = np.ones(users, bool) if present is None else present
@@ -99,7 +100,7 @@ def flat(tree: Any) -> np.ndarray:
     return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])
 
 
-def plain_sum(updates: Any, norms: Norms = CLIP, weights: Any = None) -> Any:
+def plain_sum(updates: Any, norms: ClipThresholds = CLIP, weights: Any = None) -> Any:
     gate = Gate(TEMPLATE, norms, style="flat", weighted=True)
     users = len(next(iter(updates.values())))
     weights = np.ones(users, np.float32) if weights is None else weights
@@ -174,12 +175,12 @@ def test_the_largest_cohort_does_not_wrap_and_a_larger_one_is_refused():
         centred = ((np.asarray(gate.integers(), np.int64) + 16) & 31) - 16
         assert np.sign(centred[np.abs(centred).argmax()]) == sign
     with pytest.raises(PrivacyError, match="at most 6 users in a round, which is what 5 bits are planned for, got 7"):
-        sums.open(Cohort(np.arange(7), entropy_of(1)))
+        open_round(sums, Cohort(np.arange(7), entropy_of(1)))
 
 
 def test_numbers_beside_the_update_cross_as_integers_within_their_bounds():
     weights = np.array([1, 0.5, 0.25, 0.3, 1, 0], np.float32)
-    norms, updates = Norms(0.5, 6.0), updates_of()
+    norms, updates = ClipThresholds(0.5, 6.0), updates_of()
     sums = sums_of(plan(secagg={"bits": 24}))
     found = gate_of(sums, updates, norms=norms, weights=weights, weighted=True).close()
     plain = plain_sum(updates, norms, weights)
@@ -209,8 +210,8 @@ def test_who_is_absent_or_not_finite_adds_nothing():
 def test_gates_of_several_devices_add_up_to_one():
     sums, updates = sums_of(from_devices()), updates_of()
     whole = gate_of(sums, updates)
-    round = sums.open(Cohort(np.arange(USERS), entropy_of(1)))
-    gates = [SecureGate(TEMPLATE, Norms(0.5), round, style="flat", weighted=False) for _ in range(2)]
+    round = open_round(sums, Cohort(np.arange(USERS), entropy_of(1)))
+    gates = [SecureGate(TEMPLATE, ClipThresholds(0.5), round, style="flat", weighted=False) for _ in range(2)]
     for gate, part in zip(gates, (slice(0, 4), slice(4, 6)), strict=True):
         some = {name: leaf[part] for name, leaf in updates.items()}
         gate.admit(Contributions(some, np.ones(len(some["b"]), np.float32), np.ones(len(some["b"]), bool)))
@@ -274,7 +275,7 @@ def test_without_noise_it_is_the_quantised_sum():
 
 def test_shares_differ_between_devices_and_rounds_and_repeat_for_the_same_place():
     sums = sums_of(from_devices())
-    one, again, other = (sums.open(Cohort(np.arange(2), entropy_of(seed))) for seed in (1, 1, 2))
+    one, again, other = (open_round(sums, Cohort(np.arange(2), entropy_of(seed))) for seed in (1, 1, 2))
     draws = [tuple(each.share(place, 50)) for each in (one, other) for place in (0, 1)]
     assert len(set(draws)) == 4
     assert tuple(again.share(1, 50)) == draws[1]

@@ -15,8 +15,8 @@ from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.statement.guarantee import Guarantee
 from tacit.recipe.training import Recipe
 from tacit.runs.journal import RunJournal, StopRequested
-from tacit.training.setup import resume_run, start_run
-from tests.training.test_setup import (  # noqa: F401 - a fixture among them
+from tacit.simulation.training import resume_run, start_run
+from tests.simulation.test_training import (  # noqa: F401 - a fixture among them
     Silent,
     _stop_after,
     assert_same_arrays,

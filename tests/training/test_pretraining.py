@@ -25,11 +25,12 @@ from tacit.runs.journal import RunJournal, StopRequested
 from tacit.runs.metrics import EPSILON_SO_FAR, read_metrics
 from tacit.runs.plots import plot_training
 from tacit.runs.report.assemble import report_html
+from tacit.simulation.batched import BatchedUsers
+from tacit.simulation.training import resume_run, start_run
 from tacit.training import datasets, pretraining
-from tacit.training import setup as training
-from tacit.training.setup import resume_run, start_run
+from tacit.training.recipes import RecipeSetup
 from tests.helpers import KEY, ListUsers
-from tests.training.test_setup import Silent, assert_same_arrays, tiny
+from tests.simulation.test_training import Silent, assert_same_arrays, tiny
 
 WORLD = {"world": "keyboard", "users": 40, "epochs": 1, "batch_size": 8}
 
@@ -90,19 +91,19 @@ def stopped(recipe: Recipe, run: Path, monkeypatch: pytest.MonkeyPatch, *, round
 @pytest.mark.parametrize("tied", [True, False], ids=["one table", "two tables"])
 def test_the_rounds_start_from_the_pretrained_model(tied, tmp_path, monkeypatch):
     starts = []
-    collect = training.BatchedUsers.collect
+    collect = BatchedUsers.collect
 
     def watching(self: Any, broadcast: Any, cohort: Any, norms: Any, **others: Any) -> Any:
         starts.append(broadcast)
         return collect(self, broadcast, cohort, norms, **others)
 
-    monkeypatch.setattr(training.BatchedUsers, "collect", watching)
+    monkeypatch.setattr(BatchedUsers, "collect", watching)
     recipe, observer = recipe_with(WORLD, model={"tied": tied}), Watching()
     start_run(recipe, tmp_path / "run", observer)
     arrays = kept(tmp_path / "run").arrays
     np.testing.assert_array_equal(starts[0].embedding, arrays["model.embedding"])
     assert ("model.output" in arrays) != tied
-    fresh = training.Trainer.build(recipe).start.model
+    fresh = RecipeSetup.build(recipe).start.model
     assert not np.array_equal(starts[0].embedding, fresh.embedding)
     assert observer.steps[-1][0] == observer.steps[-1][1] > 0
     assert observer.evaluations == [0, 2]

@@ -13,6 +13,7 @@ import numpy as np
 
 from tacit.data.users import names_of_numbers
 from tacit.errors import LedgerError
+from tacit.learning.batches import TextBatches
 from tacit.learning.loop import TrainingState, train
 from tacit.learning.next_word import NextWord
 from tacit.learning.server import Server, build_optimizer
@@ -28,7 +29,7 @@ from tacit.privacy.record.records import UPDATE
 from tacit.runs.gate_audit.checks import Measured, measure
 from tacit.runs.gate_audit.layout import Layout, canaries_for
 from tacit.runs.gate_audit.record import Design, Seen
-from tacit.simulation.batched import BatchedUsers, Shape
+from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.cohorts import CohortStream
 from tacit.simulation.gate_audit import AuditedGate
 from tacit.simulation.placement import Spread, suitable_spread
@@ -36,7 +37,7 @@ from tests.helpers import ListUsers
 from tests.privacy.accounting.made_up import intent
 
 VOCABULARY, PEOPLE, ROUNDS = 9, 60, 48
-WORK, SHAPE = FedSGD(NextWord(), learning_rate=1.5), Shape("windows", 3, 2, 2)
+WORK, SHAPE = FedSGD(NextWord(), learning_rate=1.5), TextBatches("windows", 3, 2, 2)
 
 POISSON: dict[str, Any] = {"mechanism": "gaussian", "noise_multiplier": 1.0, "cohort": 15}
 WEIGHTED = {**POISSON, "estimator": "clipped", "example_cap": 6.0, "total_weight": 50.0}

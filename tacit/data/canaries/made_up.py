@@ -4,16 +4,13 @@
 canary users of a lower bound: who is in holds copies of a canary and nothing else; who is out stays a user who may be
 asked, has nothing, and gives nothing to any block of the gate. So between in and out one user's data is added, removed,
 replaced or zeroed: all of it, and nobody else's, under every adjacency that a guarantee here is stated for.
-
-`OwnRate` lets them take part more often than people do, as Production's did, which ignored pace steering.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +21,6 @@ from tacit.data.ragged import offsets_of
 from tacit.data.users import Examples, Names, Users, names_of_numbers
 from tacit.data.views import example_counts
 from tacit.data.worlds.randomness import name, uniform
-from tacit.privacy.participation.samplers import Draws, Poisson, Sampler
 
 
 class _Appended(ABC):
@@ -114,33 +110,6 @@ class WithCoinUsers(_Appended):
         items = np.concatenate([np.empty(0, np.int32), *phrases])
         lengths = np.array([len(phrase) for phrase in phrases], np.int64)
         return Examples(items, offsets_of(lengths), offsets_of(sizes))
-
-
-@dataclass(frozen=True)
-class OwnRate:
-    """People as the sampler has them; every synthetic user after them independently, with a probability of its own.
-
-    The people are drawn first and as if they were alone, so nothing about them changes, and the law that the ledger names
-    is theirs.
-    """
-
-    sampler: Sampler
-    people: int
-    probability: float
-
-    def sample(self, draws: Draws) -> NDArray[np.int64]:
-        """The numbers of the users who take part, in ascending order."""
-        cohort = self.sampler.sample(draws[: self.people])
-        others = self.people + Poisson(self.probability).sample(draws[self.people :])
-        return np.concatenate([cohort, others])
-
-    def remember(self, users: NDArray[np.int64]) -> None:
-        """A cohort of the round before the next `sample`, from a run that is being resumed."""
-        self.sampler.remember(users[users < self.people])
-
-    def describe(self) -> dict[str, Any]:
-        """The people's sampling and its public constants."""
-        return self.sampler.describe()
 
 
 def _copies(plan: CanaryPlan, kind: type[Devices] | type[CoinUser]) -> NDArray[np.int64]:

@@ -22,23 +22,23 @@ from tacit.errors import DivergedError, FleetError, RunError
 from tacit.files import write_atomic
 from tacit.fleet.rounds import lifecycle as rounds
 from tacit.fleet.rounds.evaluation import evaluated_model, evaluation_program
-from tacit.fleet.rounds.gathering import Ground, Log, Peers, RoundLost, enough_room_in
+from tacit.fleet.rounds.gathering import Log, Peers, RoundContext, RoundLost, enough_room_in
 from tacit.fleet.rounds.program import FleetProgram
 from tacit.fleet.rounds.tasks import Prepared, checkpoint_bytes, prepare, prepare_evaluation
 from tacit.fleet.server import leases
-from tacit.fleet.server.heartbeat import Heart
+from tacit.fleet.server.heartbeat import Heartbeat
 from tacit.fleet.server.leases import Lease, LeaseLost
 from tacit.fleet.wire.blobs import sha256_of
 from tacit.fleet.wire.messages import Task
+from tacit.learning.secure_sums import SecureSums
 from tacit.privacy.record.ledger import is_being_written
 from tacit.recipe.training import FleetSection, Recipe
 from tacit.runs import odometer
 from tacit.runs.driver import begin, go_on
 from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.journal import StopRequested
-from tacit.simulation.secure import SecureSums
 from tacit.training.pretraining import open_public
-from tacit.training.setup import Trainer, trainer_of
+from tacit.training.recipes import RecipeSetup, setup_of
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 # In the run folder: the task as devices have it, and beside it what it names.
@@ -54,7 +54,7 @@ class Coordinator:
         recipe: Recipe,
         out: Path,
         *,
-        heart: Heart,
+        heartbeat: Heartbeat,
         peers: Peers,
         transport: str,
         stopping: threading.Event,
@@ -64,9 +64,9 @@ class Coordinator:
         if recipe.fleet is None:
             raise FleetError(f"Expected a recipe with a [fleet] section, got {recipe.name!r}, which has none.")
         self._engine, self._recipe, self._section, self._out = engine, recipe, recipe.fleet, out
-        self._heart, self._peers, self._transport = heart, peers, transport
+        self._heartbeat, self._peers, self._transport = heartbeat, peers, transport
         self._stopping, self._log, self._odometer = stopping, log, odometer
-        self._trainer: Trainer | None = None
+        self._setup: RecipeSetup | None = None
 
     def run(self) -> dict[str, Any] | None:
         """Coordinate until the run is finished (its summary) or the process is to stop (None)."""
@@ -74,7 +74,7 @@ class Coordinator:
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
-                lease = self._heart.acquire(f"run:{self._recipe.name}")
+                lease = self._heartbeat.acquire(f"run:{self._recipe.name}")
                 if lease is None:
                     if not waits:
                         self._log("waiting: another process coordinates")
@@ -90,7 +90,7 @@ class Coordinator:
                     raise
                 self._log("going on from the ledger", cause=type(error).__name__, pause_s=pause)
             finally:
-                self._heart.release()
+                self._heartbeat.release()
             self._stopping.wait(pause)
             # What held for a while has recovered; what failed at once is not to be hammered.
             lasted = time.monotonic() - began > _LONGEST_PAUSE_S
@@ -103,24 +103,24 @@ class Coordinator:
         if folder.begun and (closed := folder.ledger().closed) is not None and closed.outcome == "finished":
             rounds.retire_tasks(self._engine, lease, run=folder.run_id)  # or it was killed before it could
             return folder.summary()
-        if self._trainer is None:
-            self._trainer = trainer_of(folder, self)
-        trainer, section = self._trainer, self._section
-        prepared = _prepared(folder, trainer, section)
-        looked_at = None if section.evaluates is None else evaluated_model(trainer, Path(section.evaluates))
+        if self._setup is None:
+            self._setup = setup_of(folder, self)
+        setup, section = self._setup, self._section
+        prepared = _prepared(folder, setup, section)
+        looked_at = None if section.evaluates is None else evaluated_model(setup, Path(section.evaluates))
         for content in prepared.blobs.values():
             rounds.put_blob(self._engine, content)
         shown = {"task": prepared.name, "name": prepared.task.name, "description": prepared.task_bytes.decode()}
-        rounds.publish_task(self._engine, lease, **shown, enter=partial(self._enter, folder, trainer))
-        ground = Ground(
+        rounds.publish_task(self._engine, lease, **shown, enter=partial(self._enter, folder, setup))
+        context = RoundContext(
             engine=self._engine,
             lease=lease,
-            heart=self._heart,
+            heartbeat=self._heartbeat,
             peers=self._peers,
             name=prepared.name,
             task=prepared.task,
             section=section,
-            secure=SecureSums.of_plan(trainer.recipe.privacy, prepared.task.dimension),
+            secure=SecureSums.of_plan(setup.recipe.privacy, prepared.task.dimension),
             content=checkpoint_bytes if looked_at is None else lambda _: looked_at,
             enough_room=enough_room_in(folder.checkpoints_path, folder.private_path),
             stopping=self._stopping,
@@ -128,9 +128,9 @@ class Coordinator:
         )
         where: dict[str, Any] = {"transport": self._transport, "odometer": self._odometer}
         if looked_at is None:
-            program = FleetProgram.of(trainer, folder, ground, **where)
+            program = FleetProgram.of(setup, folder, context, **where)
         else:
-            program = evaluation_program(trainer, folder, ground, looked_at, **where)
+            program = evaluation_program(setup, folder, context, looked_at, **where)
         try:
             summary = go_on(program, folder, self) if folder.begun else begin(program, folder, self)
         except DivergedError:
@@ -139,9 +139,9 @@ class Coordinator:
         rounds.retire_tasks(self._engine, lease, run=folder.run_id)
         return summary
 
-    def _enter(self, folder: RunFolder, trainer: Trainer) -> Container[str]:
+    def _enter(self, folder: RunFolder, setup: RecipeSetup) -> Container[str]:
         """Write the run into the odometer of these devices; all runs that are in it."""
-        claims = not trainer.reasons_not_private
+        claims = not setup.reasons_not_private
         odometer.register(self._odometer, run_id=folder.run_id, run=folder.path, claims_privacy=claims)
         return odometer.runs_of(self._odometer)
 
@@ -151,9 +151,9 @@ class Coordinator:
             folder = RunFolder.open(out)
             folder.require_same_recipe(recipe.model_dump(mode="json", exclude_none=True))
             return folder
-        trainer = Trainer.build(recipe)
-        open_public(recipe, trainer.dataset)  # a mistake in it is told before there is a folder
-        return RunFolder.create(out, recipe.to_toml(), vocabulary=trainer.dataset.words)
+        setup = RecipeSetup.build(recipe)
+        open_public(recipe, setup.dataset)  # a mistake in it is told before there is a folder
+        return RunFolder.create(out, recipe.to_toml(), vocabulary=setup.dataset.words)
 
     def _may_pass(self, error: Exception) -> bool:
         """Whether waiting can help: a database or a disk that is away, a round or a lease that is lost."""
@@ -176,7 +176,7 @@ class Coordinator:
         self._log("evaluated", **record)
 
 
-def _prepared(folder: RunFolder, trainer: Trainer, section: FleetSection) -> Prepared:
+def _prepared(folder: RunFolder, setup: RecipeSetup, section: FleetSection) -> Prepared:
     """The run's task, made once and kept in its folder: devices count their rounds by its name."""
     kept = folder.path / "fleet"
     if (kept / _TASK).is_file():
@@ -187,7 +187,7 @@ def _prepared(folder: RunFolder, trainer: Trainer, section: FleetSection) -> Pre
             raise RunError(f"The run {folder.path} is damaged: its task in {kept} is not the one it was begun with.")
         return Prepared(task, content, {**blobs, sha256_of(content): content})
     make = prepare if section.evaluates is None else prepare_evaluation
-    made = make(trainer, timer_s=section.timer_s).of_run(folder.run_id)
+    made = make(setup, timer_s=section.timer_s).of_run(folder.run_id)
     kept.mkdir(exist_ok=True)
     for name in (made.task.plan, made.task.vocabulary):
         write_atomic(kept / name, made.blobs[name])

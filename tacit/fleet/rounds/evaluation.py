@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.errors import FleetError
-from tacit.fleet.rounds.gathering import Ground
+from tacit.fleet.rounds.gathering import RoundContext
 from tacit.fleet.rounds.program import DeviceUsers, FleetProgram, describe_fleet, with_device_lines
 from tacit.fleet.rounds.tasks import checkpoint_bytes, metrics_of
 from tacit.fleet.wire.blobs import sha256_of
@@ -23,41 +23,43 @@ from tacit.learning.server import Server, build_optimizer
 from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.record.records import UPDATE, Opened
 from tacit.runs.folder import RunFolder
-from tacit.runs.journal import Rhythm
-from tacit.training.setup import Trainer, load_trained, opening
+from tacit.runs.journal import Schedule
+from tacit.runs.opening import opening
+from tacit.training.recipes import RecipeSetup
+from tacit.training.trained import load_trained
 
 _METRICS = 2
 
 
-def evaluated_model(trainer: Trainer, run: Path) -> bytes:
+def evaluated_model(setup: RecipeSetup, run: Path) -> bytes:
     """The model of a run's last checkpoint as devices download it; FleetError unless it is one of the recipe's kind."""
     model, words = load_trained(run)
-    if tuple(words) != trainer.dataset.words:
+    if tuple(words) != setup.dataset.words:
         raise FleetError(f"Expected the words of the run {run} in the recipe's data, got others.")
-    content, expected = checkpoint_bytes(model), checkpoint_bytes(trainer.start.model)
+    content, expected = checkpoint_bytes(model), checkpoint_bytes(setup.start.model)
     if len(content) != len(expected):
         raise FleetError(f"Expected a model as the run {run} has it in the recipe, got one of another size.")
     return content
 
 
 def evaluation_program(
-    trainer: Trainer, folder: RunFolder, ground: Ground, content: bytes, *, transport: str, odometer: Path
+    setup: RecipeSetup, folder: RunFolder, context: RoundContext, content: bytes, *, transport: str, odometer: Path
 ) -> FleetProgram:
     """The rounds in which devices look at the model in `content`; with several, their mean is what comes out."""
-    recipe, plan, rounds = trainer.recipe, trainer.recipe.privacy, trainer.recipe.run.rounds
+    recipe, plan, rounds = setup.recipe, setup.recipe.privacy, setup.recipe.run.rounds
     mean = (jnp.zeros(_METRICS, jnp.float32),)
     server = Server.build(build_optimizer("sgd", 1.0 / rounds, 0.0), plan.denominator)
-    mechanism = plan.build_mechanism(rounds, trainer.strategy)
-    fleet = describe_fleet(ground, transport=transport)
-    secagg = {} if ground.secure is None else {"secagg": ground.secure.describe()}
+    mechanism = plan.build_mechanism(rounds, setup.strategy)
+    fleet = describe_fleet(context, transport=transport)
+    secagg = {} if context.secure is None else {"secagg": context.secure.describe()}
 
     def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
-        found = {"evaluated": ground.section.evaluates, "metrics": _metrics(state.model), "privacy": spent.as_dict()}
+        found = {"evaluated": context.section.evaluates, "metrics": _metrics(state.model), "privacy": spent.as_dict()}
         return with_device_lines(found, opened)
 
     return FleetProgram(
         plan=plan,
-        rhythm=Rhythm(rounds, rounds, 1),
+        schedule=Schedule(rounds, rounds, 1),
         seed=recipe.run.seed,
         opened=opening(
             folder,
@@ -66,19 +68,19 @@ def evaluation_program(
             rounds=rounds,
             recipe_text=recipe.to_toml(),
             seeded=recipe.run.seed is not None,
-            reasons_not_private=trainer.reasons_not_private,
-            data={**trainer.dataset.description, "evaluates": sha256_of(content), "fleet": fleet, **secagg},
-            strategy=trainer.strategy,
+            reasons_not_private=list(setup.reasons_not_private),
+            data={**setup.dataset.description, "evaluates": sha256_of(content), "fleet": fleet, **secagg},
+            strategy=setup.strategy,
         ),
         store=odometer,
         start=TrainingState(0, mean, server.init(mean), plan.build_clipping().init(), mechanism.init({UPDATE: mean})),
-        users=DeviceUsers(plan, ground.secure),
+        users=DeviceUsers(plan, context.secure),
         sampler=plan.build_sampler(),
         mechanism=mechanism,
         server=server,
         evaluate=lambda model: {"measured_on": "devices, through the gate", **_metrics(model)},  # type: ignore[dict-item]
         finish=finish,
-        ground=ground,
+        context=context,
         folder=folder,
     )
 

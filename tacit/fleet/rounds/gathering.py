@@ -35,15 +35,15 @@ from tacit.fleet.rounds.secure_rounds import DONE, FAILED, STAGES, WAITING, Prog
 from tacit.fleet.rounds.selection import could_come
 from tacit.fleet.rounds.sums import PartialSum
 from tacit.fleet.server import clock, leases
-from tacit.fleet.server.heartbeat import Heart
+from tacit.fleet.server.heartbeat import Heartbeat
 from tacit.fleet.server.internal import Peer, RemotePeer
 from tacit.fleet.server.leases import Lease
 from tacit.fleet.wire.messages import Task
-from tacit.privacy.gate.sums import Norms
+from tacit.learning.secure_sums import SecureSums
+from tacit.privacy.gate.sums import ClipThresholds
 from tacit.privacy.noise.randomness import Randomness
 from tacit.recipe.training import FleetSection
 from tacit.runs.journal import StopRequested
-from tacit.simulation.secure import SecureSums
 
 POLL_S = 0.1
 _RETRY_S = 1.0
@@ -88,12 +88,12 @@ class Peers:
 
 
 @dataclass(frozen=True)
-class Ground:
+class RoundContext:
     """What all rounds of a run have in common."""
 
     engine: Engine
     lease: Lease
-    heart: Heart
+    heartbeat: Heartbeat
     peers: Peers
     name: str  # the task's, the SHA-256 of its description
     task: Task
@@ -108,12 +108,12 @@ class Ground:
         """Wait; StopRequested or LeaseLost if there is nothing more to wait for."""
         if self.stopping.wait(seconds):
             raise StopRequested
-        self.heart.require()
+        self.heartbeat.require()
 
 
-def places_of(ground: Ground) -> int:
+def places_of(context: RoundContext) -> int:
     """How many devices may be chosen for a round."""
-    return math.ceil(ground.task.report_goal * ground.section.over_selection)
+    return math.ceil(context.task.report_goal * context.section.over_selection)
 
 
 @dataclass(frozen=True)
@@ -155,19 +155,19 @@ class DeviceRounds:
 
     def __init__(
         self,
-        ground: Ground,
+        context: RoundContext,
         randomness: Randomness,
         start: int,
         stop: int,
         attempts: Mapping[int, int],
         attendance: Attendance,
     ) -> None:
-        self._ground, self._randomness, self._rounds, self._attempts = ground, randomness, range(start, stop), attempts
+        self._ground, self._randomness, self._rounds, self._attempts = context, randomness, range(start, stop), attempts
         self._attendance = attendance
         self._under_way: Invitation | None = None
 
     def __iter__(self) -> Iterator[Invitation]:
-        ground = self._ground
+        context = self._ground
         # The ledger has an intent for every round of the checkpoint, and one for every round that was lost.
         lost, most = sum(self._attempts.values()) - self._rounds.start, max(MOST_LOST, self._rounds.stop // 20)
         if lost >= most:
@@ -178,14 +178,14 @@ class DeviceRounds:
         for round in self._rounds:
             attempt = self._attempts.get(round, 0)
             key = self._randomness.noise_key(round=round, attempt=attempt)
-            self._under_way = invited = Invitation(ground, round, attempt, key, self._attendance)
+            self._under_way = invited = Invitation(context, round, attempt, key, self._attendance)
             yield invited
             opened = invited.opened
             assert opened is not None  # the loop settles what it is given
             self._attendance.add(round, invited.devices)
-            rounds.commit(ground.engine, ground.lease, opened.round_id)
-            rounds.drop_checkpoint(ground.engine, opened.checkpoint)
-            ground.log("round committed", task=ground.name, round=round, attempt=attempt)
+            rounds.commit(context.engine, context.lease, opened.round_id)
+            rounds.drop_checkpoint(context.engine, opened.checkpoint)
+            context.log("round committed", task=context.name, round=round, attempt=attempt)
             self._under_way = None
 
     def close(self) -> None:
@@ -200,69 +200,69 @@ class DeviceRounds:
 class Invitation:
     """A round that devices are invited to."""
 
-    def __init__(self, ground: Ground, round: int, attempt: int, noise_key: Any, attendance: Attendance) -> None:
+    def __init__(self, context: RoundContext, round: int, attempt: int, noise_key: Any, attendance: Attendance) -> None:
         self.round, self.attempt, self.noise_key = round, attempt, noise_key
         self.opened: Round | None = None
         self.devices: list[int] = []
-        self._ground, self._attendance = ground, attendance
+        self._ground, self._attendance = context, attendance
 
-    def settle(self, broadcast: Any, norms: Norms) -> DeviceCohort:
+    def settle(self, broadcast: Any, norms: ClipThresholds) -> DeviceCohort:
         """The cohort as it came: exactly the goal. Tries until there is one."""
-        ground, content = self._ground, self._ground.content(broadcast)
+        context, content = self._ground, self._ground.content(broadcast)
         while True:
-            while not ground.enough_room(len(content)):
-                ground.log("waiting for room on the disk", round=self.round)
-                ground.pause(_RETRY_S)
+            while not context.enough_room(len(content)):
+                context.log("waiting for room on the disk", round=self.round)
+                context.pause(_RETRY_S)
             try:
                 self.opened = self._open(content, norms)
                 return (
-                    self._gathered(self.opened) if ground.secure is None else self._masked(self.opened, ground.secure)
+                    self._gathered(self.opened) if context.secure is None else self._masked(self.opened, context.secure)
                 )
             except _Short as error:
                 self.give_up(error.sentence)
-                ground.pause(_RETRY_S)
+                context.pause(_RETRY_S)
 
     def give_up(self, reason: str) -> None:
         """Abandon the round as it stands."""
-        ground = self._ground
-        if self.opened is not None and rounds.abandon(ground.engine, ground.lease, self.opened.round_id, reason):
-            ground.log("round abandoned", task=ground.name, round=self.round, attempt=self.attempt, reason=reason)
+        context = self._ground
+        if self.opened is not None and rounds.abandon(context.engine, context.lease, self.opened.round_id, reason):
+            context.log("round abandoned", task=context.name, round=self.round, attempt=self.attempt, reason=reason)
 
-    def _open(self, content: bytes, norms: Norms) -> Round:
-        ground, goal = self._ground, self._ground.task.report_goal
+    def _open(self, content: bytes, norms: ClipThresholds) -> Round:
+        context, goal = self._ground, self._ground.task.report_goal
         chosen = None
-        if ground.secure is not None:
-            there = sorted(ground.peers.alive(leaving=False))
+        if context.secure is not None:
+            there = sorted(context.peers.alive(leaving=False))
             if not there:
                 raise _Short("Expected a process that adds up, found none.")
             chosen = there[self.round % len(there)]
         return rounds.open_round(
-            ground.engine,
-            ground.lease,
-            task=ground.name,
+            context.engine,
+            context.lease,
+            task=context.name,
             round=self.round,
             attempt=self.attempt,
-            checkpoint=rounds.put_blob(ground.engine, content),
+            checkpoint=rounds.put_blob(context.engine, content),
             clip_norm=norms.clip,
             threshold=norms.threshold,
-            signs_seed=None if ground.secure is None else os.urandom(_SEED_BYTES).hex(),
+            signs_seed=None if context.secure is None else os.urandom(_SEED_BYTES).hex(),
             aggregator=chosen,
             goal=goal,
-            places=places_of(ground),
-            seconds=ground.section.deadline_s
-            + (0.0 if ground.secure is None else len(STAGES) * ground.section.stage_s),
+            places=places_of(context),
+            seconds=context.section.deadline_s
+            + (0.0 if context.secure is None else len(STAGES) * context.section.stage_s),
         )
 
     def _gathered(self, opened: Round) -> DeviceCohort:
         """Wait for plain reports and take their sums from those who hold them."""
-        ground = self._ground
+        context = self._ground
         for now in self._watched(opened):
             if now.reported >= now.goal:
                 break
-            if clock.now(ground.engine) >= now.deadline:
+            if clock.now(context.engine) >= now.deadline:
                 raise _Short(f"{now.reported} reports came in time, and {now.goal} were wanted.{self._too_few(now)}")
         self._settle(opened)
-        total = PartialSum(opened.clip_norm, ground.task.update_shapes, ground.task.clipping == "per_layer")
+        total = PartialSum(opened.clip_norm, context.task.update_shapes, context.task.clipping == "per_layer")
         for peer, counted in self._holders(opened):
             try:
                 part = unpack_sum(peer.ask(opened.round_id, questions.SUM), total)
@@ -275,19 +275,19 @@ class Invitation:
 
     def _masked(self, opened: Round, secure: SecureSums) -> DeviceCohort:
         """Gather devices, have them mask and add up, and learn whose vectors are in."""
-        ground, section = self._ground, self._ground.section
-        peer = ground.peers.alive().get(str(opened.aggregator))
+        context, section = self._ground, self._ground.section
+        peer = context.peers.alive().get(str(opened.aggregator))
         if peer is None:
             raise _Short("The process that adds up is gone.")
         for now in self._watched(opened):
-            waited = clock.now(ground.engine) - now.opened_at
+            waited = clock.now(context.engine) - now.opened_at
             if now.selected >= now.places or (now.selected >= now.goal and waited >= section.selection_s):
                 break
             if waited >= section.deadline_s:
                 raise _Short(f"{now.selected} devices came in time, and {now.goal} were wanted.{self._too_few(now)}")
-        rounds.close_selection(ground.engine, ground.lease, opened.round_id)
+        rounds.close_selection(context.engine, context.lease, opened.round_id)
         width = secure.encoding.padded + len(
-            secure.sides(Norms(opened.clip_norm, opened.threshold), weighted=_weighted(ground.task))
+            secure.sides(ClipThresholds(opened.clip_norm, opened.threshold), weighted=_weighted(context.task))
         )
         terms = Terms(
             goal=opened.goal,
@@ -302,14 +302,14 @@ class Invitation:
             while (found := _progress(peer, opened.round_id)).stage != WAITING:
                 if found.stage == FAILED:
                     raise _Short(f"Secure aggregation failed: {found.reason}.")
-                ground.pause(POLL_S)
+                context.pause(POLL_S)
             self._settle(opened)
             included = json.loads(peer.ask(opened.round_id, questions.INCLUDED))
         except (_Short, leases.LeaseLost):
             raise
         except (FleetError, ProtocolError) as error:
             raise _Short(f"Secure aggregation failed: {error.sentence}") from error
-        if {str(opened.aggregator): set(included)} != rounds.reported_to(ground.engine, opened.round_id):
+        if {str(opened.aggregator): set(included)} != rounds.reported_to(context.engine, opened.round_id):
             raise _Short("The vectors are not of those who were counted.")
         seed = bytes.fromhex(str(opened.signs_seed))
         return self._cohort(opened, included, masked=MaskedSum(peer, opened.round_id, seed))
@@ -322,23 +322,23 @@ class Invitation:
         plain: PartialSum | None = None,
         masked: MaskedSum | None = None,
     ) -> DeviceCohort:
-        ground = self._ground
+        context = self._ground
         if len(devices) != opened.goal:
             raise _Short(f"{len(devices)} reports are in the sum, and {opened.goal} were wanted.")
         if not self._attendance.allows(self.round, devices):
-            rounds.match_participation(ground.engine, ground.lease, ground.name, self._attendance.recorded())
+            rounds.match_participation(context.engine, context.lease, context.name, self._attendance.recorded())
             raise _Short("A device was too early: the database had forgotten who took part, and was told again.")
         self.devices = devices
         rounds.record_participation(
-            ground.engine, ground.lease, task=ground.name, round=self.round, attempt=self.attempt, devices=devices
+            context.engine, context.lease, task=context.name, round=self.round, attempt=self.attempt, devices=devices
         )
         users = np.sort(np.asarray(devices, np.int64))
         return DeviceCohort(self.round, self.attempt, users, self.noise_key, opened.round_id, plain, masked)
 
     def _too_few(self, opened: Round) -> str:
         """What waiting does not mend, if that is so: devices rest for rounds, and no round can end without them."""
-        ground = self._ground
-        able = could_come(ground.engine, ground.task, ground.name, self.round)
+        context = self._ground
+        able = could_come(context.engine, context.task, context.name, self.round)
         if able >= opened.goal:
             return ""
         return (

@@ -18,21 +18,22 @@ import jax.numpy as jnp
 
 from tacit.fleet.rounds import lifecycle as rounds
 from tacit.fleet.rounds.attendance import Attendance
-from tacit.fleet.rounds.gathering import DeviceCohort, DeviceRounds, Ground, places_of
+from tacit.fleet.rounds.gathering import DeviceCohort, DeviceRounds, RoundContext, places_of
+from tacit.learning.secure_sums import SecureSums, unflattened
 from tacit.privacy.accounting.noise_split import BIT_BOUND
-from tacit.privacy.gate.sums import Block, BoundedSum, Diagnostics, Norms
+from tacit.privacy.gate.sums import Block, BoundedSum, ClipThresholds, Diagnostics
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.log import verified
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN, Opened
 from tacit.privacy.statement.on_devices import device_lines
 from tacit.privacy.statement.wording import Mark
-from tacit.runs.driver import Participation, Program
 from tacit.runs.folder import RunFolder
+from tacit.runs.gate_audit.in_run import GateAudit, not_audited, why_not
+from tacit.runs.program import Participation, Program
+from tacit.runs.provenance import ENGINES, has_own_methods, is_the_plans_secure_sum, size_objections
 from tacit.secagg.hadamard import public_signs
-from tacit.simulation.provenance import ENGINES, has_own_methods, is_the_plans_secure_sum, size_objections
-from tacit.simulation.secure import SecureSums, unflattened
-from tacit.training.setup import Trainer
+from tacit.training.setup import TrainingSetup
 
 
 class DeviceUsers:
@@ -41,7 +42,9 @@ class DeviceUsers:
     def __init__(self, plan: PrivacyPlan, secure: SecureSums | None) -> None:
         self._plan, self._secure = plan, secure
 
-    def collect(self, broadcast: Any, cohort: DeviceCohort, norms: Norms) -> tuple[BoundedSum, list[Diagnostics]]:
+    def collect(
+        self, broadcast: Any, cohort: DeviceCohort, norms: ClipThresholds
+    ) -> tuple[BoundedSum, list[Diagnostics]]:
         """The cohort's sum with its bounds. There are no diagnostics: on a fleet they would have to cross the gate."""
         if self._secure is not None and cohort.masked is not None:
             words = cohort.masked.unmasked()
@@ -67,48 +70,61 @@ class DeviceUsers:
 class FleetProgram(Program):
     """A run whose cohorts are devices that come when they can."""
 
-    users: Any
-    ground: Ground
+    context: RoundContext
     folder: RunFolder
 
     @classmethod
-    def of(cls, trainer: Trainer, folder: RunFolder, ground: Ground, *, transport: str, odometer: Path) -> FleetProgram:
-        """What the recipe trains, on these devices; saved after every round, because a lost round costs again.
+    def of(
+        cls, setup: TrainingSetup, folder: RunFolder, context: RoundContext, *, transport: str, odometer: Path
+    ) -> FleetProgram:
+        """What the setup trains, on these devices; saved after every round, because a lost round costs again.
 
         `odometer` is the folder in which every run on these devices is listed.
         """
-        base = trainer.program(folder)
-        plan, fields = base.plan, {each.name: getattr(base, each.name) for each in dataclasses.fields(base)}
-        fleet = describe_fleet(ground, transport=transport)
-        fields |= {
-            "rhythm": dataclasses.replace(base.rhythm, checkpoint_every=1),
-            "opened": dataclasses.replace(base.opened, data={**base.opened.data, "fleet": fleet}),
-            "store": odometer,
-            "sampler": plan.build_sampler(),
-            "users": DeviceUsers(plan, ground.secure),
-            "finish": lambda *outcome: with_device_lines(base.finish(*outcome), outcome[1]),
-        }
-        return cls(**fields, ground=ground, folder=folder)
+        opened, fleet = setup.opened(folder), describe_fleet(context, transport=transport)
+        return cls(
+            plan=setup.plan,
+            schedule=dataclasses.replace(setup.schedule, checkpoint_every=1),
+            seed=setup.seed,
+            opened=dataclasses.replace(opened, data={**opened.data, "fleet": fleet}),
+            store=odometer,
+            start=setup.start,
+            users=DeviceUsers(setup.plan, context.secure),
+            sampler=setup.plan.build_sampler(),
+            mechanism=setup.mechanism,
+            server=setup.server,
+            evaluate=setup.evaluate,
+            finish=lambda *outcome: with_device_lines(setup.summarise(*outcome), outcome[1]),
+            evaluate_first=setup.pretraining is not None,
+            context=context,
+            folder=folder,
+        )
+
+    def audit(self, folder: RunFolder) -> GateAudit:
+        """No audit: nobody else's contributions are let in among those of real devices."""
+        reason = why_not(self.plan, wanted=True, simulated=False)
+        assert reason is not None
+        return not_audited(self.users, self.mechanism, folder, reason)
 
     def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Participation:
         """The rounds from `start` on, once what an earlier coordinator left is put in order."""
-        ground = self.ground
+        context = self.context
         replaced = "the coordinator was replaced"
-        rounds.close_left(ground.engine, ground.lease, ground.name, rounds_done=start, reason=replaced)
-        task, recorded = ground.task, partial(_recorded, self.folder)
-        rounds.match_participation(ground.engine, ground.lease, ground.name, recorded())
+        rounds.close_left(context.engine, context.lease, context.name, rounds_done=start, reason=replaced)
+        task, recorded = context.task, partial(_recorded, self.folder)
+        rounds.match_participation(context.engine, context.lease, context.name, recorded())
         limits = {"min_separation": task.min_separation, "max_participation": task.max_participation}
         attendance = Attendance(recorded, **limits)
-        return DeviceRounds(ground, randomness, start, self.rhythm.rounds, attempts, attendance)
+        return DeviceRounds(context, randomness, start, self.schedule.rounds, attempts, attendance)
 
 
 def _real(program: FleetProgram) -> list[str]:
-    """What is wrong with users who are real devices (`simulation.provenance`)."""
+    """What is wrong with users who are real devices (`runs.provenance`)."""
     users: Any = program.users
     if type(users) is not DeviceUsers or has_own_methods(users):
         return ["the devices' side of the gate is not Tacit's: nothing is known of what it sums"]
     found = []
-    if users._plan != program.plan or program.ground.secure != users._secure:
+    if users._plan != program.plan or program.context.secure != users._secure:
         found.append("devices' sums are bounded by another plan")
     if not is_the_plans_secure_sum(users._secure, program):
         found.append("sums are not made as the plan's secure aggregation makes them")
@@ -125,11 +141,11 @@ def with_device_lines(summary: dict[str, Any], opened: Opened) -> dict[str, Any]
     return {**summary, "privacy": {**privacy, "assumptions": [*privacy["assumptions"], *assumed]}}
 
 
-def describe_fleet(ground: Ground, *, transport: str) -> dict[str, Any]:
+def describe_fleet(context: RoundContext, *, transport: str) -> dict[str, Any]:
     """What the ledger says about the devices' side."""
-    section, secure = ground.section, ground.secure is not None
+    section, secure = context.section, context.secure is not None
     # Whoever is chosen beyond the goal and is slower is lost, too (`secure_rounds.open_session`).
-    beyond = 1 - ground.task.report_goal / places_of(ground)
+    beyond = 1 - context.task.report_goal / places_of(context)
     return {
         "transport": transport,
         "over_selection": section.over_selection,

@@ -31,11 +31,11 @@ from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.errors import RecipeError
 from tacit.fleet.wire.blobs import leaves_of, packed_leaves, sha256_of
 from tacit.fleet.wire.messages import SecAggTerms, Task
+from tacit.learning.batches import TextBatches
 from tacit.learning.next_word import NextWord, score_sums
-from tacit.simulation.batched import Shape
-from tacit.simulation.secure import SecureSums
+from tacit.learning.secure_sums import SecureSums
 from tacit.training.datasets import Dataset
-from tacit.training.setup import Trainer, build_work
+from tacit.training.recipes import RecipeSetup, build_work
 
 __all__ = ["Prepared", "checkpoint_bytes", "leaves_of", "metrics_of", "prepare", "prepare_evaluation"]
 
@@ -67,9 +67,9 @@ class Prepared:
         return Prepared(task, content, {**blobs, sha256_of(content): content})
 
 
-def prepare(trainer: Trainer, *, timer_s: float) -> Prepared:
+def prepare(setup: RecipeSetup, *, timer_s: float) -> Prepared:
     """The training task of a recipe's word model; the same recipe gives the same bytes."""
-    recipe, model = trainer.recipe, trainer.start.model
+    recipe, model = setup.recipe, setup.start.model
     # The GPU kernels of a server's own device would tie the plan to it.
     work, tree = build_work(recipe, NextWord(recipe.engine.precision, kernels=False)), jax.tree.structure(model)
 
@@ -78,9 +78,9 @@ def prepare(trainer: Trainer, *, timer_s: float) -> Prepared:
         return tuple(jax.tree.leaves(update))
 
     return _prepared(
-        trainer,
+        setup,
         plan,
-        trainer.users.secure,
+        setup.secure,
         name=recipe.name,
         kind="train",
         update_shapes=_shapes(model),
@@ -90,9 +90,9 @@ def prepare(trainer: Trainer, *, timer_s: float) -> Prepared:
     )
 
 
-def prepare_evaluation(trainer: Trainer, *, timer_s: float) -> Prepared:
+def prepare_evaluation(setup: RecipeSetup, *, timer_s: float) -> Prepared:
     """The task that measures the recipe's model on devices' own text: for clip norm 1, every device weighed alike."""
-    recipe, tree = trainer.recipe, jax.tree.structure(trainer.start.model)
+    recipe, tree = setup.recipe, jax.tree.structure(setup.start.model)
 
     def plan(leaves: Any, batches: jax.Array, steps: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array, ...]:
         model = jax.tree.unflatten(tree, leaves)
@@ -103,7 +103,7 @@ def prepare_evaluation(trainer: Trainer, *, timer_s: float) -> Prepared:
         return (jnp.stack([accuracy, surprise]) / math.sqrt(2),)
 
     return _prepared(
-        trainer,
+        setup,
         plan,
         SecureSums.of_plan(recipe.privacy, 2),
         name=f"{recipe.name}: evaluation",
@@ -126,13 +126,13 @@ def checkpoint_bytes(model: Any) -> bytes:
     return packed_leaves([np.asarray(leaf) for leaf in jax.tree.leaves(model)])
 
 
-def _prepared(trainer: Trainer, plan: _Plan, secure: SecureSums | None, **fields: Any) -> Prepared:
-    privacy, model, shape = trainer.recipe.privacy, trainer.start.model, trainer.users.shape
+def _prepared(setup: RecipeSetup, plan: _Plan, secure: SecureSums | None, **fields: Any) -> Prepared:
+    privacy, model, shape = setup.recipe.privacy, setup.start.model, setup.batches
     if privacy.min_separation is None or privacy.max_participation is None:
         raise RecipeError(
             f"Expected privacy.sampling = 'check_in' for a run on devices, which come when they can, got {privacy.sampling!r}."
         )
-    exported, words = _exported(plan, model, shape), _vocabulary(trainer.dataset)
+    exported, words = _exported(plan, model, shape), _vocabulary(setup.dataset)
     task = Task(
         plan=sha256_of(exported),
         vocabulary=sha256_of(words),
@@ -151,7 +151,7 @@ def _prepared(trainer: Trainer, plan: _Plan, secure: SecureSums | None, **fields
     return Prepared(task, content, {sha256_of(blob): blob for blob in (exported, words, content)})
 
 
-def _exported(plan: _Plan, model: Any, shape: Shape) -> bytes:
+def _exported(plan: _Plan, model: Any, shape: TextBatches) -> bytes:
     """The plan as bytes; which is to say, without the names and lines of the files it was written in."""
     arguments = (
         tuple(jax.ShapeDtypeStruct(leaf.shape, np.float32) for leaf in jax.tree.leaves(model)),

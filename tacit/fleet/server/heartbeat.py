@@ -18,7 +18,7 @@ from tacit.fleet.server.leases import GONE_AFTER_S, LEAVING, RENEW_S, Lease, Lea
 from tacit.fleet.server.observability import log_failure
 
 
-class Heart:
+class Heartbeat:
     """Beats in a thread of its own from `start` to `stop`. `beat` is what else is to be done each time."""
 
     def __init__(
@@ -29,7 +29,7 @@ class Heart:
         self._lease: Lease | None = None
         self._kept_at = 0.0
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="tacit heart", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="tacit heartbeat", daemon=True)
 
     def start(self) -> None:
         """Appear, then go on in the background."""
@@ -83,7 +83,9 @@ class Heart:
             except SQLAlchemyError:
                 continue  # a database that is away comes back, or the lease runs out
             except Exception:
-                log_failure("heart")  # a process that stops beating for a mistake would be missed, and nobody knew why
+                log_failure(
+                    "heartbeat"
+                )  # a process that stops beating for a mistake would be missed, and nobody knew why
 
     def _appear(self) -> None:
         leases.appear(self._engine, self._process, role=self._role, address=self._address, now=clock.now(self._engine))

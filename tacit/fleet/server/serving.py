@@ -30,7 +30,7 @@ from tacit.fleet.rounds.sealed import make_secret, open_secret
 from tacit.fleet.server import clock
 from tacit.fleet.server.api import create_app
 from tacit.fleet.server.database import migrate, open_database
-from tacit.fleet.server.heartbeat import Heart
+from tacit.fleet.server.heartbeat import Heartbeat
 from tacit.fleet.server.internal import internal_router
 from tacit.fleet.server.leases import GONE_AFTER_S
 from tacit.fleet.server.observability import log
@@ -132,7 +132,9 @@ def _serve(
         selects=role in ("all", "selector"),
         routers=[] if aggregator is None else [internal_router(aggregator, secret)],
     )
-    heart = Heart(engine, process, role=role, address=address, beat=None if aggregator is None else aggregator.sweep)
+    heartbeat = Heartbeat(
+        engine, process, role=role, address=address, beat=None if aggregator is None else aggregator.sweep
+    )
     server = _Server(uvicorn.Config(app, log_config=None, access_log=False, **_transport(settings)))
     outcome: list[dict[str, Any] | None] = []
     failure: list[BaseException] = []
@@ -140,11 +142,11 @@ def _serve(
     def work() -> None:
         try:
             if role in ("all", "coordinator"):
-                outcome.append(_coordinate(settings, engine, heart, secret, aggregator, stopping))
+                outcome.append(_coordinate(settings, engine, heartbeat, secret, aggregator, stopping))
             else:
                 stopping.wait()
                 if aggregator is not None:
-                    heart.leave()
+                    heartbeat.leave()
                     _finish_rounds(engine, process, lambda: server.should_exit)
         except BaseException as error:
             failure.append(error)
@@ -152,7 +154,7 @@ def _serve(
             server.should_exit = True
 
     worker = threading.Thread(target=work, name="tacit work", daemon=True)
-    heart.start()
+    heartbeat.start()
     try:
         log("serving", role=role, address=address)
         ready(address)
@@ -162,7 +164,7 @@ def _serve(
             stopping.set()
             worker.join()
     finally:
-        heart.stop()
+        heartbeat.stop()
     log("stopped", role=role)
     if failure:
         raise failure[0]
@@ -172,7 +174,7 @@ def _serve(
 def _coordinate(
     settings: ServeSettings,
     engine: Engine,
-    heart: Heart,
+    heartbeat: Heartbeat,
     secret: bytes,
     aggregator: Aggregator | None,
     stopping: threading.Event,
@@ -186,7 +188,7 @@ def _coordinate(
         engine,
         settings.recipe,
         settings.out / RUN,
-        heart=heart,
+        heartbeat=heartbeat,
         peers=Peers(engine, secret, aggregator),
         transport="http on loopback" if settings.http else "https",
         stopping=stopping,

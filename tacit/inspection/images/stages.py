@@ -26,6 +26,7 @@ from tacit.inspection.judging import image_judge
 from tacit.inspection.scores import inversion_score, to_bytes
 from tacit.inspection.selection import Criterion, Judged, Selected, Threshold, UserAccuracy
 from tacit.learning.adversarial import Adversaries, DiscriminatorWork, GeneratorSteps, adversarial_server, adversaries
+from tacit.learning.batches import ImageBatches
 from tacit.learning.loop import TrainingState
 from tacit.learning.server import Server, build_optimizer
 from tacit.learning.work import FedAvg, Work, learned_by
@@ -39,12 +40,12 @@ from tacit.privacy.planning.noise_warnings import warnings_of
 from tacit.privacy.record.records import Opened
 from tacit.recipe.image_inspection import ClassifierSection, GanSection, ImageInspection, ImageRun, Training
 from tacit.recipe.training import toml_of
-from tacit.runs.driver import Program
 from tacit.runs.folder import RunFolder
-from tacit.runs.journal import Rhythm
-from tacit.simulation.batched import BatchedUsers, ImageShape
+from tacit.runs.journal import Schedule
+from tacit.runs.opening import opening
+from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.placement import suitable_spread
-from tacit.training.setup import opening
+from tacit.simulation.program import SimulatedProgram
 
 Side = Literal["high", "low"]
 SIDES: tuple[Side, Side] = ("high", "low")
@@ -70,7 +71,7 @@ class Stage:
     model: Any
     work: Work
     server: Server
-    shape: ImageShape
+    shape: ImageBatches
     chunk: int | None
     evaluate: Callable[[Any], Mapping[str, Any]]
     outcome: Callable[[Any], Mapping[str, Any]]
@@ -90,7 +91,7 @@ class Stage:
             gate_audit=True,
         )
 
-    def program(self, folder: RunFolder) -> Program:
+    def program(self, folder: RunFolder) -> SimulatedProgram:
         """The same, as what `running` takes."""
         plan, learned = self.plan, learned_by(self.work, self.model)
         spread = suitable_spread(parameter_count(self.model), math.ceil(plan.cohort), self.chunk)
@@ -105,9 +106,9 @@ class Stage:
                 **self.outcome(state.model),
             }
 
-        return Program(
+        return SimulatedProgram(
             plan=plan,
-            rhythm=Rhythm(self.run.rounds, self.run.evaluate_every, self.run.checkpoint_every),
+            schedule=Schedule(self.run.rounds, self.run.evaluate_every, self.run.checkpoint_every),
             seed=self.run.seed,
             opened=self.opened(folder),
             store=self.store,
@@ -173,7 +174,7 @@ def accuracy_stage(
         model=jnp.zeros((selection.bins,), jnp.float32),
         work=AccuracyWork(classifier),
         server=Server.build(build_optimizer("sgd", 1.0, 0.0), selection.privacy.denominator),
-        shape=ImageShape(_BATCH, -(-recipe.data.most_images // _BATCH)),
+        shape=ImageBatches(_BATCH, -(-recipe.data.most_images // _BATCH)),
         chunk=recipe.engine.chunk,
         evaluate=lambda model: {"accuracy": right_share(classifier, users.held_out_now)},
         outcome=lambda model: {"histogram": [float(each) for each in model]},
@@ -250,7 +251,7 @@ def _of_training(recipe: ImageInspection, users: ImageUsers, section: Training) 
         "plan": section.privacy,
         "run": section.run,
         "store": users.store,
-        "shape": ImageShape(batch, -(-recipe.data.most_images // batch)),
+        "shape": ImageBatches(batch, -(-recipe.data.most_images // batch)),
         "chunk": recipe.engine.chunk,
     }
 

@@ -27,7 +27,7 @@ from tacit.privacy.record.ledger import Ledger
 from tacit.recipe.text_inspection import LookSection
 from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.folder import RunFolder
-from tacit.training.setup import load_trained
+from tacit.training.trained import load_trained
 
 # How many made-up sentences are shown, and after how many words one is cut.
 SHOWN, LONGEST = 10, 16

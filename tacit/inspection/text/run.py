@@ -38,13 +38,15 @@ from tacit.privacy.noise.strategies import Strategy, from_description
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.record.records import Opened
 from tacit.recipe.text_inspection import FaultSection, TextInspection, recipe_of
-from tacit.runs.driver import Program, begin, go_on
+from tacit.runs.driver import begin, go_on
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import Observer
 from tacit.runs.report.sections import write_section
 from tacit.simulation.placement import use_every_core
+from tacit.simulation.program import SimulatedProgram
+from tacit.simulation.training import program_of
 from tacit.training.datasets import Dataset, open_dataset
-from tacit.training.setup import Trainer
+from tacit.training.recipes import RecipeSetup
 from tacit.training.summary import at_scale
 
 
@@ -62,7 +64,7 @@ class Inspector:
     """Everything the recipe of an inspection builds, ready to run; nothing on disk yet."""
 
     recipe: TextInspection
-    trainer: Trainer
+    setup: RecipeSetup
     held_out: HeldOut
     primary: Primary | None
 
@@ -76,12 +78,12 @@ class Inspector:
             primary.require_words(dataset.words)
             require_held_out(recipe.data, dataset.description, RunFolder.open(primary.path))
         model = build(model_config(recipe), key=jax.random.key(recipe.model.init_seed))
-        trainer = Trainer.of(recipe, dataset, model, NextSymbol(recipe.engine.precision), strategy)
-        return cls(recipe, trainer, held_out, primary)
+        setup = RecipeSetup.of(recipe, dataset, model, NextSymbol(recipe.engine.precision), strategy)
+        return cls(recipe, setup, held_out, primary)
 
-    def program(self, folder: RunFolder) -> Program:
+    def program(self, folder: RunFolder) -> SimulatedProgram:
         """The same as what `running` takes: the model is judged by symbols, and asked for its words in the end."""
-        rows = self.trainer.dataset.held_out
+        rows = self.setup.dataset.held_out
 
         def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
             summary: dict[str, Any] = {
@@ -103,7 +105,7 @@ class Inspector:
             return summary
 
         return dataclasses.replace(
-            self.trainer.program(folder), evaluate=lambda model: symbol_scores(model, rows), finish=finish
+            program_of(self.setup, folder), evaluate=lambda model: symbol_scores(model, rows), finish=finish
         )
 
 
@@ -116,9 +118,9 @@ def model_config(recipe: TextInspection) -> CharLMConfig:
 def start_inspection(recipe: TextInspection, out: Path, observer: Observer) -> dict[str, Any]:
     """Train the recipe's model in a new run folder and ask it for its words; returns the run's summary."""
     inspector = Inspector.build(recipe)
-    for sentence in inspector.trainer.warnings():
+    for sentence in inspector.setup.warnings():
         observer.warned(sentence)
-    folder = RunFolder.create(out, recipe.to_toml(), vocabulary=inspector.trainer.dataset.words)
+    folder = RunFolder.create(out, recipe.to_toml(), vocabulary=inspector.setup.dataset.words)
     return begin(inspector.program(folder), folder, observer)
 
 

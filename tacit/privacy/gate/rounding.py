@@ -1,6 +1,6 @@
 """How much every contribution is shrunk, so that floating point cannot lengthen what one user moves.
 
-**Sums.** Norms, clipping and accumulation run in float64. A user's clipped contribution is computed to a relative
+**Sums.** ClipThresholds, clipping and accumulation run in float64. A user's clipped contribution is computed to a relative
 error below 2⁻⁴⁰ (d < 10¹⁰ coordinates), and the running sum of n contributions of norm ≤ S is off by at most n² ·
 2⁻⁵³ · S in any order of addition, which moves by at most twice that when one user is added. `SUM_SHARE` of what
 `HEADROOM` takes off is more than both up to `MOST_USERS` in a round; a plan allows 100,000. In TF32 or float32

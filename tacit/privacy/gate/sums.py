@@ -47,7 +47,7 @@ class BoundedSum:
 
 
 @dataclass(frozen=True)
-class Norms:
+class ClipThresholds:
     """Where updates are clipped in a round and, with adaptive clipping, what their norms are compared to."""
 
     clip: float
@@ -75,7 +75,7 @@ class Diagnostics:
 class Gate:
     """Adds contributions up, chunk by chunk, on the device of `template`, in memory that does not grow with the cohort."""
 
-    def __init__(self, template: Any, norms: Norms, *, style: ClipStyle, weighted: bool) -> None:
+    def __init__(self, template: Any, norms: ClipThresholds, *, style: ClipStyle, weighted: bool) -> None:
         self.norms, self.style, self.weighted = norms, style, weighted
         with jax.enable_x64(True):
             self._update, self._counts = _empty(template)

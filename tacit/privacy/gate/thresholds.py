@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tacit.privacy.gate.sums import Norms
+from tacit.privacy.gate.sums import ClipThresholds
 from tacit.privacy.record.records import WITHIN
 
 # How far the estimate may go from where it began, so that one wild share does not make it zero or infinite.
@@ -34,7 +34,7 @@ class Clipping(Protocol):
         """The state before the first round."""
         ...
 
-    def norms(self, state: Any, round: int) -> Norms:
+    def norms(self, state: Any, round: int) -> ClipThresholds:
         """Where updates are clipped in this round, and what norms are compared to."""
         ...
 
@@ -52,8 +52,8 @@ class FixedClip:
     def init(self) -> tuple[()]:
         return ()
 
-    def norms(self, state: tuple[()], round: int) -> Norms:
-        return Norms(self.norm_at(round))
+    def norms(self, state: tuple[()], round: int) -> ClipThresholds:
+        return ClipThresholds(self.norm_at(round))
 
     def learn(self, state: tuple[()], release: Mapping[str, Any], round: int) -> tuple[()]:
         return state
@@ -72,8 +72,8 @@ class AdaptiveClip:
     def init(self) -> dict[str, np.ndarray]:
         return {"active": np.asarray(self.start), "estimate": np.asarray(self.start)}
 
-    def norms(self, state: Mapping[str, Any], round: int) -> Norms:
-        return Norms(float(state["active"]), float(state["estimate"]))
+    def norms(self, state: Mapping[str, Any], round: int) -> ClipThresholds:
+        return ClipThresholds(float(state["active"]), float(state["estimate"]))
 
     def learn(self, state: Mapping[str, Any], release: Mapping[str, Any], round: int) -> dict[str, Any]:
         share = float(release[WITHIN]) / self.reports + 0.5

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.simulation.population.habits import HOUR, MINUTE
-
-SHORTEST_WAIT_S, LONGEST_WAIT_S = MINUTE, 2 * HOUR
+SHORTEST_WAIT_S, LONGEST_WAIT_S = 60, 7_200
 # Check-ins a round should see for each device it takes: below 1 rounds starve, far above it devices call in vain.
 WANTED_CALLS = 2.0
 ROUND_MEMORY = 0.9
@@ -24,8 +22,8 @@ ROUND_MEMORY = 0.9
 class Pace:
     """The waiting time around which devices are sent away, and how long rounds take of late."""
 
-    wait_s: float = 10.0 * MINUTE
-    round_s: float = 5.0 * MINUTE
+    wait_s: float = 600.0
+    round_s: float = 300.0
 
     def after_round(self, check_ins: int, wanted: int, took_s: int) -> Pace:
         """The pace after a round: at most doubled or halved, so that one odd round does not upset it."""

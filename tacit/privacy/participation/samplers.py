@@ -130,3 +130,30 @@ def _smallest(draws: Draws, size: int) -> NDArray[np.int64]:
         raise PrivacyError(f"Expected at least the {size} users of a round, got {len(draws)}.")
     chosen = np.argpartition(draws, size - 1)[:size] if size else np.zeros(0, np.int64)
     return np.sort(chosen).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class OwnRate:
+    """People as the sampler has them; every synthetic user after them independently, with a probability of its own.
+
+    The people are drawn first and as if they were alone, so nothing about them changes, and the law that the ledger names
+    is theirs.
+    """
+
+    sampler: Sampler
+    people: int
+    probability: float
+
+    def sample(self, draws: Draws) -> NDArray[np.int64]:
+        """The numbers of the users who take part, in ascending order."""
+        cohort = self.sampler.sample(draws[: self.people])
+        others = self.people + Poisson(self.probability).sample(draws[self.people :])
+        return np.concatenate([cohort, others])
+
+    def remember(self, users: NDArray[np.int64]) -> None:
+        """A cohort of the round before the next `sample`, from a run that is being resumed."""
+        self.sampler.remember(users[users < self.people])
+
+    def describe(self) -> dict[str, Any]:
+        """The people's sampling and its public constants."""
+        return self.sampler.describe()

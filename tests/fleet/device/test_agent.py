@@ -17,17 +17,17 @@ from tacit.fleet.wire import messages as wire
 from tacit.fleet.wire.blobs import packed_leaves
 from tacit.fleet.wire.refusals import Refusal
 from tests.fleet.device.fake import COME_BACK, Clock, FakeServer, Killed, Running, enrolled, refused
-from tests.fleet.worlds import sentences_of, trainer
+from tests.fleet.worlds import sentences_of, setup
 
 
 @pytest.fixture
 def fake():
-    return FakeServer(tasks.prepare(trainer(), timer_s=100.0), trainer().start.model)
+    return FakeServer(tasks.prepare(setup(), timer_s=100.0), setup().start.model)
 
 
 @pytest.fixture
 def home(tmp_path, fake):
-    return enrolled(tmp_path, fake, sentences_of(trainer(), 0))
+    return enrolled(tmp_path, fake, sentences_of(setup(), 0))
 
 
 def reports(fake):
@@ -84,13 +84,13 @@ def test_text_never_leaves(home, fake):
     bodies = []
     fake.before = lambda request: bodies.append(request.content)
     step(home, fake)
-    words = {word for sentence in sentences_of(trainer(), 0) for word in sentence.split() if len(word) > 3}
+    words = {word for sentence in sentences_of(setup(), 0) for word in sentence.split() if len(word) > 3}
     assert len(words) > 3
     assert not any(word.encode() in body for word in words for body in bodies)
 
 
 def test_an_evaluation_is_taken_the_same_way(home, fake):
-    prepared = tasks.prepare_evaluation(trainer(), timer_s=0.0)
+    prepared = tasks.prepare_evaluation(setup(), timer_s=0.0)
     fake.blobs |= prepared.blobs
     offer = fake.offer(task=prepared.name, clip_norm=1.0)
     step(home, fake)
@@ -471,7 +471,7 @@ def test_a_second_round_downloads_the_checkpoint_only(home, fake):
     fake.offer(0)
     step(home, fake, clock)
     clock.at += 100.0
-    model = trainer().start.model
+    model = setup().start.model
     moved = tasks.checkpoint_bytes(dataclasses.replace(model, embedding=model.embedding + np.float32(1)))
     fake.offer(2, checkpoint=fake.add_blob(moved))
     before = len(fake.requests)

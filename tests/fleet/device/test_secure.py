@@ -23,7 +23,7 @@ from tacit.secagg.encoding import decoded
 from tacit.secagg.hadamard import public_signs
 from tacit.secagg.session import Session
 from tests.fleet.device.fake import Clock, FakeSecAgg, FakeServer, Killed, Running, enrolled
-from tests.fleet.worlds import sentences_of, trainer
+from tests.fleet.worlds import sentences_of, setup
 
 SEED = "5" * 64
 DEVICES = 4
@@ -32,7 +32,7 @@ WEIGHED = {**SECURE, "estimator": "clipped", "example_cap": 30.0, "total_weight"
 
 
 def prepared_of(privacy):
-    return tasks.prepare(trainer(privacy=privacy), timer_s=100.0)
+    return tasks.prepare(setup(privacy=privacy), timer_s=100.0)
 
 
 def session_of(task, *, sides=0, **changes):
@@ -164,7 +164,7 @@ class Round:
     """A server with a session, and the homes of its devices."""
 
     def __init__(self, folder, privacy=None, *, sides=0, **offer):
-        self.made = trainer(privacy=privacy or SECURE)
+        self.made = setup(privacy=privacy or SECURE)
         prepared = prepared_of(privacy or SECURE)
         self.fake = FakeServer(prepared, self.made.start.model)
         self.fake.secagg = FakeSecAgg(session_of(prepared.task, sides=sides))
@@ -197,9 +197,7 @@ class Round:
 def plain_sum(folder, made, threshold, users=range(DEVICES)):
     """What these devices report where nothing is masked."""
     plain = dict(made.recipe.privacy.model_dump(exclude_none=True), secagg=None)
-    prepared = tasks.prepare(
-        trainer(privacy={key: each for key, each in plain.items() if each is not None}), timer_s=0.0
-    )
+    prepared = tasks.prepare(setup(privacy={key: each for key, each in plain.items() if each is not None}), timer_s=0.0)
     fake = FakeServer(prepared, made.start.model)
     sums = PartialSum(0.3, prepared.task.update_shapes, per_layer=False)
     for user in users:

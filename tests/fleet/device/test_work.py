@@ -16,8 +16,8 @@ from tacit.fleet.device.plans import run_plan
 from tacit.fleet.rounds import tasks
 from tacit.fleet.rounds.sums import PartialSum
 from tacit.fleet.wire.blobs import leaves_of
-from tacit.privacy.gate.sums import Norms
-from tests.fleet.worlds import sentences_of, trainer
+from tacit.privacy.gate.sums import ClipThresholds
+from tests.fleet.worlds import sentences_of, setup
 
 CASES = {
     "flat": {},
@@ -35,7 +35,7 @@ class Cohort:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_devices_report_is_the_simulations_update(case, tmp_path):
-    made = trainer(**CASES[case])
+    made = setup(**CASES[case])
     prepared, users = tasks.prepare(made, timer_s=0.0), np.array([0, 3, 7])
     task, clip = prepared.task, made.recipe.privacy.clip_norm
     threshold = 0.5 * clip
@@ -52,7 +52,7 @@ def test_a_devices_report_is_the_simulations_update(case, tmp_path):
 
     engine = made.users
     simulated, _ = engine.collect(
-        made.start.model, Cohort(0, engine.prepare(users)), Norms(clip, threshold if case == "flat" else None)
+        made.start.model, Cohort(0, engine.prepare(users)), ClipThresholds(clip, threshold if case == "flat" else None)
     )
     expected = np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(simulated.blocks["update"].total)])
     assert np.abs(expected).max() > 1e-3

@@ -26,16 +26,16 @@ from tacit.fleet.rounds.program import DeviceUsers
 from tacit.fleet.rounds.tasks import prepare
 from tacit.fleet.server import leases, schema
 from tacit.fleet.server.database import migrate, open_database
-from tacit.fleet.server.heartbeat import Heart
+from tacit.fleet.server.heartbeat import Heartbeat
 from tacit.privacy.record.ledger import LedgerWriter, read_ledger
 from tacit.privacy.record.records import Intent
 from tacit.recipe.training import Recipe
 from tacit.runs import checkpoints, odometer
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import StopRequested
-from tacit.simulation.provenance import reasons_of
+from tacit.runs.provenance import reasons_of
 from tacit.training import datasets
-from tacit.training.setup import Trainer
+from tacit.training.recipes import RecipeSetup
 from tests.fleet.crowd import Crowd, Server, fleet_recipe, in_background, wait_for
 from tests.fleet.people import enrolled_many
 from tests.fleet.soundness import built, cohorts, require_sound, states
@@ -49,7 +49,7 @@ def built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathering, "_RETRY_S", 0.05)
     monkeypatch.setattr(coordinator, "_FIRST_PAUSE_S", 0.05)
     monkeypatch.setattr(coordinator, "prepare", prepared_once)
-    monkeypatch.setattr(coordinator, "trainer_of", lambda folder, observer: built(folder.recipe_path.read_text()))
+    monkeypatch.setattr(coordinator, "setup_of", lambda folder, observer: built(folder.recipe_path.read_text()))
 
 
 @cache
@@ -57,8 +57,8 @@ def _prepared(text: str, timer_s: float) -> Any:
     return prepare(built(text), timer_s=timer_s)
 
 
-def prepared_once(trainer: Trainer, *, timer_s: float) -> Any:
-    return _prepared(trainer.recipe.to_toml(), timer_s)
+def prepared_once(setup: RecipeSetup, *, timer_s: float) -> Any:
+    return _prepared(setup.recipe.to_toml(), timer_s)
 
 
 @pytest.fixture
@@ -280,7 +280,7 @@ def test_a_coordinator_killed_at_any_point_is_followed_by_another(
     monkeypatch.setattr(where, what, killed_after)
     with monkeypatch.context() as dying:
         dying.setattr(gathering.DeviceRounds, "close", lambda self: None)
-        dying.setattr(Heart, "release", lambda self: None)
+        dying.setattr(Heartbeat, "release", lambda self: None)
         with (
             Server(sqlite, recipe, run) as first,
             Crowd(sqlite, first.aggregators, devices, size),

@@ -13,8 +13,8 @@ from tacit.recipe.training import FleetSection
 
 def described(section: FleetSection, *, secure: bool) -> dict[str, Any]:
     task = SimpleNamespace(report_goal=4)
-    ground: Any = SimpleNamespace(section=section, secure=object() if secure else None, task=task)
-    return describe_fleet(ground, transport="https")
+    context: Any = SimpleNamespace(section=section, secure=object() if secure else None, task=task)
+    return describe_fleet(context, transport="https")
 
 
 @pytest.mark.parametrize(("over_selection", "lost"), [(1.0, 0.3), (1.3, 1 / 3), (4.0, 0.75)])

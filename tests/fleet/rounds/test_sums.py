@@ -7,7 +7,7 @@ import pytest
 from tacit.errors import FleetError
 from tacit.fleet.rounds.sums import SLACK, PartialSum
 from tacit.privacy.gate.rounding import HEADROOM
-from tacit.privacy.gate.sums import Contributions, Gate, Norms
+from tacit.privacy.gate.sums import ClipThresholds, Contributions, Gate
 from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN
 
 SHAPES = ((3, 2), (4,))
@@ -30,7 +30,7 @@ def test_the_sum_is_that_of_the_simulations_gate(style):
     found = PartialSum(0.7, SHAPES, style == "per_layer")
     for device, (update, weight, bit) in enumerate(zip(updates, weights, within, strict=True)):
         found.admit(device, update, float(weight), int(bit))
-    gate = Gate([jnp.zeros(shape) for shape in SHAPES], Norms(0.7, 0.4), style=style, weighted=True)
+    gate = Gate([jnp.zeros(shape) for shape in SHAPES], ClipThresholds(0.7, 0.4), style=style, weighted=True)
     tree = [updates[:, :6].reshape(5, 3, 2), updates[:, 6:]]
     gate.admit(Contributions(tree, jnp.asarray(weights, jnp.float32), jnp.ones(5, bool)))
     expected = gate.close().blocks

@@ -16,18 +16,18 @@ from tacit.fleet.rounds import tasks
 from tacit.fleet.wire.blobs import packed_leaves, sha256_of
 from tacit.fleet.wire.messages import Task
 from tacit.learning.next_word import evaluate
-from tests.fleet.worlds import trainer
+from tests.fleet.worlds import setup
 
 
 def test_blobs_are_named_by_their_hash_and_the_task_names_them():
-    prepared = tasks.prepare(trainer(), timer_s=60.0)
+    prepared = tasks.prepare(setup(), timer_s=60.0)
     assert all(sha256_of(blob) == name for name, blob in prepared.blobs.items())
     assert {prepared.task.plan, prepared.task.vocabulary, prepared.name} == set(prepared.blobs)
     assert Task.model_validate_json(prepared.blobs[prepared.name]) == prepared.task
 
 
 def test_the_task_says_what_the_recipe_says():
-    made = trainer(privacy={"clipping": "per_layer", "example_cap": 20.0, "total_weight": 6.0})
+    made = setup(privacy={"clipping": "per_layer", "example_cap": 20.0, "total_weight": 6.0})
     task = tasks.prepare(made, timer_s=60.0).task
     assert (task.name, task.kind, task.clipping, task.example_cap) == ("small", "train", "per_layer", 20.0)
     assert (task.min_separation, task.max_participation, task.timer_s, task.report_goal) == (1, 3, 60.0, 4)
@@ -36,14 +36,14 @@ def test_the_task_says_what_the_recipe_says():
 
 
 def test_the_same_recipe_gives_the_same_bytes_without_a_word_about_this_machine():
-    made, again = tasks.prepare(trainer(), timer_s=60.0), tasks.prepare(trainer(), timer_s=60.0)
+    made, again = tasks.prepare(setup(), timer_s=60.0), tasks.prepare(setup(), timer_s=60.0)
     assert made == again
     assert b".py" not in made.blobs[made.task.plan]
     assert jax.config.jax_traceback_in_locations_limit != 0  # as it was before
 
 
 def test_a_plan_runs_where_it_was_not_made_for_alone():
-    prepared = tasks.prepare(trainer(), timer_s=60.0)
+    prepared = tasks.prepare(setup(), timer_s=60.0)
     assert set(jax.export.deserialize(bytearray(prepared.blobs[prepared.task.plan])).platforms) == {
         "cpu",
         "cuda",
@@ -52,7 +52,7 @@ def test_a_plan_runs_where_it_was_not_made_for_alone():
 
 
 def test_the_kernels_of_the_servers_processor_are_not_in_the_plan(monkeypatch):
-    made = trainer(model={"embedding": 16, "projection": 16}, engine={"precision": "bf16"})
+    made = setup(model={"embedding": 16, "projection": 16}, engine={"precision": "bf16"})
     monkeypatch.setattr("tacit.models.layers.output_kernel.available", lambda: True)
     prepared = tasks.prepare(made, timer_s=60.0)
     plan = jax.export.deserialize(bytearray(prepared.blobs[prepared.task.plan]))
@@ -60,7 +60,7 @@ def test_the_kernels_of_the_servers_processor_are_not_in_the_plan(monkeypatch):
 
 
 def test_secure_aggregation_is_described_as_the_simulation_encodes():
-    made = trainer(
+    made = setup(
         privacy={
             "secagg": {"bits": 16},
             "clip_norm": 0.3,
@@ -77,7 +77,7 @@ def test_secure_aggregation_is_described_as_the_simulation_encodes():
 
 
 def test_devices_that_come_when_they_can_are_no_sample():
-    base = trainer()
+    base = setup()
     plan = base.recipe.privacy.model_copy(update={"sampling": "fixed", "min_separation": None})
     sampled = dataclasses.replace(base, recipe=base.recipe.model_copy(update={"privacy": plan}))
     with pytest.raises(RecipeError, match="check_in"):
@@ -85,7 +85,7 @@ def test_devices_that_come_when_they_can_are_no_sample():
 
 
 def test_a_checkpoint_comes_back_as_it_was():
-    model = trainer().start.model
+    model = setup().start.model
     shapes = [leaf.shape for leaf in jax.tree.leaves(model)]
     found = tasks.leaves_of(tasks.checkpoint_bytes(model), shapes)
     for ours, theirs in zip(found, jax.tree.leaves(model), strict=True):
@@ -117,7 +117,7 @@ def test_other_checkpoints_are_refused(blob):
 
 
 def test_an_evaluation_is_a_bounded_vector_that_says_what_the_scores_say():
-    made = trainer()
+    made = setup()
     prepared = tasks.prepare_evaluation(made, timer_s=0.0)
     task, rows = prepared.task, made.dataset.held_out[:6]
     assert task.kind == "evaluate"
@@ -132,7 +132,7 @@ def test_an_evaluation_is_a_bounded_vector_that_says_what_the_scores_say():
 
 
 def test_an_evaluation_of_a_model_that_is_badly_wrong_is_still_bounded():
-    made = trainer()
+    made = setup()
     task = tasks.prepare_evaluation(made, timer_s=0.0)
     plan = jax.export.deserialize(bytearray(task.blobs[task.task.plan]))
     wrong = tuple(leaf * np.float32(1e4) for leaf in jax.tree.leaves(made.start.model))

@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 
 from tacit.fleet.rounds import lifecycle as rounds
 from tacit.fleet.server import leases
-from tacit.fleet.server.heartbeat import Heart
+from tacit.fleet.server.heartbeat import Heartbeat
 from tacit.fleet.server.leases import GONE_AFTER_S, LeaseLost
 from tests.fleet.crowd import wait_for
 from tests.fleet.people import a_round, a_task
@@ -99,29 +99,29 @@ def test_processes_appear_and_are_missed(engine: Engine) -> None:
 def test_a_heart_keeps_its_lease_and_notices_when_it_is_gone(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tacit.fleet.server.heartbeat.RENEW_S", 0.02)
     beaten = threading.Event()
-    heart = Heart(engine, "a", role="coordinator", address="http://a", beat=beaten.set)
-    heart.start()
+    heartbeat = Heartbeat(engine, "a", role="coordinator", address="http://a", beat=beaten.set)
+    heartbeat.start()
     try:
         with pytest.raises(LeaseLost):
-            heart.require()
-        lease = heart.acquire("run:x")
+            heartbeat.require()
+        lease = heartbeat.acquire("run:x")
         assert lease is not None
-        heart.require()
+        heartbeat.require()
         assert beaten.wait(10)
         assert leases.acquire(engine, "run:x", "b", now=time.time() + 60) is not None
-        wait_for(lambda: heart._lease is None)
+        wait_for(lambda: heartbeat._lease is None)
         with pytest.raises(LeaseLost):
-            heart.require()
+            heartbeat.require()
     finally:
-        heart.stop()
+        heartbeat.stop()
     assert leases.alive(engine, ("coordinator",), now=time.time()) == {}
 
 
 def test_a_lease_that_could_not_be_renewed_in_time_is_lost(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    heart = Heart(engine, "a", role="coordinator", address="http://a")
-    assert heart.acquire("run:x") is not None
-    heart.require()
+    heartbeat = Heartbeat(engine, "a", role="coordinator", address="http://a")
+    assert heartbeat.acquire("run:x") is not None
+    heartbeat.require()
     later = time.monotonic() + GONE_AFTER_S
     monkeypatch.setattr("tacit.fleet.server.heartbeat.time.monotonic", lambda: later)
     with pytest.raises(LeaseLost):
-        heart.require()
+        heartbeat.require()

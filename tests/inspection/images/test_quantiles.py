@@ -14,7 +14,7 @@ from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.errors import DataError, PrivacyError
 from tacit.inspection.images.quantiles import AccuracyWork, percentile, share_beyond
 from tacit.inspection.judging import image_judge
-from tacit.learning.images import image_batches
+from tacit.learning.batches import image_batches
 from tacit.models import classifier
 from tacit.models.classifier import Classifier, Classify
 

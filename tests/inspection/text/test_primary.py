@@ -23,11 +23,12 @@ from tacit.recipe.training import Recipe
 from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder
 from tacit.runs.report import write_report
+from tacit.simulation.training import start_run
 from tacit.training import datasets
-from tacit.training.setup import load_trained, start_run
+from tacit.training.trained import load_trained
 from tests.inspection.text.test_run import Silent
 from tests.recipe.test_text_inspection import tiny_text
-from tests.training.test_setup import tiny
+from tests.simulation.test_training import tiny
 
 # With much noise losses are small, and quickly accounted for.
 QUICK = {"noise_multiplier": 4.0}

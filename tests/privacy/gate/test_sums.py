@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.privacy.gate.clipping import clip
-from tacit.privacy.gate.sums import HEADROOM, BoundedSum, Contributions, Gate, Norms
+from tacit.privacy.gate.sums import HEADROOM, BoundedSum, ClipThresholds, Contributions, Gate
 
 TEMPLATE = {"a": jnp.zeros((3, 2), jnp.float32), "b": jnp.zeros(4, jnp.float32)}
 USERS = 4
 
 
 def admit(values: np.ndarray, weights: np.ndarray, *, clip_norm=1.0, style="flat", weighted=True) -> BoundedSum:
-    gate = Gate(TEMPLATE, Norms(clip_norm), style=style, weighted=weighted)
+    gate = Gate(TEMPLATE, ClipThresholds(clip_norm), style=style, weighted=weighted)
     updates = {"a": jnp.asarray(values[:, :6].reshape(-1, 3, 2)), "b": jnp.asarray(values[:, 6:])}
     gate.admit(Contributions(updates, jnp.asarray(weights), jnp.ones(len(values), bool)))
     return gate.close()
@@ -54,7 +54,7 @@ def test_a_norm_summed_in_float32_would_break_the_bound():
     update = np.full(1 << 20, 0.1, np.float32)
     naive_norm = np.sqrt(float(np.cumsum(update * update, dtype=np.float32)[-1]))
     assert np.linalg.norm(update.astype(np.float64)) / naive_norm > 1.001
-    gate = Gate(jnp.zeros(update.size, jnp.float32), Norms(1.0), style="flat", weighted=False)
+    gate = Gate(jnp.zeros(update.size, jnp.float32), ClipThresholds(1.0), style="flat", weighted=False)
     gate.admit(Contributions(jnp.asarray(update)[None], jnp.ones(1), jnp.ones(1, bool)))
     assert HEADROOM - 1e-6 < np.linalg.norm(np.asarray(gate.close().blocks["update"].total)) <= 1.0
 
@@ -95,7 +95,7 @@ def test_clipping_twice_is_clipping_once():
 
 
 def test_absent_users_weigh_nothing():
-    gate = Gate(TEMPLATE, Norms(1.0), style="flat", weighted=True)
+    gate = Gate(TEMPLATE, ClipThresholds(1.0), style="flat", weighted=True)
     updates = jax.tree.map(lambda leaf: jnp.ones((2, *leaf.shape)), TEMPLATE)
     gate.admit(Contributions(updates, jnp.ones(2), jnp.zeros(2, bool)))
     bounded = gate.close()

@@ -10,10 +10,10 @@ from tacit.privacy.participation.log import read
 from tacit.recipe.training import Recipe, parse_recipe
 from tacit.simulation.population.check_ins import DeviceCheckIns
 from tacit.simulation.population.settings import PopulationSettings
-from tacit.training.setup import resume_run, start_run
+from tacit.simulation.training import resume_run, start_run
 from tests.helpers import draws
 from tests.simulation.test_correlated_training import FTRL, cache_of_our_own, stopped  # noqa: F401 - a fixture
-from tests.training.test_setup import Silent, assert_same_arrays, quick_ideal, tiny  # noqa: F401 - a fixture
+from tests.simulation.test_training import Silent, assert_same_arrays, quick_ideal, tiny  # noqa: F401 - a fixture
 
 SETTINGS = PopulationSettings(devices=400, report_goal=12, min_separation=3, max_participation=4)
 

@@ -23,9 +23,11 @@ from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal, StopRequested
 from tacit.runs.metrics import EPSILON_SO_FAR, read_metrics
+from tacit.simulation.batched import BatchedUsers
+from tacit.simulation.training import resume_run, start_run
 from tacit.training import datasets
-from tacit.training import setup as training
-from tacit.training.setup import Trainer, load_trained, resume_run, start_run
+from tacit.training.recipes import RecipeSetup
+from tacit.training.trained import load_trained
 
 
 def tiny(**sections: dict[str, Any]) -> Recipe:
@@ -110,7 +112,7 @@ def test_a_private_run_states_what_it_spent(tmp_path):
 
 
 def test_what_is_said_before_a_run_does_not_depend_on_how_many_users_there_are():
-    few, many = (Trainer.build(tiny(data={"users": users})).warnings() for users in (20, 400))
+    few, many = (RecipeSetup.build(tiny(data={"users": users})).warnings() for users in (20, 400))
     assert few == many
 
 
@@ -154,8 +156,9 @@ def test_stopping_at_a_round_and_resuming_gives_the_same_run(seeded_run, tmp_pat
 KILLED = """
 import sys
 from pathlib import Path
-from tests.training.test_setup import Silent, killable
-from tacit.training.setup import resume_run, start_run
+from tests.simulation.test_training import Silent, killable
+from tacit.simulation.training import resume_run
+from tacit.simulation.training import start_run
 out = Path(sys.argv[1])
 resume_run(out, Silent()) if out.exists() else start_run(killable(sys.argv[2]), out, Silent())
 """
@@ -336,13 +339,13 @@ def test_every_choice_runs(changes, tmp_path):
 
 def test_an_intent_is_durable_before_users_are_touched(tmp_path, monkeypatch):
     seen = []
-    collect = training.BatchedUsers.collect
+    collect = BatchedUsers.collect
 
     def watching(self: Any, broadcast: Any, cohort: Any, norms: Any, **others: Any) -> Any:
         ledger = read_ledger(RunFolder.open(tmp_path / "run").ledger_path)
         seen.append(ledger.intents[-1].round == cohort.round)
         return collect(self, broadcast, cohort, norms, **others)
 
-    monkeypatch.setattr(training.BatchedUsers, "collect", watching)
+    monkeypatch.setattr(BatchedUsers, "collect", watching)
     start_run(tiny(run={"rounds": 3}), tmp_path / "run", Silent())
     assert seen == [True] * 3

@@ -33,20 +33,17 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from tacit.data.canaries.made_up import OwnRate
 from tacit.errors import TacitError
-from tacit.learning.work import learned_by
-from tacit.models.word_lm import parameter_count
+from tacit.learning.secure_sums import SecureSums
 from tacit.privacy.noise.strategies import from_description
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.records import Opened
-from tacit.simulation.batched import BatchedUsers, ImageShape, Shape
-from tacit.simulation.population.check_ins import DeviceCheckIns
-from tacit.simulation.secure import SecureSums
+from tacit.runs.opening import release_size
 
 if TYPE_CHECKING:
-    from tacit.runs.driver import Program
+    from tacit.runs.program import Program
 
+FOREIGN_SAMPLER = "the sampler is not the one that the plan builds, so nothing is known of its law"
 _FIRST_RECORD = "the ledger's first record does not describe"
 
 
@@ -76,8 +73,6 @@ def reasons_of(program: Program) -> list[str]:
         found.append(f"{_FIRST_RECORD} the plan that is followed")
     if not _is_the_plans_mechanism(program):
         found.append("the mechanism is not the one that the plan builds, and brings no proof of its own cost")
-    if not _is_the_plans_sampler(program):
-        found.append("the sampler is not the one that the plan builds, so nothing is known of its law")
     if program.seed is not None and not (opened.seeded and opened.reasons_not_private):
         found.append("the noise can be replayed by anybody who knows the seed")
     if "store" in opened.data and program.store is None:
@@ -85,27 +80,6 @@ def reasons_of(program: Program) -> list[str]:
     if not _starts_fresh(program):
         found.append("the run starts with a state that is not the one before the first round")
     return found + ENGINES[type(program)](program)
-
-
-def simulated(program: Program) -> list[str]:
-    """What is wrong with users who are simulated."""
-    users, plan = program.users, program.plan
-    if type(users) is not BatchedUsers or has_own_methods(users):
-        return ["the users' engine is not one of Tacit's: nothing is known of what it clips and sums"]
-    found = []
-    if users.plan != plan:
-        found.append("the users' engine clips and weighs by another plan")
-    if type(users.shape) not in (Shape, ImageShape) or has_own_methods(users.shape):
-        found.append("users' examples are cut into batches by something that is not Tacit's, and may mix users")
-    if not is_the_plans_secure_sum(users.secure, program):
-        found.append("sums are not made as the plan's secure aggregation makes them")
-    return found + size_objections(learned_by(users._work, program.start.model), program)
-
-
-def release_size(model: Any, plan: PrivacyPlan) -> dict[str, int]:
-    """How many numbers one release holds, in how many arrays; a block beside the update is one number."""
-    beside = len(plan.noise_multipliers) - 1
-    return {"coordinates": parameter_count(model) + beside, "arrays": len(jax.tree.leaves(model)) + beside}
 
 
 def is_the_plans_secure_sum(secure: SecureSums | None, program: Program) -> bool:
@@ -127,31 +101,10 @@ def _is_the_plans_mechanism(program: Program) -> bool:
     described = program.opened.strategy
     try:
         strategy = from_description(described) if described else None
-        built = program.plan.build_mechanism(program.rhythm.rounds, strategy)
+        built = program.plan.build_mechanism(program.schedule.rounds, strategy)
     except TacitError:
         return False
-    return _same(program.mechanism, built)
-
-
-def _is_the_plans_sampler(program: Program) -> bool:
-    plan, sampler = program.plan, program.sampler
-    # Devices of a fleet come by themselves: no sampler draws them, and the plan's number is as good as any.
-    people = len(program.users.users) if isinstance(program.users, BatchedUsers) else plan.population
-    if type(sampler) is OwnRate:
-        audit = program.opened.data.get("audit") or {}
-        made_up = int(audit.get("devices", 0)) + int(audit.get("coin_users", 0))
-        stated = sampler.probability == audit.get("device_rate") and sampler.people + made_up == people
-        if has_own_methods(sampler) or not stated:
-            return False
-        return _draws_people(sampler.sampler, plan, sampler.people)
-    return _draws_people(sampler, plan, people)
-
-
-def _draws_people(sampler: Any, plan: PrivacyPlan, people: int) -> bool:
-    """Whether this is the plan's sampler, with as many people to draw from as it promises."""
-    if type(sampler) is DeviceCheckIns:
-        return not has_own_methods(sampler) and sampler.describe() == plan.build_sampler().describe()
-    return _same(sampler, plan.build_sampler()) and (plan.sampling != "fixed" or people >= plan.population)
+    return same(program.mechanism, built)
 
 
 def _starts_fresh(program: Program) -> bool:
@@ -169,7 +122,7 @@ def _same_arrays(one: Any, other: Any) -> bool:
     return structures[0] == structures[1] and all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in pairs)
 
 
-def _same(one: Any, other: Any) -> bool:
+def same(one: Any, other: Any) -> bool:
     """Whether two objects are of one class, with equal fields and no methods of their own."""
     if type(one) is not type(other) or has_own_methods(one):
         return False

@@ -11,22 +11,24 @@ import jax
 import numpy as np
 import pytest
 
-from tacit.data.canaries.made_up import OwnRate
 from tacit.errors import PrivacyError
+from tacit.learning.batches import TextBatches
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.noise.mechanisms.gaussian import Gaussian, NoNoise
-from tacit.privacy.participation.samplers import CheckIn, FixedSize, Poisson
+from tacit.privacy.participation.samplers import CheckIn, FixedSize, OwnRate, Poisson
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.statement.guarantee import Guarantee
 from tacit.recipe.training import Recipe
-from tacit.runs.driver import Program, begin, go_on
+from tacit.runs.driver import begin, go_on
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal, StopRequested
-from tacit.simulation.batched import BatchedUsers, Shape
-from tacit.simulation.provenance import reasons_of
-from tacit.training.setup import Trainer
-from tests.training.test_setup import Silent, _stop_after, quick_ideal, tiny
+from tacit.runs.provenance import reasons_of
+from tacit.simulation import training
+from tacit.simulation.batched import BatchedUsers
+from tacit.simulation.program import SimulatedProgram
+from tacit.training.recipes import RecipeSetup
+from tests.simulation.test_training import Silent, _stop_after, quick_ideal, tiny
 
 __all__ = ["quick_ideal"]
 
@@ -66,11 +68,11 @@ class Louder(BatchedUsers):
         return clip / 100
 
 
-class Mixed(Shape):
+class Mixed(TextBatches):
     pass
 
 
-class OwnProgram(Program):
+class OwnProgram(SimulatedProgram):
     pass
 
 
@@ -80,11 +82,11 @@ class OwnPlan(PrivacyPlan):
         return {"update": 0.0}
 
 
-def program_of(tmp_path: Path, recipe: Recipe | None = None) -> tuple[Program, RunFolder]:
+def program_of(tmp_path: Path, recipe: Recipe | None = None) -> tuple[SimulatedProgram, RunFolder]:
     recipe = tiny() if recipe is None else recipe
-    trainer = Trainer.build(recipe)
-    folder = RunFolder.create(tmp_path / "run", recipe.to_toml(), vocabulary=trainer.dataset.words)
-    return trainer.program(folder), folder
+    setup = RecipeSetup.build(recipe)
+    folder = RunFolder.create(tmp_path / "run", recipe.to_toml(), vocabulary=setup.dataset.words)
+    return training.program_of(setup, folder), folder
 
 
 def with_method(value: Any, name: str, method: Any) -> Any:
@@ -92,18 +94,18 @@ def with_method(value: Any, name: str, method: Any) -> Any:
     return value
 
 
-def engine_like(program: Program, kind: type, **changes: Any) -> Any:
+def engine_like(program: SimulatedProgram, kind: type, **changes: Any) -> Any:
     made = object.__new__(kind)
     vars(made).update(vars(program.users) | changes)
     return made
 
 
-def opened(program: Program, **changes: Any) -> dict[str, Any]:
+def opened(program: SimulatedProgram, **changes: Any) -> dict[str, Any]:
     return {"opened": dataclasses.replace(program.opened, **changes)}
 
 
 # What somebody puts in the place of what the plan built, and the reason that is told.
-FOREIGN: dict[str, tuple[Callable[[Program], dict[str, Any]], str]] = {
+FOREIGN: dict[str, tuple[Callable[[SimulatedProgram], dict[str, Any]], str]] = {
     "a mechanism without noise": (lambda p: {"mechanism": NoNoise(p.mechanism.noise_multipliers)}, "mechanism"),
     "a mechanism of one's own": (lambda p: {"mechanism": Alike(p.mechanism.noise_multipliers)}, "mechanism"),
     "a subclass of a mechanism": (lambda p: {"mechanism": Quiet(p.mechanism.noise_multipliers)}, "mechanism"),
@@ -183,7 +185,7 @@ def test_what_a_recipe_builds_came_from_its_plan(
 
 @pytest.mark.parametrize(("change", "said"), FOREIGN.values(), ids=FOREIGN.keys())
 def test_whatever_did_not_come_from_the_plan_is_a_reason(
-    tmp_path: Path, change: Callable[[Program], dict[str, Any]], said: str
+    tmp_path: Path, change: Callable[[SimulatedProgram], dict[str, Any]], said: str
 ) -> None:
     program, _ = program_of(tmp_path)
     assert reasons_of(program) == []

@@ -1,0 +1,64 @@
+"""The first record of a run's ledger: the plan, how large a release is, who the users are, and what was promised of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from tacit import __version__
+from tacit.models.word_lm import parameter_count
+from tacit.privacy.noise.strategies import Strategy
+from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.records import FORMAT, UNIT, Opened
+from tacit.runs.folder import RunFolder
+from tacit.runs.gate_audit.in_run import why_not
+from tacit.runs.gate_audit.layout import canaries_for
+
+
+def opening(
+    folder: RunFolder,
+    plan: PrivacyPlan,
+    learned: Any,
+    *,
+    rounds: int,
+    recipe_text: str,
+    seeded: bool,
+    reasons_not_private: list[str],
+    data: Mapping[str, Any],
+    strategy: Strategy | None = None,
+    gate_audit: bool = False,
+) -> Opened:
+    """The first record of a run's ledger; `learned` is what users' updates are of, `data` describes who they are.
+
+    `gate_audit`: it is a simulation whose gate is to be audited, and the record says so where it can be.
+    """
+    audited = why_not(plan, wanted=gate_audit, simulated=True) is None
+    return Opened(
+        run_id=folder.run_id,
+        format=FORMAT,
+        tacit_version=__version__,
+        plan=plan.model_dump(mode="json"),
+        mechanism=plan.mechanism,
+        strategy={} if strategy is None else strategy.describe(),
+        population=plan.population,
+        rounds=rounds,
+        seeded=seeded,
+        reasons_not_private=reasons_not_private,
+        data={
+            **data,
+            **release_size(learned, plan),
+            **({"gate_canaries": canaries_for(plan.cohort)} if audited else {}),
+            "recipe": hashlib.sha256(recipe_text.encode()).hexdigest(),
+        },
+        unit=UNIT,
+        adjacency=plan.adjacency,
+    )
+
+
+def release_size(model: Any, plan: PrivacyPlan) -> dict[str, int]:
+    """How many numbers one release holds, in how many arrays; a block beside the update is one number."""
+    beside = len(plan.noise_multipliers) - 1
+    return {"coordinates": parameter_count(model) + beside, "arrays": len(jax.tree.leaves(model)) + beside}

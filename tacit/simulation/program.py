@@ -1,0 +1,102 @@
+"""A run whose users are simulated on this machine, as `tacit.runs.driver` takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.data.users import all_names
+from tacit.learning.batches import ImageBatches, TextBatches
+from tacit.learning.work import learned_by
+from tacit.privacy.noise.randomness import Randomness
+from tacit.privacy.participation.samplers import OwnRate
+from tacit.privacy.plan import PrivacyPlan
+from tacit.runs.folder import RunFolder
+from tacit.runs.gate_audit.in_run import GateAudit
+from tacit.runs.program import Participation, Program
+from tacit.runs.provenance import (
+    ENGINES,
+    FOREIGN_SAMPLER,
+    has_own_methods,
+    is_the_plans_secure_sum,
+    same,
+    size_objections,
+)
+from tacit.simulation.batched import BatchedUsers
+from tacit.simulation.cohorts import CohortStream
+from tacit.simulation.gate_audit import audit_of
+from tacit.simulation.population.check_ins import DeviceCheckIns
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatedProgram(Program):
+    """A run on simulated users. With `gate_audit`, its gate is audited where that is possible."""
+
+    users: BatchedUsers
+    gate_audit: bool = True
+
+    def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Participation:
+        """The cohorts of the rounds from `start` on, gathered in the background."""
+        return CohortStream(
+            self.sampler,
+            randomness,
+            all_names(self.users.users),
+            self.users.prepare,
+            start=start,
+            stop=self.schedule.rounds,
+            attempts=attempts,
+        )
+
+    def audit(self, folder: RunFolder) -> GateAudit:
+        """The users and the mechanism, with canaries between them where the gate can be audited."""
+        return audit_of(
+            self.plan,
+            self.users,
+            self.mechanism,
+            model=self.start.model,
+            rounds=self.schedule.rounds,
+            strategy=self.opened.strategy,
+            folder=folder,
+            wanted=self.gate_audit,
+        )
+
+
+def departures(program: SimulatedProgram) -> list[str]:
+    """What in the users' side of a simulation is not what its plan builds."""
+    users, plan = program.users, program.plan
+    if type(users) is not BatchedUsers or has_own_methods(users):
+        return ["the users' engine is not one of Tacit's: nothing is known of what it clips and sums"]
+    found = []
+    if not _is_the_plans_sampler(program):
+        found.append(FOREIGN_SAMPLER)
+    if users.plan != plan:
+        found.append("the users' engine clips and weighs by another plan")
+    if type(users.shape) not in (TextBatches, ImageBatches) or has_own_methods(users.shape):
+        found.append("users' examples are cut into batches by something that is not Tacit's, and may mix users")
+    if not is_the_plans_secure_sum(users.secure, program):
+        found.append("sums are not made as the plan's secure aggregation makes them")
+    return found + size_objections(learned_by(users._work, program.start.model), program)
+
+
+def _is_the_plans_sampler(program: SimulatedProgram) -> bool:
+    plan, sampler = program.plan, program.sampler
+    people = len(program.users.users)
+    if type(sampler) is OwnRate:
+        audit = program.opened.data.get("audit") or {}
+        made_up = int(audit.get("devices", 0)) + int(audit.get("coin_users", 0))
+        stated = sampler.probability == audit.get("device_rate") and sampler.people + made_up == people
+        if has_own_methods(sampler) or not stated:
+            return False
+        return _draws_people(sampler.sampler, plan, sampler.people)
+    return _draws_people(sampler, plan, people)
+
+
+def _draws_people(sampler: Any, plan: PrivacyPlan, people: int) -> bool:
+    """Whether this is the plan's sampler, with as many people to draw from as it promises."""
+    if type(sampler) is DeviceCheckIns:
+        return not has_own_methods(sampler) and sampler.describe() == plan.build_sampler().describe()
+    return same(sampler, plan.build_sampler()) and (plan.sampling != "fixed" or people >= plan.population)
+
+
+ENGINES[SimulatedProgram] = departures

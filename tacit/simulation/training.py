@@ -1,0 +1,104 @@
+"""A setup becomes a run on simulated users: start it, go on with it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from tacit.learning.loop import TrainingState
+from tacit.models.word_lm import parameter_count
+from tacit.privacy.accounting.spent import Spent
+from tacit.privacy.participation.samplers import OwnRate, Sampler
+from tacit.privacy.record.records import Opened
+from tacit.recipe.training import Recipe
+from tacit.runs.driver import begin, go_on
+from tacit.runs.folder import RunFolder
+from tacit.runs.journal import Observer
+from tacit.simulation.batched import BatchedUsers
+from tacit.simulation.placement import suitable_spread, use_every_core
+from tacit.simulation.population.check_ins import DeviceCheckIns
+from tacit.simulation.population.settings import PopulationSettings
+from tacit.simulation.program import SimulatedProgram
+from tacit.training.pretraining import open_public
+from tacit.training.recipes import RecipeSetup, setup_of
+from tacit.training.setup import TrainingSetup
+
+
+def start_run(recipe: Recipe, out: Path, observer: Observer) -> dict[str, Any]:
+    """Train a recipe in a new run folder; returns the run's summary."""
+    use_every_core()
+    setup = RecipeSetup.build(recipe)
+    for sentence in setup.warnings():
+        observer.warned(sentence)
+    open_public(recipe, setup.dataset)  # a mistake in it is told before there is a folder
+    folder = RunFolder.create(out, setup.settings, vocabulary=setup.dataset.words)
+    return begin(program_of(setup.from_public_data(folder, observer), folder), folder, observer)
+
+
+def resume_run(
+    path: Path, observer: Observer, recipe: Recipe | None = None, *, older_if_damaged: bool = False
+) -> dict[str, Any]:
+    """Go on with a run; a recipe that differs from the run's own is refused."""
+    use_every_core()
+    folder = RunFolder.open(path)
+    if recipe is not None:
+        folder.require_same_recipe(recipe.model_dump(mode="json", exclude_none=True))
+    program = program_of(setup_of(folder, observer), folder)
+    if not folder.begun:
+        return begin(program, folder, observer)
+    return go_on(program, folder, observer, older_if_damaged=older_if_damaged)
+
+
+def engine_of(setup: TrainingSetup) -> BatchedUsers:
+    """The setup's users on this machine's accelerators."""
+    spread = suitable_spread(parameter_count(setup.learned), math.ceil(setup.plan.cohort), setup.chunk)
+    return BatchedUsers(setup.dataset.train, setup.work, setup.plan, setup.batches, spread, setup.secure)
+
+
+def program_of(setup: TrainingSetup, folder: RunFolder) -> SimulatedProgram:
+    """The setup with simulated users, as the driver takes it."""
+    sampler = _sampler(setup)
+
+    def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
+        summary = setup.summarise(state, opened, spent)
+        if isinstance(sampler, DeviceCheckIns):
+            summary["population"] = {"simulated_days": sampler.days}
+        return summary
+
+    return SimulatedProgram(
+        plan=setup.plan,
+        schedule=setup.schedule,
+        seed=setup.seed,
+        opened=setup.opened(folder),
+        store=setup.store,
+        start=setup.start,
+        users=engine_of(setup),
+        sampler=sampler,
+        mechanism=setup.mechanism,
+        server=setup.server,
+        evaluate=setup.evaluate,
+        finish=finish,
+        evaluate_first=setup.pretraining is not None,
+        gate_audit=setup.gate_audit,
+    )
+
+
+def _sampler(setup: TrainingSetup) -> Sampler:
+    """The plan's sampler, or the devices of a simulated population under the plan's limits."""
+    plan, dataset = setup.plan, setup.dataset
+    population = setup.recipe.population if isinstance(setup, RecipeSetup) else None
+    if population is None:
+        sampler, canaries = plan.build_sampler(), dataset.canaries
+        if canaries is None or canaries.device_rate is None:
+            return sampler
+        return OwnRate(sampler, dataset.people, canaries.device_rate)
+    settings = PopulationSettings(
+        devices=len(dataset.train),
+        report_goal=int(plan.cohort),
+        min_separation=plan.min_separation,
+        max_participation=plan.max_participation,
+        **population.model_dump(exclude={"seed"}),
+    )
+    settings.require_supply(setup.schedule.rounds)
+    return DeviceCheckIns(settings, population.seed)

@@ -1,0 +1,123 @@
+"""A recipe becomes the setup of a run: everything is built from it once, and the driver does the rest."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import jax
+
+from tacit.errors import RunError
+from tacit.learning.batches import TextBatches
+from tacit.learning.loop import TrainingState
+from tacit.learning.next_word import NextWord, evaluate
+from tacit.learning.server import build_optimizer
+from tacit.learning.work import FedAvg, FedSGD, Task, Work
+from tacit.models.word_lm import WordLMConfig, build, preset
+from tacit.privacy.accounting.spent import Spent
+from tacit.privacy.noise.strategies import Strategy, from_description
+from tacit.privacy.planning.scaling import scaled_up
+from tacit.privacy.record.ledger import Ledger, read_ledger
+from tacit.privacy.record.records import Opened
+from tacit.recipe.training import Recipe, parse_recipe
+from tacit.runs.driver import require_same_promise
+from tacit.runs.folder import RunFolder
+from tacit.runs.journal import Observer, Schedule
+from tacit.training.datasets import Dataset, open_dataset
+from tacit.training.pretraining import pretrained
+from tacit.training.setup import TrainingSetup
+from tacit.training.summary import summary_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeSetup(TrainingSetup):
+    """What a recipe builds."""
+
+    recipe: Recipe
+    batches: TextBatches
+
+    @classmethod
+    def build(cls, recipe: Recipe, strategy: Strategy | None = None) -> Self:
+        """Open the data and build a word model, work and server."""
+        dataset = open_dataset(recipe)
+        model = build(model_config(recipe, len(dataset.words)), key=jax.random.key(recipe.model.init_seed))
+        return cls.of(recipe, dataset, model, NextWord(recipe.engine.precision), strategy)
+
+    @classmethod
+    def of(cls, recipe: Recipe, dataset: Dataset, model: Any, task: Task, strategy: Strategy | None) -> Self:
+        """The rest, for any model and what it learns; a run that goes on keeps the noise strategy it began with."""
+        plan, server, work = recipe.privacy, recipe.server, recipe.work
+        schedule = Schedule(recipe.run.rounds, recipe.run.evaluate_every, recipe.run.checkpoint_every)
+        # A run that stands for a larger one has the noise of the larger one's shape.
+        shaped_for = plan if recipe.scale is None else scaled_up(plan, recipe.scale)
+        momentum = server.momentum if server.optimizer in ("momentum", "nesterov") else 0.0
+
+        def summarise(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
+            summary = summary_of(dataset, state.model, recipe, opened, spent)
+            if plan.adaptive is not None:
+                summary["clip_norm"] = float(state.clipping["estimate"])
+            return summary
+
+        return cls.assemble(
+            recipe=recipe,
+            settings=recipe.to_toml(),
+            plan=plan,
+            schedule=schedule,
+            seed=recipe.run.seed,
+            dataset=dataset,
+            store=None if recipe.data.store is None else Path(recipe.data.store),
+            model=model,
+            work=build_work(recipe, task),
+            batches=TextBatches(
+                recipe.data.layout,
+                recipe.data.length,
+                work.batch_size,
+                -(-recipe.data.tokens_per_user // (recipe.data.length * work.batch_size)),
+            ),
+            optimizer=build_optimizer(server.optimizer, server.learning_rate, server.momentum),
+            strategy=strategy or shaped_for.build_strategy(schedule.rounds),
+            evaluate=lambda model: evaluate(model, dataset.held_out).as_dict(),
+            summarise=summarise,
+            reasons_not_private=(*recipe.reasons_not_private(), *dataset.reasons_not_private),
+            gate_audit=recipe.audit is None or recipe.audit.gate,
+            simulated=recipe.fleet is None,
+            chunk=recipe.engine.chunk,
+            server_rate=server.learning_rate / (1 - momentum),
+        )
+
+    def from_public_data(self, folder: RunFolder, observer: Observer | None = None) -> Self:
+        """The same, its rounds starting from what public data made of the model, where the recipe asks for that."""
+        found = pretrained(self.recipe, self.dataset, self.start.model, folder, observer)
+        return self if found is None else self.starting_from(found.model, found.description)
+
+
+def model_config(recipe: Recipe, vocabulary: int) -> WordLMConfig:
+    """The recipe's model, its table as large as the vocabulary."""
+    changes = recipe.model.model_dump(exclude={"preset", "init_seed"}, exclude_none=True)
+    return dataclasses.replace(preset(recipe.model.preset), vocabulary=vocabulary, **changes)
+
+
+def build_work(recipe: Recipe, task: Task) -> Work:
+    """What the recipe has each user compute."""
+    if recipe.work.kind == "fedsgd":
+        return FedSGD(task, recipe.work.learning_rate)
+    style = recipe.privacy.clipping if recipe.work.clip_every_step else None
+    return FedAvg(task, recipe.work.epochs, recipe.work.learning_rate, style)
+
+
+def reopen(folder: RunFolder) -> tuple[RecipeSetup, Ledger]:
+    """What a run that has begun was built from, checked against its ledger; nothing is changed and nothing runs."""
+    if not folder.begun:
+        raise RunError(f"Expected a run with a ledger, got {folder.path}, which has not begun.")
+    ledger, setup = folder.ledger(), setup_of(folder)
+    require_same_promise(ledger.opened, setup.opened(folder))
+    return setup, ledger
+
+
+def setup_of(folder: RunFolder, observer: Observer | None = None) -> RecipeSetup:
+    """What the run's own recipe builds, with the noise strategy and the pre-trained model it has."""
+    described = read_ledger(folder.ledger_path).opened.strategy if folder.begun else {}
+    strategy = from_description(described) if described else None
+    return RecipeSetup.build(parse_recipe(folder.recipe()), strategy).from_public_data(folder, observer)
