@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import DivergedError, PrivacyError
+from tacit.privacy.record.codec import to_json
 from tacit.recipe.training import load_recipe
 from tacit.runs.folder import is_run
 
@@ -85,7 +86,7 @@ def step(names: list[str], folder: Path, results_path: Path, minutes: float, cha
                 "top1": summary["metrics"]["top1"],
                 "unigram_top1": summary["baselines"]["unigram_top1"],
                 "parameters": summary["parameters"],
-                "secagg": opened.opened.data.get("secagg"),
+                "secagg": to_json(opened.opened.secure_sum),
                 "bound": opened.intents[-1].blocks["update"]["bound"],
             }
         except (DivergedError, PrivacyError) as error:

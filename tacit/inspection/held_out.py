@@ -21,6 +21,7 @@ from tacit.data.store import BLOCK
 from tacit.data.users import OOV, Users
 from tacit.errors import DataError
 from tacit.models.char_lm import CharLM, log_likelihoods, prediction_mask
+from tacit.privacy.record.facts import DataRecord
 from tacit.runs.folder import RunFolder
 
 # Places in a sentence that are told apart; further ones are left out of the list, not of the rate.
@@ -55,14 +56,14 @@ class Split(Protocol):
     users: int
 
 
-def require_held_out(data: Split, about: Mapping[str, Any], run: RunFolder) -> None:
+def require_held_out(data: Split, here: DataRecord, run: RunFolder) -> None:
     """DataError if users whom `data` holds out are among those that the finished run was trained on.
 
-    `about` is what the ledger says of the data here. A store holds out the same people for every run, and the people of another
+    `here` is what the ledger says of the data here. A store holds out the same people for every run, and the people of another
     store or world are others, so this can happen in one world only, whose held-out users come after `data.users`.
     """
     trained, there = run.recipe()["data"], run.ledger().opened.data
-    if "world" not in about or (about["world"], about["seed"]) != (there.get("world"), there.get("seed")):
+    if here.world is None or here.name != there.name:
         return
     if data.users < trained["users"]:
         raise DataError(

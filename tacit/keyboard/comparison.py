@@ -147,7 +147,7 @@ def _contestants(
             model, words = load_trained(runs[name])
             _require_words(name, tuple(words), context)
             privacy = cost_of(RunFolder.open(runs[name])).stated.as_dict()
-            kept = {key: privacy[key] for key in ("epsilon", "delta", "rounds", "reasons_not_private")}
+            kept = {key: privacy[key] for key in ("epsilon", "delta", "rounds", "reasons_not_private", "reason_codes")}
             found[name] = Contestant(name, Neural(model), kept)
         elif name not in _COUNTED:
             found[name] = _from_katz(name, load_katz(Path(name)), context)

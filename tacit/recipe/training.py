@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from tacit.errors import RecipeError
 from tacit.privacy.plan import PrivacyPlan, with_rounds
 from tacit.privacy.planning.scaling import ScaleSection, scaled_up
+from tacit.privacy.record.reasons import Reason, Why
 
 # Inside an installed package, else beside it in a checkout.
 _INSTALLED = Path(__file__).parents[1] / "recipes"
@@ -264,14 +265,15 @@ class Recipe(_Section):
         """The effective recipe, every default written out."""
         return toml_of(self.model_dump(mode="json", exclude_none=True))
 
-    def reasons_not_private(self) -> list[str]:
+    def reasons_not_private(self) -> tuple[Reason, ...]:
         """Why this recipe can claim no finite epsilon; empty if it can."""
-        reasons = []
-        if self.privacy.mechanism == "none":
-            reasons.append("no noise is added (privacy.mechanism = 'none')")
-        if self.run.seed is not None:
-            reasons.append("the noise can be replayed by anybody who knows the seed (run.seed)")
-        return reasons
+        return reasons_of_settings(self.privacy, self.run.seed)
+
+
+def reasons_of_settings(plan: PrivacyPlan, seed: int | None) -> tuple[Reason, ...]:
+    """Why a run of this plan with this seed can claim no finite epsilon, whatever it trains; empty if it can."""
+    found = {Why.NO_NOISE: not plan.claims, Why.SEEDED: seed is not None}
+    return tuple(Reason(why) for why, holds in found.items() if holds)
 
 
 def find_recipe(name: str) -> Path:

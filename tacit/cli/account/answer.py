@@ -11,6 +11,7 @@ import typer
 
 from tacit.cli.progress import epsilon_text
 from tacit.errors import RecipeError
+from tacit.privacy.record.reasons import Reason, in_words, reasons_as_json
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 Delta = Annotated[float, typer.Option("--delta", help="The delta of (epsilon, delta), between 0 and 1.")]
@@ -51,11 +52,12 @@ class Answer:
     accountant: str
     assumptions: tuple[str, ...]
     rho: float | None = None
-    reasons_not_private: tuple[str, ...] = ()
+    reasons_not_private: tuple[Reason, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, which has no infinity: null."""
-        return vars(self) | {"epsilon": _finite(self.epsilon), "rho": _finite(self.rho)}
+        figures = {"epsilon": _finite(self.epsilon), "rho": _finite(self.rho)}
+        return vars(self) | figures | reasons_as_json(self.reasons_not_private)
 
 
 def limits_on_participation(min_separation: int, max_participation: int) -> str:
@@ -80,7 +82,7 @@ def headline(answer: Answer) -> str:
     """The figure, for whom, by which accountant; an infinite one in words, with the reasons."""
     how = f"({answer.adjacency}; {answer.accountant})"
     if math.isinf(answer.epsilon):
-        return f"epsilon is infinite: {'; '.join(answer.reasons_not_private)} {how}"
+        return f"epsilon is infinite: {in_words(answer.reasons_not_private)} {how}"
     rho = "" if answer.rho is None else f", rho {rounded_up(answer.rho)}"
     return f"epsilon {epsilon_text(answer.epsilon)} at delta {answer.delta:.4g}{rho} {how}"
 

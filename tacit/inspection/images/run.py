@@ -32,11 +32,12 @@ from tacit.inspection.images.data import ImageUsers, open_images
 from tacit.inspection.images.findings import ImageFindings
 from tacit.inspection.images.quantiles import percentile, share_beyond
 from tacit.inspection.images.stages import SIDES, Side, Stage, accuracy_stage, classifier_stage, gan_stage, made_up
+from tacit.inspection.record import Threshold
 from tacit.inspection.scores import inversion_score
-from tacit.inspection.selection import Threshold
 from tacit.learning.state import load_model
 from tacit.models import classifier as classifiers
 from tacit.models.classifier import Classifier
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.recipe.image_inspection import RECIPE, ImageInspection, recipe_of, refuse_if_inspected
 from tacit.runs.driver import begin, go_on, require_same_promise
 from tacit.runs.folder import RunFolder, is_run
@@ -102,9 +103,9 @@ def _follow(recipe: ImageInspection, users: ImageUsers, out: Path, watch: Watch)
         _run(classifier_stage(recipe, users), classifier_run, watch)
     classifier = load_classifier(classifier_run, recipe.data.classes)
     trained_by = RunFolder.open(classifier_run).run_id
-    rests_on = _without_privacy(classifier_run, "the classifier was trained on users without privacy")
+    rests_on = _without_privacy(classifier_run, Why.CLASSIFIER_NOT_PRIVATE)
     counted = _run(accuracy_stage(recipe, users, classifier, trained_by, rests_on), out / "accuracy", watch)
-    rests_on += _without_privacy(out / "accuracy", "users' accuracies were counted in a run that can claim no privacy")
+    rests_on += _without_privacy(out / "accuracy", Why.ACCURACIES_NOT_PRIVATE)
     histogram = np.array(counted["histogram"])
     runs = {"classifier": classifier_run, "accuracy": out / "accuracy"}
     images: dict[str, NDArray[np.uint8]] = {}
@@ -163,9 +164,9 @@ def _trained(folder: RunFolder) -> Mapping[str, np.ndarray]:
     return checkpoint.arrays
 
 
-def _without_privacy(run: Path, reason: str) -> list[str]:
+def _without_privacy(run: Path, why: Why) -> list[Reason]:
     """The reason, if the run can claim no privacy: what rests on it then cannot either."""
-    return [reason] if (RunFolder.open(run).summary() or {})["privacy"]["epsilon"] is None else []
+    return [Reason(why)] if (RunFolder.open(run).summary() or {})["privacy"]["epsilon"] is None else []
 
 
 def _threshold(recipe: ImageInspection, histogram: NDArray[np.float64], side: Side, counted_by: str) -> Threshold:
