@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from tacit.data.flat import PSEUDONYM_BYTES
 from tacit.data.store import (
-    BLOCK,
     IMAGE_SHAPE,
     INFO,
     LABEL_DTYPE,
@@ -28,7 +27,7 @@ from tacit.data.store import (
     VocabularyInfo,
 )
 from tacit.data.text import TOKENIZER
-from tacit.data.users import Users, all_names, require_distinct
+from tacit.data.users import Users, all_names, in_blocks, require_distinct
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError
 
@@ -196,8 +195,7 @@ def save_users(
         example_offsets = files.enter_context(OffsetFile(folder, "example_offsets")) if text else None
         labels = None if text else files.enter_context(ArrayFile(folder, "labels", LABEL_DTYPE))
         total = 0
-        for start in range(0, len(users), BLOCK):
-            numbers = np.arange(start, min(start + BLOCK, len(users)), dtype=np.int64)
+        for numbers in in_blocks(len(users)):
             block = users.gather(numbers)
             items.append(block.items)
             user_offsets.append(np.diff(block.user_offsets))
@@ -211,7 +209,7 @@ def save_users(
                 if block.labels is None:
                     raise DataError("Users without a vocabulary are images, and these have no labels.")
                 labels.append(block.labels)
-            progress("writing", start + len(block.user_offsets) - 1, len(users))
+            progress("writing", int(numbers[-1]) + 1, len(users))
         files.close()
         write_info(
             folder,

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from tacit.data.flat import PSEUDONYM_BYTES, FlatUsers
-from tacit.data.users import Examples
+from tacit.data.users import BLOCK, Examples
 from tacit.data.vocabulary import Vocabulary, load_vocabulary
 from tacit.errors import DataError, StoreError
 
@@ -41,9 +41,6 @@ INFO, VOCABULARY = "store.json", "vocabulary.txt"
 IMAGE_SHAPE = (28, 28)
 LABEL_DTYPE = np.dtype("<i4")
 OFFSET_DTYPE = np.dtype("<i8")
-
-# Users are gone through this many at a time where all are read: some tens of megabytes.
-BLOCK = 4096
 
 
 class Caps(BaseModel):

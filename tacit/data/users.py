@@ -12,17 +12,23 @@ in one user differ in that user alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.ragged import offsets_of, ranges
 from tacit.errors import DataError
 
 # The reserved entries of every vocabulary; words begin at FIRST_WORD.
 PAD, BOS, EOS, OOV = 0, 1, 2, 3
-FIRST_WORD = 4
+RESERVED = ("<pad>", "<bos>", "<eos>", "<oov>")
+FIRST_WORD = len(RESERVED)
+
+# Where all users are read, so many are read at a time: some tens of megabytes.
+BLOCK = 4096
 
 
 # 128 bits a user, as two 64-bit words: [users, 2].
@@ -32,6 +38,12 @@ Names = NDArray[np.uint64]
 def names_of_numbers(numbers: NDArray[np.int64]) -> Names:
     """Names for users who are nobody: a made-up user's number among the made-up users."""
     return np.stack([np.zeros(len(numbers), np.uint64), np.asarray(numbers).astype(np.uint64)], axis=1)
+
+
+def in_blocks(users: int, size: int = BLOCK) -> Iterator[NDArray[np.int64]]:
+    """The numbers of so many users, a block of them at a time."""
+    for start in range(0, users, size):
+        yield np.arange(start, min(start + size, users), dtype=np.int64)
 
 
 def all_names(users: Users) -> Names:
@@ -71,6 +83,13 @@ class Examples:
     example_offsets: NDArray[np.int64]
     user_offsets: NDArray[np.int64]
     labels: NDArray[np.int32] | None = None
+
+    def take(self, examples: NDArray[np.int64], user_offsets: NDArray[np.int64]) -> Examples:
+        """These examples, in this order, as those of the users with these offsets."""
+        starts = self.example_offsets[examples]
+        lengths = self.example_offsets[examples + 1] - starts
+        labels = None if self.labels is None else self.labels[examples]
+        return Examples(self.items[ranges(starts, lengths)], offsets_of(lengths), user_offsets, labels)
 
 
 class Users(Protocol):

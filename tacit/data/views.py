@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.ragged import offsets_of, ranges
-from tacit.data.store import BLOCK
 from tacit.data.text import cut
-from tacit.data.users import Examples, Names, SplittableUsers, Users, all_names, names_of_numbers
+from tacit.data.users import Examples, Names, SplittableUsers, Users, all_names, in_blocks, names_of_numbers
 from tacit.data.worlds.randomness import name
 from tacit.errors import DataError
 
@@ -40,7 +39,7 @@ def example_counts(users: Users) -> NDArray[np.int64]:
     known = getattr(users, "example_counts", None)
     if known is not None:
         return cast("NDArray[np.int64]", known())
-    blocks = [np.diff(users.gather(block).user_offsets) for block in _blocks(len(users))]
+    blocks = [np.diff(users.gather(block).user_offsets) for block in in_blocks(len(users))]
     return np.concatenate([np.empty(0, np.int64), *blocks])
 
 
@@ -52,7 +51,7 @@ def pick(users: Users, owners: NDArray[np.int64], positions: NDArray[np.int64]) 
     distinct, place = np.unique(owners, return_inverse=True)
     gathered = users.gather(distinct)
     singles = np.arange(len(owners) + 1, dtype=np.int64)
-    return _take(gathered, gathered.user_offsets[place] + positions, singles)
+    return gathered.take(gathered.user_offsets[place] + positions, singles)
 
 
 class View:
@@ -193,20 +192,8 @@ class Reshuffled:
         return np.diff(self._offsets)
 
 
-def _take(full: Examples, examples: NDArray[np.int64], user_offsets: NDArray[np.int64]) -> Examples:
-    """These examples of a batch, in this order."""
-    starts = full.example_offsets[examples]
-    lengths = full.example_offsets[examples + 1] - starts
-    labels = None if full.labels is None else full.labels[examples]
-    return Examples(full.items[ranges(starts, lengths)], offsets_of(lengths), user_offsets, labels)
-
-
 def _texts(users: Users, numbers: NDArray[np.int64]) -> Examples:
     known = getattr(users, "texts", None)
     if known is None:
         raise DataError("These users keep no texts, only word ids.")
     return cast(Examples, known(numbers))
-
-
-def _blocks(users: int) -> list[NDArray[np.int64]]:
-    return [np.arange(start, min(start + BLOCK, users), dtype=np.int64) for start in range(0, users, BLOCK)]

@@ -19,13 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.text import END, TOKENIZER, has_token, tokenize, tokenize_many
-from tacit.data.users import FIRST_WORD, OOV
+from tacit.data.users import FIRST_WORD, OOV, RESERVED
 from tacit.errors import DataError
 
 PRIVATE = "private"
 _PUBLIC_CORPUS = "public corpus: "
 _WORD_LIST = "word list: "
-_RESERVED_NAMES = ("<pad>", "<bos>", "<eos>", "<oov>")
 _HEADER = "#tacit-vocabulary "
 
 # Counting keeps at most so many different words at a time, which bounds its memory to about a gigabyte.
@@ -102,7 +101,7 @@ class Vocabulary:
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         """The words with these ids; the reserved ones in angle brackets."""
-        return [self.words[i - FIRST_WORD] if i >= FIRST_WORD else _RESERVED_NAMES[i] for i in ids]
+        return [self.words[i - FIRST_WORD] if i >= FIRST_WORD else RESERVED[i] for i in ids]
 
     def save(self, path: Path) -> None:
         """Write a new text file: one header line, then one word a line. If that fails, there is no file."""
@@ -166,7 +165,7 @@ def vocabulary_of_words(entries: Iterable[str], *, provenance: str, place: Calla
     """
     words: dict[str, None] = {}
     entries = tuple(entries)
-    reserved = len(_RESERVED_NAMES) if entries[: len(_RESERVED_NAMES)] == _RESERVED_NAMES else 0
+    reserved = len(RESERVED) if entries[: len(RESERVED)] == RESERVED else 0
     for number, entry in enumerate(entries[reserved:], reserved + 1):
         if not isinstance(entry, str):
             raise DataError(f"{place(number)} is no string but {type(entry).__name__}.")

@@ -17,8 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.store import BLOCK
-from tacit.data.users import OOV, Users
+from tacit.data.users import BLOCK, OOV, Users
 from tacit.errors import DataError
 from tacit.models.char_lm import CharLM, log_likelihoods, prediction_mask
 from tacit.runs.folder import RunFolder

@@ -52,10 +52,3 @@ class Choices:
         """For each uniform number, an entry of the distribution `which`, as its place among all entries."""
         found = np.searchsorted(self._sums, which + uniforms, side="right")
         return np.minimum(found, self.starts[which + 1] - 1)
-
-
-def spread(lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For ragged rows of these lengths, laid end to end: the row of each element and its place within the row."""
-    rows = np.repeat(np.arange(len(lengths)), lengths)
-    firsts = np.cumsum(lengths) - lengths
-    return rows, np.arange(len(rows)) - firsts[rows]
