@@ -1,7 +1,7 @@
-"""Users seen otherwise: some of them, less of each, or their examples dealt out anew. Nothing is copied.
+"""Views of users: some of the users, the beginning of each, or their examples dealt to synthetic users. Nothing is copied.
 
 Every view is `Users` over any `Users`. Where the users beneath can do more than gather (`Store.pick`,
-`Store.example_counts`, `Store.texts`), the views use it and pass it on.
+`Store.example_counts`, `Store.texts`), the views use that and offer it too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def split_users(users: SplittableUsers, most: int | None = None) -> tuple[Subset
 
 
 def example_counts(users: Users) -> NDArray[np.int64]:
-    """How many examples each user has; goes through all users where they cannot tell otherwise."""
+    """How many examples each user has; gathers all users where they have no `example_counts` of their own."""
     known = getattr(users, "example_counts", None)
     if known is not None:
         return cast("NDArray[np.int64]", known())
@@ -55,7 +55,7 @@ def pick(users: Users, owners: NDArray[np.int64], positions: NDArray[np.int64]) 
 
 
 class View:
-    """As many users as those beneath, under the same names; what they hold is up to the view."""
+    """The same users under the same names; the class that inherits this says which examples each has."""
 
     def __init__(self, users: Users) -> None:
         self._users = users
@@ -155,8 +155,8 @@ class Reshuffled:
 
     The IID version of a dataset in "Understanding Unintended Memorization in Language Models Under Federated Learning",
     section 3. `synthetic` says how many there are, a public number. Which of them gets an example, and where in their
-    history, is a hash of its owner's name and its place with the owner, so an example's fate is no other person's business; the
-    sizes of synthetic users vary as chance has it. Sixteen bytes an example are held in memory.
+    history, is a hash of the owner's name and of the example's place among the owner's, so it does not depend on any other
+    person. The sizes of synthetic users vary at random. Memory holds sixteen bytes an example.
     """
 
     def __init__(self, users: Users, synthetic: int, *, seed: int) -> None:
@@ -166,7 +166,7 @@ class Reshuffled:
         owner_names = np.repeat(all_names(users), counts, axis=0)
         place = ranges(np.zeros(len(counts), np.int64), counts)
         hashes = name(seed, owner_names[:, 0], owner_names[:, 1], place)
-        # The high bits say whose it is, the low ones where it lies.
+        # The high bits choose the synthetic user, the low bits the place in their history.
         receiver = ((hashes >> np.uint64(32)) * np.uint64(synthetic) >> np.uint64(32)).astype(np.int64)
         self._dealt = np.lexsort((hashes, receiver))
         self._offsets = offsets_of(np.bincount(receiver, minlength=synthetic))
@@ -176,7 +176,7 @@ class Reshuffled:
         return len(self._offsets) - 1
 
     def names(self, users: NDArray[np.int64]) -> Names:
-        """A synthetic user is nobody, and is named by their number."""
+        """The numbers of these users: a synthetic user is no person."""
         return names_of_numbers(users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:

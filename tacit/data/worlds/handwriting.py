@@ -55,6 +55,12 @@ class HandwritingWorld:
     """`Users` who write single characters: label c is ``characters[c]``, every class equally likely.
 
     A writer leaves `glyphs_per_writer` images on average, at least one and at most `most_glyphs`.
+
+    >>> import numpy as np, tacit
+    >>> world = tacit.HandwritingWorld(seed=1, writers=1000)
+    >>> images = world.gather(np.array([7]))
+    >>> images.items.shape[1:], world.characters[images.labels[0]]
+    ((28, 28), 'p')
     """
 
     characters = CHARACTERS
@@ -76,7 +82,7 @@ class HandwritingWorld:
         return self._writers
 
     def names(self, users: NDArray[np.int64]) -> Names:
-        """A user of a world is nobody, and is named by their number."""
+        """The numbers of these users: a user of a world is no person."""
         return names_of_numbers(users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:

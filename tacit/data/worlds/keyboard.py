@@ -84,6 +84,11 @@ class KeyboardWorld:
     The vocabulary is the `vocabulary_size` most frequent words by the grammar's own expected counts (all of them if
     None): public, and the same in every world. `tokens_per_user` is the mean; users differ, and none writes more
     than `most_sentences` sentences or fewer than one.
+
+    >>> import tacit
+    >>> world = tacit.KeyboardWorld(seed=1, users=500_000)
+    >>> world.sentences(499_999)[1]
+    'oh can you add tom to the group'
     """
 
     def __init__(
@@ -122,7 +127,7 @@ class KeyboardWorld:
         return self._users
 
     def names(self, users: NDArray[np.int64]) -> Names:
-        """A user of a world is nobody, and is named by their number."""
+        """The numbers of these users: a user of a world is no person."""
         return names_of_numbers(users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:

@@ -5,8 +5,8 @@ of a filler), with one weight for each style the writer may have. A word read ke
 written it and moves them on; the next word's distribution is what the remaining ones would write. Many sentences
 advance together, so a step is a handful of array operations.
 
-All of this works on the ids of a vocabulary: a rare word is read as OOV, by which every word outside the vocabulary
-stays possible, so the result is the best that any model with that vocabulary could know.
+All of this works on the ids of a vocabulary: a rare word is read as OOV, which could be any word outside the vocabulary, so
+the result is the best that any model with that vocabulary can predict.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class NextWordDistribution:
     """The next word's distribution given the words of the sentence so far, as ids of a vocabulary of `size` entries.
 
     `ids` maps the grammar's words to the vocabulary. Without `styles`, `line_shares` and `filler_shares` the writer is
-    drawn at random from the population; with them they are the one whose chances these are.
+    drawn at random from the population; with them, it is the writer with these chances.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Randomness that costs no generator: every draw is a hash of the numbers that name it.
+"""Randomness without a generator: every draw is a hash of the numbers that identify it.
 
 A world makes user 400,000 without making the users before it, so its draws cannot come from a stream. Instead
 the draw named (seed, user, sentence, position) is SplitMix64's mixing function folded over those four numbers. This is
