@@ -36,7 +36,7 @@ class InversionScore:
 
     @property
     def is_inverted(self) -> bool:
-        """Whether most of the images have bright context."""
+        """Whether most of the images have bright ground."""
         return self.inverted > 0.5
 
 
