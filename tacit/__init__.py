@@ -30,13 +30,16 @@ _PUBLIC = {
     "BoundedSum": "tacit.privacy.gate.sums",
     "Examples": "tacit.data.users",
     "Gaussian": "tacit.privacy.noise.mechanisms",
-    "KeyboardWorld": "tacit.data.worlds",
     "HandwritingWorld": "tacit.data.worlds",
+    "ImageBatches": "tacit.learning.batches",
+    "KeyboardWorld": "tacit.data.worlds",
     "Mechanism": "tacit.privacy.noise.mechanisms",
+    "MemoryUsers": "tacit.data.memory",
     "PrivacyPlan": "tacit.privacy.plan",
     "Recipe": "tacit.recipe.training",
     "RunFolder": "tacit.runs.folder",
     "TacitError": "tacit.errors",
+    "TextBatches": "tacit.learning.batches",
     "Users": "tacit.data.users",
     "Vocabulary": "tacit.data.vocabulary",
     "load_recipe": "tacit.recipe.training",
@@ -44,6 +47,7 @@ _PUBLIC = {
     "read_ledger": "tacit.privacy.record.ledger",
     "resume_run": "tacit.simulation.training",
     "start_run": "tacit.simulation.training",
+    "users": "tacit.data.memory",
 }
 
 __all__ = sorted(_PUBLIC)
