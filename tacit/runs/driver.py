@@ -29,16 +29,17 @@ from tacit.privacy.participation.log import repair_torn_tail, verified
 from tacit.privacy.record.ledger import Ledger, LedgerWriter
 from tacit.privacy.record.records import FRESH_NOISE, SEEDED_REPLAY, Committed, Opened, Resumed
 from tacit.runs import checkpoints
+from tacit.runs.callbacks import Callback, RunEnd, notifying
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder, first_difference
-from tacit.runs.journal import Observer, RunJournal
+from tacit.runs.journal import RunJournal
 from tacit.runs.metrics import truncate_after
 from tacit.runs.odometer import Odometer
 from tacit.runs.program import Program
 from tacit.runs.provenance import with_reasons
 
 
-def begin(program: Program, folder: RunFolder, observer: Observer) -> dict[str, Any]:
+def begin(program: Program, folder: RunFolder, callback: Callback) -> dict[str, Any]:
     """Run it in a folder that has no ledger yet; returns the run's summary.
 
     Whatever in it did not come from its plan is a reason in the ledger's first record why nothing may be claimed.
@@ -48,12 +49,12 @@ def begin(program: Program, folder: RunFolder, observer: Observer) -> dict[str, 
     ledger = folder.create_ledger(program.opened)
     try:
         _record_head(listed, folder, ledger)
-        return _run(program, folder, ledger, program.start, observer, listed)
+        return _run(program, folder, ledger, program.start, callback, listed)
     finally:
         ledger.close()
 
 
-def go_on(program: Program, folder: RunFolder, observer: Observer, *, older_if_damaged: bool = False) -> dict[str, Any]:
+def go_on(program: Program, folder: RunFolder, callback: Callback, *, older_if_damaged: bool = False) -> dict[str, Any]:
     """Go on with a run that has begun; PrivacyError if the program is not the one it was begun with."""
     program = dataclasses.replace(program, opened=with_reasons(program))
     ledger = folder.open_ledger()
@@ -78,7 +79,7 @@ def go_on(program: Program, folder: RunFolder, observer: Observer, *, older_if_d
         truncate_after(folder.metrics_path, state.round)
         truncate_after(folder.diagnostics_path, state.round)
         truncate_after(folder.gate_audit_path, state.round)
-        return _run(program, folder, ledger, state, observer, listed)
+        return _run(program, folder, ledger, state, callback, listed)
     finally:
         ledger.close()
 
@@ -136,11 +137,12 @@ def _run(
     folder: RunFolder,
     ledger: LedgerWriter,
     state: TrainingState,
-    observer: Observer,
+    callback: Callback,
     listed: Odometer | None,
 ) -> dict[str, Any]:
     opened = ledger.ledger.opened
     with ExitStack() as leaving:
+        notifier = leaving.enter_context(notifying(callback))
         audit = leaving.enter_context(program.audit(folder))
         journal = RunJournal(
             folder,
@@ -152,10 +154,11 @@ def _run(
             cost_so_far=lambda intents: cost_if_it_had_ended_here(opened, intents),
             update_bound=program.users.update_bound,
             record_head=partial(_record_head, listed, folder, ledger),
-            observer=observer,
+            notifier=notifier,
             settled=audit.settle,
         )
         leaving.callback(journal.release)
+        journal.start(state.round)
         for users in _participation(folder, ledger.ledger, state.round):
             program.sampler.remember(users)
         cohorts = program.participation(
@@ -176,11 +179,15 @@ def _run(
                 server=program.server,
                 journal=journal,
             )
-        summary = program.finish(state, opened, cost_of(folder, ledger.ledger).stated)
+        cost = cost_of(folder, ledger.ledger)
+        summary = program.finish(state, opened, cost.stated)
         folder.write_summary(summary)
         journal.close("finished")
         audit.conclude()
         checkpoints.remove_all(folder.private_path)  # what was left of the noise
+        notifier.end(RunEnd("finished", cost.stated.epsilon, cost.stated.delta, cost.guarantee().headline))
+        if notifier.error is not None:
+            raise notifier.error
         return summary
 
 
