@@ -25,6 +25,7 @@ from typing import Any
 
 from inspection_text_report import report
 
+import tacit
 from tacit.recipe.text_inspection import TEXT, FaultSection, load_text_inspection
 from tacit.recipe.training import RECIPES, Recipe, apply_change, parse_recipe, read_toml
 from tacit.runs.folder import RunFolder, is_run
@@ -56,23 +57,18 @@ CORPORA: dict[str, tuple[Path, list[str]]] = {
 }
 
 
-class Say:
+class Say(tacit.Callback):
     """A line an evaluation."""
 
     def __init__(self, name: str) -> None:
         self._name, self._started = name, time.monotonic()
 
-    def warned(self, sentence: str) -> None:
+    def on_warning(self, sentence: str) -> None:
         print(f"{self._name}: warning: {sentence}", flush=True)
 
-    def round_done(self, round: int) -> None:
-        pass
-
-    def evaluated(self, record: Any) -> None:
+    def on_evaluation(self, round: int, metrics: Any) -> None:
         seconds = time.monotonic() - self._started
-        print(
-            f"{self._name}: round {record['round']}, perplexity {record['perplexity']:.3g}, {seconds:.0f} s", flush=True
-        )
+        print(f"{self._name}: round {round}, perplexity {metrics['perplexity']:.3g}, {seconds:.0f} s", flush=True)
 
 
 def train_words(recipe: Recipe, fault: FaultSection, out: Path) -> dict[str, Any]:

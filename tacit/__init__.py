@@ -28,6 +28,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Block": "tacit.privacy.gate.sums",
     "BoundedSum": "tacit.privacy.gate.sums",
+    "Callback": "tacit.runs.callbacks",
     "Examples": "tacit.data.users",
     "Gaussian": "tacit.privacy.noise.mechanisms",
     "HandwritingWorld": "tacit.data.worlds",
@@ -36,6 +37,7 @@ _PUBLIC = {
     "Mechanism": "tacit.privacy.noise.mechanisms",
     "MemoryUsers": "tacit.data.memory",
     "PrivacyPlan": "tacit.privacy.plan",
+    "Progress": "tacit.runs.progress",
     "Recipe": "tacit.recipe.training",
     "RunFolder": "tacit.runs.folder",
     "TacitError": "tacit.errors",

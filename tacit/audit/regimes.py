@@ -33,6 +33,7 @@ from tacit.learning.server import OptimizerName
 from tacit.models.word_lm import build
 from tacit.privacy.accounting.spent import spent_by
 from tacit.recipe.training import Recipe, apply_change, parse_recipe
+from tacit.runs.callbacks import Callback
 from tacit.runs.folder import RunFolder, is_run
 from tacit.simulation.training import resume_run, start_run
 from tacit.training.datasets import open_dataset
@@ -113,7 +114,7 @@ def compare_regimes(
     minutes: float = 8.0,
     suffixes: int | None = None,
     results_path: Path | None = None,
-    told: Callable[[str], None] = lambda doing: None,
+    on_progress: Callable[[str], None] = lambda doing: None,
 ) -> tuple[dict[str, Any], bool]:
     """Train and attack regime after regime until the time is nearly up; (results by name, whether all are done).
 
@@ -139,7 +140,7 @@ def compare_regimes(
             continue
         if time.monotonic() + longest > deadline:
             return results, False
-        told(regime.name)
+        on_progress(regime.name)
         began = time.monotonic()
         results[regime.name] = _one(recipe_for(base, regime, plan), regime, plan, folder, size)
         results[regime.name]["seconds"] = round(time.monotonic() - began, 1)
@@ -189,12 +190,12 @@ def _folder(folder: Path, regime: Regime, part: float) -> Path:
 def run_to_its_end(recipe: Recipe, out: Path) -> dict[str, Any]:
     """The summary of the run of this recipe in folder `out`: begun, gone on with or only read, as it was left."""
     if not is_run(out):
-        return start_run(recipe, out, _Nobody())
+        return start_run(recipe, out, Callback())
     folder = RunFolder.open(out)
     closed = folder.ledger().closed if folder.begun else None
     if closed is not None and closed.outcome == "diverged":
         raise DivergedError(f"The run in {out} has diverged before.")
-    return folder.summary() or resume_run(out, _Nobody())
+    return folder.summary() or resume_run(out, Callback())
 
 
 def _federated(recipe: Recipe, out: Path) -> tuple[Any, Sequence[str], dict[str, Any]]:
@@ -288,14 +289,3 @@ def _epsilon(found: Mapping[str, Any]) -> str:
         return f"{found['epsilon']:.2f}"
     of_noise = found.get("epsilon_of_noise")
     return "∞" if of_noise is None else f"∞ (noise: {of_noise:.2f})"
-
-
-class _Nobody:
-    def warned(self, sentence: str) -> None:
-        pass
-
-    def round_done(self, round: int) -> None:
-        pass
-
-    def evaluated(self, record: Mapping[str, Any]) -> None:
-        pass

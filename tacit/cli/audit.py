@@ -170,7 +170,7 @@ def run(
                 suffixes=suffixes,
                 width=width,
                 seed=seed,
-                told=lambda doing: status.update(Text(doing)),
+                on_progress=lambda doing: status.update(Text(doing)),
             )
         write_section(folder, found.section())
     broken = (found is not None and found.broken) or (gate is not None and bool(gate.alarms))
@@ -244,7 +244,7 @@ def experiment(
             names=only or (),
             minutes=minutes,
             suffixes=suffixes,
-            told=lambda doing: status.update(Text(doing)),
+            on_progress=lambda doing: status.update(Text(doing)),
         )
     if as_json:
         print(json.dumps({"done": done, "regimes": results}, allow_nan=False))

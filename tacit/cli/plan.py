@@ -14,13 +14,13 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from tacit.cli.plan_words import assumptions, notes, up, why
-from tacit.cli.progress import epsilon_text
 from tacit.errors import RecipeError
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.noise.tail import apart_from_tail
 from tacit.privacy.planning.costs import MECHANISMS, rho_of_epsilon
 from tacit.privacy.planning.planner import DAYS_TO_MINUTES, POISSON, Answer, Devices, Question, Row, Simulation, Target
 from tacit.privacy.planning.planner import plan as planned
+from tacit.privacy.statement.wording import epsilon_text
 
 # Banded noise is asked for by name: it is hardly better than blt and keeps hundreds of models in memory.
 USUAL = ("tree", "blt", "gaussian", POISSON)

@@ -100,9 +100,9 @@ def compare(
     buckets: int = BUCKETS,
     seed: int = 0,
     ngram: NgramSettings | None = None,
-    told: Callable[[str], None] = lambda doing: None,
+    on_progress: Callable[[str], None] = lambda doing: None,
 ) -> Comparison:
-    """Replay the held-out users' typing with every model; `told` hears what is being done."""
+    """Replay the held-out users' typing with every model; `on_progress` hears what is being done."""
     if len(models) < 2:
         raise RunError(f"Expected two or more models to compare, got {len(models)}.")
     if len(set(models)) < len(models):
@@ -110,12 +110,12 @@ def compare(
     runs = {name: by_name(Path(name)) for name in models if _is_run(name)}
     context = open_ground(on, list(runs.values()), held_out=held_out, wanted=max(buckets, 1))
     bucket = deal(len(context.held_out), buckets, seed=seed)
-    contestants = _contestants(models, runs, context, ngram or NgramSettings(), told)
-    told("recording the held-out users' typing")
+    contestants = _contestants(models, runs, context, ngram or NgramSettings(), on_progress)
+    on_progress("recording the held-out users' typing")
     recording = record(context.held_out, Keyboard.of(context.words), seed=seed)
     tallies = []
     for contestant in contestants:
-        told(f"replaying with {contestant.name}")
+        on_progress(f"replaying with {contestant.name}")
         tallies.append(replay(contestant.model, recording))
     outcomes = []
     for contestant, tally in zip(contestants, tallies, strict=True):
@@ -139,7 +139,7 @@ def _contestants(
     runs: Mapping[str, Path],
     context: RoundContext,
     ngram: NgramSettings,
-    told: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> list[Contestant]:
     found: dict[str, Contestant] = {}
     for name in models:  # what may be wrong with a file is told before n-grams are counted
@@ -152,7 +152,7 @@ def _contestants(
         elif name not in _COUNTED:
             found[name] = _from_katz(name, load_katz(Path(name)), context)
     if len(found) < len(models):
-        told("counting n-grams")
+        on_progress("counting n-grams")
         katz = _count(context, ngram)
         found |= {name: _from_katz(name, katz, context) for name in models if name in _COUNTED}
     return [found[name] for name in models]

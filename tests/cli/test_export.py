@@ -15,6 +15,7 @@ import onnxruntime
 import pytest
 from safetensors import safe_open
 
+import tacit
 from tacit.export import files as export
 from tacit.learning.next_word import suggest
 from tacit.learning.state import load_model, model_arrays
@@ -23,7 +24,7 @@ from tacit.runs import checkpoints
 from tacit.training import datasets
 from tacit.training.trained import load_trained
 from tests.cli.conftest import Tacit
-from tests.simulation.test_training import Silent, start_run, tiny
+from tests.simulation.test_training import start_run, tiny
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("export") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "IDEAL_SENTENCES", 5)
-        start_run(tiny(run={"rounds": 2}), out, Silent())
+        start_run(tiny(run={"rounds": 2}), out, tacit.Callback())
     return out
 
 

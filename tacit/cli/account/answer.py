@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.cli.progress import epsilon_text
 from tacit.errors import RecipeError
+from tacit.privacy.statement.wording import epsilon_text
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 Delta = Annotated[float, typer.Option("--delta", help="The delta of (epsilon, delta), between 0 and 1.")]
