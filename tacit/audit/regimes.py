@@ -32,7 +32,8 @@ from tacit.learning.next_word import NextWord, evaluate
 from tacit.learning.server import OptimizerName
 from tacit.models.word_lm import build
 from tacit.privacy.accounting.spent import spent_by
-from tacit.recipe.training import Recipe, apply_change, parse_recipe
+from tacit.recipe.reading import apply_change
+from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.folder import RunFolder, is_run
 from tacit.simulation.training import resume_run, start_run
 from tacit.training.datasets import open_dataset

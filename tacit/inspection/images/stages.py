@@ -39,7 +39,7 @@ from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.planning.noise_warnings import warnings_of
 from tacit.privacy.record.records import Opened
 from tacit.recipe.image_inspection import ClassifierSection, GanSection, ImageInspection, ImageRun, Training
-from tacit.recipe.training import toml_of
+from tacit.recipe.reading import toml_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import Schedule
 from tacit.runs.opening import opening

@@ -24,7 +24,7 @@ from tacit.inspection.text.sentences import draw_sentences, in_words
 from tacit.learning.next_word import evaluate
 from tacit.models.word_lm import WordLM
 from tacit.privacy.record.ledger import Ledger
-from tacit.recipe.text_inspection import LookSection
+from tacit.recipe.text_inspection import TextLook
 from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.folder import RunFolder
 from tacit.training.trained import load_trained
@@ -110,7 +110,7 @@ class Primary:
                 hint="Import their texts with the vocabulary that the run's own users were imported with.",
             )
 
-    def look(self, look: LookSection, users: Users, numbers: NDArray[np.int64]) -> PrimaryFindings:
+    def look(self, look: TextLook, users: Users, numbers: NDArray[np.int64]) -> PrimaryFindings:
         """Judge it by these users, who are to be held-out ones, and have it make up sentences."""
         data = self.recipe.data
         rows = to_rows(

@@ -30,7 +30,7 @@ from tacit.privacy.noise.mechanisms import NoNoise
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.record.records import UPDATE
 from tacit.recipe.image_inspection import ImageInspection, parse_image_inspection
-from tacit.recipe.training import apply_change
+from tacit.recipe.reading import apply_change
 from tacit.runs import checkpoints, odometer
 from tacit.runs.driver import begin
 from tacit.runs.folder import RunFolder
