@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from tacit.audit.secret_sharer import extraction
 from tacit.data.canaries.plan import CoinUser, load_plan
 from tacit.data.rows import to_rows
 from tacit.errors import AuditError, DivergedError, RecipeError
+from tacit.figures import finite_or_none
 from tacit.files import write_atomic
 from tacit.learning.central import Descent, shuffled, train_central, user_by_user
 from tacit.learning.next_word import NextWord, evaluate
@@ -211,7 +211,7 @@ def _epsilon_of_noise(folder: RunFolder) -> float | None:
     ledger = folder.accountable_ledger()
     opened = dataclasses.replace(ledger.opened, reasons_not_private=[])
     epsilon = spent_by(opened, ledger.intents).epsilon
-    return epsilon if math.isfinite(epsilon) else None
+    return finite_or_none(epsilon)
 
 
 def _central(recipe: Recipe, regime: Regime) -> tuple[Any, Sequence[str], dict[str, Any]]:

@@ -8,7 +8,6 @@ guarantee and feeds no training.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 from tacit.data.store import open_store
 from tacit.data.users import BOS, EOS, PAD, Users
 from tacit.errors import DataError, PrivacyError, RunError
+from tacit.figures import finite_or_none
 from tacit.keyboard.history import WithHistory
 from tacit.keyboard.jackknife import BUCKETS, Change, Ratio, deal, relative_change
 from tacit.keyboard.ngram import Katz, load_katz, train_katz
@@ -76,8 +76,10 @@ class Outcome:
         return {
             "model": self.name,
             "privacy": dict(self.privacy),
-            "metrics": {name: _finite(value) for name, value in self.metrics.items()},
-            "changes": {name: {k: _finite(v) for k, v in vars(each).items()} for name, each in self.changes.items()},
+            "metrics": {name: finite_or_none(value) for name, value in self.metrics.items()},
+            "changes": {
+                name: {k: finite_or_none(v) for k, v in vars(each).items()} for name, each in self.changes.items()
+            },
         }
 
 
@@ -219,7 +221,3 @@ def _is_run(name: str) -> bool:
 def _ratio(tally: Tally, metric: str) -> Ratio:
     numerator, denominator = METRICS[metric]
     return Ratio(tally.counts[numerator], tally.counts[denominator])
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
