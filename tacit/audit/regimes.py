@@ -200,10 +200,11 @@ def run_to_its_end(recipe: Recipe, out: Path) -> dict[str, Any]:
 
 def _federated(recipe: Recipe, out: Path) -> tuple[Any, Sequence[str], dict[str, Any]]:
     summary = run_to_its_end(recipe, out)
-    model, words = load_trained(out)
+    trained = load_trained(out)
     metrics, privacy = summary["metrics"], summary["privacy"]
     about = {"top1": metrics["top1"], "perplexity": metrics["perplexity"], "epsilon": privacy["epsilon"]}
-    return model, words, {**about, "epsilon_of_noise": _epsilon_of_noise(RunFolder.open(out))}
+    about |= {"epsilon_of_noise": _epsilon_of_noise(trained.folder)}
+    return trained.model, trained.words, about
 
 
 def _epsilon_of_noise(folder: RunFolder) -> float | None:

@@ -28,7 +28,7 @@ from tacit.keyboard.users import RoundContext, open_ground
 from tacit.learning.pretrain import Reworded
 from tacit.learning.stepwise import Neural, Stepwise
 from tacit.runs.cost import cost_of
-from tacit.runs.folder import RunFolder, by_name
+from tacit.runs.folder import by_name
 from tacit.training.trained import load_trained
 
 NGRAM, NGRAM_WITH_HISTORY = "ngram", "ngram+history"
@@ -146,11 +146,11 @@ def _contestants(
     found: dict[str, Contestant] = {}
     for name in models:  # what may be wrong with a file is told before n-grams are counted
         if name in runs:
-            model, words = load_trained(runs[name])
-            _require_words(name, tuple(words), context)
-            privacy = cost_of(RunFolder.open(runs[name])).stated.as_dict()
+            trained = load_trained(runs[name])
+            _require_words(name, tuple(trained.words), context)
+            privacy = cost_of(trained.folder).stated.as_dict()
             kept = {key: privacy[key] for key in ("epsilon", "delta", "rounds", "reasons_not_private")}
-            found[name] = Contestant(name, Neural(model), kept)
+            found[name] = Contestant(name, Neural(trained.model), kept)
         elif name not in _COUNTED:
             found[name] = _from_katz(name, load_katz(Path(name)), context)
     if len(found) < len(models):

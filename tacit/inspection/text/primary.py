@@ -25,7 +25,7 @@ from tacit.learning.next_word import evaluate
 from tacit.models.word_lm import WordLM
 from tacit.privacy.record.ledger import Ledger
 from tacit.recipe.text_inspection import TextLook
-from tacit.recipe.training import Recipe, parse_recipe
+from tacit.recipe.training import Recipe
 from tacit.runs.folder import RunFolder
 from tacit.training.trained import load_trained
 
@@ -91,15 +91,15 @@ class Primary:
     @classmethod
     def open(cls, path: Path) -> Primary:
         """RunError or RecipeError if it is no such run."""
-        folder = RunFolder.open(path)
-        recipe, summary = parse_recipe(folder.recipe()), folder.summary()
+        summary = RunFolder.open(path).summary()
         if summary is None:
             raise RunError(
                 f"Expected a finished run as the primary model, got {path}, which is not.",
                 hint=f"Train it further: tacit train --resume {path}",
             )
-        model, words = load_trained(path)
-        return cls(path, recipe, model, tuple(words), folder.accountable_ledger(), summary["privacy"])
+        trained = load_trained(path)
+        ledger = trained.folder.accountable_ledger()
+        return cls(path, trained.recipe, trained.model, tuple(trained.words), ledger, summary["privacy"])
 
     def require_words(self, words: Sequence[str]) -> None:
         """DataError unless the users' words are numbered as the model numbers its own."""

@@ -144,7 +144,7 @@ def test_the_report_of_either_side_opens_with_the_findings(finished: tuple[Path,
     assert page.count("data:image/png;base64,") == 2
     for part in (
         "Images, as two models make them up",
-        "bright context",
+        "bright background",
         "share of users, as released",
         "All 4 models together",
     ):
