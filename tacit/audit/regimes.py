@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,13 +25,15 @@ from tacit.audit.secret_sharer import extraction
 from tacit.data.canaries.plan import CoinUser, load_plan
 from tacit.data.rows import to_rows
 from tacit.errors import AuditError, DivergedError, RecipeError
+from tacit.figures import finite_or_none
 from tacit.files import write_atomic
 from tacit.learning.central import Descent, shuffled, train_central, user_by_user
 from tacit.learning.next_word import NextWord, evaluate
 from tacit.learning.server import OptimizerName
 from tacit.models.word_lm import build
 from tacit.privacy.accounting.spent import spent_by
-from tacit.recipe.training import Recipe, apply_change, parse_recipe
+from tacit.recipe.reading import apply_change
+from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.callbacks import Callback
 from tacit.runs.folder import RunFolder, is_run
 from tacit.simulation.training import resume_run, start_run
@@ -200,10 +201,11 @@ def run_to_its_end(recipe: Recipe, out: Path) -> dict[str, Any]:
 
 def _federated(recipe: Recipe, out: Path) -> tuple[Any, Sequence[str], dict[str, Any]]:
     summary = run_to_its_end(recipe, out)
-    model, words = load_trained(out)
+    trained = load_trained(out)
     metrics, privacy = summary["metrics"], summary["privacy"]
     about = {"top1": metrics["top1"], "perplexity": metrics["perplexity"], "epsilon": privacy["epsilon"]}
-    return model, words, {**about, "epsilon_of_noise": _epsilon_of_noise(RunFolder.open(out))}
+    about |= {"epsilon_of_noise": _epsilon_of_noise(trained.folder)}
+    return trained.model, trained.words, about
 
 
 def _epsilon_of_noise(folder: RunFolder) -> float | None:
@@ -211,7 +213,7 @@ def _epsilon_of_noise(folder: RunFolder) -> float | None:
     ledger = folder.accountable_ledger()
     opened = dataclasses.replace(ledger.opened, reasons_not_private=[])
     epsilon = spent_by(opened, ledger.intents).epsilon
-    return epsilon if math.isfinite(epsilon) else None
+    return finite_or_none(epsilon)
 
 
 def _central(recipe: Recipe, regime: Regime) -> tuple[Any, Sequence[str], dict[str, Any]]:

@@ -65,7 +65,8 @@ def audit_run(
     setup, ledger = reopen(folder)
     plan = setup.dataset.canaries
     assert plan is not None
-    model, words = load_trained(path)
+    trained = load_trained(path)
+    model, words = trained.model, trained.words
     on_progress("attacking the model")
     attacked = attack(model, plan, words, prefix=prefix, suffixes=suffixes, width=width, seed=seed)
     on_progress("counting exposures")

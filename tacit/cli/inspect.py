@@ -20,8 +20,8 @@ from tacit.cli.inspect_images import images
 from tacit.cli.running import interruptible, next_folder
 from tacit.cli.summary import privacy_sentence, tacit_command
 from tacit.errors import RecipeError
-from tacit.recipe.text_inspection import TEXT, load_text_inspection, recipe_of
-from tacit.recipe.training import find_recipe
+from tacit.recipe.reading import find_recipe
+from tacit.recipe.text_inspection import TEXT, load_text_inspection, text_inspection_of
 from tacit.runs.folder import RunFolder, by_name, is_run, refuse_if_taken
 from tacit.runs.progress import Progress
 
@@ -88,7 +88,7 @@ def text(
         refuse_if_taken(folder)  # before the seconds that building takes
     else:
         folder = by_name(resume)
-        followed = recipe_of(RunFolder.open(folder))
+        followed = text_inspection_of(RunFolder.open(folder))
     console = Console(stderr=True)
     with interruptible(console, folder, "inspect text"):
         # Imported here: JAX takes a second, and every mistake above should be told at once.

@@ -15,8 +15,8 @@ from rich.table import Table
 from tacit.cli.running import interruptible, next_folder
 from tacit.cli.summary import tacit_command
 from tacit.errors import RecipeError
-from tacit.recipe.image_inspection import IMAGES, load_image_inspection, recipe_of, refuse_if_inspected
-from tacit.recipe.training import find_recipe
+from tacit.recipe.image_inspection import IMAGES, image_inspection_of, load_image_inspection, refuse_if_inspected
+from tacit.recipe.reading import find_recipe
 from tacit.runs.folder import by_name
 from tacit.runs.progress import Progress
 
@@ -67,7 +67,7 @@ def images(
         refuse_if_inspected(folder)  # before the seconds that building takes
     else:
         folder = by_name(resume)
-        recipe_of(folder)
+        image_inspection_of(folder)
     console = Console(stderr=True)
     with interruptible(console, folder, "inspect images"):
         # Imported here: JAX takes a second, and every mistake above should be told at once.
@@ -85,7 +85,7 @@ def _seen(metrics: Mapping[str, Any]) -> str:
     """What an evaluation found, of the classifier or of a generator."""
     if "accuracy" in metrics:
         return f"{metrics['accuracy']:.1%} of held-out images classified right"
-    return f"{metrics['inverted']:.0%} of generated images have bright ground"
+    return f"{metrics['inverted']:.0%} of generated images have bright background"
 
 
 def _print(found: ImageFindings, folder: Path) -> None:

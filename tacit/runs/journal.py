@@ -134,8 +134,7 @@ class RunJournal:
 
     def stop(self, state: Any) -> None:
         """Save the state after the last round and close the run, which can be resumed from there."""
-        self._record_head()
-        self._settle(0)
+        self._settle(all=True)
         if self._ledger.ledger.rounds_committed < state.round:
             self._save(state)
         self.close("stopped")

@@ -25,7 +25,8 @@ from tacit.learning.central import Descent
 from tacit.learning.next_word import NextWord
 from tacit.learning.pretrain import Reworded, Schedule, predictions_in, pretrain, public_rows, unknown_share
 from tacit.learning.state import load_model, model_arrays
-from tacit.recipe.training import PretrainSection, Recipe
+from tacit.recipe.sections import PretrainSection
+from tacit.recipe.training import Recipe
 from tacit.runs import checkpoints
 from tacit.runs.callbacks import Callback, notifying
 from tacit.runs.folder import RunFolder

@@ -18,7 +18,7 @@ from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.records import FRESH_NOISE, Closed, Opened, Record, Resumed
 from tacit.privacy.statement.wording import epsilon_text
-from tacit.recipe.training import toml_of
+from tacit.recipe.reading import toml_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import MetricsWriter
 from tests.privacy.record.test_ledger import intent, opened

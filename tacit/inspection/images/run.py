@@ -37,7 +37,7 @@ from tacit.inspection.selection import Threshold
 from tacit.learning.state import load_model
 from tacit.models import classifier as classifiers
 from tacit.models.classifier import Classifier
-from tacit.recipe.image_inspection import RECIPE, ImageInspection, recipe_of, refuse_if_inspected
+from tacit.recipe.image_inspection import RECIPE, ImageInspection, image_inspection_of, refuse_if_inspected
 from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on, require_same_promise
 from tacit.runs.folder import RunFolder, is_run
@@ -76,7 +76,7 @@ def start_images(recipe: ImageInspection, out: Path, callback: Callback) -> Look
 
 def resume_images(folder: Path, callback: Callback) -> Looked:
     """Go on with an inspection that was stopped or killed; of a finished one, what came out."""
-    recipe = recipe_of(folder)
+    recipe = image_inspection_of(folder)
     use_every_core()
     return _follow(recipe, open_images(recipe), folder, callback)
 

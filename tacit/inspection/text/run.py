@@ -37,7 +37,7 @@ from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.noise.strategies import Strategy, from_description
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.record.records import Opened
-from tacit.recipe.text_inspection import FaultSection, TextInspection, recipe_of
+from tacit.recipe.text_inspection import TextFault, TextInspection, text_inspection_of
 from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on
 from tacit.runs.folder import RunFolder
@@ -127,7 +127,7 @@ def start_inspection(recipe: TextInspection, out: Path, callback: Callback) -> d
 def resume_inspection(path: Path, callback: Callback, *, older_if_damaged: bool = False) -> dict[str, Any]:
     """Go on with such a run, under the promise its ledger was begun with; see `tacit.runs.driver`."""
     folder = RunFolder.open(path)
-    recipe = recipe_of(folder)
+    recipe = text_inspection_of(folder)
     if not folder.begun:
         return begin(Inspector.build(recipe).program(folder), folder, callback)
     described = read_ledger(folder.ledger_path).opened.strategy
@@ -167,7 +167,7 @@ def _held_out(recipe: TextInspection) -> tuple[Users, NDArray[np.int64]]:
     return aside, np.arange(len(aside), dtype=np.int64)
 
 
-def with_fault(users: Users, fault: FaultSection | None, words: Sequence[str]) -> Users:
+def with_fault(users: Users, fault: TextFault | None, words: Sequence[str]) -> Users:
     """These users with the fault, or as they are; `words[i]` is the word with number i."""
     if fault is None:
         return users

@@ -31,7 +31,7 @@ from tacit.privacy.noise.mechanisms import NoNoise
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.record.records import UPDATE
 from tacit.recipe.image_inspection import ImageInspection, parse_image_inspection
-from tacit.recipe.training import apply_change
+from tacit.recipe.reading import apply_change
 from tacit.runs import checkpoints, odometer
 from tacit.runs.driver import begin
 from tacit.runs.folder import RunFolder
@@ -133,7 +133,7 @@ def test_the_report_of_either_side_opens_with_the_findings(finished: tuple[Path,
     assert page.count("data:image/png;base64,") == 2
     for part in (
         "Images, as two models make them up",
-        "bright ground",
+        "bright background",
         "share of users, as released",
         "All 4 models together",
     ):
