@@ -12,7 +12,7 @@ training      from a recipe or a call to everything a run needs, except where it
 recipe        a run as validated data
 runs          a run on disk: driver, folder, journal, checkpoints, metrics, cost, odometer, gate audit, report
 learning      the loop; work on one user; the server's step; central training; evaluation
-privacy       what is released about users, and what it costs them: gate, noise, participation, record, accounting, statement, planning
+privacy       what is released about users, and what it costs them: gate, noise, participation, record, accounting, statement
 secagg        secure aggregation: vectors as integers, the protocol as pure stages; no I/O, no JAX
 data          users and their examples: stores, import, vocabulary, views, canaries, built-in worlds
 models        one model a file

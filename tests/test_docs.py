@@ -25,3 +25,14 @@ def test_no_blank_and_no_dead_link(page):
 def test_every_named_file_exists(page):
     for name in NAMED.findall(page.read_text(encoding="utf-8")):
         assert any((folder / name).exists() for folder in (ROOT, ROOT / "tacit", page.parent)), name
+
+
+def test_every_word_of_the_glossary_has_its_owner():
+    rows = re.findall(
+        r"^\| ([^|]+) \|.*\| `(\w+)` in `([\w/.]+)` \|$", (ROOT / "docs" / "glossary.md").read_text(), re.M
+    )
+    assert len(rows) > 40
+    assert len({word for word, _, _ in rows}) == len(rows)
+    for word, owner, file in rows:
+        code = (ROOT / "tacit" / file).read_text(encoding="utf-8")
+        assert re.search(rf"^(class|def) {owner}\b|^{owner} = ", code, re.M), f"{word}: no {owner} in {file}"
