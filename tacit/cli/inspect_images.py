@@ -87,7 +87,7 @@ def _seen(record: Mapping[str, Any]) -> str:
     """What an evaluation found, of the classifier or of a generator."""
     if "accuracy" in record:
         return f"{record['accuracy']:.1%} of held-out images classified right"
-    return f"{record['inverted']:.0%} of generated images have bright background"
+    return f"{record['inverted']:.0%} of generated images have a bright background"
 
 
 def _print(found: ImageFindings, folder: Path) -> None:

@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.data.users import Examples, Users
+from tacit.inspection.example_scores import image_judge
+from tacit.inspection.fault_scores import inversion_score, to_bytes
+from tacit.inspection.images.accuracy_histogram import AccuracyWork
 from tacit.inspection.images.data import ImageUsers, fault_of
-from tacit.inspection.images.quantiles import AccuracyWork
-from tacit.inspection.judging import image_judge
-from tacit.inspection.scores import inversion_score, to_bytes
 from tacit.inspection.selection import Criterion, Judged, Selected, Threshold, UserAccuracy
 from tacit.learning.adversarial import Adversaries, DiscriminatorWork, GeneratorSteps, adversarial_server, adversaries
 from tacit.learning.batches import ImageBatches
@@ -38,7 +38,7 @@ from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.planning.noise_warnings import warnings_of
 from tacit.privacy.record.records import Opened
-from tacit.recipe.image_inspection import ClassifierSection, GanSection, ImageInspection, ImageRun, Training
+from tacit.recipe.image_inspection import ClassifierSection, GanSection, ImageInspection, ImageRun, ImageTraining
 from tacit.recipe.reading import toml_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import Schedule
@@ -55,7 +55,7 @@ _MADE_UP = "generated images, which cost nothing more"
 
 
 @dataclass(frozen=True)
-class Stage:
+class ImageStage:
     """One model of an inspection: who its users are, what is learned of them and how. Nothing is on disk yet.
 
     `evaluate` looks at a model for the metrics; `outcome` is what the run's summary says of the last one beyond them.
@@ -137,11 +137,11 @@ class Stage:
         return reasons
 
 
-def classifier_stage(recipe: ImageInspection, users: ImageUsers) -> Stage:
+def classifier_stage(recipe: ImageInspection, users: ImageUsers) -> ImageStage:
     """The primary model, trained before the fault."""
     section = recipe.classifier
     config = classifiers.preset(section.preset, recipe.data.classes)
-    return Stage(
+    return ImageStage(
         name="classifier",
         recipe_text=_text(recipe, "classifier", section, {**_network(section), "classes": recipe.data.classes}),
         users=users.before,
@@ -157,13 +157,13 @@ def classifier_stage(recipe: ImageInspection, users: ImageUsers) -> Stage:
 
 def accuracy_stage(
     recipe: ImageInspection, users: ImageUsers, classifier: Classifier, trained_by: str, rests_on: Sequence[str]
-) -> Stage:
+) -> ImageStage:
     """The histogram: one round, whose update is a user's place in it."""
     selection = recipe.selection
     about = {"stage": "accuracy", "classifier": trained_by, "fault": fault_of(recipe)}
     run = ImageRun(rounds=1, seed=recipe.classifier.run.seed)
     sections = {"privacy": selection.privacy, "run": run}
-    return Stage(
+    return ImageStage(
         name="accuracy",
         recipe_text=_text(recipe, "accuracy", None, {"bins": selection.bins, "classifier": trained_by}, sections),
         plan=selection.privacy,
@@ -190,7 +190,7 @@ def gan_stage(
     side: Side,
     threshold: Threshold,
     rests_on: Sequence[str],
-) -> Stage:
+) -> ImageStage:
     """The generative model of one side of the selection."""
     section, precision = recipe.gan, recipe.engine.precision
     judge = image_judge(classifier)
@@ -214,7 +214,7 @@ def gan_stage(
         score = inversion_score(made_up(model, look.made, look.seed))
         return {"brightness": score.brightness, "inverted": score.inverted, "measured_on": _MADE_UP}
 
-    return Stage(
+    return ImageStage(
         name=side,
         recipe_text=_text(
             recipe,
@@ -244,7 +244,7 @@ def right_share(model: Classifier, examples: Examples) -> float:
     return float(np.mean(predict(model, examples.items) == examples.labels))
 
 
-def _of_training(recipe: ImageInspection, users: ImageUsers, section: Training) -> dict[str, Any]:
+def _of_training(recipe: ImageInspection, users: ImageUsers, section: ImageTraining) -> dict[str, Any]:
     """What follows from a section alone."""
     batch = section.work.batch_size
     return {
@@ -261,14 +261,14 @@ def _network(section: ClassifierSection | GanSection) -> dict[str, Any]:
     return {"preset": section.preset, "init_seed": section.init_seed}
 
 
-def _optimizer(section: Training) -> Any:
+def _optimizer(section: ImageTraining) -> Any:
     return build_optimizer(section.server.optimizer, section.server.learning_rate, section.server.momentum)
 
 
 def _text(
     recipe: ImageInspection,
     stage: str,
-    section: Training | None,
+    section: ImageTraining | None,
     model: Mapping[str, Any],
     sections: Mapping[str, Any] | None = None,
 ) -> str:
