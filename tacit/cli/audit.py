@@ -18,7 +18,7 @@ from tacit.errors import AuditError
 from tacit.runs.folder import RunFolder, by_name
 
 if TYPE_CHECKING:
-    from tacit.audit.outcome import Outcome
+    from tacit.audit.outcome import AuditOutcome
     from tacit.data.canaries.plan import CanaryPlan
     from tacit.recipe.training import Recipe
     from tacit.runs.gate_audit.outcome import GateOutcome
@@ -279,7 +279,7 @@ def _is_planted(folder: RunFolder) -> bool:
     return isinstance(section, dict) and section.get("plan") is not None
 
 
-def _print(found: Outcome | None, gate: GateOutcome | None, path: Path) -> None:
+def _print(found: AuditOutcome | None, gate: GateOutcome | None, path: Path) -> None:
     console = Console(highlight=False, markup=False)
     if gate is not None:
         console.print("The audit of the gate", style="bold")

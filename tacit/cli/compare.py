@@ -16,7 +16,7 @@ from rich.text import Text
 from tacit.privacy.statement.wording import epsilon_text
 
 if TYPE_CHECKING:
-    from tacit.keyboard.comparison import Comparison
+    from tacit.keyboard.comparison import KeyboardComparison
     from tacit.keyboard.jackknife import Change
 
 _RATES = ("recall", "rate", "accuracy", "ratio")
@@ -85,7 +85,7 @@ def compare(
         _print(found)
 
 
-def _print(found: Comparison) -> None:
+def _print(found: KeyboardComparison) -> None:
     console = Console(highlight=False, markup=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")

@@ -34,7 +34,7 @@ def export(
     if onnx is None and safetensors is None:
         raise RunError("Expected --onnx FILE, --safetensors FILE or both, got neither.")
     # Imported here: JAX takes a second, and help should not.
-    from tacit.export.files import export_onnx, export_safetensors, open_for_export, require_onnx
+    from tacit.export.model_files import export_onnx, export_safetensors, open_for_export, require_onnx
 
     if onnx is not None:
         require_onnx()

@@ -85,7 +85,7 @@ def _seen(metrics: Mapping[str, Any]) -> str:
     """What an evaluation found, of the classifier or of a generator."""
     if "accuracy" in metrics:
         return f"{metrics['accuracy']:.1%} of held-out images classified right"
-    return f"{metrics['inverted']:.0%} of generated images have bright background"
+    return f"{metrics['inverted']:.0%} of generated images have a bright background"
 
 
 def _print(found: ImageFindings, folder: Path) -> None:

@@ -29,7 +29,7 @@ from tacit.errors import RecipeError
 from tacit.models.layers.cells import Cell, State, backward, build_cell, initial_state, run
 from tacit.models.layers.cross_entropy import cross_entropies, output_derivatives
 from tacit.models.layers.precision import Precision, product
-from tacit.models.layers.rows import add_rows
+from tacit.models.layers.scatter_add import add_rows
 
 # Numbers of symbols in rows.
 PAD, START, END, FIRST_BYTE = 0, 1, 2, 3

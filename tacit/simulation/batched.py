@@ -27,7 +27,7 @@ from tacit.privacy.gate.sums import BoundedSum, ClipThresholds, Contributions, D
 from tacit.privacy.plan import PrivacyPlan
 from tacit.runs.gate_audit.layout import MOST_CANARIES
 from tacit.simulation.placement import Spread
-from tacit.simulation.secure import SecureGate, open_round
+from tacit.simulation.secure_gate import SecureGate, open_round
 
 # So many chunks are gathered together and sorted by size, so that users of similar size share a chunk.
 GATHERED_CHUNKS = 8

@@ -20,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.data.users import Examples, Users
+from tacit.inspection.example_scores import image_judge
+from tacit.inspection.fault_scores import inversion_score, to_bytes
+from tacit.inspection.images.accuracy_histogram import AccuracyWork
 from tacit.inspection.images.data import ImageUsers, fault_of
-from tacit.inspection.images.quantiles import AccuracyWork
-from tacit.inspection.judging import image_judge
-from tacit.inspection.scores import inversion_score, to_bytes
 from tacit.inspection.selection import Criterion, Judged, Selected, Threshold, UserAccuracy
 from tacit.learning.adversarial import Adversaries, DiscriminatorWork, GeneratorSteps, adversarial_server, adversaries
 from tacit.learning.batches import ImageBatches
@@ -55,7 +55,7 @@ _MADE_UP = "generated images, which cost nothing more"
 
 
 @dataclass(frozen=True)
-class Stage:
+class ImageStage:
     """One model of an inspection: who its users are, what is learned of them and how. Nothing is on disk yet.
 
     `evaluate` looks at a model for the metrics; `outcome` is what the run's summary says of the last one beyond them.
@@ -137,11 +137,11 @@ class Stage:
         return reasons
 
 
-def classifier_stage(recipe: ImageInspection, users: ImageUsers) -> Stage:
+def classifier_stage(recipe: ImageInspection, users: ImageUsers) -> ImageStage:
     """The primary model, trained before the fault."""
     section = recipe.classifier
     config = classifiers.preset(section.preset, recipe.data.classes)
-    return Stage(
+    return ImageStage(
         name="classifier",
         recipe_text=_text(recipe, "classifier", section, {**_network(section), "classes": recipe.data.classes}),
         users=users.before,
@@ -157,13 +157,13 @@ def classifier_stage(recipe: ImageInspection, users: ImageUsers) -> Stage:
 
 def accuracy_stage(
     recipe: ImageInspection, users: ImageUsers, classifier: Classifier, trained_by: str, rests_on: Sequence[str]
-) -> Stage:
+) -> ImageStage:
     """The histogram: one round, whose update is a user's place in it."""
     selection = recipe.selection
     about = {"stage": "accuracy", "classifier": trained_by, "fault": fault_of(recipe)}
     run = ImageRun(rounds=1, seed=recipe.classifier.run.seed)
     sections = {"privacy": selection.privacy, "run": run}
-    return Stage(
+    return ImageStage(
         name="accuracy",
         recipe_text=_text(recipe, "accuracy", None, {"bins": selection.bins, "classifier": trained_by}, sections),
         plan=selection.privacy,
@@ -190,7 +190,7 @@ def gan_stage(
     side: Side,
     threshold: Threshold,
     rests_on: Sequence[str],
-) -> Stage:
+) -> ImageStage:
     """The generative model of one side of the selection."""
     section, precision = recipe.gan, recipe.engine.precision
     judge = image_judge(classifier)
@@ -214,7 +214,7 @@ def gan_stage(
         score = inversion_score(made_up(model, look.made, look.seed))
         return {"brightness": score.brightness, "inverted": score.inverted, "measured_on": _MADE_UP}
 
-    return Stage(
+    return ImageStage(
         name=side,
         recipe_text=_text(
             recipe,
