@@ -31,7 +31,7 @@ def test_the_answer_in_words(tacit: Tacit) -> None:
     found = tacit(*SMALL, "--timer-hours", "24", "--json").object["timers"][0]
     answer = tacit(*SMALL, "--timer-hours", "24")
     assert answer.code == 0
-    assert "150 rounds of 20 reports (26 taken) from 3,000 devices, zones us." in answer.out
+    assert "150 rounds of 20 reports (26 devices selected) from 3,000 devices, zones us." in answer.out
     row = next(line for line in answer.out.splitlines() if line.lstrip().startswith("24 h")).split()
     assert row[-3:-1] == [str(found["min_separation"]), str(found["max_participation"])]
     assert "3,000 devices allow 149 at most" in answer.out
