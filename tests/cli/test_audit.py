@@ -241,8 +241,8 @@ def test_an_experiment_goes_on_where_it_was(tacit: Tacit, here: Path) -> None:
     sizes = tacit(*again[:-1], 21, *few).refusal(8)
     assert "--suffixes 20, with which the results" in sizes
     for other in (("--set", "run.rounds=2"), ("--sharers", 2), ("--expected-sharers", "2,4,9"), ("--seed", 2)):
-        assert "was begun with, got others" in tacit(*again, *few, *other).refusal(8)
-    assert "was begun with, got others" in tacit(*again).refusal(8)
+        assert "began, got others" in tacit(*again, *few, *other).refusal(8)
+    assert "began, got others" in tacit(*again).refusal(8)
     assert load_plan(here / "x" / "canaries.json").canaries[0].text not in said.out
     assert "'SGD'" in tacit("audit", "experiment", "tiny.toml", "--out", "x", *few, "--only", "SGD").refusal(2)
     assert "check_in" in tacit("audit", "experiment", "gboard", "--out", "y").refusal(2)
