@@ -24,7 +24,6 @@ from tacit.data.users import Examples, Users
 from tacit.data.views import View
 from tacit.errors import AuditError
 from tacit.learning.batches import TextBatches
-from tacit.learning.next_word import NextWord
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.participation.log import participations, verified
 from tacit.privacy.plan import ADJACENCY, PrivacyPlan
@@ -33,7 +32,7 @@ from tacit.privacy.record.planned import charged_for
 from tacit.recipe.training import parse_recipe
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
-from tacit.training.recipes import RecipeSetup, build_work, reopen
+from tacit.training.recipes import RecipeSetup, reopen
 from tacit.training.trained import load_trained
 
 PREFIX = 2
@@ -169,10 +168,9 @@ def _bounds(setup: RecipeSetup, plan: CanaryPlan, model: Any, words: Sequence[st
     batches = pack(rows, np.arange(len(numbers)), batch_size=shape.batch_size, steps=shape.steps)
     steps = np.maximum(-(-rows.sizes() // shape.batch_size), 1)
     phrases = encode([plan.canaries[i] for i in plan.coin_canaries()], words)
-    work = build_work(setup.recipe, NextWord(setup.recipe.engine.precision))
     scores = {
         BY_LOSS: loss_scores(start, model, phrases),
-        BY_TRAJECTORY: trajectory_scores(work, start, model, batches, steps),
+        BY_TRAJECTORY: trajectory_scores(setup.work, start, model, batches, steps),
     }
     each = 1 - (1 - CONFIDENCE) / len(scores)
     delta = setup.recipe.privacy.delta

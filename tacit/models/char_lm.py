@@ -103,7 +103,7 @@ def build(config: CharLMConfig, *, key: Array) -> CharLM:
 
 @dataclass(frozen=True)
 class NextSymbol:
-    """The task of `tacit.learning.work`, on batches of rows: int32 [rows, length + 1], padded with 0."""
+    """The task of `tacit.learning.tasks`, on batches of rows: int32 [rows, length + 1], padded with 0."""
 
     precision: Precision = "float32"
 

@@ -114,7 +114,7 @@ def build(config: ClassifierConfig, *, key: Array) -> Classifier:
 
 @dataclass(frozen=True)
 class Classify:
-    """The task of `tacit.learning.work`: cross-entropy of the class, on batches of images."""
+    """The task of `tacit.learning.tasks`: cross-entropy of the class, on batches of images."""
 
     precision: Precision = "float32"
 

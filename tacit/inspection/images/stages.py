@@ -29,7 +29,7 @@ from tacit.learning.adversarial import Adversaries, DiscriminatorWork, Generator
 from tacit.learning.batches import ImageBatches
 from tacit.learning.loop import TrainingState
 from tacit.learning.server import Server, build_optimizer
-from tacit.learning.work import FedAvg, Work, learned_by
+from tacit.learning.work import FedAvg, LocalWork, UserWork, learned_by
 from tacit.models import classifier as classifiers
 from tacit.models import gan
 from tacit.models.classifier import Classifier, Classify, predict
@@ -69,7 +69,7 @@ class ImageStage:
     data: Mapping[str, Any]
     store: Path | None
     model: Any
-    work: Work
+    work: UserWork
     server: Server
     shape: ImageBatches
     chunk: int | None
@@ -147,7 +147,14 @@ def classifier_stage(recipe: ImageInspection, users: ImageUsers) -> ImageStage:
         users=users.before,
         data={**users.description, "inspection": {"stage": "classifier"}},
         model=classifiers.build(config, key=jax.random.key(section.init_seed)),
-        work=FedAvg(Classify(recipe.engine.precision), section.work.epochs, section.work.learning_rate),
+        work=LocalWork(
+            FedAvg(
+                epochs=section.work.epochs,
+                batch_size=section.work.batch_size,
+                learning_rate=section.work.learning_rate,
+            ),
+            Classify(recipe.engine.precision),
+        ),
         server=Server.build(_optimizer(section), section.privacy.denominator),
         evaluate=lambda model: {"accuracy": right_share(model, users.held_out)},
         outcome=lambda model: {},
