@@ -12,6 +12,7 @@ from typing import Any, Literal
 from tacit.audit.exposures import SettingExposure
 from tacit.audit.lower_bound import LowerBound
 from tacit.figures import finite_or_none
+from tacit.privacy.record.reasons import Reason, in_words
 from tacit.privacy.statement.wording import round_up
 from tacit.runs.report.blocks import Paragraph, Section, Table
 
@@ -43,7 +44,7 @@ class Proven:
 
     epsilon: float
     delta: float
-    reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ class AuditOutcome:
             proven = (
                 f"epsilon at most {round_up(self.proven.epsilon)} at delta {self.proven.delta:g}"
                 if math.isfinite(self.proven.epsilon)
-                else f"nothing, because {'; '.join(self.proven.reasons)}"
+                else f"nothing, because {in_words(self.proven.reasons)}"
             )
             said.append(f"Proven of any one made-up user, from their own participation: {proven}.")
         if self.bounds:

@@ -211,7 +211,7 @@ def _federated(recipe: Recipe, out: Path) -> tuple[Any, Sequence[str], dict[str,
 def _epsilon_of_noise(folder: RunFolder) -> float | None:
     """What the rounds would have cost, if nothing but their noise counted: not the seed, nor where the words come from."""
     ledger = folder.accountable_ledger()
-    opened = dataclasses.replace(ledger.opened, reasons_not_private=[])
+    opened = dataclasses.replace(ledger.opened, reasons_not_private=())
     epsilon = spent_by(opened, ledger.intents).epsilon
     return finite_or_none(epsilon)
 

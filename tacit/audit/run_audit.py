@@ -188,4 +188,4 @@ def _proven(folder: RunFolder, ledger: Ledger, plan: CanaryPlan) -> Proven:
         law = {"kind": "poisson", "probability": plan.device_rate}
         releases = charged_for(ledger.opened, ledger.intents).releases
         spent = spent_by(opened, [dataclasses.replace(each, sampling=law) for each in releases])
-    return Proven(spent.epsilon, spent.delta, tuple(spent.reasons_not_private))
+    return Proven(spent.epsilon, spent.delta, spent.reasons_not_private)

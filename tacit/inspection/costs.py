@@ -10,6 +10,7 @@ from tacit.errors import PrivacyError
 from tacit.figures import finite_or_none
 from tacit.privacy.accounting.several_runs import together
 from tacit.privacy.record.ledger import Ledger
+from tacit.privacy.record.reasons import Reason, Why, reasons_as_json
 from tacit.privacy.statement.wording import round_up
 
 
@@ -22,9 +23,11 @@ def cost_together(ledgers: Sequence[Ledger]) -> dict[str, Any]:
     try:
         cost = together(list(unique.values()))
     except PrivacyError as error:
-        return {"epsilon": None, "reasons_not_private": [error.sentence.rstrip(".")]}
+        return {"epsilon": None, **reasons_as_json([Reason(Why.NOT_COMPARABLE, error.sentence.rstrip("."))])}
     return {
         **dataclasses.asdict(cost),
+        **reasons_as_json(cost.reasons_not_private),
+        "assumptions": list(cost.assumptions),
         "epsilon": finite_or_none(cost.epsilon),
         "models": len(unique),
     }

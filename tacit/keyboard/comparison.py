@@ -144,12 +144,12 @@ def _contestants(
     on_progress: Callable[[str], None],
 ) -> list[Contestant]:
     found: dict[str, Contestant] = {}
-    for name in models:  # what may be wrong with a file is on_progress before n-grams are counted
+    for name in models:  # what may be wrong with a file is told before n-grams are counted
         if name in runs:
             trained = load_trained(runs[name])
             _require_words(name, tuple(trained.words), context)
             privacy = cost_of(trained.folder).stated.as_dict()
-            kept = {key: privacy[key] for key in ("epsilon", "delta", "rounds", "reasons_not_private")}
+            kept = {key: privacy[key] for key in ("epsilon", "delta", "rounds", "reasons_not_private", "reason_codes")}
             found[name] = Contestant(name, Neural(trained.model), kept)
         elif name not in _COUNTED:
             found[name] = _from_katz(name, load_katz(Path(name)), context)

@@ -15,8 +15,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
@@ -159,12 +157,6 @@ class PrivacyPlan(BaseModel):
         self._adaptive_fits()
         self._secagg_fits()
         return self
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without secure aggregation a plan reads as it did before there was any, so that older runs can go on."""
-        found: dict[str, Any] = fields(self)
-        return found if self.secagg is not None else {key: each for key, each in found.items() if key != "secagg"}
 
     def _participation_fits(self) -> None:
         if self.mechanism in CORRELATED and self.sampling != "check_in":

@@ -9,6 +9,8 @@ import math
 from tacit.audit.exposures import SettingExposure
 from tacit.audit.lower_bound import LowerBound, strongest
 from tacit.audit.outcome import BROKEN, BY_LOSS, BY_TRAJECTORY, Attacked, AuditOutcome, Proven
+from tacit.privacy.record.reasons import Reason
+from tests.support.first_record import NO_NOISE
 
 SECRET = "extranjera conciertos mercadeo"
 
@@ -18,7 +20,7 @@ def bound(epsilon: float, *, best: float = 4.129) -> LowerBound:
 
 
 def outcome(
-    proven: float, *epsilons: float, best: float = 4.129, reasons: tuple[str, ...] = (), canaries: int = 2
+    proven: float, *epsilons: float, best: float = 4.129, reasons: tuple[Reason, ...] = (), canaries: int = 2
 ) -> AuditOutcome:
     attacked = [
         Attacked(i, SECRET, "n_u = 1, n_e = 14", 3 + i, 2001, 9.4 + i, 2 if i else None) for i in range(canaries)
@@ -67,12 +69,12 @@ def test_an_audit_that_could_not_have_failed_says_so() -> None:
 
 
 def test_nothing_proven_is_never_refuted_and_says_why() -> None:
-    found = outcome(math.inf, 3.0, 0.0, reasons=("no noise was added",))
+    found = outcome(math.inf, 3.0, 0.0, reasons=(NO_NOISE,))
     assert not found.broken
-    assert "own participation: nothing, because no noise was added." in " ".join(found.words())
+    assert "own participation: nothing, because no noise is added." in " ".join(found.words())
     assert found.verdict == "could_not_fail"
     assert "nothing is proven" in found.words()[-1]
-    assert outcome(math.inf, reasons=("no noise was added",)).as_dict()["lower_bounds"] == {}
+    assert outcome(math.inf, reasons=(NO_NOISE,)).as_dict()["lower_bounds"] == {}
     assert found.as_dict()["proven"]["epsilon"] is None
     json.dumps(found.as_dict(), allow_nan=False)
 

@@ -33,10 +33,11 @@ from tacit.inspection.images.accuracy_histogram import percentile, share_beyond
 from tacit.inspection.images.data import ImageUsers, open_images
 from tacit.inspection.images.findings import ImageFindings
 from tacit.inspection.images.stages import SIDES, ImageStage, Side, accuracy_stage, classifier_stage, gan_stage, made_up
-from tacit.inspection.selection import Threshold
+from tacit.inspection.record import Threshold
 from tacit.learning.state import load_model
 from tacit.models import classifier as classifiers
 from tacit.models.classifier import Classifier
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.recipe.image_inspection import RECIPE, ImageInspection, image_inspection_of, refuse_if_inspected
 from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on, require_same_promise
@@ -103,9 +104,9 @@ def _follow(recipe: ImageInspection, users: ImageUsers, out: Path, callback: Cal
         _run(classifier_stage(recipe, users), classifier_run, callback)
     classifier = load_classifier(classifier_run, recipe.data.classes)
     trained_by = RunFolder.open(classifier_run).run_id
-    rests_on = _without_privacy(classifier_run, "the classifier was trained on users without privacy")
+    rests_on = _without_privacy(classifier_run, Why.CLASSIFIER_NOT_PRIVATE)
     counted = _run(accuracy_stage(recipe, users, classifier, trained_by, rests_on), out / "accuracy", callback)
-    rests_on += _without_privacy(out / "accuracy", "users' accuracies were counted in a run that can claim no privacy")
+    rests_on += _without_privacy(out / "accuracy", Why.ACCURACIES_NOT_PRIVATE)
     histogram = np.array(counted["histogram"])
     runs = {"classifier": classifier_run, "accuracy": out / "accuracy"}
     images: dict[str, NDArray[np.uint8]] = {}
@@ -163,9 +164,9 @@ def _trained(folder: RunFolder) -> Mapping[str, np.ndarray]:
     return checkpoint.arrays
 
 
-def _without_privacy(run: Path, reason: str) -> list[str]:
+def _without_privacy(run: Path, why: Why) -> list[Reason]:
     """The reason, if the run can claim no privacy: what rests on it then cannot either."""
-    return [reason] if (RunFolder.open(run).summary() or {})["privacy"]["epsilon"] is None else []
+    return [Reason(why)] if (RunFolder.open(run).summary() or {})["privacy"]["epsilon"] is None else []
 
 
 def _threshold(recipe: ImageInspection, histogram: NDArray[np.float64], side: Side, counted_by: str) -> Threshold:

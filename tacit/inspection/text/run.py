@@ -27,6 +27,7 @@ from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError
 from tacit.inspection.costs import cost_together
 from tacit.inspection.held_out import require_held_out
+from tacit.inspection.record import InspectionRecord, fault_record
 from tacit.inspection.selection import UnknownWords
 from tacit.inspection.text.findings import look_at
 from tacit.inspection.text.primary import Primary
@@ -49,6 +50,9 @@ from tacit.simulation.training import program_of
 from tacit.training.datasets import Dataset, open_dataset
 from tacit.training.recipes import RecipeSetup
 from tacit.training.summary import at_scale
+
+# What the ledger calls the model of unknown words.
+STAGE = "words"
 
 
 @dataclass(frozen=True)
@@ -149,11 +153,9 @@ def _open(recipe: TextInspection) -> tuple[Dataset, HeldOut]:
     rows = to_rows(found, layout="sentences", length=recipe.data.length, max_rows=recipe.data.tokens_per_user).tokens
     wanted = min(len(rows), -(-recipe.run.evaluate_words // recipe.data.length))
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, wanted).astype(np.int64))]
-    about = {**unknown.description, "fault": None if recipe.fault is None else recipe.fault.model_dump(mode="json")}
+    note = InspectionRecord(STAGE, selection=unknown.description, fault=fault_record(recipe.fault))
     return (
-        dataclasses.replace(
-            known, train=unknown, held_out=rows, description={**known.description, "inspection": about}
-        ),
+        dataclasses.replace(known, train=unknown, held_out=rows, notes=(note,)),
         HeldOut(aside, numbers, unknown_rates(aside, numbers)),
     )
 
