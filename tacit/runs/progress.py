@@ -117,7 +117,7 @@ class _Bar:
             TimeRemainingColumn(),
             console=console,
         )
-        shown = {"place": "", "seen": "–", "epsilon": "–", "speed": "–"}
+        shown: dict[str, Any] = {"place": "", "seen": "–", "epsilon": "–", "speed": "–"}
         self._task = self.drawn.add_task("setting up", total=None, **shown)
         self._rounds, self._cohort = 0, 0.0
         self._first: tuple[int, float] | None = None
