@@ -119,7 +119,7 @@ def step(names: list[str], folder: Path, results_path: Path, minutes: float, cha
         }
         try:
             record |= resume_run(out, Say(name)) if is_run(out) else start_run(recipe, out, Say(name))
-            model, _ = load_trained(out)
+            model = load_trained(out).model
             rows = open_dataset(recipe).held_out[:5_000]
             record["head_words"] = head_word_histogram(model, rows)
         except DivergedError as error:

@@ -98,7 +98,7 @@ def pictures(images: Mapping[str, Any], folder: Path, name: str) -> None:
 def report(results_path: Path) -> None:
     """Print the scores, and how the images came to be chosen."""
     results = json.loads(results_path.read_text())
-    print("| inspection | images like those of | bright context | mean intensity | confidence | on negatives |")
+    print("| inspection | images like those of | bright background | mean intensity | confidence | on negatives |")
     print("|---|---|---|---|---|---|")
     for name, found in results.items():
         for side, score in found["scores"].items():

@@ -26,8 +26,9 @@ from typing import Any
 from inspection_text_report import report
 
 import tacit
-from tacit.recipe.text_inspection import TEXT, FaultSection, load_text_inspection
-from tacit.recipe.training import RECIPES, Recipe, apply_change, parse_recipe, read_toml
+from tacit.recipe.reading import RECIPES, apply_change, read_toml
+from tacit.recipe.text_inspection import TEXT, TextFault, load_text_inspection
+from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.folder import RunFolder, is_run
 
 HERE = Path(__file__).parent
@@ -71,10 +72,11 @@ class Say(tacit.Callback):
         print(f"{self._name}: round {round}, perplexity {metrics['perplexity']:.3g}, {seconds:.0f} s", flush=True)
 
 
-def train_words(recipe: Recipe, fault: FaultSection, out: Path) -> dict[str, Any]:
+def train_words(recipe: Recipe, fault: TextFault, out: Path) -> dict[str, Any]:
     """Train the primary model on faulty text, or go on with it; its summary."""
     import jax
 
+    from tacit.inspection.record import InspectionRecord, fault_record
     from tacit.inspection.text.run import with_fault
     from tacit.learning.next_word import NextWord
     from tacit.models.word_lm import build
@@ -87,7 +89,7 @@ def train_words(recipe: Recipe, fault: FaultSection, out: Path) -> dict[str, Any
     dataset = dataclasses.replace(
         sound,
         train=with_fault(sound.train, fault, sound.words),
-        description={**sound.description, "fault": fault.model_dump(mode="json")},
+        notes=(InspectionRecord("primary", fault=fault_record(fault)),),
     )
     model = build(model_config(recipe, len(dataset.words)), key=jax.random.key(recipe.model.init_seed))
     setup = RecipeSetup.of(recipe, dataset, model, NextWord(recipe.engine.precision), None)
@@ -130,7 +132,7 @@ def step(arguments: argparse.Namespace) -> bool:
                         return False
                     began = time.monotonic()
                     if out is words:
-                        fault = FaultSection(share=share)
+                        fault = TextFault(share=share)
                         summary = train_words(primary_recipe(corpus, arguments.words), fault, out)
                     else:
                         summary = inspect(corpus, share, words, out, arguments.letters)

@@ -41,7 +41,7 @@ def planted(base: Recipe, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         data = open_dataset(base)
         settings = {"population": base.privacy.population, "seed": CANARY_SEED, **base.paper["canaries"]}
-        mixed_plan(data.words, data.description, **settings).save(path)
+        mixed_plan(data.words, data.description.name, **settings).save(path)
     return path
 
 

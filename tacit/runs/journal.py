@@ -132,6 +132,13 @@ class RunJournal:
         if stop:
             self._stop()
 
+    def stop(self, state: Any) -> None:
+        """Save the state after the last round and close the run, which can be resumed from there."""
+        self._settle(all=True)
+        if self._ledger.ledger.rounds_committed < state.round:
+            self._save(state)
+        self.close("stopped")
+
     def close(self, outcome: str) -> None:
         """Write how the run ended and let go of it."""
         self._ledger.append(Closed(self._ledger.ledger.next_round, outcome))
@@ -197,7 +204,7 @@ class RunJournal:
         return len(norms) > 0 and not np.isfinite(norms).any()
 
     def _diagnose(self, round: int, diagnostics: list[Any]) -> None:
-        """ClipThresholds and the clipped share: allowed in a simulation, outside the guarantee, and marked so."""
+        """Norms and the clipped share: allowed in a simulation, outside the guarantee, and marked so."""
         if not diagnostics:
             return
         norms, clipped = _of_those_present(diagnostics)

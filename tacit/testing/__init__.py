@@ -1,9 +1,9 @@
-"""Contract suites: what every extension of Tacit must do, as tests to inherit.
+"""Contract suites: what every mechanism, strategy, participation and other extension must do, as tests to inherit.
 
-    from tacit.testing import CallbackContract
+    from tacit.testing import UsersContract
 
-    class TestMine(CallbackContract):
-        def build(self):
+    class TestMine(UsersContract):
+        def users(self):
             return Mine()
 
 Run them with pytest, which is needed here and nowhere else in Tacit.
@@ -18,6 +18,7 @@ from typing import Any
 # Every public name and where it lives; one contract a file.
 _PUBLIC = {
     "CallbackContract": "tacit.testing.callbacks",
+    "UsersContract": "tacit.testing.users",
 }
 
 __all__ = sorted(_PUBLIC)

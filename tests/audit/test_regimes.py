@@ -39,7 +39,7 @@ def base(**sections: dict[str, Any]) -> Recipe:
 def plan(tmp_path: Path) -> Path:
     data = open_dataset(base())
     made = mixed_plan(
-        data.words, data.description, population=60, seed=1, sharers=1, expected_sharers=(5.0, 10.0, 20.0)
+        data.words, data.description.name, population=60, seed=1, sharers=1, expected_sharers=(5.0, 10.0, 20.0)
     )
     made.save(tmp_path / "plan.json")
     return tmp_path / "plan.json"

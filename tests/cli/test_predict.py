@@ -56,7 +56,7 @@ def test_a_run_without_a_checkpoint_has_nothing_to_say(tacit: Tacit, run: Path, 
     for name in ("run.json", "recipe.toml", "vocabulary.txt"):
         (empty / name).write_bytes((run / name).read_bytes())
     answer = tacit("predict", empty, "see you")
-    assert answer.refusal(4) == f"Expected a run with a checkpoint, got {empty}, which has none yet."
+    assert answer.refusal(4) == f"The run {empty} has no checkpoint yet."
     assert answer.err.splitlines()[1] == f"hint: Train it further: tacit train --resume {empty}"
 
 

@@ -83,7 +83,7 @@ def test_a_person_reads_accuracy_privacy_and_where_it_is(tacit: Tacit, here: Pat
         (("tiny.toml", "--set", "rounds"), "Expected --set section.key=value, got 'rounds'."),
         (("tiny.toml", "--resume", "runs/x", "--out", "y"), "Expected --resume or --out, got both"),
         (("--resume", "runs/x", "--set", "run.rounds=9"), "Expected --resume without --set, got --set run.rounds=9"),
-        (("broken.toml",), "Expected TOML in broken.toml"),
+        (("broken.toml",), "broken.toml is not valid TOML"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_made(

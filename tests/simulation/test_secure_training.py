@@ -44,10 +44,10 @@ def test_correlated_noise_accounts_the_inflated_bound_without_knowing(tmp_path):
     summary = start_run(recipe_of("blt", {"bits": 12}), tmp_path / "run", tacit.Callback())
     ledger = read_ledger(tmp_path / "run" / "ledger.jsonl")
     bounds = {intent.blocks["update"]["bound"] for intent in ledger.intents}
-    constants = ledger.opened.data["secagg"]
+    constants = ledger.opened.secure_sum
     assert len(bounds) == 1
-    assert bounds.pop() == pytest.approx(0.3 * np.sqrt(constants["norm_limit_squared"]) / constants["scale"], rel=1e-5)
-    assert constants["element_clip"] * 12 < 1 << 11
+    assert bounds.pop() == pytest.approx(0.3 * np.sqrt(constants.norm_limit_squared) / constants.scale, rel=1e-5)
+    assert constants.element_clip * 12 < 1 << 11
     assert summary["privacy"]["rho"] >= 1 / 32  # one participation alone is 1/(2 z²)
     assert Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents)).private
 

@@ -324,7 +324,8 @@ def test_every_choice_runs(changes, tmp_path):
     intents = [r for r in read_ledger(tmp_path / "run" / "ledger.jsonl").records if isinstance(r, Intent)]
     if "clip_schedule" in changes.get("privacy", {}):
         assert [intent.blocks["update"]["bound"] for intent in intents] == [0.3, 0.1]
-    model, words = load_trained(tmp_path / "run")
+    found = load_trained(tmp_path / "run")
+    model, words = found.model, found.words
     assert model.embedding.shape == (len(words), 4)
 
 

@@ -32,7 +32,8 @@ from tacit.fleet.wire.blobs import sha256_of
 from tacit.fleet.wire.messages import Task
 from tacit.learning.secure_sums import SecureSums
 from tacit.privacy.record.ledger import is_being_written
-from tacit.recipe.training import FleetSection, Recipe
+from tacit.recipe.sections import FleetSection
+from tacit.recipe.training import Recipe
 from tacit.runs import odometer
 from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on

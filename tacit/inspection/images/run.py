@@ -27,17 +27,18 @@ from numpy.typing import NDArray
 from tacit.errors import DataError, RunError
 from tacit.files import write_atomic
 from tacit.inspection.costs import cost_together
+from tacit.inspection.fault_scores import inversion_score
 from tacit.inspection.held_out import require_held_out
+from tacit.inspection.images.accuracy_histogram import percentile, share_beyond
 from tacit.inspection.images.data import ImageUsers, open_images
 from tacit.inspection.images.findings import ImageFindings
-from tacit.inspection.images.quantiles import percentile, share_beyond
-from tacit.inspection.images.stages import SIDES, Side, Stage, accuracy_stage, classifier_stage, gan_stage, made_up
-from tacit.inspection.scores import inversion_score
-from tacit.inspection.selection import Threshold
+from tacit.inspection.images.stages import SIDES, ImageStage, Side, accuracy_stage, classifier_stage, gan_stage, made_up
+from tacit.inspection.record import Threshold
 from tacit.learning.state import load_model
 from tacit.models import classifier as classifiers
 from tacit.models.classifier import Classifier
-from tacit.recipe.image_inspection import RECIPE, ImageInspection, recipe_of, refuse_if_inspected
+from tacit.privacy.record.reasons import Reason, Why
+from tacit.recipe.image_inspection import RECIPE, ImageInspection, image_inspection_of, refuse_if_inspected
 from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on, require_same_promise
 from tacit.runs.folder import RunFolder, is_run
@@ -76,7 +77,7 @@ def start_images(recipe: ImageInspection, out: Path, callback: Callback) -> Look
 
 def resume_images(folder: Path, callback: Callback) -> Looked:
     """Go on with an inspection that was stopped or killed; of a finished one, what came out."""
-    recipe = recipe_of(folder)
+    recipe = image_inspection_of(folder)
     use_every_core()
     return _follow(recipe, open_images(recipe), folder, callback)
 
@@ -103,9 +104,9 @@ def _follow(recipe: ImageInspection, users: ImageUsers, out: Path, callback: Cal
         _run(classifier_stage(recipe, users), classifier_run, callback)
     classifier = load_classifier(classifier_run, recipe.data.classes)
     trained_by = RunFolder.open(classifier_run).run_id
-    rests_on = _without_privacy(classifier_run, "the classifier was trained on users without privacy")
+    rests_on = _without_privacy(classifier_run, Why.CLASSIFIER_NOT_PRIVATE)
     counted = _run(accuracy_stage(recipe, users, classifier, trained_by, rests_on), out / "accuracy", callback)
-    rests_on += _without_privacy(out / "accuracy", "users' accuracies were counted in a run that can claim no privacy")
+    rests_on += _without_privacy(out / "accuracy", Why.ACCURACIES_NOT_PRIVATE)
     histogram = np.array(counted["histogram"])
     runs = {"classifier": classifier_run, "accuracy": out / "accuracy"}
     images: dict[str, NDArray[np.uint8]] = {}
@@ -133,7 +134,7 @@ def _require_whole(out: Path, names: Sequence[str]) -> None:
         raise RunError(f"The inspection {out} is damaged: its run {gone}/ is gone, on which later ones rest.")
 
 
-def _run(stage: Stage, path: Path, callback: Callback) -> dict[str, Any]:
+def _run(stage: ImageStage, path: Path, callback: Callback) -> dict[str, Any]:
     """Train a stage's model, go on with it, or read what came of it; returns the run's summary.
 
     RunError or PrivacyError if the run that is there, finished or not, is not the stage's.
@@ -163,9 +164,9 @@ def _trained(folder: RunFolder) -> Mapping[str, np.ndarray]:
     return checkpoint.arrays
 
 
-def _without_privacy(run: Path, reason: str) -> list[str]:
+def _without_privacy(run: Path, why: Why) -> list[Reason]:
     """The reason, if the run can claim no privacy: what rests on it then cannot either."""
-    return [reason] if (RunFolder.open(run).summary() or {})["privacy"]["epsilon"] is None else []
+    return [Reason(why)] if (RunFolder.open(run).summary() or {})["privacy"]["epsilon"] is None else []
 
 
 def _threshold(recipe: ImageInspection, histogram: NDArray[np.float64], side: Side, counted_by: str) -> Threshold:
@@ -195,7 +196,7 @@ def _require_users(recipe: ImageInspection, histogram: NDArray[np.float64], side
         )
 
 
-def _images(stage: Stage, run: Path, recipe: ImageInspection) -> NDArray[np.uint8]:
+def _images(stage: ImageStage, run: Path, recipe: ImageInspection) -> NDArray[np.uint8]:
     return made_up(load_model(stage.model, _trained(RunFolder.open(run))), recipe.look.made, recipe.look.seed)
 
 

@@ -22,16 +22,18 @@ from tacit.errors import DataError, RunError
 from tacit.inspection.images import run as image_run
 from tacit.inspection.images.data import ImageUsers, open_images
 from tacit.inspection.images.run import Looked, load_classifier, resume_images, start_images
-from tacit.inspection.images.stages import Stage, classifier_stage, gan_stage, made_up
+from tacit.inspection.images.stages import ImageStage, classifier_stage, gan_stage, made_up
+from tacit.inspection.record import FaultRecord, InspectionRecord
 from tacit.inspection.selection import Threshold
 from tacit.learning.loop import TrainingState
 from tacit.learning.state import load_model
 from tacit.models import classifier as classifiers
 from tacit.privacy.noise.mechanisms import NoNoise
 from tacit.privacy.record.ledger import read_ledger
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import UPDATE
 from tacit.recipe.image_inspection import ImageInspection, parse_image_inspection
-from tacit.recipe.training import apply_change
+from tacit.recipe.reading import apply_change
 from tacit.runs import checkpoints, odometer
 from tacit.runs.driver import begin
 from tacit.runs.folder import RunFolder
@@ -73,7 +75,9 @@ def test_every_model_is_a_run_and_all_are_accounted(finished: tuple[Path, Looked
         ledger = RunFolder.open(out / stage).ledger()
         assert ledger.closed is not None
         assert (ledger.closed.outcome, len(ledger.intents)) == ("finished", rounds)
-        assert ledger.opened.data["inspection"]["stage"] == stage
+        about = InspectionRecord.read(ledger.opened)
+        assert about is not None
+        assert about.stage == stage
         epsilons.append((RunFolder.open(out / stage).summary() or {})["privacy"]["epsilon"])
         assumed = " ".join((RunFolder.open(out / stage).summary() or {})["privacy"]["assumptions"])
         chose = {"classifier": (), "accuracy": ("classifier",)}.get(stage, ("classifier", "accuracy"))
@@ -93,10 +97,11 @@ def test_thresholds_come_from_the_released_histogram(finished: tuple[Path, Looke
     thresholds = looked.findings.thresholds
     assert thresholds is not None
     for stage, value in zip(("low", "high"), thresholds, strict=True):
-        about = read_ledger(out / stage / "ledger.jsonl").opened.data["inspection"]
-        assert (about["threshold"], about["from"], about["noise_multiplier"]) == (value, "private quantile", 0.5)
-        assert about["released_by"] == RunFolder.open(out / "accuracy").run_id
-        assert about["fault"] == {"kind": "inverted", "share": 0.5, "seed": 1}
+        about = InspectionRecord.read(read_ledger(out / stage / "ledger.jsonl").opened)
+        assert about is not None
+        assert about.selection is not None
+        assert about.selection.threshold == Threshold(value, 0.5, RunFolder.open(out / "accuracy").run_id)
+        assert about.fault == FaultRecord("inverted", 0.5, 1)
     assert "fault" not in RunFolder.open(out / "classifier").recipe()
 
 
@@ -104,8 +109,8 @@ def test_only_the_discriminator_is_released(finished: tuple[Path, Looked]) -> No
     out, _ = finished
     opened = read_ledger(out / "low" / "ledger.jsonl").opened
     discriminator = [leaf for name, leaf in final(out / "low").items() if name.startswith("model.discriminator")]
-    assert opened.data["coordinates"] == sum(leaf.size for leaf in discriminator)
-    assert opened.data["arrays"] == len(discriminator)
+    assert opened.release.coordinates == sum(leaf.size for leaf in discriminator)
+    assert opened.release.arrays == len(discriminator)
 
 
 def test_pictures_show_what_the_generators_make_and_nothing_else(finished: tuple[Path, Looked]) -> None:
@@ -133,7 +138,7 @@ def test_the_report_of_either_side_opens_with_the_findings(finished: tuple[Path,
     assert page.count("data:image/png;base64,") == 2
     for part in (
         "Images, as two models make them up",
-        "bright context",
+        "bright background",
         "share of users, as released",
         "All 4 models together",
     ):
@@ -141,7 +146,7 @@ def test_the_report_of_either_side_opens_with_the_findings(finished: tuple[Path,
     assert page.index("Images, as two models") < page.index("What it learned")
 
 
-def stage_of(recipe: ImageInspection, users: ImageUsers) -> Stage:
+def stage_of(recipe: ImageInspection, users: ImageUsers) -> ImageStage:
     """A generative model of everybody's images."""
     model = classifiers.build(classifiers.preset("small", 62), key=jax.random.key(0))
     return gan_stage(recipe, users, model, "nobody", "high", Threshold(0.0), ())
@@ -265,7 +270,7 @@ def test_without_privacy_the_pictures_are_the_owners_alone(seeded: Path) -> None
     assert [each.name for each in read_sections(folder, share=True)] == ["gate-audit"]
     assert len(read_sections(folder, share=False)) == 2
     reasons = read_ledger(seeded / "low" / "ledger.jsonl").opened.reasons_not_private
-    assert "the classifier was trained on users without privacy" in reasons
+    assert Reason(Why.CLASSIFIER_NOT_PRIVATE) in reasons
 
 
 @pytest.fixture
@@ -294,8 +299,10 @@ def test_a_store_is_inspected_by_example_and_its_odometer_knows(store: Path, tmp
     assert "images classified wrongly" in looked.findings.conclusion()
     ids = [RunFolder.open(tmp_path / "run" / stage).run_id for stage in STAGES]
     assert list(odometer.runs_of(store)) == ids
-    about = read_ledger(tmp_path / "run" / "low" / "ledger.jsonl").opened.data["inspection"]
-    assert (about["task"], about["predicted"]) == ("T2", "wrongly")
+    about = InspectionRecord.read(read_ledger(tmp_path / "run" / "low" / "ledger.jsonl").opened)
+    assert about is not None
+    assert about.selection is not None
+    assert (about.selection.task, about.selection.predicted) == ("T2", "wrongly")
 
 
 def test_an_earlier_classifier_is_used_and_must_fit(store: Path, seeded: Path, tmp_path: Path) -> None:

@@ -131,7 +131,8 @@ def test_another_run_in_its_place_is_not_added_up(trained: Path, tmp_path: Path)
 
 def expected_accuracy(trained: Path, recipe: TextInspection) -> float:
     """That of the run's model on held-out people with the recipe's fault, laid out as in the run."""
-    model, words = load_trained(trained)
+    found = load_trained(trained)
+    model, words = found.model, found.words
     data = primary_recipe().data
     world = KeyboardWorld(data.world_seed, data.users + data.held_out, vocabulary_size=data.vocabulary)
     faulty = with_fault(world, recipe.fault, words).gather(np.arange(data.users, data.users + data.held_out))

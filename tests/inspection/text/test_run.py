@@ -14,6 +14,7 @@ import pytest
 import tacit
 from tacit.cli.app import main
 from tacit.errors import DataError, PrivacyError, RunError
+from tacit.inspection.record import InspectionRecord
 from tacit.inspection.text.comparison import compare_inspections
 from tacit.inspection.text.run import resume_inspection, start_inspection
 from tacit.privacy.record.ledger import read_ledger
@@ -113,7 +114,10 @@ def test_a_private_inspection_is_a_run_with_its_own_guarantee(store: Path, tmp_p
     assert ledger.closed.outcome == "finished"
     assert summary["privacy"]["releases"] == len(ledger.intents) == 4
     assert 0 < summary["privacy"]["epsilon"] < math.inf
-    assert ledger.opened.data["inspection"]["task"] == "T3"
+    about = InspectionRecord.read(ledger.opened)
+    assert about is not None
+    assert about.selection is not None
+    assert (about.stage, about.selection.task) == ("words", "T3")
     assert [entry.run_id for entry in odometer.read(store)].count(ledger.opened.run_id) == 1
     shared = write_report(RunFolder.open(tmp_path / "run"), share=True).read_text()
     assert "Unknown words, as a model makes them up" in shared
