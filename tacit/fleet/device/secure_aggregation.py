@@ -1,8 +1,8 @@
 """A contribution as integers, and the device's stages of secure aggregation.
 
-The integers are those of `tacit.simulation.secure`, in NumPy, with randomness from the operating system: the weighted update
-divided by the round's clip norm; then, if weights count, the weight in units of 1/element_clip; then, with adaptive clipping,
-the bit as ±1. If devices add the noise, each integer includes the device's share of it.
+The integers are those of `tacit.simulation.secure_gate`, in NumPy, with randomness from the operating system: the weighted
+update divided by the round's clip norm; then, if weights count, the weight in units of 1/element_clip; then, with adaptive
+clipping, the bit as ±1. If devices add the noise, each integer includes the device's share of it.
 
 A protocol state is used once and is kept in memory alone: a device that is killed leaves the round. A message that was lost is
 sent again as the same bytes.

@@ -34,8 +34,10 @@ from tacit.fleet.wire.blobs import sha256_of
 from tacit.fleet.wire.task import DeviceTask
 from tacit.learning.secure_sums import SecureSums
 from tacit.privacy.record.ledger import is_being_written
-from tacit.recipe.training import FleetSection, Recipe
+from tacit.recipe.sections import FleetSection
+from tacit.recipe.training import Recipe
 from tacit.runs import odometer
+from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on
 from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.journal import StopRequested
@@ -103,12 +105,11 @@ class Coordinator:
         """Begin or continue the run until it ends."""
         folder = self._folder()
         if folder.begun and (closed := folder.ledger().closed) is not None and closed.outcome == "finished":
-            task_table.retire_tasks(
-                self._engine, lease, run=folder.run_id
-            )  # in case the process was killed before it did
+            # In case the process was killed before it did this.
+            task_table.retire_tasks(self._engine, lease, run=folder.run_id)
             return folder.summary()
         if self._setup is None:
-            self._setup = setup_of(folder, self)
+            self._setup = setup_of(folder, _LogCallback(self._log))
         setup, section = self._setup, self._section
         prepared = _prepared(folder, setup, section)
         evaluated = None if section.evaluates is None else evaluated_model(setup, Path(section.evaluates))
@@ -136,7 +137,8 @@ class Coordinator:
         else:
             program = evaluation_program(setup, folder, context, evaluated, **where)
         try:
-            summary = go_on(program, folder, self) if folder.begun else begin(program, folder, self)
+            follow = go_on if folder.begun else begin
+            summary = follow(program, folder, _LogCallback(self._log))
         except DivergedError:
             task_table.retire_tasks(self._engine, lease, run=folder.run_id)
             raise
@@ -168,16 +170,18 @@ class Coordinator:
             return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
         return isinstance(error, LeaseLost | RoundLost | OSError | PoolTimeout)
 
-    # The run's observer (`tacit.runs.journal.Observer`).
 
-    def warned(self, sentence: str) -> None:
+class _LogCallback(Callback):
+    """Writes evaluations to the server's log; rounds are logged when they are committed."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def on_warning(self, sentence: str) -> None:
         self._log("warning", sentence=sentence)
 
-    def round_done(self, round: int) -> None:
-        pass  # logged when the round is committed
-
-    def evaluated(self, record: Mapping[str, Any]) -> None:
-        self._log("evaluated", **record)
+    def on_evaluation(self, round: int, metrics: Mapping[str, Any]) -> None:
+        self._log("evaluated", round=round, **metrics)
 
 
 def _prepared(folder: RunFolder, setup: RecipeSetup, section: FleetSection) -> PreparedTask:

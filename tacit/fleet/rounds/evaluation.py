@@ -33,10 +33,10 @@ _METRICS = 2
 
 def evaluated_model(setup: RecipeSetup, run: Path) -> bytes:
     """The model of a run's last checkpoint as devices download it; FleetError unless it fits the recipe."""
-    model, words = load_trained(run)
-    if tuple(words) != setup.dataset.words:
+    trained = load_trained(run)
+    if tuple(trained.words) != setup.dataset.words:
         raise FleetError(f"The recipe's data has another vocabulary than the run {run}.")
-    content, expected = checkpoint_bytes(model), checkpoint_bytes(setup.start.model)
+    content, expected = checkpoint_bytes(trained.model), checkpoint_bytes(setup.start.model)
     if len(content) != len(expected):
         raise FleetError(
             f"Expected the recipe's model to have the size of the run {run}'s, {len(content)} bytes, got {len(expected)}."

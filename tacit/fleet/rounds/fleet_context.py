@@ -17,7 +17,7 @@ from tacit.fleet.database.leases import Lease
 from tacit.fleet.rounds.peers import Peers
 from tacit.fleet.wire.task import DeviceTask
 from tacit.learning.secure_sums import SecureSums
-from tacit.recipe.training import FleetSection
+from tacit.recipe.sections import FleetSection
 from tacit.runs.journal import StopRequested
 
 
