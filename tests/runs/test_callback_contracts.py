@@ -10,7 +10,7 @@ from rich.console import Console
 
 import tacit
 from tacit.runs.callbacks import Callbacks
-from tacit.testing import CallbackContract
+from tacit.testing.callbacks import CallbackContract
 from tests.runs.trackers.fakes import fake_mlflow, fake_wandb
 
 
