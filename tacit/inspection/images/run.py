@@ -32,7 +32,15 @@ from tacit.inspection.held_out import require_held_out
 from tacit.inspection.images.accuracy_histogram import percentile, share_beyond
 from tacit.inspection.images.data import ImageUsers, open_images
 from tacit.inspection.images.findings import ImageFindings
-from tacit.inspection.images.stages import SIDES, ImageStage, Side, accuracy_stage, classifier_stage, gan_stage, made_up
+from tacit.inspection.images.stages import (
+    SIDES,
+    ImageStage,
+    Side,
+    accuracy_stage,
+    classifier_stage,
+    gan_stage,
+    generated_images,
+)
 from tacit.inspection.selection import Threshold
 from tacit.learning.state import load_model
 from tacit.models import classifier as classifiers
@@ -46,18 +54,18 @@ from tacit.simulation.placement import use_every_core
 
 FINDINGS = "findings.json"
 # Who is told how a stage goes, by its name and its number of rounds.
-Watch = Callable[[str, int], Observer]
+MakeObserver = Callable[[str, int], Observer]
 
 
 @dataclass(frozen=True)
-class Looked:
+class ImageInspectionResult:
     """A finished inspection: what was found, and the images that both generators make, by side."""
 
     findings: ImageFindings
     images: dict[str, NDArray[np.uint8]]
 
 
-def start_images(recipe: ImageInspection, out: Path, watch: Watch) -> Looked:
+def start_images(recipe: ImageInspection, out: Path, make_observer: MakeObserver) -> ImageInspectionResult:
     """Inspect in a new folder. A mistake in the recipe or the data is told before there is one."""
     refuse_if_inspected(out)
     use_every_core()
@@ -70,14 +78,14 @@ def start_images(recipe: ImageInspection, out: Path, watch: Watch) -> Looked:
     except OSError as error:
         raise RunError(f"Cannot make the folder {out} ({error.strerror}).") from None
     write_atomic(out / RECIPE, recipe.to_toml())
-    return _follow(recipe, users, out, watch)
+    return _follow(recipe, users, out, make_observer)
 
 
-def resume_images(folder: Path, watch: Watch) -> Looked:
+def resume_images(folder: Path, make_observer: MakeObserver) -> ImageInspectionResult:
     """Go on with an inspection that was stopped or killed; of a finished one, what came out."""
     recipe = image_inspection_of(folder)
     use_every_core()
-    return _follow(recipe, open_images(recipe), folder, watch)
+    return _follow(recipe, open_images(recipe), folder, make_observer)
 
 
 def load_classifier(run: Path, classes: int) -> Classifier:
@@ -95,15 +103,17 @@ def load_classifier(run: Path, classes: int) -> Classifier:
     return model
 
 
-def _follow(recipe: ImageInspection, users: ImageUsers, out: Path, watch: Watch) -> Looked:
+def _follow(
+    recipe: ImageInspection, users: ImageUsers, out: Path, make_observer: MakeObserver
+) -> ImageInspectionResult:
     _require_whole(out, ["accuracy", *SIDES] if recipe.classifier.trained else ["classifier", "accuracy", *SIDES])
     classifier_run = Path(recipe.classifier.trained or out / "classifier")
     if recipe.classifier.trained is None:
-        _run(classifier_stage(recipe, users), classifier_run, watch)
+        _run(classifier_stage(recipe, users), classifier_run, make_observer)
     classifier = load_classifier(classifier_run, recipe.data.classes)
     trained_by = RunFolder.open(classifier_run).run_id
     rests_on = _without_privacy(classifier_run, "the classifier was trained on users without privacy")
-    counted = _run(accuracy_stage(recipe, users, classifier, trained_by, rests_on), out / "accuracy", watch)
+    counted = _run(accuracy_stage(recipe, users, classifier, trained_by, rests_on), out / "accuracy", make_observer)
     rests_on += _without_privacy(out / "accuracy", "users' accuracies were counted in a run that can claim no privacy")
     histogram = np.array(counted["histogram"])
     runs = {"classifier": classifier_run, "accuracy": out / "accuracy"}
@@ -114,14 +124,14 @@ def _follow(recipe: ImageInspection, users: ImageUsers, out: Path, watch: Watch)
         _require_users(recipe, histogram, side, thresholds[side].value)
     for side in SIDES:
         stage = gan_stage(recipe, users, classifier, trained_by, side, thresholds[side], rests_on)
-        _run(stage, out / side, watch)
+        _run(stage, out / side, make_observer)
         runs[side] = out / side
         images[side] = _images(stage, out / side, recipe)
     findings = _findings(recipe, runs, histogram, thresholds, classifier, images)
     for side in SIDES:
         write_section(RunFolder.open(out / side), findings.section(images))
     write_atomic(out / FINDINGS, json.dumps(findings.as_dict(), indent=2, allow_nan=False) + "\n")
-    return Looked(findings, images)
+    return ImageInspectionResult(findings, images)
 
 
 def _require_whole(out: Path, names: Sequence[str]) -> None:
@@ -132,12 +142,12 @@ def _require_whole(out: Path, names: Sequence[str]) -> None:
         raise RunError(f"The inspection {out} is damaged: its run {gone}/ is gone, on which later ones rest.")
 
 
-def _run(stage: ImageStage, path: Path, watch: Watch) -> dict[str, Any]:
+def _run(stage: ImageStage, path: Path, make_observer: MakeObserver) -> dict[str, Any]:
     """Train a stage's model, go on with it, or read what came of it; returns the run's summary.
 
     RunError or PrivacyError if the run that is there, finished or not, is not the stage's.
     """
-    observer = watch(stage.name, stage.run.rounds)
+    observer = make_observer(stage.name, stage.run.rounds)
     if not is_run(path):
         for sentence in stage.warnings():
             observer.warned(sentence)
@@ -196,7 +206,7 @@ def _require_users(recipe: ImageInspection, histogram: NDArray[np.float64], side
 
 
 def _images(stage: ImageStage, run: Path, recipe: ImageInspection) -> NDArray[np.uint8]:
-    return made_up(load_model(stage.model, _trained(RunFolder.open(run))), recipe.look.made, recipe.look.seed)
+    return generated_images(load_model(stage.model, _trained(RunFolder.open(run))), recipe.look.made, recipe.look.seed)
 
 
 def _findings(

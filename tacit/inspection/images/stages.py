@@ -211,7 +211,7 @@ def gan_stage(
     look = recipe.look
 
     def evaluate(model: Adversaries) -> dict[str, Any]:
-        score = inversion_score(made_up(model, look.made, look.seed))
+        score = inversion_score(generated_images(model, look.made, look.seed))
         return {"brightness": score.brightness, "inverted": score.inverted, "measured_on": _MADE_UP}
 
     return ImageStage(
@@ -234,7 +234,7 @@ def gan_stage(
     )
 
 
-def made_up(model: Adversaries, count: int, seed: int) -> np.ndarray:
+def generated_images(model: Adversaries, count: int, seed: int) -> np.ndarray:
     """So many images of a generator, uint8 [count, 28, 28]: a function of releases and a public seed."""
     return to_bytes(gan.generate(model.generator, count, key=jax.random.key(seed)))
 

@@ -45,7 +45,7 @@ def test_canaries_differ_from_each_other_and_from_seed_to_seed() -> None:
     assert phrases(100) == phrases(100)
     assert not set(phrases(100)) & set(phrases(100, seed=2))
     assert len(set(word_phrases(WORDS[:6], length=2, count=4, seed=1))) == 4  # every one there is
-    with pytest.raises(AuditError, match=r"5 different canaries, got a length of 2 words out of 2"):
+    with pytest.raises(AuditError, match=r"5 distinct canaries, got a length of 2 words out of 2"):
         word_phrases(WORDS[:6], length=2, count=5, seed=1)
 
 
@@ -132,7 +132,7 @@ def test_what_could_stand_at_each_place() -> None:
     assert canary.text == "nab 12-3"
     digits, dash = list(range(9, 19)), [8]
     assert [u.tolist() for u in choices(canary, characters, 4)] == [digits, digits, dash, digits]
-    with pytest.raises(AuditError, match="all ten digits"):
+    with pytest.raises(AuditError, match="lacks a digit"):
         choices(canary, characters[:-1], 4)
 
 
