@@ -48,7 +48,7 @@ class Proven:
 
 @dataclass(frozen=True)
 class AuditOutcome:
-    """An audit of one model. `bounds`, by kind of score, is empty without canary users, `proven` None without synthetic ones."""
+    """An audit of one model. `bounds` has one entry per kind of score; `proven` is None without synthetic users."""
 
     prefix: int
     suffixes: int

@@ -33,7 +33,7 @@ def test_what_is_proven_is_rounded_up_and_what_is_refuted_down() -> None:
     assert "at most 1.51 at delta 1e-06" in said
     assert "at least 0.49, with 99.95% confidence" in said
     assert "hold together with 99.90% confidence" in said
-    assert "could have shown epsilon 4.12:" in said
+    assert "could have shown epsilon 4.12." in said
 
 
 def test_one_bound_above_what_is_proven_is_enough() -> None:

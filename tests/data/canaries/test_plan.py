@@ -94,7 +94,7 @@ def test_a_file_that_is_no_plan_is_refused_without_showing_it(tmp_path: Path) ->
         load_plan(path)
     device_plan(phrases(27), STORE, seed=1).save(path)
     path.write_text(path.read_text().replace('"devices": 4', '"devices": 0'))
-    with pytest.raises(AuditError, match=r"damaged one: canaries\.9\.sharing\.devices\.devices\.") as refused:
+    with pytest.raises(AuditError, match=r"it is damaged: canaries\.9\.sharing\.devices\.devices\.") as refused:
         load_plan(path)
     said = refused.value.sentence.replace(str(path), "")  # a folder's name may hold anything
     assert not any(word in said for word in plan_words(phrases(27)))
