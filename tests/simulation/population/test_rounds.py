@@ -248,7 +248,7 @@ def test_the_server_enforces_its_limits():
         ({"devices": 0}, "Expected devices from 1 to 67108864, got 0."),
         ({"report_goal": 401}, "Expected report_goal from 1 to 400 (every device at once), got 401."),
         ({"report_goal": 0}, "Expected report_goal from 1 to 400 (every device at once), got 0."),
-        ({"report_goal": 350}, "got 350 times 1.3: the server could never take as many as it wants."),
+        ({"report_goal": 350}, "got 350 times 1.3: a round needs more devices than there are."),
         ({"over_selection": 0.9}, "Expected over_selection from 1 to 10, got 0.9."),
         ({"over_selection": 1.0}, "Expected over_selection of at least 1.06 with a drop_out of 0.06, got 1"),
         ({"timer_hours": -1}, "Expected timer_hours from 0 to 8784, got -1."),
