@@ -250,13 +250,13 @@ def experiment(
     Example: tacit audit experiment own_data --out memorization --minutes 8
     """
     from tacit.audit.plans import mixed_plan
-    from tacit.audit.regimes import compare_regimes, possible, recipe_for, table_of
+    from tacit.audit.regimes import compare_regimes, recipe_for, table_of
     from tacit.recipe.reading import find_recipe
     from tacit.recipe.training import load_recipe
     from tacit.training.datasets import open_dataset
 
     base = load_recipe(find_recipe(recipe), changes or ())
-    for regime in possible(base):  # a recipe that cannot be used is refused before there is a folder
+    for regime in possible_regimes(base):  # a recipe that cannot be used is refused before there is a folder
         recipe_for(base, regime, out / "canaries.json")
     data = open_dataset(base.model_copy(update={"audit": None}))
     expected = _numbers(expected_sharers)

@@ -1,4 +1,4 @@
-"""A run whose users are simulated on this machine, as `tacit.runs.driver` takes it."""
+"""The `Program` of a run whose users are simulated on this machine, for `tacit.runs.driver`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tacit.simulation.population.sampler import DeviceCheckIns
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedProgram(Program):
-    """A run on simulated users. With `gate_audit`, its gate is audited where that is possible."""
+    """A run on simulated users. With `gate_audit`, its gate is audited if that is possible."""
 
     users: BatchedUsers
     gate_audit: bool = True
@@ -49,7 +49,7 @@ class SimulatedProgram(Program):
         )
 
     def audit(self, folder: RunFolder) -> GateAudit:
-        """The users and the mechanism, with canaries between them where the gate can be audited."""
+        """The users and the mechanism, with the audit between them if the gate can be audited."""
         return audit_of(
             self.plan,
             self.users,

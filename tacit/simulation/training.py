@@ -1,4 +1,4 @@
-"""A setup becomes a run on simulated users: start it, go on with it."""
+"""Train on simulated users: start a run of a recipe, or resume one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def start_run(recipe: Recipe, out: Path, callback: Callback) -> dict[str, Any]:
     setup = RecipeSetup.build(recipe)
     for sentence in setup.warnings():
         callback.on_warning(sentence)
-    open_public(recipe, setup.dataset)  # a mistake in it is told before there is a folder
+    open_public(recipe, setup.dataset)  # so that a mistake in it shows before there is a folder
     folder = RunFolder.create(out, setup.settings, vocabulary=setup.dataset.words)
     return begin(program_of(setup.from_public_data(folder, callback), folder), folder, callback)
 
@@ -39,7 +39,7 @@ def start_run(recipe: Recipe, out: Path, callback: Callback) -> dict[str, Any]:
 def resume_run(
     path: Path, callback: Callback, recipe: Recipe | None = None, *, older_if_damaged: bool = False
 ) -> dict[str, Any]:
-    """Go on with a run; a recipe that differs from the run's own is refused."""
+    """Resume a run; a recipe that differs from the run's own is refused. Returns the run's summary."""
     use_every_core()
     folder = RunFolder.open(path)
     if recipe is not None:
@@ -57,7 +57,7 @@ def engine_of(setup: TrainingSetup) -> BatchedUsers:
 
 
 def program_of(setup: TrainingSetup, folder: RunFolder) -> SimulatedProgram:
-    """The setup with simulated users, as the driver takes it."""
+    """The setup as a program with simulated users, for the driver."""
     sampler = _sampler(setup)
 
     def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Examples put together anew: replaced, joined, in another order. The pieces that planting is made of."""
+"""Edit examples: replace, pick, join and reorder them. Planting is made of these operations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tacit.errors import AuditError
 
 
 def replaced(full: Examples, which: NDArray[np.int64], contents: list[NDArray[Any]]) -> Examples:
-    """The same examples, but those with a number in `which` (-1: none) are that content."""
+    """The examples, where example i is replaced by contents[which[i]] unless which[i] is -1."""
     if full.labels is not None:
-        raise AuditError("Expected users with text to plant canaries among, got images.")
+        raise AuditError("Canaries can be planted among text only, not among images.")
     if not (which >= 0).any():
         return full
     sizes = np.array([len(content) for content in contents], np.int64)
@@ -33,7 +33,7 @@ def replaced(full: Examples, which: NDArray[np.int64], contents: list[NDArray[An
 
 
 def joined(first: Examples, second: Examples) -> Examples:
-    """The users of one, then those of the other."""
+    """The users of `first`, then those of `second`."""
     items = np.concatenate([first.items, second.items.astype(first.items.dtype)])
     return Examples(
         items,

@@ -21,8 +21,8 @@ from tacit.data.users import Examples
 from tacit.errors import DataError, RunError
 from tacit.inspection.images import run as image_run
 from tacit.inspection.images.data import ImageUsers, open_images
-from tacit.inspection.images.run import Looked, load_classifier, resume_images, start_images
-from tacit.inspection.images.stages import ImageStage, classifier_stage, gan_stage, made_up
+from tacit.inspection.images.run import ImageInspectionResult, load_classifier, resume_images, start_images
+from tacit.inspection.images.stages import ImageStage, classifier_stage, gan_stage, generated_images
 from tacit.inspection.record import FaultRecord, InspectionRecord
 from tacit.inspection.selection import Threshold
 from tacit.learning.loop import TrainingState
@@ -62,13 +62,13 @@ def same(one: Path, other: Path) -> bool:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Looked]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ImageInspectionResult]:
     """An inspection without a seed, so that its guarantee is finite."""
     out = tmp_path_factory.mktemp("inspections") / "one"
     return out, start_images(tiny_images(), out, tacit.Callback())
 
 
-def test_every_model_is_a_run_and_all_are_accounted(finished: tuple[Path, Looked]) -> None:
+def test_every_model_is_a_run_and_all_are_accounted(finished: tuple[Path, ImageInspectionResult]) -> None:
     out, looked = finished
     epsilons = []
     for stage, rounds in zip(STAGES, (2, 1, 3, 3), strict=True):
@@ -90,7 +90,7 @@ def test_every_model_is_a_run_and_all_are_accounted(finished: tuple[Path, Looked
     assert saved == json.loads(json.dumps(looked.findings.as_dict()))
 
 
-def test_thresholds_come_from_the_released_histogram(finished: tuple[Path, Looked]) -> None:
+def test_thresholds_come_from_the_released_histogram(finished: tuple[Path, ImageInspectionResult]) -> None:
     out, looked = finished
     released = final(out / "accuracy")["model"]
     assert looked.findings.histogram == tuple(float(each) for each in released)
@@ -105,7 +105,7 @@ def test_thresholds_come_from_the_released_histogram(finished: tuple[Path, Looke
     assert "fault" not in RunFolder.open(out / "classifier").recipe()
 
 
-def test_only_the_discriminator_is_released(finished: tuple[Path, Looked]) -> None:
+def test_only_the_discriminator_is_released(finished: tuple[Path, ImageInspectionResult]) -> None:
     out, _ = finished
     opened = read_ledger(out / "low" / "ledger.jsonl").opened
     discriminator = [leaf for name, leaf in final(out / "low").items() if name.startswith("model.discriminator")]
@@ -113,14 +113,14 @@ def test_only_the_discriminator_is_released(finished: tuple[Path, Looked]) -> No
     assert opened.release.arrays == len(discriminator)
 
 
-def test_pictures_show_what_the_generators_make_and_nothing_else(finished: tuple[Path, Looked]) -> None:
+def test_pictures_show_what_the_generators_make_and_nothing_else(finished: tuple[Path, ImageInspectionResult]) -> None:
     """Every picture of the report is recomputed from a released generator; no file holds anybody's image."""
     out, looked = finished
     recipe = tiny_images()
     users = open_images(recipe)
     for side in ("high", "low"):
         stage = stage_of(recipe, users)
-        made = made_up(load_model(stage.model, final(out / side)), 64, 1)
+        made = generated_images(load_model(stage.model, final(out / side)), 64, 1)
         assert np.array_equal(looked.images[side], made)
         expected = picture(grid(made, 8), "").data
         shown = [b for s in read_sections(RunFolder.open(out / side), share=True) for b in s.blocks]
@@ -132,7 +132,9 @@ def test_pictures_show_what_the_generators_make_and_nothing_else(finished: tuple
     assert not any(image in content for image in real for content in files)
 
 
-def test_the_report_of_either_side_opens_with_the_findings(finished: tuple[Path, Looked], tmp_path: Path) -> None:
+def test_the_report_of_either_side_opens_with_the_findings(
+    finished: tuple[Path, ImageInspectionResult], tmp_path: Path
+) -> None:
     out, _ = finished
     page = write_report(RunFolder.open(out / "low"), tmp_path / "page.html", share=True).read_text()
     assert page.count("data:image/png;base64,") == 2
@@ -231,7 +233,7 @@ def test_what_has_finished_is_not_taken_for_what_another_recipe_says(
 
 
 def test_another_classifier_is_not_put_in_the_place_of_the_first(
-    seeded: Path, finished: tuple[Path, Looked], tmp_path: Path
+    seeded: Path, finished: tuple[Path, ImageInspectionResult], tmp_path: Path
 ) -> None:
     """What the first one had released would be left out of what all runs cost together."""
     other = finished[0] / "classifier"
@@ -246,7 +248,7 @@ def test_another_classifier_is_not_put_in_the_place_of_the_first(
 def test_a_run_that_is_gone_is_not_made_again(seeded: Path, tmp_path: Path) -> None:
     shutil.copytree(seeded, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "accuracy")
-    with pytest.raises(RunError, match="its run accuracy/ is gone, on which later ones rest"):
+    with pytest.raises(RunError, match="its run accuracy/ is missing, and later runs depend on it"):
         resume_images(tmp_path / "run", tacit.Callback())
     assert not (tmp_path / "run" / "accuracy").exists()
 
