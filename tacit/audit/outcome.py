@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from tacit.audit.exposures import SettingExposure
 from tacit.audit.lower_bound import LowerBound
+from tacit.figures import finite_or_none
+from tacit.privacy.record.reasons import Reason, in_words
 from tacit.privacy.statement.wording import round_up
 from tacit.runs.report.blocks import Paragraph, Section, Table
 
@@ -42,11 +44,11 @@ class Proven:
 
     epsilon: float
     delta: float
-    reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AuditOutcome:
     """An audit of one model. `bounds` by the kind of score, empty without canary users; `proven` without made-up ones."""
 
     prefix: int
@@ -81,7 +83,7 @@ class Outcome:
         """Plain data for JSON, without the canaries' texts."""
         proven = None
         if self.proven is not None:
-            proven = {**asdict(self.proven), "epsilon": _finite(self.proven.epsilon)}
+            proven = {**asdict(self.proven), "epsilon": finite_or_none(self.proven.epsilon)}
         return {
             "prefix": self.prefix,
             "suffixes": self.suffixes,
@@ -157,7 +159,7 @@ class Outcome:
             proven = (
                 f"epsilon at most {round_up(self.proven.epsilon)} at delta {self.proven.delta:g}"
                 if math.isfinite(self.proven.epsilon)
-                else f"nothing, because {'; '.join(self.proven.reasons)}"
+                else f"nothing, because {in_words(self.proven.reasons)}"
             )
             said.append(f"Proven of any one made-up user, from their own participation: {proven}.")
         if self.bounds:
@@ -213,7 +215,3 @@ def down(value: float) -> str:
 
 def _count(value: float) -> str:
     return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from tacit.data.canaries.plan import Canary, CanaryPlan, CoinUser, Devices, Sharers, binding, word_phrases
+from tacit.data.canaries.plan import Canary, CanaryDevices, CanaryPlan, CoinUser, Sharers, word_phrases
 from tacit.errors import AuditError
 
 # The Memorization paper's corpus, on whose size its p_u of 1/50,000, 3/50,000 and 1/5,000 mean so many expected sharers.
@@ -18,7 +17,7 @@ SETTINGS = 9  # of Production's grid, and of Memorization's
 
 def device_plan(
     phrases: Sequence[tuple[str, ...]],
-    description: Mapping[str, Any],
+    data: Mapping[str, str | int],
     *,
     seed: int,
     devices: Sequence[int] = (1, 4, 16),
@@ -30,9 +29,9 @@ def device_plan(
     """Production's plan: the phrases dealt out evenly to every n_u × n_e; with 27 phrases, 3 each on 189 devices."""
     if max(copies) > examples_per_device:
         raise AuditError(f"Expected at most {examples_per_device} copies on a device, got {max(copies)}.")
-    grid = [Devices(devices=n_u, copies=n_e) for n_u, n_e in itertools.product(devices, copies)]
+    grid = [CanaryDevices(devices=n_u, copies=n_e) for n_u, n_e in itertools.product(devices, copies)]
     return CanaryPlan(
-        data=binding(description),
+        data=dict(data),
         seed=seed,
         examples_per_device=examples_per_device,
         device_rate=device_rate,
@@ -42,7 +41,7 @@ def device_plan(
 
 def sharer_plan(
     phrases: Sequence[tuple[str, ...]],
-    description: Mapping[str, Any],
+    data: Mapping[str, str | int],
     *,
     population: int,
     seed: int,
@@ -68,12 +67,12 @@ def sharer_plan(
         Sharers(user_probability=sharers / population, example_probability=p_e)
         for sharers, p_e in itertools.product(expected_sharers, example_probabilities)
     ]
-    return CanaryPlan(data=binding(description), seed=seed, canaries=_dealt(phrases, grid, template))
+    return CanaryPlan(data=dict(data), seed=seed, canaries=_dealt(phrases, grid, template))
 
 
 def coin_plan(
     phrases: Sequence[tuple[str, ...]],
-    description: Mapping[str, Any],
+    data: Mapping[str, str | int],
     *,
     seed: int,
     copies: int = 20,
@@ -81,7 +80,7 @@ def coin_plan(
 ) -> CanaryPlan:
     """The plan of a lower bound on epsilon: a canary user for each phrase."""
     return CanaryPlan(
-        data=binding(description),
+        data=dict(data),
         seed=seed,
         device_rate=device_rate,
         canaries=tuple(Canary(units=phrase, sharing=CoinUser(copies=copies)) for phrase in phrases),
@@ -90,7 +89,7 @@ def coin_plan(
 
 def mixed_plan(
     words: Sequence[str],
-    description: Mapping[str, Any],
+    data: Mapping[str, str | int],
     *,
     population: int,
     seed: int,
@@ -125,19 +124,19 @@ def mixed_plan(
         few, some = 1, max(2, round(0.07 * examples_per_device))  # the paper's 14 of 200
         grid = device_plan(
             on_devices,
-            description,
+            data,
             seed=seed,
             copies=(few, some, examples_per_device),
             examples_per_device=examples_per_device,
         )
         canaries += grid.canaries
     if shared:
-        shares = sharer_plan(shared, description, population=population, seed=seed, expected_sharers=expected_sharers)
+        shares = sharer_plan(shared, data, population=population, seed=seed, expected_sharers=expected_sharers)
         canaries += shares.canaries
     if tossed:
-        canaries += coin_plan(tossed, description, seed=seed, copies=copies).canaries
+        canaries += coin_plan(tossed, data, seed=seed, copies=copies).canaries
     return CanaryPlan(
-        data=binding(description),
+        data=dict(data),
         seed=seed,
         examples_per_device=examples_per_device,
         device_rate=device_rate,
@@ -146,7 +145,7 @@ def mixed_plan(
 
 
 def _dealt(
-    phrases: Sequence[tuple[str, ...]], grid: Sequence[Devices] | Sequence[Sharers], template: str | None
+    phrases: Sequence[tuple[str, ...]], grid: Sequence[CanaryDevices] | Sequence[Sharers], template: str | None
 ) -> tuple[Canary, ...]:
     if not phrases or len(phrases) % len(grid):
         raise AuditError(f"Expected a multiple of {len(grid)} canaries (one a setting), got {len(phrases)}.")

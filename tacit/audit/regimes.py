@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,18 +20,21 @@ import jax
 import numpy as np
 
 from tacit.audit.outcome import Attacked
-from tacit.audit.run_audit import attack, comparisons
+from tacit.audit.run_audit import attack_canaries, comparison_count
 from tacit.audit.secret_sharer import extraction
 from tacit.data.canaries.plan import CoinUser, load_plan
 from tacit.data.rows import to_rows
 from tacit.errors import AuditError, DivergedError, RecipeError
+from tacit.figures import finite_or_none
 from tacit.files import write_atomic
 from tacit.learning.central import Descent, shuffled, train_central, user_by_user
 from tacit.learning.next_word import NextWord, evaluate
 from tacit.learning.server import OptimizerName
 from tacit.models.word_lm import build
 from tacit.privacy.accounting.spent import spent_by
-from tacit.recipe.training import Recipe, apply_change, parse_recipe
+from tacit.recipe.reading import apply_change
+from tacit.recipe.training import Recipe, parse_recipe
+from tacit.runs.callbacks import Callback
 from tacit.runs.folder import RunFolder, is_run
 from tacit.simulation.training import resume_run, start_run
 from tacit.training.datasets import open_dataset
@@ -113,7 +115,7 @@ def compare_regimes(
     minutes: float = 8.0,
     suffixes: int | None = None,
     results_path: Path | None = None,
-    told: Callable[[str], None] = lambda doing: None,
+    on_progress: Callable[[str], None] = lambda doing: None,
 ) -> tuple[dict[str, Any], bool]:
     """Train and attack regime after regime until the time is nearly up; (results by name, whether all are done).
 
@@ -128,7 +130,7 @@ def compare_regimes(
             f"Expected a regime for this recipe, got {sorted(unknown)[0]!r}.", hint=f"There are: {known}."
         )
     results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    size = comparisons(suffixes)
+    size = comparison_count(suffixes)
     if others := {found["suffixes"] for found in results.values() if "suffixes" in found} - {size}:
         raise AuditError(
             f"Expected --suffixes {others.pop()}, with which the results in {path} were made, got {size}.",
@@ -139,7 +141,7 @@ def compare_regimes(
             continue
         if time.monotonic() + longest > deadline:
             return results, False
-        told(regime.name)
+        on_progress(regime.name)
         began = time.monotonic()
         results[regime.name] = _one(recipe_for(base, regime, plan), regime, plan, folder, size)
         results[regime.name]["seconds"] = round(time.monotonic() - began, 1)
@@ -163,7 +165,7 @@ def _one(recipe: Recipe, regime: Regime, plan: Path, folder: Path, suffixes: int
         model, words, about = trained
         canaries = load_plan(plan)
         began = time.monotonic()
-        attacked = attack(model, canaries, words, suffixes=suffixes)
+        attacked = attack_canaries(model, canaries, words, suffixes=suffixes)
         known = [canary for canary in canaries.canaries if not isinstance(canary.sharing, CoinUser)]
         from_one = extraction(model, known, words, prefix=ONE_WORD)
         rates = {"local_rate": slower.work.learning_rate}
@@ -189,28 +191,29 @@ def _folder(folder: Path, regime: Regime, part: float) -> Path:
 def run_to_its_end(recipe: Recipe, out: Path) -> dict[str, Any]:
     """The summary of the run of this recipe in folder `out`: begun, gone on with or only read, as it was left."""
     if not is_run(out):
-        return start_run(recipe, out, _Nobody())
+        return start_run(recipe, out, Callback())
     folder = RunFolder.open(out)
     closed = folder.ledger().closed if folder.begun else None
     if closed is not None and closed.outcome == "diverged":
         raise DivergedError(f"The run in {out} has diverged before.")
-    return folder.summary() or resume_run(out, _Nobody())
+    return folder.summary() or resume_run(out, Callback())
 
 
 def _federated(recipe: Recipe, out: Path) -> tuple[Any, Sequence[str], dict[str, Any]]:
     summary = run_to_its_end(recipe, out)
-    model, words = load_trained(out)
+    trained = load_trained(out)
     metrics, privacy = summary["metrics"], summary["privacy"]
     about = {"top1": metrics["top1"], "perplexity": metrics["perplexity"], "epsilon": privacy["epsilon"]}
-    return model, words, {**about, "epsilon_of_noise": _epsilon_of_noise(RunFolder.open(out))}
+    about |= {"epsilon_of_noise": _epsilon_of_noise(trained.folder)}
+    return trained.model, trained.words, about
 
 
 def _epsilon_of_noise(folder: RunFolder) -> float | None:
     """What the rounds would have cost, if nothing but their noise counted: not the seed, nor where the words come from."""
     ledger = folder.accountable_ledger()
-    opened = dataclasses.replace(ledger.opened, reasons_not_private=[])
+    opened = dataclasses.replace(ledger.opened, reasons_not_private=())
     epsilon = spent_by(opened, ledger.intents).epsilon
-    return epsilon if math.isfinite(epsilon) else None
+    return finite_or_none(epsilon)
 
 
 def _central(recipe: Recipe, regime: Regime) -> tuple[Any, Sequence[str], dict[str, Any]]:
@@ -288,14 +291,3 @@ def _epsilon(found: Mapping[str, Any]) -> str:
         return f"{found['epsilon']:.2f}"
     of_noise = found.get("epsilon_of_noise")
     return "∞" if of_noise is None else f"∞ (noise: {of_noise:.2f})"
-
-
-class _Nobody:
-    def warned(self, sentence: str) -> None:
-        pass
-
-    def round_done(self, round: int) -> None:
-        pass
-
-    def evaluated(self, record: Mapping[str, Any]) -> None:
-        pass

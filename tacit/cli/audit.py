@@ -7,7 +7,7 @@ import secrets
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -18,7 +18,7 @@ from tacit.errors import AuditError
 from tacit.runs.folder import RunFolder, by_name
 
 if TYPE_CHECKING:
-    from tacit.audit.outcome import Outcome
+    from tacit.audit.outcome import AuditOutcome
     from tacit.data.canaries.plan import CanaryPlan
     from tacit.recipe.training import Recipe
     from tacit.runs.gate_audit.outcome import GateOutcome
@@ -123,7 +123,7 @@ def plant(
 
     if out.exists():
         raise AuditError(f"Expected a new file for the plan, got {out}, which exists.")
-    description, population, words = _population(data, users=users, world_seed=world_seed, vocabulary=vocabulary)
+    named, population, words = _population(data, users=users, world_seed=world_seed, vocabulary=vocabulary)
     if population is None and sharers:
         raise AuditError(
             f"Expected --users with --sharers on the folder of a store, got none for {data}.",
@@ -131,7 +131,7 @@ def plant(
         )
     plan = mixed_plan(
         words,
-        description,
+        named,
         population=population or 1,
         seed=secrets.randbits(64) if seed is None else seed,
         devices=devices,
@@ -191,7 +191,7 @@ def run(
                 suffixes=suffixes,
                 width=width,
                 seed=seed,
-                told=lambda doing: status.update(Text(doing)),
+                on_progress=lambda doing: status.update(Text(doing)),
             )
         write_section(folder, found.section())
     broken = (found is not None and found.broken) or (gate is not None and bool(gate.alarms))
@@ -251,7 +251,8 @@ def experiment(
     """
     from tacit.audit.plans import mixed_plan
     from tacit.audit.regimes import compare_regimes, possible, recipe_for, table_of
-    from tacit.recipe.training import find_recipe, load_recipe
+    from tacit.recipe.reading import find_recipe
+    from tacit.recipe.training import load_recipe
     from tacit.training.datasets import open_dataset
 
     base = load_recipe(find_recipe(recipe), changes or ())
@@ -261,7 +262,7 @@ def experiment(
     expected = _numbers(expected_sharers)
     canaries = mixed_plan(
         data.words,
-        data.description,
+        data.description.name,
         population=base.data.users if base.data.store is None else base.privacy.population,
         seed=seed,
         sharers=sharers,
@@ -276,7 +277,7 @@ def experiment(
             names=only or (),
             minutes=minutes,
             suffixes=suffixes,
-            told=lambda doing: status.update(Text(doing)),
+            on_progress=lambda doing: status.update(Text(doing)),
         )
     if as_json:
         print(json.dumps({"done": done, "regimes": results}, allow_nan=False))
@@ -310,7 +311,7 @@ def _is_planted(folder: RunFolder) -> bool:
     return isinstance(section, dict) and section.get("plan") is not None
 
 
-def _print(found: Outcome | None, gate: GateOutcome | None, path: Path) -> None:
+def _print(found: AuditOutcome | None, gate: GateOutcome | None, path: Path) -> None:
     console = Console(highlight=False, markup=False)
     if gate is not None:
         console.print("The audit of the gate", style="bold")
@@ -340,11 +341,12 @@ def _print_table(console: Console, columns: Sequence[str], rows: Sequence[Sequen
 
 def _population(
     data: str, *, users: int | None, world_seed: int, vocabulary: int
-) -> tuple[Mapping[str, Any], int | None, Sequence[str]]:
+) -> tuple[Mapping[str, str | int], int | None, Sequence[str]]:
     """What identifies the users, a public estimate of how many there are (None: not given), and the words."""
     from tacit.data.store import open_store
     from tacit.data.worlds.keyboard import KeyboardWorld
-    from tacit.recipe.training import find_recipe, load_recipe
+    from tacit.recipe.reading import find_recipe
+    from tacit.recipe.training import load_recipe
 
     store = Path(data) if Path(data).is_dir() else None
     if store is None and data != "keyboard":

@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tacit.cli.progress import epsilon_text
+from tacit.privacy.statement.wording import epsilon_text
 
 if TYPE_CHECKING:
-    from tacit.keyboard.comparison import Comparison
+    from tacit.keyboard.comparison import KeyboardComparison
     from tacit.keyboard.jackknife import Change
 
 _RATES = ("recall", "rate", "accuracy", "ratio")
@@ -75,7 +75,7 @@ def compare(
             buckets=buckets,
             seed=seed,
             ngram=settings,
-            told=lambda doing: status.update(Text(doing)),
+            on_progress=lambda doing: status.update(Text(doing)),
         )
     if plot is not None:
         from tacit.keyboard.plots import plot_comparison
@@ -89,7 +89,7 @@ def compare(
         _print(found)
 
 
-def _print(found: Comparison) -> None:
+def _print(found: KeyboardComparison) -> None:
     console = Console(highlight=False, markup=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tacit.cli.figures import rounded_up
-from tacit.cli.progress import epsilon_text
 from tacit.privacy.planning.planner import POISSON, Answer, Question, Row, Target
+from tacit.privacy.statement.wording import epsilon_text
 
 # The report goal of the simulation that is suggested: quick to run before a fleet is asked.
 TRIAL_REPORT_GOAL = 100

@@ -15,7 +15,7 @@ from rich.table import Table
 from tacit.errors import RecipeError
 
 if TYPE_CHECKING:
-    from tacit.simulation.population.summary import Outcome
+    from tacit.simulation.population.summary import PopulationOutcome
 
 MOST_ROUNDS = 1_000_000
 
@@ -115,7 +115,7 @@ def _timers(text: str) -> list[float]:
     return timers
 
 
-def _print_json(outcomes: Sequence[Outcome], rounds: int, seed: int) -> None:
+def _print_json(outcomes: Sequence[PopulationOutcome], rounds: int, seed: int) -> None:
     settings = dataclasses.asdict(outcomes[0].settings)
     del settings["timer_hours"]
     found = {
@@ -128,7 +128,7 @@ def _print_json(outcomes: Sequence[Outcome], rounds: int, seed: int) -> None:
     typer.echo(json.dumps(found, allow_nan=False))
 
 
-def _print(outcomes: Sequence[Outcome], rounds: int) -> None:
+def _print(outcomes: Sequence[PopulationOutcome], rounds: int) -> None:
     settings = outcomes[0].settings
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in (

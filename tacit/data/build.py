@@ -16,13 +16,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.flat import PSEUDONYM_BYTES
 from tacit.data.store import (
     BLOCK,
     IMAGE_SHAPE,
     INFO,
     LABEL_DTYPE,
     OFFSET_DTYPE,
-    PSEUDONYM_BYTES,
     VOCABULARY,
     StoreInfo,
     VocabularyInfo,
@@ -174,12 +174,15 @@ def save_users(
     vocabulary: Vocabulary | None,
     held_out: float = HELD_OUT_SHARE,
     key: bytes | None = None,
+    keep_names: bool = False,
+    store_id: str | None = None,
     progress: Progress = no_progress,
 ) -> None:
     """Write any users (a world, a view) to a new store. With a vocabulary they are text, without one images.
 
     The store keeps no texts, only word ids. A user's pseudonym is a hash of the name they have in `users`, with this key or
-    with one that is thrown away.
+    with one that is thrown away; with `keep_names` it is that name, which must be such a hash already. The store gets this id
+    or a random one.
     """
     checked_share(held_out)
     require_distinct(all_names(users))
@@ -198,7 +201,8 @@ def save_users(
             block = users.gather(numbers)
             items.append(block.items)
             user_offsets.append(np.diff(block.user_offsets))
-            hashed = b"".join(pseudonym(name.tobytes(), key) for name in users.names(numbers))
+            names = users.names(numbers)
+            hashed = names.tobytes() if keep_names else b"".join(pseudonym(name.tobytes(), key) for name in names)
             pseudonyms.append(np.frombuffer(hashed, np.uint8))
             total += len(block.items)
             if example_offsets is not None:
@@ -212,7 +216,7 @@ def save_users(
         write_info(
             folder,
             StoreInfo(
-                store_id=new_store_id(),
+                store_id=new_store_id() if store_id is None else store_id,
                 kind="text" if text else "image",
                 users=len(users),
                 examples=user_offsets.total,

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.build import pseudonym
+from tacit.data.flat import PSEUDONYM_BYTES
 from tacit.data.ragged import offsets_of, ranges, take_slices
-from tacit.data.store import PSEUDONYM_BYTES
 
 _ROW = np.dtype([("high", "<u8"), ("low", "<u8"), ("number", "<i8"), ("length", "<i8"), ("label", "<i4")])
 _BUFFERED_BYTES = 32 << 20

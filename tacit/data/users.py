@@ -49,6 +49,14 @@ def require_distinct(names: Names) -> None:
         raise DataError("Expected a name of their own for every user, got two users with the same name.")
 
 
+def is_held_out(names: Names, share: float) -> NDArray[np.bool_]:
+    """Whether each of the users with these names is held out, where about this share of all users is.
+
+    A user is held out if the second word of their name is below share · 2⁶⁴.
+    """
+    return np.asarray(names[:, 1] < np.uint64(share * 2**64))
+
+
 @dataclass(frozen=True)
 class Examples:
     """The examples of several users, back to back, in the order the users were asked for.
@@ -78,4 +86,12 @@ class Users(Protocol):
 
     def names(self, users: NDArray[np.int64]) -> Names:
         """The names of these users: [users, 2] words of 64 bits. No two users have the same."""
+        ...
+
+
+class SplittableUsers(Users, Protocol):
+    """Users of whom some are held out, each by their own name: a store, or `tacit.users`."""
+
+    def held_out_users(self, most: int | None = None) -> NDArray[np.int64]:
+        """The numbers of the held-out users, ascending; with `most`, at most so many of them."""
         ...

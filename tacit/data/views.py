@@ -12,27 +12,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.ragged import offsets_of, ranges
-from tacit.data.store import BLOCK, Store
+from tacit.data.store import BLOCK
 from tacit.data.text import cut
-from tacit.data.users import Examples, Names, Users, all_names, names_of_numbers
+from tacit.data.users import Examples, Names, SplittableUsers, Users, all_names, names_of_numbers
 from tacit.data.worlds.randomness import name
 from tacit.errors import DataError
 
 
-def split_users(store: Store, most: int | None = None) -> tuple[Subset, Subset]:
-    """The users to train on, and those whom the store holds out, or at most so many of them.
+def split_users(users: SplittableUsers, most: int | None = None) -> tuple[Subset, Subset]:
+    """The users to train on, and the held-out users, or at most so many of them.
 
-    A held-out user beyond `most` is in neither: nobody is ever trained on whom the store holds out. DataError if the store
-    holds nobody out.
+    A held-out user beyond `most` is in neither part: no held-out user is ever trained on. DataError if nobody is held out.
     """
-    aside = store.held_out_users()
+    aside = users.held_out_users()
     if not len(aside):
         raise DataError(
-            f"Expected held-out users in {store.path} to measure accuracy on, got none.",
-            hint="They are chosen at import: tacit data import --held-out 0.1 holds out about a tenth of the users.",
+            "Expected held-out users to measure accuracy on, got none.",
+            hint="They are chosen when users are read: `tacit data import --held-out 0.1`, or tacit.users(..., held_out=0.1), "
+            "holds out about a tenth of the users.",
         )
-    rest = np.delete(np.arange(len(store), dtype=np.int64), aside)
-    return Subset(store, rest), Subset(store, aside if most is None else store.held_out_users(most))
+    rest = np.delete(np.arange(len(users), dtype=np.int64), aside)
+    return Subset(users, rest), Subset(users, aside if most is None else users.held_out_users(most))
 
 
 def example_counts(users: Users) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.text import END, TOKENIZER, tokenize_many
+from tacit.data.text import END, TOKENIZER, has_token, tokenize, tokenize_many
 from tacit.data.users import FIRST_WORD, OOV
 from tacit.errors import DataError
 
@@ -158,17 +158,33 @@ def load_vocabulary(path: Path, *, size: int | None = None) -> Vocabulary:
     return vocabulary if limit is None else Vocabulary(words[:limit], vocabulary.provenance)
 
 
-def _from_list(lines: list[str], path: Path, limit: int | None) -> Vocabulary:
-    """A vocabulary of the list's entries; one that the tokenizer would write otherwise could never be met in a text."""
+def vocabulary_of_words(entries: Iterable[str], *, provenance: str, place: Callable[[int], str]) -> Vocabulary:
+    """A vocabulary of these words, as the tokenizer writes them, since any other spelling never occurs in a tokenized text.
+
+    An entry without a word is left out, and so are the four reserved entries where a list begins with them; a word counts
+    once. `place` says in a message which entry is wrong: "Line 7 of the list".
+    """
     words: dict[str, None] = {}
-    for number, line in enumerate(lines, 1):
-        tokens = tokenize_many([line])[:-1]
+    entries = tuple(entries)
+    reserved = len(_RESERVED_NAMES) if entries[: len(_RESERVED_NAMES)] == _RESERVED_NAMES else 0
+    for number, entry in enumerate(entries[reserved:], reserved + 1):
+        if not isinstance(entry, str):
+            raise DataError(f"{place(number)} is no string but {type(entry).__name__}.")
+        tokens = tokenize(entry)
         if len(tokens) > 1:
-            raise DataError(f"Line {number} of the word list {path} holds {len(tokens)} words; expected one a line.")
+            raise DataError(f"{place(number)} holds {len(tokens)} words; expected one.")
         words.update(dict.fromkeys(tokens))
-    if not words:
+    return Vocabulary(tuple(words), provenance)
+
+
+def _from_list(lines: list[str], path: Path, limit: int | None) -> Vocabulary:
+    """The vocabulary of a file with one word a line."""
+    if not any(map(has_token, lines)):
         raise DataError(f"The word list {path} holds no word.")
-    return Vocabulary(tuple(words)[:limit], word_list(path.name))
+    full = vocabulary_of_words(
+        lines, provenance=word_list(path.name), place=lambda number: f"Line {number} of the word list {path}"
+    )
+    return Vocabulary(full.words[:limit], full.provenance)
 
 
 def checked_size(size: int) -> int:

@@ -40,5 +40,5 @@ def model_card(folder: RunFolder, checkpoint: Checkpoint) -> dict[str, Any]:
         "accuracy": {name: measured[-1][name] for name in _SCORES if name in measured[-1]} if measured else None,
         "rounds": checkpoint.round,
         "checkpoint": checkpoint.digest,
-        "recipe_sha256": ledger.opened.data["recipe"],
+        "recipe_sha256": ledger.opened.recipe,
     }

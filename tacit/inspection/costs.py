@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.errors import PrivacyError
+from tacit.figures import finite_or_none
 from tacit.privacy.accounting.several_runs import together
 from tacit.privacy.record.ledger import Ledger
+from tacit.privacy.record.reasons import Reason, Why, reasons_as_json
 from tacit.privacy.statement.wording import round_up
 
 
@@ -22,10 +23,12 @@ def cost_together(ledgers: Sequence[Ledger]) -> dict[str, Any]:
     try:
         cost = together(list(unique.values()))
     except PrivacyError as error:
-        return {"epsilon": None, "reasons_not_private": [error.sentence.rstrip(".")]}
+        return {"epsilon": None, **reasons_as_json([Reason(Why.NOT_COMPARABLE, error.sentence.rstrip("."))])}
     return {
         **dataclasses.asdict(cost),
-        "epsilon": cost.epsilon if math.isfinite(cost.epsilon) else None,
+        **reasons_as_json(cost.reasons_not_private),
+        "assumptions": list(cost.assumptions),
+        "epsilon": finite_or_none(cost.epsilon),
         "models": len(unique),
     }
 

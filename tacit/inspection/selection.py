@@ -21,7 +21,7 @@ for the convention of Tables 3 and 13, where N is the size of the subpopulation.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -33,30 +33,11 @@ from tacit.data.store import BLOCK
 from tacit.data.users import Examples, Users
 from tacit.data.views import Subset, View, example_counts
 from tacit.errors import DataError
-from tacit.inspection.judging import Judge, Likelihood
+from tacit.inspection.example_scores import Judge, Likelihood
+from tacit.inspection.record import SelectionRecord, Threshold
 from tacit.models.char_lm import FIRST_BYTE
 
 UNLABELLED = -1
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """A number users are measured by: a public constant, or a quantile released with noise (`inspection.quantiles`).
-
-    `noise_multiplier` is that release's z and `released_by` its run, whose cost composes with that of whatever is chosen by
-    it; None says that the number was known before anybody's data was read.
-    """
-
-    value: float
-    noise_multiplier: float | None = None
-    released_by: str | None = None
-
-    def describe(self) -> dict[str, Any]:
-        """For the ledger."""
-        if self.noise_multiplier is None:
-            return {"threshold": self.value, "from": "public constant"}
-        about = {"threshold": self.value, "from": "private quantile", "noise_multiplier": self.noise_multiplier}
-        return about if self.released_by is None else {**about, "released_by": self.released_by}
 
 
 class Criterion(Protocol):
@@ -66,7 +47,7 @@ class Criterion(Protocol):
         """Whether each example is kept."""
         ...
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> SelectionRecord:
         """For the ledger."""
         ...
 
@@ -79,9 +60,9 @@ class Everything:
         """Whether each example is kept: it is."""
         return np.ones(len(examples.example_offsets) - 1, bool)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> SelectionRecord:
         """For the ledger."""
-        return {"task": "T1"}
+        return SelectionRecord("T1")
 
 
 @dataclass(frozen=True)
@@ -96,9 +77,9 @@ class Judged:
         marks = self.judge(examples)
         return (marks.asked > 0) & ((marks.right == marks.asked) == self.right)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> SelectionRecord:
         """For the ledger."""
-        return {"task": "T2", "by": "example", "predicted": "rightly" if self.right else "wrongly"}
+        return SelectionRecord("T2", "example", predicted="rightly" if self.right else "wrongly")
 
 
 @dataclass(frozen=True)
@@ -116,9 +97,9 @@ class UserAccuracy:
             member = accuracy <= self.threshold.value if self.side == "low" else accuracy >= self.threshold.value
         return np.repeat(member, np.diff(examples.user_offsets))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> SelectionRecord:
         """For the ledger."""
-        return {"task": "T4", "by": "user", "accuracy": self.side} | self.threshold.describe()
+        return SelectionRecord("T4", "user", accuracy=self.side, threshold=self.threshold)
 
 
 @dataclass(frozen=True)
@@ -133,9 +114,9 @@ class Classes:
             raise DataError("Expected users with labelled images for a selection of classes, got users with text.")
         return np.isin(examples.labels, list(self.labels))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> SelectionRecord:
         """For the ledger."""
-        return {"task": "T4", "by": "example", "classes": sorted(self.labels)}
+        return SelectionRecord("T4", "example", classes=tuple(sorted(self.labels)))
 
 
 @dataclass(frozen=True)
@@ -156,10 +137,10 @@ class LikelihoodRatio:
         ratio = surprise if self.private is None else surprise + self.private(examples)
         return ratio >= self.threshold.value
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> SelectionRecord:
         """For the ledger."""
         measure = "public likelihood" if self.private is None else "likelihood ratio"
-        return {"task": "T6", "by": "example", "measure": measure} | self.threshold.describe()
+        return SelectionRecord("T6", "example", measure=measure, threshold=self.threshold)
 
 
 class Selected(View):
@@ -191,9 +172,9 @@ class Selected(View):
         return [[sentence for sentence in one if next(flags)] for one in spelled(self._users, users)]
 
     @property
-    def description(self) -> dict[str, Any]:
+    def description(self) -> SelectionRecord:
         """The selection, for the ledger."""
-        return self._criterion.describe() | {"minimum_examples": self._minimum}
+        return replace(self._criterion.describe(), minimum_examples=self._minimum)
 
     def _keep(self, users: NDArray[np.int64], full: Examples) -> NDArray[np.bool_]:
         if any(int(user) not in self._kept for user in users):
@@ -233,9 +214,9 @@ class UnknownWords(View):
         return Examples(items, offsets_of(_sizes(flat)), offsets_of(_sizes(words)))
 
     @property
-    def description(self) -> dict[str, Any]:
+    def description(self) -> SelectionRecord:
         """The selection, for the ledger."""
-        return {"task": "T3", "by": "example", "longest": self._longest, "minimum_examples": self._minimum}
+        return SelectionRecord("T3", "example", longest=self._longest, minimum_examples=self._minimum)
 
 
 class Unlabelled(View):
@@ -253,9 +234,9 @@ class Unlabelled(View):
         return example_counts(self._users)
 
     @property
-    def description(self) -> dict[str, Any]:
+    def description(self) -> SelectionRecord:
         """The selection, for the ledger."""
-        return {"task": "T5"}
+        return SelectionRecord("T5")
 
 
 def subpopulation(selected: Users, *, at_least: int = 1) -> Subset:

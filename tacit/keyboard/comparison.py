@@ -8,7 +8,6 @@ guarantee and feeds no training.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +18,17 @@ import numpy as np
 from tacit.data.store import open_store
 from tacit.data.users import BOS, EOS, PAD, Users
 from tacit.errors import DataError, PrivacyError, RunError
+from tacit.figures import finite_or_none
+from tacit.keyboard.comparison_users import ComparisonUsers, open_comparison_users
 from tacit.keyboard.history import WithHistory
 from tacit.keyboard.jackknife import BUCKETS, Change, Ratio, deal, relative_change
 from tacit.keyboard.ngram import Katz, load_katz, train_katz
-from tacit.keyboard.replay import METRICS, Tally, record, replay
+from tacit.keyboard.replay import METRICS, ReplayCounts, record, replay
 from tacit.keyboard.taps import Keyboard
-from tacit.keyboard.users import RoundContext, open_ground
 from tacit.learning.pretrain import Reworded
 from tacit.learning.stepwise import Neural, Stepwise
 from tacit.runs.cost import cost_of
-from tacit.runs.folder import RunFolder, by_name
+from tacit.runs.folder import by_name
 from tacit.training.trained import load_trained
 
 NGRAM, NGRAM_WITH_HISTORY = "ngram", "ngram+history"
@@ -63,7 +63,7 @@ class Contestant:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ModelResult:
     """One model's metrics, and their change against the baseline (the baseline itself has none)."""
 
     name: str
@@ -76,20 +76,22 @@ class Outcome:
         return {
             "model": self.name,
             "privacy": dict(self.privacy),
-            "metrics": {name: _finite(value) for name, value in self.metrics.items()},
-            "changes": {name: {k: _finite(v) for k, v in vars(each).items()} for name, each in self.changes.items()},
+            "metrics": {name: finite_or_none(value) for name, value in self.metrics.items()},
+            "changes": {
+                name: {k: finite_or_none(v) for k, v in vars(each).items()} for name, each in self.changes.items()
+            },
         }
 
 
 @dataclass(frozen=True)
-class Comparison:
+class KeyboardComparison:
     """What came out, for whom."""
 
     on: str
     users: int
     words: int
     buckets: int
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ModelResult, ...]
 
 
 def compare(
@@ -100,22 +102,22 @@ def compare(
     buckets: int = BUCKETS,
     seed: int = 0,
     ngram: NgramSettings | None = None,
-    told: Callable[[str], None] = lambda doing: None,
-) -> Comparison:
-    """Replay the held-out users' typing with every model; `told` hears what is being done."""
+    on_progress: Callable[[str], None] = lambda doing: None,
+) -> KeyboardComparison:
+    """Replay the held-out users' typing with every model; `on_progress` hears what is being done."""
     if len(models) < 2:
         raise RunError(f"Expected two or more models to compare, got {len(models)}.")
     if len(set(models)) < len(models):
         raise RunError("Expected every model to be named once, got one twice.")
     runs = {name: by_name(Path(name)) for name in models if _is_run(name)}
-    context = open_ground(on, list(runs.values()), held_out=held_out, wanted=max(buckets, 1))
+    context = open_comparison_users(on, list(runs.values()), held_out=held_out, wanted=max(buckets, 1))
     bucket = deal(len(context.held_out), buckets, seed=seed)
-    contestants = _contestants(models, runs, context, ngram or NgramSettings(), told)
-    told("recording the held-out users' typing")
+    contestants = _contestants(models, runs, context, ngram or NgramSettings(), on_progress)
+    on_progress("recording the held-out users' typing")
     recording = record(context.held_out, Keyboard.of(context.words), seed=seed)
     tallies = []
     for contestant in contestants:
-        told(f"replaying with {contestant.name}")
+        on_progress(f"replaying with {contestant.name}")
         tallies.append(replay(contestant.model, recording))
     outcomes = []
     for contestant, tally in zip(contestants, tallies, strict=True):
@@ -124,9 +126,9 @@ def compare(
             changes = {
                 metric: relative_change(_ratio(tally, metric), _ratio(tallies[0], metric), bucket) for metric in METRICS
             }
-        outcomes.append(Outcome(contestant.name, contestant.privacy, tally.metrics(), changes))
+        outcomes.append(ModelResult(contestant.name, contestant.privacy, tally.metrics(), changes))
     words = int(tallies[0].counts["words"].sum())
-    return Comparison(context.name, len(context.held_out), words, buckets, tuple(outcomes))
+    return KeyboardComparison(context.name, len(context.held_out), words, buckets, tuple(outcomes))
 
 
 def fingerprint_of(words: Sequence[str]) -> str:
@@ -137,28 +139,28 @@ def fingerprint_of(words: Sequence[str]) -> str:
 def _contestants(
     models: Sequence[str],
     runs: Mapping[str, Path],
-    context: RoundContext,
+    context: ComparisonUsers,
     ngram: NgramSettings,
-    told: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> list[Contestant]:
     found: dict[str, Contestant] = {}
     for name in models:  # what may be wrong with a file is told before n-grams are counted
         if name in runs:
-            model, words = load_trained(runs[name])
-            _require_words(name, tuple(words), context)
-            privacy = cost_of(RunFolder.open(runs[name])).stated.as_dict()
-            kept = {key: privacy[key] for key in ("epsilon", "delta", "rounds", "reasons_not_private")}
-            found[name] = Contestant(name, Neural(model), kept)
+            trained = load_trained(runs[name])
+            _require_words(name, tuple(trained.words), context)
+            privacy = cost_of(trained.folder).stated.as_dict()
+            kept = {key: privacy[key] for key in ("epsilon", "delta", "rounds", "reasons_not_private", "reason_codes")}
+            found[name] = Contestant(name, Neural(trained.model), kept)
         elif name not in _COUNTED:
             found[name] = _from_katz(name, load_katz(Path(name)), context)
     if len(found) < len(models):
-        told("counting n-grams")
+        on_progress("counting n-grams")
         katz = _count(context, ngram)
         found |= {name: _from_katz(name, katz, context) for name in models if name in _COUNTED}
     return [found[name] for name in models]
 
 
-def _from_katz(name: str, katz: Katz, context: RoundContext) -> Contestant:
+def _from_katz(name: str, katz: Katz, context: ComparisonUsers) -> Contestant:
     if katz.fingerprint != fingerprint_of(context.words):
         raise DataError(
             f"Expected an n-gram model with the {len(context.words):,} words of {context.name}, got {name}, whose words are "
@@ -168,7 +170,7 @@ def _from_katz(name: str, katz: Katz, context: RoundContext) -> Contestant:
     return Contestant(name, WithHistory(katz, BOS) if name == NGRAM_WITH_HISTORY else katz, privacy)
 
 
-def _require_words(name: str, words: tuple[str, ...], context: RoundContext) -> None:
+def _require_words(name: str, words: tuple[str, ...], context: ComparisonUsers) -> None:
     if words != context.words:
         raise RunError(
             f"Expected a run with the {len(context.words):,} words of {context.name}, which the baseline is judged by, got "
@@ -176,7 +178,7 @@ def _require_words(name: str, words: tuple[str, ...], context: RoundContext) -> 
         )
 
 
-def _count(context: RoundContext, settings: NgramSettings) -> Katz:
+def _count(context: ComparisonUsers, settings: NgramSettings) -> Katz:
     users: Users = context.others
     source, is_public = context.name, False  # a world's users stand for private ones
     if settings.store is not None:
@@ -216,10 +218,6 @@ def _is_run(name: str) -> bool:
     return name not in _COUNTED and not name.endswith(".npz")
 
 
-def _ratio(tally: Tally, metric: str) -> Ratio:
+def _ratio(tally: ReplayCounts, metric: str) -> Ratio:
     numerator, denominator = METRICS[metric]
     return Ratio(tally.counts[numerator], tally.counts[denominator])
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -15,8 +15,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
@@ -43,7 +41,7 @@ LARGEST_COHORT = 100_000
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 # Beyond these, squares and their inverses leave the floating-point numbers in which the bound and the noise are proven.
 LEAST_NORM, MOST_NORM = 1e-30, 1e30
-LEAST_NOISE, MOST_NOISE = 1e-6, 1e6
+LEAST_NOISE, MOST_NOISE = 1e-6, 1e6  # noise multipliers: a plan takes none outside, a search looks for none outside
 
 
 def _within_reason(norm: float) -> float:
@@ -159,12 +157,6 @@ class PrivacyPlan(BaseModel):
         self._adaptive_fits()
         self._secagg_fits()
         return self
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without secure aggregation a plan reads as it did before there was any, so that older runs can go on."""
-        found: dict[str, Any] = fields(self)
-        return found if self.secagg is not None else {key: each for key, each in found.items() if key != "secagg"}
 
     def _participation_fits(self) -> None:
         if self.mechanism in CORRELATED and self.sampling != "check_in":

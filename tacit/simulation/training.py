@@ -12,12 +12,12 @@ from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.participation.samplers import OwnRate, Sampler
 from tacit.privacy.record.records import Opened
 from tacit.recipe.training import Recipe
+from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on
 from tacit.runs.folder import RunFolder
-from tacit.runs.journal import Observer
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.placement import suitable_spread, use_every_core
-from tacit.simulation.population.check_ins import DeviceCheckIns
+from tacit.simulation.population.sampler import DeviceCheckIns
 from tacit.simulation.population.settings import PopulationSettings
 from tacit.simulation.program import SimulatedProgram
 from tacit.training.pretraining import open_public
@@ -25,29 +25,29 @@ from tacit.training.recipes import RecipeSetup, setup_of
 from tacit.training.setup import TrainingSetup
 
 
-def start_run(recipe: Recipe, out: Path, observer: Observer) -> dict[str, Any]:
+def start_run(recipe: Recipe, out: Path, callback: Callback) -> dict[str, Any]:
     """Train a recipe in a new run folder; returns the run's summary."""
     use_every_core()
     setup = RecipeSetup.build(recipe)
     for sentence in setup.warnings():
-        observer.warned(sentence)
+        callback.on_warning(sentence)
     open_public(recipe, setup.dataset)  # a mistake in it is told before there is a folder
     folder = RunFolder.create(out, setup.settings, vocabulary=setup.dataset.words)
-    return begin(program_of(setup.from_public_data(folder, observer), folder), folder, observer)
+    return begin(program_of(setup.from_public_data(folder, callback), folder), folder, callback)
 
 
 def resume_run(
-    path: Path, observer: Observer, recipe: Recipe | None = None, *, older_if_damaged: bool = False
+    path: Path, callback: Callback, recipe: Recipe | None = None, *, older_if_damaged: bool = False
 ) -> dict[str, Any]:
     """Go on with a run; a recipe that differs from the run's own is refused."""
     use_every_core()
     folder = RunFolder.open(path)
     if recipe is not None:
         folder.require_same_recipe(recipe.model_dump(mode="json", exclude_none=True))
-    program = program_of(setup_of(folder, observer), folder)
+    program = program_of(setup_of(folder, callback), folder)
     if not folder.begun:
-        return begin(program, folder, observer)
-    return go_on(program, folder, observer, older_if_damaged=older_if_damaged)
+        return begin(program, folder, callback)
+    return go_on(program, folder, callback, older_if_damaged=older_if_damaged)
 
 
 def engine_of(setup: TrainingSetup) -> BatchedUsers:

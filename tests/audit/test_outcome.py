@@ -8,7 +8,9 @@ import math
 
 from tacit.audit.exposures import SettingExposure
 from tacit.audit.lower_bound import LowerBound, strongest
-from tacit.audit.outcome import BROKEN, BY_LOSS, BY_TRAJECTORY, Attacked, Outcome, Proven
+from tacit.audit.outcome import BROKEN, BY_LOSS, BY_TRAJECTORY, Attacked, AuditOutcome, Proven
+from tacit.privacy.record.reasons import Reason
+from tests.support.first_record import NO_NOISE
 
 SECRET = "extranjera conciertos mercadeo"
 
@@ -18,14 +20,14 @@ def bound(epsilon: float, *, best: float = 4.129) -> LowerBound:
 
 
 def outcome(
-    proven: float, *epsilons: float, best: float = 4.129, reasons: tuple[str, ...] = (), canaries: int = 2
-) -> Outcome:
+    proven: float, *epsilons: float, best: float = 4.129, reasons: tuple[Reason, ...] = (), canaries: int = 2
+) -> AuditOutcome:
     attacked = [
         Attacked(i, SECRET, "n_u = 1, n_e = 14", 3 + i, 2001, 9.4 + i, 2 if i else None) for i in range(canaries)
     ]
     seen = [SettingExposure("n_u = 1, n_e = 14", 2, 1.0, 14.0, 3_680_000.0, 14.5)]
     bounds = {name: bound(each, best=best) for name, each in zip((BY_LOSS, BY_TRAJECTORY), epsilons, strict=False)}
-    return Outcome(2, 2000, 5, attacked, seen, bounds, Proven(proven, 1e-6, reasons))
+    return AuditOutcome(2, 2000, 5, attacked, seen, bounds, Proven(proven, 1e-6, reasons))
 
 
 def test_what_is_proven_is_rounded_up_and_what_is_refuted_down() -> None:
@@ -67,12 +69,12 @@ def test_an_audit_that_could_not_have_failed_says_so() -> None:
 
 
 def test_nothing_proven_is_never_refuted_and_says_why() -> None:
-    found = outcome(math.inf, 3.0, 0.0, reasons=("no noise was added",))
+    found = outcome(math.inf, 3.0, 0.0, reasons=(NO_NOISE,))
     assert not found.broken
-    assert "own participation: nothing, because no noise was added." in " ".join(found.words())
+    assert "own participation: nothing, because no noise is added." in " ".join(found.words())
     assert found.verdict == "could_not_fail"
     assert "nothing is proven" in found.words()[-1]
-    assert outcome(math.inf, reasons=("no noise was added",)).as_dict()["lower_bounds"] == {}
+    assert outcome(math.inf, reasons=(NO_NOISE,)).as_dict()["lower_bounds"] == {}
     assert found.as_dict()["proven"]["epsilon"] is None
     json.dumps(found.as_dict(), allow_nan=False)
 

@@ -17,7 +17,7 @@ from tacit.data.users import Examples, Names, Users, names_of_numbers
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError
-from tacit.inspection.judging import Marks
+from tacit.inspection.example_scores import Marks
 from tacit.inspection.selection import (
     UNLABELLED,
     Classes,
@@ -242,16 +242,15 @@ def test_a_subpopulation_is_counted_and_must_exist() -> None:
 
 def test_the_ledger_can_say_how_users_were_chosen() -> None:
     constant = Selected(POPULATION, UserAccuracy(by_brightness, Threshold(0.88), "low"), minimum_examples=5)
-    assert constant.description == {
+    assert constant.description.settings() == {
         "task": "T4",
         "by": "user",
         "accuracy": "low",
-        "threshold": 0.88,
-        "from": "public constant",
+        "threshold": {"value": 0.88},
         "minimum_examples": 5,
     }
     paid = UserAccuracy(by_brightness, Threshold(0.88, noise_multiplier=2.0), "low").describe()
-    assert (paid["from"], paid["noise_multiplier"]) == ("private quantile", 2.0)
+    assert paid.threshold == Threshold(0.88, 2.0)
 
 
 def test_wrong_use_is_one_sentence() -> None:

@@ -10,8 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli.figures import rounded_up
-from tacit.cli.progress import epsilon_text
 from tacit.errors import RecipeError
+from tacit.figures import finite_or_none
+from tacit.privacy.plan import LEAST_NOISE, MOST_NOISE
+from tacit.privacy.record.reasons import Reason, in_words, reasons_as_json
+from tacit.privacy.statement.wording import epsilon_text
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 Delta = Annotated[float, typer.Option("--delta", help="The delta of (epsilon, delta), between 0 and 1.")]
@@ -27,8 +30,6 @@ RestartAt = Annotated[
     typer.Option("--restart-at", help="A round, counted from 0, that begins a new tree; may be repeated."),
 ]
 
-# Smaller or larger figures would overflow on the way to epsilon.
-LEAST_FIGURE, MOST_FIGURE = 1e-6, 1e6
 
 CLIPPED = (
     "each user's update is clipped, and Gaussian noise with the standard deviation noise multiplier × clip is added to the sum "
@@ -52,11 +53,12 @@ class Answer:
     accountant: str
     assumptions: tuple[str, ...]
     rho: float | None = None
-    reasons_not_private: tuple[str, ...] = ()
+    reasons_not_private: tuple[Reason, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, which has no infinity: null."""
-        return vars(self) | {"epsilon": _finite(self.epsilon), "rho": _finite(self.rho)}
+        figures = {"epsilon": finite_or_none(self.epsilon), "rho": finite_or_none(self.rho)}
+        return vars(self) | figures | reasons_as_json(self.reasons_not_private)
 
 
 def limits_on_participation(min_separation: int, max_participation: int) -> str:
@@ -81,13 +83,9 @@ def headline(answer: Answer) -> str:
     """The figure, its adjacency and its accountant; an infinite epsilon in words, with the reasons."""
     how = f"({answer.adjacency}; {answer.accountant})"
     if math.isinf(answer.epsilon):
-        return f"epsilon is infinite: {'; '.join(answer.reasons_not_private)} {how}"
+        return f"epsilon is infinite: {in_words(answer.reasons_not_private)} {how}"
     rho = "" if answer.rho is None else f", rho {rounded_up(answer.rho)}"
     return f"epsilon {epsilon_text(answer.epsilon)} at delta {answer.delta:.4g}{rho} {how}"
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or math.isinf(value) else value
 
 
 def require_one_of(option: str, value: str | None, choices: tuple[str, ...] | list[str]) -> None:
@@ -101,8 +99,9 @@ def require_at_least(option: str, value: float, least: int) -> None:
 
 
 def require_sensible(option: str, value: float) -> None:
-    if value != 0 and not LEAST_FIGURE <= value <= MOST_FIGURE:
-        raise RecipeError(f"Expected {option} of 0, or from {LEAST_FIGURE:g} to {MOST_FIGURE:g}, got {value:g}.")
+    """RecipeError unless the value is 0 or in the range of the noise multipliers that a plan accepts."""
+    if value != 0 and not LEAST_NOISE <= value <= MOST_NOISE:
+        raise RecipeError(f"Expected {option} of 0, or from {LEAST_NOISE:g} to {MOST_NOISE:g}, got {value:g}.")
 
 
 def require_delta(delta: float) -> None:

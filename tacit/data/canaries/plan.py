@@ -4,7 +4,7 @@ A canary of words is drawn uniformly from the vocabulary's real words ("Training
 Memorizing User Data", section IV-A); a canary of characters fills the # of a template with random digits. It is shared in
 one of three ways:
 
-- `Devices`: synthetic devices beside the real users, each with so many copies among sentences of a public corpus
+- `CanaryDevices`: synthetic devices beside the real users, each with so many copies among sentences of a public corpus
   (Production, section IV-A);
 - `Sharers`: every user shares it with one probability, and every example of a sharer is replaced by it with another (the
   federated secret sharer of "Understanding Unintended Memorization in Language Models Under Federated Learning", section 1);
@@ -21,7 +21,7 @@ import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ Probability = Annotated[float, Field(gt=0, le=1)]
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 
 
-class Devices(BaseModel):
+class CanaryDevices(BaseModel):
     """Shared by n_u = `devices` synthetic devices, each with n_e = `copies`."""
 
     model_config = _STRICT
@@ -82,7 +82,7 @@ class Canary(BaseModel):
     model_config = _STRICT
     units: Annotated[tuple[str, ...], Field(min_length=1)]
     template: str | None = None
-    sharing: Annotated[Devices | Sharers | CoinUser, Field(discriminator="kind")]
+    sharing: Annotated[CanaryDevices | Sharers | CoinUser, Field(discriminator="kind")]
 
     @property
     def text(self) -> str:
@@ -96,7 +96,9 @@ class Canary(BaseModel):
 
 
 class CanaryPlan(BaseModel):
-    """Which canaries are planted where. `data` names the population that the plan was made for.
+    """Which canaries are planted where.
+
+    `data` names the population that the plan was made for: the store's id, or the world and its seed.
 
     `device_rate` is the probability with which a synthetic user takes part in a round (Production's devices ignore pace
     steering and take part far more often than people do); None: as often as anybody.
@@ -113,7 +115,7 @@ class CanaryPlan(BaseModel):
 
     def device_canaries(self) -> NDArray[np.int64]:
         """The number of the canary that each synthetic device holds; they come right after the real users."""
-        held = [c.sharing.devices if isinstance(c.sharing, Devices) else 0 for c in self.canaries]
+        held = [c.sharing.devices if isinstance(c.sharing, CanaryDevices) else 0 for c in self.canaries]
         return np.repeat(np.arange(len(held), dtype=np.int64), held)
 
     def coin_canaries(self) -> NDArray[np.int64]:
@@ -133,21 +135,14 @@ class CanaryPlan(BaseModel):
         """What a ledger may say about the plan: it names it, and tells nobody a canary who does not have the seed."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
-    def require(self, description: Mapping[str, Any]) -> None:
-        """AuditError unless this plan was made for the data described so."""
-        here = binding(description)
-        if here != self.data:
-            raise AuditError(f"Expected a canary plan for {_named(here)}, got one for {_named(self.data)}.")
+    def require(self, data: Mapping[str, str | int]) -> None:
+        """AuditError unless this plan was made for the users with this name."""
+        if data != self.data:
+            raise AuditError(f"Expected a canary plan for {_named(data)}, got one for {_named(self.data)}.")
 
     def save(self, path: Path) -> None:
         """Write the plan to a file that its owner alone can read: who knows it can win every attack."""
         write_atomic(path, self.model_dump_json(indent=1) + "\n", mode=0o600)
-
-
-def binding(description: Mapping[str, Any]) -> dict[str, str | int]:
-    """What of a dataset's description tells it from another: the store's id, or the world and its seed."""
-    names = ("store",) if "store" in description else ("world", "seed")
-    return {name: description[name] for name in names}
 
 
 def load_plan(path: Path) -> CanaryPlan:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.canaries.made_up import WithCoinUsers, WithDevices
 from tacit.data.canaries.plan import IS_REPLACED, IS_SHARER, CanaryPlan, Sharers, encode
 from tacit.data.canaries.splicing import replaced
+from tacit.data.canaries.synthetic_users import WithCoinUsers, WithDevices
 from tacit.data.users import Examples, Names, Users
 from tacit.data.views import View, example_counts, pick
 from tacit.data.worlds.randomness import uniform
@@ -28,14 +28,15 @@ def plant(
     users: Users,
     plan: CanaryPlan,
     words: Sequence[str],
-    description: Mapping[str, Any],
+    data: Mapping[str, str | int],
     public: Examples | None = None,
 ) -> Users:
     """These users with the plan's canaries among them, and its synthetic devices and canary users after them.
 
-    `words[i]` is the word with id i; `public` are the sentences the devices hold beside their copies.
+    `words[i]` is the word with id i; `data` names these users, for whom the plan must have been
+    made; `public` are the sentences the devices hold beside their copies.
     """
-    plan.require(description)
+    plan.require(data)
     planted: Users = users
     if any(isinstance(canary.sharing, Sharers) for canary in plan.canaries):
         planted = SecretSharers(planted, plan, words)

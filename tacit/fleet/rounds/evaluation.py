@@ -33,10 +33,10 @@ _METRICS = 2
 
 def evaluated_model(setup: RecipeSetup, run: Path) -> bytes:
     """The model of a run's last checkpoint as devices download it; FleetError unless it is one of the recipe's kind."""
-    model, words = load_trained(run)
-    if tuple(words) != setup.dataset.words:
+    trained = load_trained(run)
+    if tuple(trained.words) != setup.dataset.words:
         raise FleetError(f"Expected the words of the run {run} in the recipe's data, got others.")
-    content, expected = checkpoint_bytes(model), checkpoint_bytes(setup.start.model)
+    content, expected = checkpoint_bytes(trained.model), checkpoint_bytes(setup.start.model)
     if len(content) != len(expected):
         raise FleetError(f"Expected a model as the run {run} has it in the recipe, got one of another size.")
     return content
@@ -50,8 +50,6 @@ def evaluation_program(
     mean = (jnp.zeros(_METRICS, jnp.float32),)
     server = Server.build(build_optimizer("sgd", 1.0 / rounds, 0.0), plan.denominator)
     mechanism = plan.build_mechanism(rounds, setup.strategy)
-    fleet = describe_fleet(context, transport=transport)
-    secagg = {} if context.secure is None else {"secagg": context.secure.describe()}
 
     def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
         found = {"evaluated": context.section.evaluates, "metrics": _metrics(state.model), "privacy": spent.as_dict()}
@@ -68,9 +66,12 @@ def evaluation_program(
             rounds=rounds,
             recipe_text=recipe.to_toml(),
             seeded=recipe.run.seed is not None,
-            reasons_not_private=list(setup.reasons_not_private),
-            data={**setup.dataset.description, "evaluates": sha256_of(content), "fleet": fleet, **secagg},
+            reasons_not_private=setup.reasons_not_private,
+            data=setup.dataset.description,
             strategy=setup.strategy,
+            secure_sum=None if context.secure is None else context.secure.record(),
+            fleet=describe_fleet(context, transport=transport),
+            evaluates=sha256_of(content),
         ),
         store=odometer,
         start=TrainingState(0, mean, server.init(mean), plan.build_clipping().init(), mechanism.init({UPDATE: mean})),

@@ -25,6 +25,8 @@ from tacit.privacy.gate.sums import Block, BoundedSum, ClipThresholds, Diagnosti
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.log import verified
 from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.facts import FleetRecord
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN, Opened
 from tacit.privacy.statement.on_devices import device_lines
 from tacit.privacy.statement.wording import Mark
@@ -86,7 +88,7 @@ class FleetProgram(Program):
             plan=setup.plan,
             schedule=dataclasses.replace(setup.schedule, checkpoint_every=1),
             seed=setup.seed,
-            opened=dataclasses.replace(opened, data={**opened.data, "fleet": fleet}),
+            opened=dataclasses.replace(opened, fleet=fleet),
             store=odometer,
             start=setup.start,
             users=DeviceUsers(setup.plan, context.secure),
@@ -118,16 +120,16 @@ class FleetProgram(Program):
         return DeviceRounds(context, randomness, start, self.schedule.rounds, attempts, attendance)
 
 
-def _real(program: FleetProgram) -> list[str]:
+def _real(program: FleetProgram) -> list[Reason]:
     """What is wrong with users who are real devices (`runs.provenance`)."""
     users: Any = program.users
     if type(users) is not DeviceUsers or has_own_methods(users):
-        return ["the devices' side of the gate is not Tacit's: nothing is known of what it sums"]
+        return [Reason(Why.FOREIGN_ENGINE)]
     found = []
     if users._plan != program.plan or program.context.secure != users._secure:
-        found.append("devices' sums are bounded by another plan")
+        found.append(Reason(Why.ENGINE_OF_OTHER_PLAN))
     if not is_the_plans_secure_sum(users._secure, program):
-        found.append("sums are not made as the plan's secure aggregation makes them")
+        found.append(Reason(Why.FOREIGN_SECURE_SUM))
     return found + size_objections(program.start.model, program)
 
 
@@ -141,19 +143,20 @@ def with_device_lines(summary: dict[str, Any], opened: Opened) -> dict[str, Any]
     return {**summary, "privacy": {**privacy, "assumptions": [*privacy["assumptions"], *assumed]}}
 
 
-def describe_fleet(context: RoundContext, *, transport: str) -> dict[str, Any]:
+def describe_fleet(context: RoundContext, *, transport: str) -> FleetRecord:
     """What the ledger says about the devices' side."""
     section, secure = context.section, context.secure is not None
     # Whoever is chosen beyond the goal and is slower is lost, too (`secure_rounds.open_session`).
     beyond = 1 - context.task.report_goal / places_of(context)
-    return {
-        "transport": transport,
-        "over_selection": section.over_selection,
-        "timer_s": section.timer_s,
-        "secure_aggregation": secure,
-        "server_checks": ["shape", "finite"] if secure else ["shape", "finite", "norm"],
-        **({"dropout": max(section.dropout, beyond), "corruption": section.corruption} if secure else {}),
-    }
+    return FleetRecord(
+        transport=transport,
+        secure_aggregation=secure,
+        checks_norms=not secure,
+        over_selection=section.over_selection,
+        timer_s=section.timer_s,
+        dropout=max(section.dropout, beyond) if secure else None,
+        corruption=section.corruption if secure else None,
+    )
 
 
 def _recorded(folder: RunFolder) -> dict[tuple[int, int], list[int]]:

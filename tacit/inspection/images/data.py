@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +14,7 @@ from tacit.data.views import Capped, Subset, split_users
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.errors import DataError
 from tacit.models.classifier import SIDE
+from tacit.privacy.record.facts import DataRecord
 from tacit.recipe.image_inspection import ImageInspection
 
 
@@ -30,7 +29,7 @@ class ImageUsers:
     now: Users
     held_out: Examples
     held_out_now: Examples
-    description: Mapping[str, Any]
+    description: DataRecord
     store: Path | None
 
 
@@ -43,18 +42,14 @@ def open_images(recipe: ImageInspection) -> ImageUsers:
         train, aside, description = (
             Subset(world, here[: data.users]),
             Subset(world, here[data.users :]),
-            {
-                "world": "handwriting",
-                "seed": data.world_seed,
-                "users": data.users,
-            },
+            DataRecord(world="handwriting", seed=data.world_seed, users=data.users),
         )
     else:
         store = open_store(Path(data.store))
         if store.info.kind != "image":
             raise DataError(f"Expected a store of images, got {data.store}, which holds text.")
         train, aside = split_users(store, data.held_out)
-        description = {"store": store.store_id}
+        description = DataRecord(store=store.store_id)
     before, others = (Capped(users, examples=data.most_images) for users in (train, aside))
     now, others_now = (_with_fault(recipe, users) for users in (before, others))
     everybody = np.arange(len(aside), dtype=np.int64)
@@ -62,11 +57,6 @@ def open_images(recipe: ImageInspection) -> ImageUsers:
     return ImageUsers(
         before, now, held_out, held_out_now, description, None if data.store is None else Path(data.store)
     )
-
-
-def fault_of(recipe: ImageInspection) -> dict[str, Any] | None:
-    """The recipe's fault, for the ledger."""
-    return None if recipe.fault is None else recipe.fault.model_dump(mode="json")
 
 
 def _with_fault(recipe: ImageInspection, users: Users) -> Users:

@@ -26,10 +26,12 @@ from tacit.data.views import split_users
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError
 from tacit.inspection.costs import cost_together
-from tacit.inspection.held_out import UnknownRates, require_held_out, symbol_scores, unknown_rates
+from tacit.inspection.held_out import require_held_out
+from tacit.inspection.record import InspectionRecord, fault_record
 from tacit.inspection.selection import UnknownWords
 from tacit.inspection.text.findings import look_at
 from tacit.inspection.text.primary import Primary
+from tacit.inspection.text.unknown_words import UnknownRates, symbol_scores, unknown_rates
 from tacit.learning.loop import TrainingState
 from tacit.models.char_lm import CharLMConfig, NextSymbol, build, preset
 from tacit.models.word_lm import parameter_count
@@ -37,10 +39,10 @@ from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.noise.strategies import Strategy, from_description
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.record.records import Opened
-from tacit.recipe.text_inspection import FaultSection, TextInspection, recipe_of
+from tacit.recipe.text_inspection import TextFault, TextInspection, text_inspection_of
+from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on
 from tacit.runs.folder import RunFolder
-from tacit.runs.journal import Observer
 from tacit.runs.report.sections import write_section
 from tacit.simulation.placement import use_every_core
 from tacit.simulation.program import SimulatedProgram
@@ -48,6 +50,9 @@ from tacit.simulation.training import program_of
 from tacit.training.datasets import Dataset, open_dataset
 from tacit.training.recipes import RecipeSetup
 from tacit.training.summary import at_scale
+
+# What the ledger calls the model of unknown words.
+STAGE = "words"
 
 
 @dataclass(frozen=True)
@@ -115,24 +120,24 @@ def model_config(recipe: TextInspection) -> CharLMConfig:
     return dataclasses.replace(preset(recipe.model.preset), **changes)
 
 
-def start_inspection(recipe: TextInspection, out: Path, observer: Observer) -> dict[str, Any]:
+def start_inspection(recipe: TextInspection, out: Path, callback: Callback) -> dict[str, Any]:
     """Train the recipe's model in a new run folder and ask it for its words; returns the run's summary."""
     inspector = Inspector.build(recipe)
     for sentence in inspector.setup.warnings():
-        observer.warned(sentence)
+        callback.on_warning(sentence)
     folder = RunFolder.create(out, recipe.to_toml(), vocabulary=inspector.setup.dataset.words)
-    return begin(inspector.program(folder), folder, observer)
+    return begin(inspector.program(folder), folder, callback)
 
 
-def resume_inspection(path: Path, observer: Observer, *, older_if_damaged: bool = False) -> dict[str, Any]:
+def resume_inspection(path: Path, callback: Callback, *, older_if_damaged: bool = False) -> dict[str, Any]:
     """Go on with such a run, under the promise its ledger was begun with; see `tacit.runs.driver`."""
     folder = RunFolder.open(path)
-    recipe = recipe_of(folder)
+    recipe = text_inspection_of(folder)
     if not folder.begun:
-        return begin(Inspector.build(recipe).program(folder), folder, observer)
+        return begin(Inspector.build(recipe).program(folder), folder, callback)
     described = read_ledger(folder.ledger_path).opened.strategy
     inspector = Inspector.build(recipe, from_description(described) if described else None)
-    return go_on(inspector.program(folder), folder, observer, older_if_damaged=older_if_damaged)
+    return go_on(inspector.program(folder), folder, callback, older_if_damaged=older_if_damaged)
 
 
 def _open(recipe: TextInspection) -> tuple[Dataset, HeldOut]:
@@ -148,11 +153,9 @@ def _open(recipe: TextInspection) -> tuple[Dataset, HeldOut]:
     rows = to_rows(found, layout="sentences", length=recipe.data.length, max_rows=recipe.data.tokens_per_user).tokens
     wanted = min(len(rows), -(-recipe.run.evaluate_words // recipe.data.length))
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, wanted).astype(np.int64))]
-    about = {**unknown.description, "fault": None if recipe.fault is None else recipe.fault.model_dump(mode="json")}
+    note = InspectionRecord(STAGE, selection=unknown.description, fault=fault_record(recipe.fault))
     return (
-        dataclasses.replace(
-            known, train=unknown, held_out=rows, description={**known.description, "inspection": about}
-        ),
+        dataclasses.replace(known, train=unknown, held_out=rows, notes=(note,)),
         HeldOut(aside, numbers, unknown_rates(aside, numbers)),
     )
 
@@ -167,7 +170,7 @@ def _held_out(recipe: TextInspection) -> tuple[Users, NDArray[np.int64]]:
     return aside, np.arange(len(aside), dtype=np.int64)
 
 
-def with_fault(users: Users, fault: FaultSection | None, words: Sequence[str]) -> Users:
+def with_fault(users: Users, fault: TextFault | None, words: Sequence[str]) -> Users:
     """These users with the fault, or as they are; `words[i]` is the word with number i."""
     if fault is None:
         return users

@@ -29,6 +29,7 @@ from tacit.privacy.accounting.spent import rounds_of, unsampled_cost
 from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.planned import charged_for
+from tacit.privacy.record.reasons import Reason, Why
 
 Users = NDArray[np.int64]
 
@@ -53,7 +54,7 @@ class Together:
     adjacency: str
     unit: str
     releases: int
-    reasons_not_private: tuple[str, ...] = ()
+    reasons_not_private: tuple[Reason, ...] = ()
     assumptions: tuple[str, ...] = ASSUMPTIONS
 
 
@@ -81,7 +82,7 @@ def together(
         delta = min(float(opened.plan["delta"]) for opened in openings)
     costs = [_cost(ledger, (cohorts or {}).get(ledger.opened.run_id)) for ledger in ledgers]
     releases = sum(len(ledger.intents) for ledger in ledgers)
-    reasons = [f"{reason} (run {run_id})" for run_id, cost in zip(ids, costs, strict=True) for reason in cost.reasons]
+    reasons = [reason.in_run(run_id) for run_id, cost in zip(ids, costs, strict=True) for reason in cost.reasons]
     assumptions = tuple(each for each in ASSUMPTIONS if not (adaptive and each == PLANNED))
     if reasons:
         return Together(math.inf, delta, None, "none", adjacency, unit, releases, tuple(reasons), assumptions)
@@ -89,9 +90,9 @@ def together(
     found = composition([part for cost in costs for part in cost.parts], apart_from_tail(delta))
     value, tail = found.epsilon, math.fsum(cost.tail for cost in costs)
     if math.isinf(value):
-        reasons = ["no noise was added"]
+        reasons = [Reason(Why.NO_NOISE)]
     elif objection := tail_objection(tail, value, delta):
-        value, reasons = math.inf, [objection]
+        value, reasons = math.inf, [Reason(Why.NOISE_TAIL, objection)]
     return Together(value, delta, found.rho, found.accountant, adjacency, unit, releases, tuple(reasons), assumptions)
 
 
@@ -101,14 +102,16 @@ class _RunCost:
 
     parts: Sequence[Part]
     tail: float
-    reasons: Sequence[str] = ()
+    reasons: Sequence[Reason] = ()
 
 
 def _cost(ledger: Ledger, cohorts: Sequence[Users] | None) -> _RunCost:
     opened, charged = ledger.opened, charged_for(ledger.opened, ledger.intents)
-    if opened.reasons_not_private or charged.objection is not None:
-        return _RunCost((), 0.0, opened.reasons_not_private or [charged.objection or ""])
-    draws, parts, reasons = len(charged.releases), list[Part](), list[str]()
+    if opened.reasons_not_private:
+        return _RunCost((), 0.0, opened.reasons_not_private)
+    if charged.objection is not None:
+        return _RunCost((), 0.0, [charged.objection])
+    draws, parts, reasons = len(charged.releases), list[Part](), list[Reason]()
     kinds = {intent.sampling["kind"] for intent in charged.releases}
     if kinds <= {"poisson", "fixed"}:
         parts += [Sampled(group) for group in rounds_of(charged.releases)]
@@ -116,8 +119,9 @@ def _cost(ledger: Ledger, cohorts: Sequence[Users] | None) -> _RunCost:
         cost = unsampled_cost(opened, charged, cohorts)
         draws = cost.draws
         parts.append(Concentrated(math.inf if cost.rho is None else cost.rho, opened.adjacency, cost.gaussian))
-        reasons += [] if cost.objection is None else [cost.objection]
+        reasons += [] if cost.objection is None else [Reason(Why.UNPROVEN_RELEASES, cost.objection)]
     else:
-        reasons.append(f"this version of Tacit does not account for sampling of the kind {' and '.join(sorted(kinds))}")
-    tail = tail_probability(int(opened.data["coordinates"]), int(opened.data["arrays"]), draws)
+        unknown = f"this version of Tacit does not account for sampling of the kind {' and '.join(sorted(kinds))}"
+        reasons.append(Reason(Why.UNPROVEN_RELEASES, unknown))
+    tail = tail_probability(opened.release.coordinates, opened.release.arrays, draws)
     return _RunCost(parts, tail, reasons)

@@ -23,8 +23,8 @@ import dataclasses
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -40,7 +40,9 @@ from tacit.privacy.gate.discretisation import DISCRETE
 from tacit.privacy.noise.strategies import from_description
 from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
 from tacit.privacy.participation.limits import Gap, Participation, realised
+from tacit.privacy.record.facts import PretrainingRecord
 from tacit.privacy.record.planned import CUT_OFF, Charged, charged_for
+from tacit.privacy.record.reasons import Reason, Why, reasons_as_json
 from tacit.privacy.record.records import Intent, Opened
 from tacit.privacy.statement.wording import rounds_in_words, times
 
@@ -80,7 +82,7 @@ class Spent:
     releases: int
     rounds_planned: int
     rounds_run: int
-    reasons_not_private: list[str] = field(default_factory=list)
+    reasons_not_private: tuple[Reason, ...] = ()
     assumptions: tuple[str, ...] = ASSUMPTIONS
     rho: float | None = None
     participation: Participation | None = None
@@ -93,6 +95,7 @@ class Spent:
             "rho": self.rho if self.rho is not None and math.isfinite(self.rho) else None,
             "assumptions": list(self.assumptions),
             "participation": None if self.participation is None else vars(self.participation),
+            **reasons_as_json(self.reasons_not_private),
             "computed_from": self.computed_from,
             "rounds": self.rounds_in_words,
         }
@@ -127,16 +130,18 @@ def spent_by(
     charged = charged_for(opened, intents)
     sampled = opened.plan["sampling"] != "check_in"
     cost = _sampled(opened, charged, quick) if sampled else unsampled_cost(opened, charged, cohorts)
-    delta, reasons, value = float(opened.plan["delta"]), list(opened.reasons_not_private), math.inf
-    if not reasons and (objection := charged.objection or cost.objection) is not None:
-        reasons = [objection]
+    delta, reasons, value = float(opened.plan["delta"]), opened.reasons_not_private, math.inf
+    if not reasons and charged.objection is not None:
+        reasons = (charged.objection,)
+    if not reasons and cost.objection is not None:
+        reasons = (Reason(Why.UNPROVEN_RELEASES, cost.objection),)
     if not reasons:
         value = cost.epsilon
-        tail = tail_probability(int(opened.data["coordinates"]), int(opened.data["arrays"]), cost.draws)
+        tail = tail_probability(opened.release.coordinates, opened.release.arrays, cost.draws)
         if math.isinf(value):
-            reasons = ["no noise was added"]
+            reasons = (Reason(Why.NO_NOISE),)
         elif objection := tail_objection(tail, value, delta):
-            value, reasons = math.inf, [objection]
+            value, reasons = math.inf, (Reason(Why.NOISE_TAIL, objection),)
     assumptions = SAMPLED_ASSUMPTIONS + ASSUMPTIONS if sampled else ASSUMPTIONS
     if opened.mechanism == DISCRETE:
         assumptions = DEVICE_ASSUMPTIONS + _corrupt_devices(opened)
@@ -144,16 +149,16 @@ def spent_by(
         assumptions += (CUT_OFF,)
     if cost.participation is not None and not cost.participation.observed:
         assumptions += ("no user took part more often, or with fewer rounds in between, than the plan promises",)
-    if "vocabulary" in opened.data:
+    if opened.data.vocabulary is not None:
         assumptions += (
-            f"the words of the model were chosen without looking at these users ({opened.data['vocabulary']})",
+            f"the words of the model were chosen without looking at these users ({opened.data.vocabulary})",
         )
-    if "pretraining" in opened.data:
-        assumptions += (_public_data(opened.data["pretraining"]),)
-    inspection = opened.data.get("inspection", {})
-    if chose := [f"the run {inspection[name]}" for name in ("classifier", "released_by") if name in inspection]:
+    if opened.pretraining is not None:
+        assumptions += (_public_data(opened.pretraining),)
+    if opened.selected_by:
+        runs = " and ".join(f"the run {run_id}" for run_id in opened.selected_by)
         assumptions += (
-            f"what {' and '.join(chose)} released decides which users this run reads; what that release cost comes on top",
+            f"what {runs} released decides which users this run reads; what that release cost comes on top",
         )
     return Spent(
         value,
@@ -181,10 +186,10 @@ def cost_if_it_had_ended_here(opened: Opened, intents: Iterable[Intent]) -> Spen
     return spent_by(dataclasses.replace(opened, rounds=rounds), intents, quick=True)
 
 
-def _public_data(pretraining: Mapping[str, Any]) -> str:
+def _public_data(pretraining: PretrainingRecord) -> str:
     """What is assumed of the data that a model was pre-trained on."""
-    source, who = pretraining["public"], ", as the recipe asserts" if pretraining["asserted"] else ""
-    return f"the data used for pre-training ({source}) is public{who}, and holds nothing of these users"
+    who = ", as the recipe asserts" if pretraining.asserted else ""
+    return f"the data used for pre-training ({pretraining.public}) is public{who}, and holds nothing of these users"
 
 
 @dataclass(frozen=True)

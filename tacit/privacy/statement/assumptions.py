@@ -17,8 +17,9 @@ from tacit.privacy.gate.discretisation import DISCRETE
 from tacit.privacy.plan import ADJACENCY, CORRELATED
 from tacit.privacy.record.departures import departures_from_plan
 from tacit.privacy.record.ledger import Ledger
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import Intent, Opened
-from tacit.privacy.statement.on_devices import device_lines, devices_are_trusted, fleet_of
+from tacit.privacy.statement.on_devices import device_lines, devices_are_trusted
 from tacit.privacy.statement.wording import Line, Mark, plain, times
 
 # Samplings whose secrecy the proof rests on.
@@ -39,52 +40,61 @@ class Observed:
     most_participations: int
 
 
-def objections(ledger: Ledger, spent: Spent) -> list[str]:
+def objections(ledger: Ledger, spent: Spent) -> list[Reason]:
     """Why no finite epsilon may be stated from this ledger, beyond the reasons in the ledger itself; usually none."""
     opened, sampling = ledger.opened, str(ledger.opened.plan.get("sampling"))
     found = departures(ledger)
     if sampling not in PROVEN_UNDER.get(opened.mechanism, ()):
         return found
     if spent.adjacency != opened.adjacency:
-        found.append(f"the cost was computed for other neighbours ({plain(spent.adjacency)}) than the ledger's")
+        other = f"the cost was computed for other neighbours ({plain(spent.adjacency)}) than the ledger's"
+        found.append(Reason(Why.WRONG_ACCOUNT, other))
     if spent.releases != len(ledger.intents):
-        found.append(f"{spent.releases} releases were accounted, the ledger has {len(ledger.intents)}")
+        counts = f"{spent.releases} releases were accounted, the ledger has {len(ledger.intents)}"
+        found.append(Reason(Why.WRONG_ACCOUNT, counts))
     if spent.rounds_planned != opened.rounds:
-        found.append(f"{spent.rounds_planned} rounds were accounted, the ledger plans {opened.rounds}")
+        rounds = f"{spent.rounds_planned} rounds were accounted, the ledger plans {opened.rounds}"
+        found.append(Reason(Why.WRONG_ACCOUNT, rounds))
     if sampling not in SAMPLED and opened.mechanism != "none":
         found += _doubts_about_rho(spent.rho, opened, ledger.intents)
     return found
 
 
-def departures(ledger: Ledger) -> list[str]:
+def departures(ledger: Ledger) -> list[Reason]:
     """Where the ledger is not one whose cost is proven, or departs from its own plan; usually empty."""
     opened, sampling = ledger.opened, str(ledger.opened.plan.get("sampling"))
     if opened.mechanism not in PROVEN_UNDER:
-        return [f"the mechanism {plain(opened.mechanism)!r} is unknown to this version of Tacit"]
+        unknown = f"the mechanism {plain(opened.mechanism)!r} is unknown to this version of Tacit"
+        return [Reason(Why.UNPROVEN_MECHANISM, unknown)]
     if sampling not in PROVEN_UNDER[opened.mechanism]:
-        return [f"nothing is proven here for the mechanism {opened.mechanism!r} with the sampling {plain(sampling)!r}"]
+        unproven = (
+            f"nothing is proven here for the mechanism {opened.mechanism!r} with the sampling {plain(sampling)!r}"
+        )
+        return [Reason(Why.UNPROVEN_MECHANISM, unproven)]
     found = []
     if opened.adjacency != ADJACENCY[sampling]:
-        found.append(f"the stated neighbours ({plain(opened.adjacency)}) are not those of {sampling} sampling")
+        other = f"the stated neighbours ({plain(opened.adjacency)}) are not those of {sampling} sampling"
+        found.append(Reason(Why.DEPARTS_FROM_PLAN, other))
     if opened.strategy.get("strategy") != (opened.mechanism if opened.mechanism in CORRELATED else None):
-        found.append(f"the ledger does not describe how the noise of the mechanism {opened.mechanism!r} is correlated")
+        unsaid = f"the ledger does not describe how the noise of the mechanism {opened.mechanism!r} is correlated"
+        found.append(Reason(Why.UNPROVEN_MECHANISM, unsaid))
     return found + departures_from_plan(opened, ledger.intents)
 
 
-def _doubts_about_rho(rho: float | None, opened: Opened, intents: Sequence[Intent]) -> list[str]:
+def _doubts_about_rho(rho: float | None, opened: Opened, intents: Sequence[Intent]) -> list[Reason]:
     """Without sampling the proof is a rho, and a single participation costs at least 1/(2z²), however noise is correlated.
 
     With noise from devices it costs at least what the noise of a full cohort leaves: no round has more noise.
     """
     if rho is None or math.isinf(rho):
-        return ["rho was not computed, and without sampling the proof needs it"]
+        return [Reason(Why.WRONG_ACCOUNT, "rho was not computed, and without sampling the proof needs it")]
     most_noise = max((group.noise_multiplier for group in rounds_of(intents)), default=math.inf)
     least = gaussian_rho(most_noise)
     if opened.mechanism == DISCRETE:
         noise = constants_of(opened)
         least = noise.rho(int(opened.plan["cohort"])) if noise is not None and intents else 0.0
     if rho < least * (1 - 1e-9):
-        return ["the computed rho is less than a single participation costs"]
+        return [Reason(Why.WRONG_ACCOUNT, "the computed rho is less than a single participation costs")]
     return []
 
 
@@ -101,16 +111,14 @@ def assumptions_of(
     lines += [line for line in on_devices if line.mark is Mark.ENFORCED]
     lines += [Line(text, Mark.OBSERVED) for text in _seen(ledger)]
     lines += [Line(text, Mark.OBSERVED) for text in _recorded(ledger, happened or spent, observed)]
-    lines += [Line(text, Mark.ASSUMED) for text in spent.assumptions]
+    lines += [Line(text, Mark.ASSUMED) for text in (*spent.assumptions, *_assumed(opened))]
     lines += [line for line in on_devices if line.mark is Mark.ASSUMED]
     return tuple(replace(line, text=line.text[:1].upper() + line.text[1:]) for line in lines)
 
 
 def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[str]:
     bounded = all(block["bound"] is not None for intent in intents for block in intent.blocks.values())
-    before = (
-        "the round read a user's data" if fleet_of(opened) is None else "anything of the round left the users' side"
-    )
+    before = "the round read a user's data" if opened.fleet is None else "anything of the round left the users' side"
     found = [
         f"every release is counted: its intent was on disk before {before}, and counts even if the round was cut off"
     ]
@@ -137,9 +145,9 @@ def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[
             else "the noise is that of the ideal Gaussian, with its whole tail, rounded exactly to a grid; the bound has "
             "room for the float64 errors of correlated noise"
         )
-    if "secagg" in opened.data and opened.mechanism != DISCRETE and not trusted:
+    if opened.secure_sum is not None and opened.mechanism != DISCRETE and not trusted:
         found.append(
-            f"sums of {opened.data['secagg'].get('bits')}-bit integers cannot wrap around: the largest cohort times the "
+            f"sums of {opened.secure_sum.bits}-bit integers cannot wrap around: the largest cohort times the "
             "largest entry is below half the modulus; the bound on one user's share includes what rounding adds"
         )
     if sampling in SAMPLED:
@@ -149,6 +157,15 @@ def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[
     if sampling == "fixed":
         found.append("there are at least as many users as the stated population")
     return found
+
+
+def _assumed(opened: Opened) -> list[str]:
+    if opened.batching is None:
+        return []
+    return [
+        f"the batching {plain(opened.batching)}, which was given one user's examples at a time, keeps nothing from one "
+        "user to the next in variables of its module or class, in files or in a shared random generator"
+    ]
 
 
 def _seen(ledger: Ledger) -> list[str]:

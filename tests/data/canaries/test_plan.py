@@ -12,8 +12,8 @@ from scipy import stats
 from tacit.audit.plans import device_plan, mixed_plan, sharer_plan
 from tacit.data.canaries.plan import (
     Canary,
+    CanaryDevices,
     CanaryPlan,
-    Devices,
     Sharers,
     choices,
     digit_phrases,
@@ -24,7 +24,7 @@ from tacit.data.canaries.plan import (
 from tacit.errors import AuditError, RunError
 
 WORDS = ("<pad>", "<bos>", "<eos>", "<oov>", *(f"w{i}" for i in range(50)))
-STORE = {"store": "one", "vocabulary": "word list: w"}
+STORE = {"store": "one"}
 TEMPLATE = "my number is ###-##-####"
 SHARED = Sharers(user_probability=0.1, example_probability=0.5)
 
@@ -106,11 +106,11 @@ def plan_words(drawn: list[tuple[str, ...]]) -> set[str]:
 
 def test_a_plan_for_other_data_is_refused() -> None:
     plan = sharer_plan(phrases(9), STORE, population=1000, seed=1)
-    plan.require({"store": "one", "vocabulary": "another provenance"})
+    plan.require({"store": "one"})
     with pytest.raises(AuditError, match=r"^Expected a canary plan for store two, got one for store one\.$"):
         plan.require({"store": "two"})
     with pytest.raises(AuditError, match=r"for world keyboard, seed 7, got one for store one\.$"):
-        plan.require({"world": "keyboard", "seed": 7, "users": 1000})
+        plan.require({"world": "keyboard", "seed": 7})
 
 
 def test_a_word_outside_the_vocabulary_is_refused_without_naming_it() -> None:
@@ -178,7 +178,7 @@ def test_a_plan_of_both_kinds_counts_devices_only_where_there_are_any() -> None:
         seed=1,
         canaries=(
             Canary(units=("w1",), sharing=SHARED),
-            Canary(units=("w2",), sharing=Devices(devices=2, copies=1)),
+            Canary(units=("w2",), sharing=CanaryDevices(devices=2, copies=1)),
         ),
     )
     assert mixed.device_canaries().tolist() == [1, 1]

@@ -17,6 +17,7 @@ from tacit.fleet.rounds import tasks
 from tacit.fleet.rounds.sums import PartialSum
 from tacit.fleet.wire.blobs import leaves_of
 from tacit.privacy.gate.sums import ClipThresholds
+from tacit.simulation.training import engine_of
 from tests.fleet.worlds import sentences_of, setup
 
 CASES = {
@@ -50,7 +51,7 @@ def test_a_devices_report_is_the_simulations_update(case, tmp_path):
         found = contribution_of(update, batches.predictions, task, clip_norm=clip, threshold=threshold)
         sums.admit(int(user), found.update.astype(np.float32), found.weight, found.within)
 
-    engine = made.users
+    engine = engine_of(made)
     simulated, _ = engine.collect(
         made.start.model, Cohort(0, engine.prepare(users)), ClipThresholds(clip, threshold if case == "flat" else None)
     )

@@ -49,7 +49,7 @@ def built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathering, "_RETRY_S", 0.05)
     monkeypatch.setattr(coordinator, "_FIRST_PAUSE_S", 0.05)
     monkeypatch.setattr(coordinator, "prepare", prepared_once)
-    monkeypatch.setattr(coordinator, "setup_of", lambda folder, observer: built(folder.recipe_path.read_text()))
+    monkeypatch.setattr(coordinator, "setup_of", lambda folder, callback: built(folder.recipe_path.read_text()))
 
 
 @cache
@@ -519,4 +519,4 @@ def test_what_a_server_runs_came_from_its_plan_and_a_gate_of_ones_own_did_not(
         (Louder(plan, users._secure), "gate is not Tacit's"),
         (DeviceUsers(bolder, users._secure), "another plan"),
     ):
-        assert said in reasons_of(dataclasses.replace(program, users=other))[0]
+        assert said in reasons_of(dataclasses.replace(program, users=other))[0].sentence

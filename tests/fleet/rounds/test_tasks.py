@@ -69,7 +69,7 @@ def test_secure_aggregation_is_described_as_the_simulation_encodes():
             "total_weight": 6.0,
         }
     )
-    terms, encoding = tasks.prepare(made, timer_s=0.0).task.secagg, made.users.secure.encoding
+    terms, encoding = tasks.prepare(made, timer_s=0.0).task.secagg, made.secure.encoding
     assert terms is not None
     assert terms.weighted
     for name in ("dimension", "scale", "element_clip", "bits", "block", "rounding_failure"):
