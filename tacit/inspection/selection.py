@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 
 from tacit.data.faults import Sentences, spelled
 from tacit.data.ragged import offsets_of, ranges
-from tacit.data.store import BLOCK
-from tacit.data.users import Examples, Users
+from tacit.data.users import Examples, Users, in_blocks
 from tacit.data.views import Subset, View, example_counts
 from tacit.errors import DataError
 from tacit.inspection.example_scores import Judge, Likelihood
@@ -245,8 +244,7 @@ def subpopulation(selected: Users, *, at_least: int = 1) -> Subset:
     This reads every user, and how many there are is no public number: it is for simulations after the paper's convention.
     """
     counts = [np.empty(0, np.int64)]
-    for start in range(0, len(selected), BLOCK):
-        block = np.arange(start, min(start + BLOCK, len(selected)), dtype=np.int64)
+    for block in in_blocks(len(selected)):
         counts.append(np.diff(selected.gather(block).user_offsets))
     members = np.flatnonzero(np.concatenate(counts)).astype(np.int64)
     if not len(members):

@@ -1,4 +1,4 @@
-"""Examples put together anew: replaced, picked, joined, in another order. The pieces that planting is made of."""
+"""Examples put together anew: replaced, joined, in another order. The pieces that planting is made of."""
 
 from __future__ import annotations
 
@@ -32,13 +32,6 @@ def replaced(full: Examples, which: NDArray[np.int64], contents: list[NDArray[An
     return Examples(items, offsets, full.user_offsets)
 
 
-def picked(full: Examples, examples: NDArray[np.int64], user_offsets: NDArray[np.int64]) -> Examples:
-    """These examples, in this order, as those of the users that `user_offsets` tells."""
-    starts = full.example_offsets[examples]
-    lengths = full.example_offsets[examples + 1] - starts
-    return Examples(full.items[ranges(starts, lengths)], offsets_of(lengths), user_offsets)
-
-
 def joined(first: Examples, second: Examples) -> Examples:
     """The users of one, then those of the other."""
     items = np.concatenate([first.items, second.items.astype(first.items.dtype)])
@@ -53,4 +46,4 @@ def joined(first: Examples, second: Examples) -> Examples:
 def reordered(full: Examples, users: NDArray[np.int64]) -> Examples:
     """The same users in another order: first number users[0], then users[1], ..."""
     counts = np.diff(full.user_offsets)[users]
-    return picked(full, ranges(full.user_offsets[:-1][users], counts), offsets_of(counts))
+    return full.take(ranges(full.user_offsets[:-1][users], counts), offsets_of(counts))

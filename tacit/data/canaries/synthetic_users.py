@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.canaries.plan import HAS_COPY, PUBLIC_SENTENCE, CanaryDevices, CanaryPlan, CoinUser, encode
-from tacit.data.canaries.splicing import joined, picked, reordered, replaced
+from tacit.data.canaries.splicing import joined, reordered, replaced
 from tacit.data.ragged import offsets_of
 from tacit.data.users import Examples, Names, Users, names_of_numbers
 from tacit.data.views import example_counts
@@ -86,7 +86,7 @@ class WithDevices(_Appended):
         rank = np.argsort(np.argsort(name(seed, HAS_COPY, numbers[:, None], slots), axis=1), axis=1)
         canary = self._held[numbers]
         which = np.where(rank < _copies(self._plan, CanaryDevices)[canary][:, None], canary[:, None], -1)
-        public = picked(self._public, chosen.ravel(), offsets_of(np.full(len(numbers), len(slots))))
+        public = self._public.take(chosen.ravel(), offsets_of(np.full(len(numbers), len(slots))))
         return replaced(public, which.ravel(), self._ids)
 
 
