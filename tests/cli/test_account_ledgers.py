@@ -92,7 +92,7 @@ def test_a_record_that_was_changed_or_is_gone_is_refused(tacit: Tacit, runs: Pat
 def test_a_copy_without_the_private_folder_says_that_nothing_was_compared(tacit: Tacit, runs: Path) -> None:
     folder = made_up.run(runs / "a", draw=Poisson(0.5))
     shutil.rmtree(folder.private_path)
-    assert "only the run's owner can compare them" in tacit("account", "run", "a").out
+    assert "only the run's owner can do that" in tacit("account", "run", "a").out
 
 
 def test_a_run_that_was_killed_is_not_damaged(tacit: Tacit, runs: Path) -> None:

@@ -142,8 +142,8 @@ def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[
         found.append(
             "devices draw their noise exactly, in integers, and its tail is complete"
             if opened.mechanism == DISCRETE
-            else "the noise is the ideal Gaussian's, rounded to a grid, to the last bit and with all of its tail; what float64 "
-            "adds to correlated noise is within the room for rounding"
+            else "the noise is that of the ideal Gaussian, with its whole tail, rounded exactly to a grid; the bound has "
+            "room for the float64 errors of correlated noise"
         )
     if opened.secure_sum is not None and opened.mechanism != DISCRETE and not trusted:
         found.append(
@@ -176,7 +176,7 @@ def _seen(ledger: Ledger) -> list[str]:
     again = len(intents) - len({intent.round for intent in intents})
     found.append(
         f"{len(intents):,} releases in {len(intents) - again:,} rounds"
-        + (f"; rounds that ran again are {again:,} of them, and count too" if again else "")
+        + (f"; {again:,} of them are further attempts at a round, and are accounted too" if again else "")
     )
     for name in intents[0].blocks:
         blocks = [intent.blocks.get(name, {"bound": None, "noise_multiplier": 0.0}) for intent in intents]
@@ -193,8 +193,8 @@ def _recorded(ledger: Ledger, spent: Spent, observed: Observed | None) -> list[s
         often, apart = times(spent.participation.max_participation), spent.participation.min_separation
         found = f"nobody took part more than {often}, and there were at least {apart} rounds between two participations"
         if len(ledger.intents) > len({intent.round for intent in ledger.intents}):
-            # Each way is accounted by itself: a user may have been in a round that was lost and in the one in its place.
-            found = f"{found}, on each of the ways that the run took through its rounds, lost rounds included"
+            # Each branch is accounted by itself: a user may have been in a round that was lost and in the one that replaced it.
+            found = f"{found}, on each branch of the run by itself, lost rounds included"
         return [found]
     if observed is None:
         return []

@@ -142,7 +142,8 @@ def covered(said: Guarantee) -> tuple[Line, ...]:
         ),
         Line(
             "A run that ends early is charged for all planned rounds, so the decision to end it may depend on what was "
-            "released. No filter for adaptively chosen rounds is used: more rounds than planned would make epsilon infinite."
+            "released. Rounds cannot be added in that way (no privacy filter is used): more rounds than planned make epsilon "
+            "infinite."
         ),
         Line("Everything that is computed from the releases alone: the models, their suggestions, attacks on them."),
     )
@@ -185,8 +186,8 @@ def not_covered(ledger: Ledger, listed: ListedRuns | None) -> tuple[Line, ...]:
         lines.append(
             Line(
                 f"In some or all rounds up to {opened.gate_audit.canaries} made-up contributions passed the gate to audit it, "
-                "and were taken out of the release again. They do not depend on users, so the statement holds with them as "
-                "without."
+                "and were subtracted from the release again. They do not depend on users, so the statement is the same "
+                "with and without them."
             )
         )
     return tuple(lines)
