@@ -13,6 +13,7 @@ simulation    users on this machine: the batched engine, the slow reference, pop
 inspection    private generative models in place of looking at data
 fleet         users on their own devices: server, rounds, the device
 cli           the commands
+testing       contract suites for mechanisms, strategies and participations of one's own
 
 Imports only go up this list, and inspection and fleet do not know each other; `import tacit` itself loads nothing heavy.
 """
@@ -28,20 +29,29 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Block": "tacit.privacy.gate.sums",
     "BoundedSum": "tacit.privacy.gate.sums",
+    "Cost": "tacit.privacy.accounting.cost",
+    "CustomParticipation": "tacit.privacy.participation.custom",
     "Examples": "tacit.data.users",
     "Gaussian": "tacit.privacy.noise.mechanisms",
-    "KeyboardWorld": "tacit.data.worlds",
     "HandwritingWorld": "tacit.data.worlds",
+    "KeyboardWorld": "tacit.data.worlds",
+    "MatrixStrategy": "tacit.privacy.noise.strategies",
     "Mechanism": "tacit.privacy.noise.mechanisms",
+    "MechanismKind": "tacit.privacy.noise.kinds",
     "PrivacyPlan": "tacit.privacy.plan",
     "Recipe": "tacit.recipe.training",
+    "Releases": "tacit.privacy.accounting.releases",
     "RunFolder": "tacit.runs.folder",
+    "Strategy": "tacit.privacy.noise.strategies",
     "TacitError": "tacit.errors",
     "Users": "tacit.data.users",
     "Vocabulary": "tacit.data.vocabulary",
     "load_recipe": "tacit.recipe.training",
     "open_store": "tacit.data.store",
     "read_ledger": "tacit.privacy.record.ledger",
+    "register_mechanism": "tacit.privacy.noise.kinds",
+    "register_participation": "tacit.privacy.participation.custom",
+    "register_strategy": "tacit.privacy.noise.kinds",
     "resume_run": "tacit.simulation.training",
     "start_run": "tacit.simulation.training",
 }

@@ -237,6 +237,11 @@ class Recipe(_Section):
     @model_validator(mode="after")
     def _plan_fits_rounds(self) -> Recipe:
         self.privacy.check_rounds(self.run.rounds)
+        if self.privacy.participation is not None and (self.population is not None or self.fleet is not None):
+            raise ValueError(
+                "expected no privacy.participation with a [population] or a [fleet]: devices take part when they can, "
+                f"got {self.privacy.participation!r}"
+            )
         if self.population is not None and self.privacy.sampling != "check_in":
             raise ValueError(
                 f"expected privacy.sampling = 'check_in' with a [population]: devices that come when they can are no sample, "
@@ -267,8 +272,8 @@ class Recipe(_Section):
     def reasons_not_private(self) -> list[str]:
         """Why this recipe can claim no finite epsilon; empty if it can."""
         reasons = []
-        if self.privacy.mechanism == "none":
-            reasons.append("no noise is added (privacy.mechanism = 'none')")
+        if not self.privacy.claims:
+            reasons.append(f"no noise is added (privacy.mechanism = '{self.privacy.mechanism}')")
         if self.run.seed is not None:
             reasons.append("the noise can be replayed by anybody who knows the seed (run.seed)")
         return reasons

@@ -55,6 +55,7 @@ def opening(
         },
         unit=UNIT,
         adjacency=plan.adjacency,
+        outside=plan.outside,
     )
 
 

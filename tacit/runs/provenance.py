@@ -14,8 +14,8 @@ their own that adds no noise. So everything on the users' side of a release is c
     release      as many numbers, in as many arrays, as the first record says
 
 Classes are compared by identity, because a subclass may do anything; for the same reason an instance with methods of its own
-is not Tacit's. A mechanism that is proven elsewhere would have to bring a cost that the accounting can read; there is no way
-to do that yet.
+is not Tacit's. A mechanism, strategy or participation from outside comes into a run by its name in the plan, which builds it
+from what is registered (`tacit.privacy.outside`). The accounting then asks it for its cost, which is its author's claim.
 
 **What this does not look at.** The work, the task and the server's step may be anybody's: they run before the clip or after the
 release. The users' data may be anybody's too: that one user's examples are one person's is assumed in every statement. So is
@@ -35,6 +35,7 @@ import numpy as np
 
 from tacit.errors import TacitError
 from tacit.learning.secure_sums import SecureSums
+from tacit.privacy.accounting.claims import outside_objection
 from tacit.privacy.noise.strategies import from_description
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.records import Opened
@@ -71,8 +72,12 @@ def reasons_of(program: Program) -> list[str]:
         plan.adjacency,
     ):
         found.append(f"{_FIRST_RECORD} the plan that is followed")
+    if opened.outside != plan.outside:
+        found.append(f"{_FIRST_RECORD} what comes from outside Tacit")
+    if (objection := outside_objection(opened)) is not None:
+        found.append(objection)
     if not _is_the_plans_mechanism(program):
-        found.append("the mechanism is not the one that the plan builds, and brings no proof of its own cost")
+        found.append("the mechanism is not the one that the plan builds")
     if program.seed is not None and not (opened.seeded and opened.reasons_not_private):
         found.append("the noise can be replayed by anybody who knows the seed")
     if "store" in opened.data and program.store is None:

@@ -27,7 +27,7 @@ def departures_from_plan(opened: Opened, intents: Sequence[Intent]) -> list[str]
         plan = PrivacyPlan.model_validate(opened.plan)
     except ValidationError:
         return [UNREADABLE_PLAN]
-    sampling, noise = plan.build_sampler().describe(), plan.noise_multipliers
+    sampling, noise = plan.sampling_constants, plan.noise_multipliers
     for intent in intents:
         where = f"round {intent.round}, attempt {intent.attempt},"
         if intent.sampling != sampling:

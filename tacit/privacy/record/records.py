@@ -7,7 +7,7 @@ floats that round-trip, no infinity and no NaN), so that a record has one spelli
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from types import UnionType
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
@@ -40,7 +40,8 @@ class Opened(Record):
 
     `strategy` describes how noise is correlated between rounds (`tacit.privacy.noise.strategies`), and is empty where it is
     independent. `rounds` is how many rounds are planned, a public constant: they are what the run is charged for, however
-    early it ends (`record.planned`). `reasons_not_private` is empty exactly when the run may claim a finite epsilon.
+    early it ends (`record.planned`). `outside` holds version and description of what comes from outside Tacit, by field of the
+    plan (`tacit.privacy.outside`). `reasons_not_private` is empty exactly when the run may claim a finite epsilon.
     """
 
     kind: ClassVar[str] = "opened"
@@ -57,6 +58,7 @@ class Opened(Record):
     data: dict[str, Any]
     unit: str
     adjacency: str
+    outside: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

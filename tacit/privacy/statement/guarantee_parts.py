@@ -8,28 +8,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tacit.privacy.accounting.conventions import without_replacement_epsilon
-from tacit.privacy.accounting.spent import Spent, rounds_of
+from tacit.privacy.accounting.releases import rounds_of
+from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
-from tacit.privacy.gate.discretisation import DISCRETE
+from tacit.privacy.noise.kinds import kind_of
 from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
-from tacit.privacy.plan import CORRELATED
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.planned import charged_for
-from tacit.privacy.statement.assumptions import PROVEN_UNDER, SAMPLED, Observed
+from tacit.privacy.statement.assumptions import SAMPLED, Observed
 from tacit.privacy.statement.on_devices import fleet_of
 from tacit.privacy.statement.wording import Line, round_up, times
 
 if TYPE_CHECKING:
     from tacit.privacy.statement.guarantee import Guarantee
 
-_NOISE = {
-    "gaussian": "Independent Gaussian noise on the sum of each round (DP-FedAvg)",
-    "tree": "Gaussian noise on the nodes of a binary tree over the rounds (DP-FTRL)",
-    "blt": "Gaussian noise correlated over the rounds by a buffered linear Toeplitz strategy (DP-FTRL)",
-    "banded": "Gaussian noise correlated over the rounds by a banded strategy (DP-FTRL)",
-    DISCRETE: "Discrete Gaussian noise that each device adds to its own integers, fresh in every round",
-    "none": "No noise on the sum of each round",
-}
 _NEIGHBOURS = {
     "add or remove one user": "one is the other with all the data of one {unit} added or removed",
     "replace one user": "one is the other with all the data of one {unit} replaced by any other data",
@@ -76,8 +68,9 @@ class ListedRuns:
 def trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[Line, ...]:
     """Who is trusted with what, and against whom nothing is claimed."""
     masked = fleet_of(ledger.opened) is not None and "secagg" in ledger.opened.data
-    lines = [Line(text) for text in (_DISTRIBUTED if said.mechanism == DISCRETE else _MASKED if masked else _CENTRAL)]
-    if "secagg" in ledger.opened.data and not masked and said.mechanism != DISCRETE:
+    kind = kind_of(said.mechanism)
+    lines = [Line(text) for text in (_DISTRIBUTED if kind.on_devices else _MASKED if masked else _CENTRAL)]
+    if "secagg" in ledger.opened.data and not masked and not kind.on_devices:
         lines.append(
             Line(
                 "Updates were turned into integers and summed as secure aggregation sums them. A server that runs the protocol "
@@ -86,7 +79,7 @@ def trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[L
                 "user is no longer bounded."
             )
         )
-    if said.mechanism in CORRELATED:
+    if kind.correlated:
         lines.append(
             Line(
                 "Whoever steals the private folder gets the state of the correlated noise and can subtract that noise from "
@@ -97,7 +90,7 @@ def trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[L
         lines.append(Line(_stolen_record(said, ledger, observed)))
     elif said.private:
         lines.append(Line("The proof also holds against an adversary who knows who takes part in which round."))
-    if not (masked and said.mechanism == DISCRETE):  # where devices add the noise, the server holds nothing without it
+    if not (masked and kind.on_devices):  # where devices add the noise, the server holds nothing without it
         updates = "sums of updates" if masked else "updates"
         lines.append(
             Line(
@@ -257,9 +250,10 @@ def unit(said: Guarantee) -> tuple[Line, ...]:
 
 def accounting(said: Guarantee, ledger: Ledger, happened: Spent | None) -> tuple[Line, ...]:
     """How epsilon was computed, and from which participation."""
-    if said.mechanism not in PROVEN_UNDER or said.sampling not in PROVEN_UNDER[said.mechanism]:
+    kind = kind_of(said.mechanism)
+    if not kind.known or said.sampling not in kind.proven_under:
         return (Line("None: this version of Tacit does not know how the noise and the sampling of this run work."),)
-    lines = [Line(f"{_NOISE[said.mechanism]}; {_law(said, ledger)}.")]
+    lines = [Line(f"{kind.noise}; {_law(said, ledger)}.")]
     if not said.private:
         return tuple(lines)
     lines.append(Line(f"Composed by {_ACCOUNTANTS.get(said.accountant, said.accountant)}."))
