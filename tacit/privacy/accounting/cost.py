@@ -53,7 +53,7 @@ class Cost:
 
         >>> import tacit
         >>> round(tacit.Cost.of_rho(0.5).epsilon(1e-6)[0], 2)
-        5.11
+        5.22
         """
         accountant = GAUSSIAN_CURVE if gaussian else ANY_CURVE
         return cls(accountant, rho=rho, gaussian=gaussian, draws=draws, objection=objection)

@@ -113,12 +113,8 @@ def spent_by(
     charged = charged_for(opened, intents)
     releases = releases_of(opened, charged, cohorts)
     cost = cost_of_releases(releases)
-    delta, reasons, value, accountant = (
-        float(opened.plan["delta"]),
-        list(opened.reasons_not_private),
-        math.inf,
-        cost.accountant,
-    )
+    delta, reasons = float(opened.plan["delta"]), list(opened.reasons_not_private)
+    value, accountant = math.inf, cost.accountant
     if not reasons and (objection := charged.objection or cost.objection) is not None:
         reasons = [objection]
     if not reasons:

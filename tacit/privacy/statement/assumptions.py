@@ -45,8 +45,7 @@ def objections(ledger: Ledger, spent: Spent) -> list[str]:
         found.append(f"{spent.releases} releases were accounted, the ledger has {len(ledger.intents)}")
     if spent.rounds_planned != opened.rounds:
         found.append(f"{spent.rounds_planned} rounds were accounted, the ledger plans {opened.rounds}")
-    claimed = kind.adds_noise and not is_path(opened.mechanism) and not spent.reasons_not_private
-    if sampling not in SAMPLED and claimed:
+    if sampling not in SAMPLED and kind.adds_noise and not spent.reasons_not_private:
         found += _doubts_about_rho(spent.rho, opened, ledger.intents)
     return found
 
@@ -70,7 +69,12 @@ def departures(ledger: Ledger) -> list[str]:
 
 
 def _doubts_about_rho(rho: float | None, opened: Opened, intents: Sequence[Intent]) -> list[str]:
-    """Without sampling the proof is a rho, and it cannot be less than a single participation costs."""
+    """Without sampling the proof is a rho, and it cannot be less than a single participation costs.
+
+    A mechanism from outside may state its cost without a rho.
+    """
+    if rho is None and is_path(opened.mechanism):
+        return []
     if rho is None or math.isinf(rho):
         return ["rho was not computed, and without sampling the proof needs it"]
     if rho < kind_of(opened.mechanism).least_rho(opened, intents) * (1 - 1e-9):

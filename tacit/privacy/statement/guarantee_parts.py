@@ -13,6 +13,7 @@ from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.noise.kinds import kind_of
 from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
+from tacit.privacy.outside import is_path
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.planned import charged_for
 from tacit.privacy.statement.assumptions import SAMPLED, Observed
@@ -51,6 +52,13 @@ _DISTRIBUTED = (
     "What is trusted instead is the secure aggregation, and that no more than the stated share of a round's devices is "
     "corrupt. A simulated run holds all devices in one process, whose owner is trusted to run this code.",
 )
+_SECRET_SAMPLE = (
+    "Part of the protection may come from the secrecy of the sample. Nothing is claimed against somebody who steals the "
+    "participation record and knows who was drawn."
+)
+_BOUNDED_OUTSIDE = (
+    "The adversary is computationally bounded. How well the noise hides what it should is up to the mechanism's author."
+)
 _BOUNDED = (
     "The adversary is computationally bounded. The noise comes from a cipher with a 256-bit key; an adversary who cannot break "
     "the cipher cannot tell the noise from true randomness."
@@ -86,9 +94,10 @@ def trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[L
                 "the releases. Nothing is claimed against such a thief."
             )
         )
+    outside = is_path(said.mechanism)
     if said.private and said.sampling in SAMPLED:
-        lines.append(Line(_stolen_record(said, ledger, observed)))
-    elif said.private:
+        lines.append(Line(_SECRET_SAMPLE if outside else _stolen_record(said, ledger, observed)))
+    elif said.private and not outside:
         lines.append(Line("The proof also holds against an adversary who knows who takes part in which round."))
     if not (masked and kind.on_devices):  # where devices add the noise, the server holds nothing without it
         updates = "sums of updates" if masked else "updates"
@@ -99,7 +108,7 @@ def trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[L
             )
         )
     if said.private:
-        lines.append(Line(_BOUNDED))
+        lines.append(Line(_BOUNDED_OUTSIDE if outside else _BOUNDED))
     return tuple(lines)
 
 
@@ -262,6 +271,7 @@ def accounting(said: Guarantee, ledger: Ledger, happened: Spent | None) -> tuple
         lines.append(Line(f"{what_happened(happened)}."))
     if (
         said.sampling == "fixed"
+        and not is_path(said.mechanism)
         and (printed := _as_the_papers_print(said, ledger)) is not None
         and printed < said.epsilon
     ):
@@ -320,7 +330,12 @@ def formal(said: Guarantee) -> tuple[Line, ...]:
         )
     ]
     if said.rho is None:
-        lines.append(Line("No ρ is stated, because zero-concentrated privacy gives no useful bound for sampled users."))
+        why = (
+            "because zero-concentrated privacy gives no useful bound for sampled users"
+            if said.sampling in SAMPLED
+            else "because the author of the mechanism states epsilon alone"
+        )
+        lines.append(Line(f"No ρ is stated, {why}."))
     else:
         lines.append(
             Line(f"The releases are ρ-zero-concentrated differentially private with ρ = {round_up(said.rho, 4)}.")

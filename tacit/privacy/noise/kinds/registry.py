@@ -38,6 +38,8 @@ def register_mechanism(kind: Kind) -> Kind:
             f"Expected {path} to have a version, a noise in words, and samplings among {', '.join(SAMPLINGS)} in proven_under, "
             f"got {kind.version!r}, {kind.noise!r} and {list(kind.proven_under)}."
         )
+    if kind.on_devices or not kind.adds_noise:
+        raise PrivacyError(f"Expected {path} to add noise on the server: other mechanisms cannot come from outside.")
     made = kind()
     made.name = path
     KINDS.add(path, made)
