@@ -1,6 +1,7 @@
 """Tacit trains language models on text that nobody may look at, and proves how much they can have learned about anybody.
 
 cli           the commands
+testing       contract suites for extensions: mechanisms, strategies, participations, work, tasks, users, callbacks
 api           the public Python calls: train, resume, open_run, rounds, Run
 audit         attacks on finished runs: the secret sharer, epsilon from below
 inspection    private generative models in place of looking at data: text, images
@@ -35,6 +36,8 @@ _PUBLIC = {
     "Block": "tacit.privacy.gate.sums",
     "BoundedSum": "tacit.privacy.gate.sums",
     "Callback": "tacit.runs.callbacks",
+    "Cost": "tacit.privacy.accounting.cost",
+    "CustomParticipation": "tacit.privacy.participation.custom",
     "Examples": "tacit.data.users",
     "FedAvg": "tacit.learning.work",
     "FedSGD": "tacit.learning.work",
@@ -44,13 +47,17 @@ _PUBLIC = {
     "KeyboardWorld": "tacit.data.worlds",
     "LocalWork": "tacit.learning.work",
     "MLflow": "tacit.runs.trackers.mlflow",
+    "MatrixStrategy": "tacit.privacy.noise.strategies",
     "Mechanism": "tacit.privacy.noise.mechanisms",
+    "MechanismKind": "tacit.privacy.noise.kinds",
     "MemoryUsers": "tacit.data.memory",
     "NextWord": "tacit.learning.next_word",
     "PrivacyPlan": "tacit.privacy.plan",
     "Progress": "tacit.runs.progress",
     "Recipe": "tacit.recipe.training",
+    "Releases": "tacit.privacy.accounting.releases",
     "RunFolder": "tacit.runs.folder",
+    "Strategy": "tacit.privacy.noise.strategies",
     "TacitError": "tacit.errors",
     "Task": "tacit.learning.tasks",
     "TensorBoard": "tacit.runs.trackers.tensorboard",
@@ -63,6 +70,9 @@ _PUBLIC = {
     "load_recipe": "tacit.recipe.training",
     "open_store": "tacit.data.store",
     "read_ledger": "tacit.privacy.record.ledger",
+    "register_mechanism": "tacit.privacy.noise.kinds",
+    "register_participation": "tacit.privacy.participation.custom",
+    "register_strategy": "tacit.privacy.noise.kinds",
     "resume_run": "tacit.simulation.training",
     "start_run": "tacit.simulation.training",
     "users": "tacit.data.memory",

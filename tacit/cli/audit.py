@@ -250,7 +250,7 @@ def experiment(
     Example: tacit audit experiment own_data --out memorization --minutes 8
     """
     from tacit.audit.plans import mixed_plan
-    from tacit.audit.regimes import compare_regimes, recipe_for, table_of
+    from tacit.audit.regimes import compare_regimes, possible_regimes, recipe_for, table_of
     from tacit.recipe.reading import find_recipe
     from tacit.recipe.training import load_recipe
     from tacit.training.datasets import open_dataset

@@ -64,6 +64,11 @@ class Recipe(RecipeSection):
     @model_validator(mode="after")
     def _plan_fits_rounds(self) -> Recipe:
         self.privacy.check_rounds(self.run.rounds)
+        if self.privacy.participation is not None and (self.population is not None or self.fleet is not None):
+            raise ValueError(
+                "expected no privacy.participation with a [population] or a [fleet]: devices take part when they can, "
+                f"got {self.privacy.participation!r}"
+            )
         if self.population is not None and self.privacy.sampling != "check_in":
             raise ValueError(
                 f"expected privacy.sampling = 'check_in' with a [population], whose devices come when they are available, "

@@ -55,6 +55,7 @@ def opening(
         data=data,
         unit=UNIT,
         adjacency=plan.adjacency,
+        outside=plan.outside,
         gate_audit=GateAuditRecord(canaries_for(plan.cohort)) if audited else None,
         **facts,
     )

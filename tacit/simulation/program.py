@@ -96,8 +96,8 @@ def _is_the_plans_sampler(program: SimulatedProgram) -> bool:
 
 def _draws_people(sampler: Any, plan: PrivacyPlan, people: int) -> bool:
     """Whether this is the plan's sampler, with as many people to draw from as it promises."""
-    if type(sampler) is DeviceCheckIns:
-        return not has_own_methods(sampler) and sampler.describe() == plan.build_sampler().describe()
+    if type(sampler) is DeviceCheckIns and plan.participation is None:
+        return not has_own_methods(sampler) and sampler.describe() == plan.sampling_constants
     return same(sampler, plan.build_sampler()) and (plan.sampling != "fixed" or people >= plan.population)
 
 

@@ -1,10 +1,9 @@
 """Contract suites: what every mechanism, strategy, participation and other extension must do, as tests to inherit.
 
-    from tacit.testing import UsersContract
+    from tacit.testing import MechanismContract
 
-    class TestMine(UsersContract):
-        def users(self):
-            return Mine()
+    class TestMine(MechanismContract):
+        mechanism = "mypackage:Mine"
 
 Run them with pytest, which is needed here and nowhere else in Tacit.
 """
@@ -18,6 +17,9 @@ from typing import Any
 # Every public name and where it lives; one contract a file.
 _PUBLIC = {
     "CallbackContract": "tacit.testing.callbacks",
+    "MechanismContract": "tacit.testing.mechanism",
+    "ParticipationContract": "tacit.testing.participation",
+    "StrategyContract": "tacit.testing.strategy",
     "UsersContract": "tacit.testing.users",
 }
 

@@ -36,6 +36,8 @@ class Why(StrEnum):
     ENGINE_OF_OTHER_PLAN = "engine-of-other-plan"
     UNDESCRIBED_PLAN = "undescribed-plan"
     UNDESCRIBED_RELEASE = "undescribed-release"
+    UNDESCRIBED_OUTSIDE = "undescribed-outside"
+    FROM_OUTSIDE = "from-outside"
     NOT_LISTED = "not-listed"
     NOT_FRESH = "not-fresh"
     # What the run rests on.
@@ -49,6 +51,7 @@ class Why(StrEnum):
     BROKEN_PROMISE = "broken-promise"
     NOISE_TAIL = "noise-tail"
     NO_FINITE_BOUND = "no-finite-bound"
+    NO_FINITE_COST = "no-finite-cost"
     WRONG_ACCOUNT = "wrong-account"
     # What several runs, or a figure without a run, cannot be added up or converted to.
     NOT_COMPARABLE = "not-comparable"
@@ -64,7 +67,7 @@ _SENTENCES: dict[str, str] = {
     Why.MIXED_USERS: "users are synthetic (data.iid): one person's examples lie with many of them",
     Why.FOREIGN_PROGRAM: "the program is not one of Tacit's: nothing is known of who takes part and what is summed",
     Why.FOREIGN_PLAN: "the plan is not one of Tacit's: nothing is proven about what it builds",
-    Why.FOREIGN_MECHANISM: "the mechanism is not the one that the plan builds, and brings no proof of its own cost",
+    Why.FOREIGN_MECHANISM: "the mechanism is not the one that the plan builds",
     Why.FOREIGN_SAMPLER: "the sampler is not the one that the plan builds, so nothing is known of its law",
     Why.FOREIGN_ENGINE: "the users' side of the gate is not Tacit's: nothing is known of what it clips and sums",
     Why.FOREIGN_BATCHES: "users' examples are cut into batches by something that is not Tacit's, and may mix users",
@@ -73,6 +76,8 @@ _SENTENCES: dict[str, str] = {
     Why.ENGINE_OF_OTHER_PLAN: "the users' side of the gate clips and weighs by another plan",
     Why.UNDESCRIBED_PLAN: "the ledger's first record does not describe the plan that is followed",
     Why.UNDESCRIBED_RELEASE: "the ledger's first record does not describe how many numbers a release has",
+    Why.UNDESCRIBED_OUTSIDE: "the ledger's first record does not describe what comes from outside Tacit",
+    Why.FROM_OUTSIDE: _DETAIL,
     Why.NOT_LISTED: "the run is not entered into the odometer of the store that it reads",
     Why.NOT_FRESH: "the run starts with a state that is not the one before the first round",
     Why.CLASSIFIER_NOT_PRIVATE: "the classifier was trained on users without privacy",
@@ -84,6 +89,7 @@ _SENTENCES: dict[str, str] = {
     Why.BROKEN_PROMISE: _DETAIL,
     Why.NOISE_TAIL: _DETAIL,
     Why.NO_FINITE_BOUND: "the accountant found no finite bound",
+    Why.NO_FINITE_COST: "its mechanism states no finite cost",
     Why.WRONG_ACCOUNT: _DETAIL,
     Why.NOT_COMPARABLE: _DETAIL,
     Why.UNKNOWN_COST: _DETAIL,

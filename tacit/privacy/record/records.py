@@ -52,7 +52,8 @@ class Opened(Record):
     `recipe` is the SHA-256 of the settings that the run folder keeps. `evaluates` is the SHA-256 of the model that devices
     measure, where they train none. `batching` names a batching that is not Tacit's (`tacit.learning.batches`). `selected_by`
     are the runs whose releases decide which users this one reads. `notes` are what higher layers keep here for themselves, by
-    owner (`record.notes`).
+    owner (`record.notes`). `outside` holds version and description of what comes from outside Tacit, by field of the plan
+    (`tacit.privacy.outside`).
     """
 
     kind: ClassVar[str] = "opened"
@@ -80,6 +81,7 @@ class Opened(Record):
     evaluates: str | None = None
     selected_by: tuple[str, ...] = ()
     notes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    outside: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
