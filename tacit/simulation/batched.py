@@ -1,9 +1,10 @@
 """Simulate whole cohorts on one machine: users in chunks, each chunk one compiled call.
 
 A chunk holds a fixed number of users of similar size; chunks go to the machine's accelerators in turn. Local steps run in
-lockstep for as many users as suit the accelerator (`placement.py`), in a loop that ends with the chunk's largest user.
-Updates go directly into the accelerator's gate, and the chunk's memory is reused. Short cohorts are padded with absent users
-of weight 0. No call waits for the accelerator.
+lockstep for as many users as suit the accelerator (`placement.py`). The loop ends with the chunk's largest user where steps on
+padding are known to change nothing (`ignores_empty_batches`), and otherwise runs all steps for everybody. Updates go directly
+into the accelerator's gate, and the chunk's memory is reused. Short cohorts are padded with absent users of weight 0. No call
+waits for the accelerator.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tacit.errors import PrivacyError
 from tacit.learning.batches import Batching, user_by_user
 from tacit.learning.secure_sums import SecureSums
 from tacit.learning.trainable import place
-from tacit.learning.work import UserWork, learned_by, require_update_of
+from tacit.learning.work import UserWork, ignores_empty_batches, learned_by, require_update_of
 from tacit.privacy.gate.rounding import MOST_USERS
 from tacit.privacy.gate.sums import BoundedSum, ClipThresholds, Contributions, Diagnostics, Gate
 from tacit.privacy.plan import PrivacyPlan
@@ -59,6 +60,7 @@ class BatchedUsers:
         self.users, self.plan, self.chunk, self.secure = users, plan, spread.chunk, secure
         self.shape = user_by_user(shape)
         self._work, self._devices = work, spread.devices
+        self._ends_early = ignores_empty_batches(work)
         self._updates = _updates_of(work, spread.lanes)
 
     def collect(
@@ -112,17 +114,20 @@ class BatchedUsers:
             order = np.argsort(-laid_out.sizes, kind="stable")
             for first in range(0, len(order), self.chunk):
                 chosen = order[first : first + self.chunk]
-                rows = int(laid_out.sizes[chosen].max())
-                yield self._chunk(laid_out.batches(chosen), rows, laid_out.predictions[chosen])
+                batches = laid_out.batches(chosen)
+                steps = jax.tree.leaves(batches)[0].shape[1]
+                if self._ends_early:
+                    steps = -(-int(laid_out.sizes[chosen].max()) // self.shape.batch_size)
+                yield self._chunk(batches, steps, laid_out.predictions[chosen])
 
-    def _chunk(self, batches: Any, rows: int, predictions: NDArray[np.int64]) -> Chunk:
+    def _chunk(self, batches: Any, steps: int, predictions: NDArray[np.int64]) -> Chunk:
         """Pad to a full chunk."""
         missing = self.chunk - len(predictions)
         cap = self.plan.example_cap
         weights = np.minimum(predictions / cap, 1) if cap is not None else predictions > 0
         return Chunk(
             jax.tree.map(lambda leaf: np.pad(leaf, ((0, missing), *[(0, 0)] * (leaf.ndim - 1))), batches),
-            -(-rows // self.shape.batch_size),
+            steps,
             np.pad(weights.astype(np.float32), (0, missing)),
             np.pad(np.ones(len(predictions), bool), (0, missing)),
         )

@@ -142,7 +142,7 @@ FOREIGN: dict[str, tuple[Callable[[SimulatedProgram], dict[str, Any]], str]] = {
         "does not name what cuts",
     ),
     "another batching than the ledger names": (
-        lambda p: opened(p, data={**p.opened.data, "batching": "somewhere:Else"}),
+        lambda p: opened(p, batching="somewhere:Else"),
         "does not name what cuts",
     ),
     "a plan of one's own": (lambda p: {"plan": OwnPlan(**p.plan.model_dump())}, "plan is not one of Tacit's"),
