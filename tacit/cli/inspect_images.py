@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.table import Table
 
 from tacit.cli.progress import Lines
-from tacit.cli.running import interruptible, next_folder
+from tacit.cli.running import interruptible
 from tacit.cli.summary import tacit_command
 from tacit.errors import RecipeError
 from tacit.recipe.image_inspection import IMAGES, load_image_inspection, recipe_of, refuse_if_inspected
 from tacit.recipe.training import find_recipe
-from tacit.runs.folder import by_name
+from tacit.runs.folder import by_name, next_folder
 
 if TYPE_CHECKING:
     from tacit.inspection.images.findings import ImageFindings
