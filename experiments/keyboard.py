@@ -23,7 +23,8 @@ from dp_fedavg import Say
 
 from tacit.privacy.planning.scaling import scaled_up
 from tacit.privacy.record.ledger import read_ledger
-from tacit.recipe.training import Recipe, apply_change, parse_recipe
+from tacit.recipe.reading import apply_change
+from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.folder import RunFolder, is_run
 
 HERE = Path(__file__).parent

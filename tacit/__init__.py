@@ -1,20 +1,26 @@
 """Tacit trains language models on text that nobody may look at, and proves how much they can have learned about anybody.
 
-errors        every mistake a person can make, as one tree
-privacy       what is released about users, and what it costs them: gate, mechanisms, ledger, accounting, plan, guarantee
-secagg        secure aggregation: vectors as integers, the protocol as pure stages; no I/O, no JAX
-data          users and their examples: stores, import, vocabulary, views, built-in worlds
-models        one model a file
-learning      the loop; work on one user; the server's step; central training; evaluation
-runs          a run on disk: folder, journal, checkpoints, metrics, report, odometer
-recipe        a run as validated data
-audit         canaries, the secret sharer's attacks, epsilon from below
-simulation    users on this machine: the batched engine, the slow reference, populations, training
-inspection    private generative models in place of looking at data
-fleet         users on their own devices: server, rounds, the device
 cli           the commands
+api           the public Python calls: train, resume, open_run, rounds, Run
+audit         attacks on finished runs: the secret sharer, epsilon from below
+inspection    private generative models in place of looking at data: text, images
+keyboard      typing replayed with a model: n-gram baseline, comparison, intervals
+export        a trained model as safetensors or ONNX, its guarantee inside
+simulation    users on this machine: the batched engine, the slow reference, populations of devices
+fleet         users on their own devices: wire, server, rounds, device
+training      from a recipe or a call to everything a run needs, except where its users are
+recipe        a run as validated data
+runs          a run on disk: driver, folder, journal, checkpoints, metrics, cost, odometer, gate audit, report
+learning      the loop; work on one user; the server's step; central training; evaluation
+privacy       what is released about users, and what it costs them: gate, noise, participation, record, accounting, statement
+secagg        secure aggregation: vectors as integers, the protocol as pure stages; no I/O, no JAX
+data          users and their examples: stores, import, vocabulary, views, canaries, built-in worlds
+models        one model a file
+files         durable writes, locks, private files
+errors        every mistake a person can make, as one tree
 
-Imports only go up this list, and inspection and fleet do not know each other; `import tacit` itself loads nothing heavy.
+Imports only go down this list, and simulation and fleet do not see each other (docs/design.md). `import tacit` itself loads
+nothing heavy.
 """
 
 from __future__ import annotations
@@ -28,6 +34,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Block": "tacit.privacy.gate.sums",
     "BoundedSum": "tacit.privacy.gate.sums",
+    "Callback": "tacit.runs.callbacks",
     "Examples": "tacit.data.users",
     "Gaussian": "tacit.privacy.noise.mechanisms",
     "HandwritingWorld": "tacit.data.worlds",
@@ -36,6 +43,7 @@ _PUBLIC = {
     "Mechanism": "tacit.privacy.noise.mechanisms",
     "MemoryUsers": "tacit.data.memory",
     "PrivacyPlan": "tacit.privacy.plan",
+    "Progress": "tacit.runs.progress",
     "Recipe": "tacit.recipe.training",
     "RunFolder": "tacit.runs.folder",
     "TacitError": "tacit.errors",

@@ -1,4 +1,4 @@
-"""Documents say what is there: no blank left to fill, and every file they link to exists."""
+"""Documents say what is there: no blank left to fill, and every file they link to or name exists."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tacit/**/*.md")]
+# Where a name in a page may be seen from: the repository, the package, the page's own folder.
+NAMED = re.compile(r"`((?:\w+/)+\w+\.(?:py|toml))`")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -17,3 +19,20 @@ def test_no_blank_and_no_dead_link(page):
     assert not re.findall(r"@[A-Z]+@|TODO|TBD", text)
     for link in re.findall(r"\]\(([^)#]+)\)", text):
         assert (page.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_named_file_exists(page):
+    for name in NAMED.findall(page.read_text(encoding="utf-8")):
+        assert any((folder / name).exists() for folder in (ROOT, ROOT / "tacit", page.parent)), name
+
+
+def test_every_word_of_the_glossary_has_its_owner():
+    rows = re.findall(
+        r"^\| ([^|]+) \|.*\| `(\w+)` in `([\w/.]+)` \|$", (ROOT / "docs" / "glossary.md").read_text(), re.M
+    )
+    assert len(rows) > 40
+    assert len({word for word, _, _ in rows}) == len(rows)
+    for word, owner, file in rows:
+        code = (ROOT / "tacit" / file).read_text(encoding="utf-8")
+        assert re.search(rf"^(class|def) {owner}\b|^{owner} = ", code, re.M), f"{word}: no {owner} in {file}"

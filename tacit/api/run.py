@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -184,9 +183,9 @@ class Run:
 
     def predict(self, text: str = "", count: int = 3) -> list[tuple[str, float]]:
         """The most likely next words after this text, with their probabilities."""
-        from tacit.learning.next_word import suggest
         from tacit.data.text import tokenize
         from tacit.data.users import OOV
+        from tacit.learning.next_word import suggest
 
         number = {word: index for index, word in enumerate(self.words)}
         typed = [number.get(word, OOV) for word in tokenize(text)]

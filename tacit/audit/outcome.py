@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from tacit.audit.exposures import SettingExposure
 from tacit.audit.lower_bound import LowerBound
+from tacit.figures import finite_or_none
 from tacit.privacy.statement.wording import round_up
 from tacit.runs.report.blocks import Paragraph, Section, Table
 
@@ -81,7 +82,7 @@ class Outcome:
         """Plain data for JSON, without the canaries' texts."""
         proven = None
         if self.proven is not None:
-            proven = {**asdict(self.proven), "epsilon": _finite(self.proven.epsilon)}
+            proven = {**asdict(self.proven), "epsilon": finite_or_none(self.proven.epsilon)}
         return {
             "prefix": self.prefix,
             "suffixes": self.suffixes,
@@ -213,7 +214,3 @@ def down(value: float) -> str:
 
 def _count(value: float) -> str:
     return f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

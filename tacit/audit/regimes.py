@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,13 +25,16 @@ from tacit.audit.secret_sharer import extraction
 from tacit.data.canaries.plan import CoinUser, load_plan
 from tacit.data.rows import to_rows
 from tacit.errors import AuditError, DivergedError, RecipeError
+from tacit.figures import finite_or_none
 from tacit.files import write_atomic
 from tacit.learning.central import Descent, shuffled, train_central, user_by_user
 from tacit.learning.next_word import NextWord, evaluate
 from tacit.learning.server import OptimizerName
 from tacit.models.word_lm import build
 from tacit.privacy.accounting.spent import spent_by
-from tacit.recipe.training import Recipe, apply_change, parse_recipe
+from tacit.recipe.reading import apply_change
+from tacit.recipe.training import Recipe, parse_recipe
+from tacit.runs.callbacks import Callback
 from tacit.runs.folder import RunFolder, is_run
 from tacit.simulation.training import resume_run, start_run
 from tacit.training.datasets import open_dataset
@@ -113,7 +115,7 @@ def compare_regimes(
     minutes: float = 8.0,
     suffixes: int | None = None,
     results_path: Path | None = None,
-    told: Callable[[str], None] = lambda doing: None,
+    on_progress: Callable[[str], None] = lambda doing: None,
 ) -> tuple[dict[str, Any], bool]:
     """Train and attack regime after regime until the time is nearly up; (results by name, whether all are done).
 
@@ -139,7 +141,7 @@ def compare_regimes(
             continue
         if time.monotonic() + longest > deadline:
             return results, False
-        told(regime.name)
+        on_progress(regime.name)
         began = time.monotonic()
         results[regime.name] = _one(recipe_for(base, regime, plan), regime, plan, folder, size)
         results[regime.name]["seconds"] = round(time.monotonic() - began, 1)
@@ -189,20 +191,21 @@ def _folder(folder: Path, regime: Regime, part: float) -> Path:
 def run_to_its_end(recipe: Recipe, out: Path) -> dict[str, Any]:
     """The summary of the run of this recipe in folder `out`: begun, gone on with or only read, as it was left."""
     if not is_run(out):
-        return start_run(recipe, out, _Nobody())
+        return start_run(recipe, out, Callback())
     folder = RunFolder.open(out)
     closed = folder.ledger().closed if folder.begun else None
     if closed is not None and closed.outcome == "diverged":
         raise DivergedError(f"The run in {out} has diverged before.")
-    return folder.summary() or resume_run(out, _Nobody())
+    return folder.summary() or resume_run(out, Callback())
 
 
 def _federated(recipe: Recipe, out: Path) -> tuple[Any, Sequence[str], dict[str, Any]]:
     summary = run_to_its_end(recipe, out)
-    model, words = load_trained(out)
+    trained = load_trained(out)
     metrics, privacy = summary["metrics"], summary["privacy"]
     about = {"top1": metrics["top1"], "perplexity": metrics["perplexity"], "epsilon": privacy["epsilon"]}
-    return model, words, {**about, "epsilon_of_noise": _epsilon_of_noise(RunFolder.open(out))}
+    about |= {"epsilon_of_noise": _epsilon_of_noise(trained.folder)}
+    return trained.model, trained.words, about
 
 
 def _epsilon_of_noise(folder: RunFolder) -> float | None:
@@ -210,7 +213,7 @@ def _epsilon_of_noise(folder: RunFolder) -> float | None:
     ledger = folder.accountable_ledger()
     opened = dataclasses.replace(ledger.opened, reasons_not_private=[])
     epsilon = spent_by(opened, ledger.intents).epsilon
-    return epsilon if math.isfinite(epsilon) else None
+    return finite_or_none(epsilon)
 
 
 def _central(recipe: Recipe, regime: Regime) -> tuple[Any, Sequence[str], dict[str, Any]]:
@@ -288,14 +291,3 @@ def _epsilon(found: Mapping[str, Any]) -> str:
         return f"{found['epsilon']:.2f}"
     of_noise = found.get("epsilon_of_noise")
     return "∞" if of_noise is None else f"∞ (noise: {of_noise:.2f})"
-
-
-class _Nobody:
-    def warned(self, sentence: str) -> None:
-        pass
-
-    def round_done(self, round: int) -> None:
-        pass
-
-    def evaluated(self, record: Mapping[str, Any]) -> None:
-        pass

@@ -47,7 +47,7 @@ def audit_run(
     suffixes: int | None = None,
     width: int = BEAM_WIDTH,
     seed: int = 0,
-    told: Callable[[str], None] = lambda doing: None,
+    on_progress: Callable[[str], None] = lambda doing: None,
 ) -> Outcome:
     """Attack the run's last model, given the first `prefix` words of each canary.
 
@@ -61,20 +61,21 @@ def audit_run(
             f"Expected a run with planted canaries, got {path}, whose recipe has no audit.plan.",
             hint="tacit audit plant makes a plan; train with --set audit.plan=PLAN",
         )
-    told("opening the data")
+    on_progress("opening the data")
     setup, ledger = reopen(folder)
     plan = setup.dataset.canaries
     assert plan is not None
-    model, words = load_trained(path)
-    told("attacking the model")
+    trained = load_trained(path)
+    model, words = trained.model, trained.words
+    on_progress("attacking the model")
     attacked = attack(model, plan, words, prefix=prefix, suffixes=suffixes, width=width, seed=seed)
-    told("counting exposures")
+    on_progress("counting exposures")
     cohorts = list(verified(folder.participation_path, ledger))
     times = participations(cohorts, len(setup.dataset.train))
     seen = _exposures(setup, plan, times, len(cohorts), words)
     bounds, proven = {}, None
     if len(plan.coin_canaries()):
-        told("guessing who was in")
+        on_progress("guessing who was in")
         bounds = _bounds(setup, plan, model, words)
     if plan.synthetic_users:
         proven = _proven(folder, ledger, plan)

@@ -170,7 +170,7 @@ def run(
                 suffixes=suffixes,
                 width=width,
                 seed=seed,
-                told=lambda doing: status.update(Text(doing)),
+                on_progress=lambda doing: status.update(Text(doing)),
             )
         write_section(folder, found.section())
     broken = (found is not None and found.broken) or (gate is not None and bool(gate.alarms))
@@ -219,7 +219,8 @@ def experiment(
     """
     from tacit.audit.plans import mixed_plan
     from tacit.audit.regimes import compare_regimes, possible, recipe_for, table_of
-    from tacit.recipe.training import find_recipe, load_recipe
+    from tacit.recipe.reading import find_recipe
+    from tacit.recipe.training import load_recipe
     from tacit.training.datasets import open_dataset
 
     base = load_recipe(find_recipe(recipe), changes or ())
@@ -244,7 +245,7 @@ def experiment(
             names=only or (),
             minutes=minutes,
             suffixes=suffixes,
-            told=lambda doing: status.update(Text(doing)),
+            on_progress=lambda doing: status.update(Text(doing)),
         )
     if as_json:
         print(json.dumps({"done": done, "regimes": results}, allow_nan=False))
@@ -312,7 +313,8 @@ def _population(
     """What tells the population from others, how large it is by public knowledge (None: nobody said), and the words."""
     from tacit.data.store import open_store
     from tacit.data.worlds.keyboard import KeyboardWorld
-    from tacit.recipe.training import find_recipe, load_recipe
+    from tacit.recipe.reading import find_recipe
+    from tacit.recipe.training import load_recipe
 
     store = Path(data) if Path(data).is_dir() else None
     if store is None and data != "keyboard":

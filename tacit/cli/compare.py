@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tacit.cli.progress import epsilon_text
+from tacit.privacy.statement.wording import epsilon_text
 
 if TYPE_CHECKING:
     from tacit.keyboard.comparison import Comparison
@@ -71,7 +71,7 @@ def compare(
             buckets=buckets,
             seed=seed,
             ngram=settings,
-            told=lambda doing: status.update(Text(doing)),
+            on_progress=lambda doing: status.update(Text(doing)),
         )
     if plot is not None:
         from tacit.keyboard.plots import plot_comparison

@@ -34,15 +34,15 @@ def export(
     if onnx is None and safetensors is None:
         raise RunError("Expected --onnx FILE, --safetensors FILE or both, got neither.")
     # Imported here: JAX takes a second, and help should not.
-    from tacit.export.files import export_onnx, export_safetensors, open_trained, require_onnx
+    from tacit.export.files import export_onnx, export_safetensors, open_for_export, require_onnx
 
     if onnx is not None:
         require_onnx()
-    trained = open_trained(by_name(run))
-    written: dict[str, Any] = {"guarantee": trained.card["guarantee"]["headline"]}
+    exportable = open_for_export(by_name(run))
+    written: dict[str, Any] = {"guarantee": exportable.card["guarantee"]["headline"]}
     said = []
     if onnx is not None:
-        agreement = export_onnx(trained, onnx, contexts=check)
+        agreement = export_onnx(exportable, onnx, contexts=check)
         written["onnx"] = {"file": str(onnx), "bytes": onnx.stat().st_size, **vars(agreement)}
         said.append(
             f"Wrote {onnx} ({onnx.stat().st_size / 1e6:.1f} MB). ONNX Runtime shows the model's words in all "
@@ -50,7 +50,7 @@ def export(
             f"{agreement.largest_difference:.1e} of their size."
         )
     if safetensors is not None:
-        export_safetensors(trained, safetensors)
+        export_safetensors(exportable, safetensors)
         written["safetensors"] = {"file": str(safetensors), "bytes": safetensors.stat().st_size}
         said.append(f"Wrote {safetensors} ({safetensors.stat().st_size / 1e6:.1f} MB).")
     if as_json:

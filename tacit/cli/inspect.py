@@ -17,13 +17,13 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.cli.inspect_images import images
-from tacit.cli.progress import Lines
 from tacit.cli.running import interruptible
 from tacit.cli.summary import privacy_sentence, tacit_command
 from tacit.errors import RecipeError
-from tacit.recipe.text_inspection import TEXT, load_text_inspection, recipe_of
-from tacit.recipe.training import find_recipe
+from tacit.recipe.reading import find_recipe
+from tacit.recipe.text_inspection import TEXT, load_text_inspection, text_inspection_of
 from tacit.runs.folder import RunFolder, by_name, is_run, next_folder, refuse_if_taken
+from tacit.runs.progress import Progress
 
 if TYPE_CHECKING:
     from tacit.inspection.text.findings import WordFindings
@@ -88,16 +88,16 @@ def text(
         refuse_if_taken(folder)  # before the seconds that building takes
     else:
         folder = by_name(resume)
-        followed = recipe_of(RunFolder.open(folder))
+        followed = text_inspection_of(RunFolder.open(folder))
     console = Console(stderr=True)
     with interruptible(console, folder, "inspect text"):
         # Imported here: JAX takes a second, and every mistake above should be told at once.
         from tacit.inspection.text.findings import WordFindings
         from tacit.inspection.text.run import resume_inspection, start_inspection
 
-        observer = Lines(console, followed.run.rounds, lambda seen: f"perplexity of a letter {seen['perplexity']:.2f}")
+        progress = Progress(console=console, bar=False, describe=_seen)
         begin = resume is None
-        summary = start_inspection(followed, folder, observer) if begin else resume_inspection(folder, observer)
+        summary = start_inspection(followed, folder, progress) if begin else resume_inspection(folder, progress)
     found = WordFindings.from_dict(summary["inspection"])
     if as_json:
         print(json.dumps({"run": str(folder), **summary, "conclusion": found.conclusion()}, allow_nan=False))
@@ -129,6 +129,10 @@ def compare(
     _print_table(console, found.place_columns(), found.place_rows(), caption="Words that are unknown, by place")
     for sentence in (found.conclusion(), found.price(), f"The report now shows this: tacit report {later}"):
         console.print(sentence, soft_wrap=True)
+
+
+def _seen(metrics: Mapping[str, Any]) -> str:
+    return f"perplexity of a letter {metrics['perplexity']:.2f}"
 
 
 def _print(found: WordFindings, folder: Path, summary: Mapping[str, Any]) -> None:

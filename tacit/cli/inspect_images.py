@@ -12,13 +12,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacit.cli.progress import Lines
 from tacit.cli.running import interruptible
 from tacit.cli.summary import tacit_command
 from tacit.errors import RecipeError
-from tacit.recipe.image_inspection import IMAGES, load_image_inspection, recipe_of, refuse_if_inspected
-from tacit.recipe.training import find_recipe
+from tacit.recipe.image_inspection import IMAGES, image_inspection_of, load_image_inspection, refuse_if_inspected
+from tacit.recipe.reading import find_recipe
 from tacit.runs.folder import by_name, next_folder
+from tacit.runs.progress import Progress
 
 if TYPE_CHECKING:
     from tacit.inspection.images.findings import ImageFindings
@@ -67,27 +67,25 @@ def images(
         refuse_if_inspected(folder)  # before the seconds that building takes
     else:
         folder = by_name(resume)
-        recipe_of(folder)
+        image_inspection_of(folder)
     console = Console(stderr=True)
     with interruptible(console, folder, "inspect images"):
         # Imported here: JAX takes a second, and every mistake above should be told at once.
         from tacit.inspection.images.run import resume_images, start_images
 
-        def watch(stage: str, rounds: int) -> Lines:
-            return Lines(console, rounds, _seen, stage=stage)
-
-        looked = resume_images(folder, watch) if resume is not None else start_images(followed, folder, watch)
+        progress = Progress(console=console, bar=False, describe=_seen, name_runs=True)
+        looked = resume_images(folder, progress) if resume is not None else start_images(followed, folder, progress)
     if as_json:
         print(json.dumps({"folder": str(folder), **looked.findings.as_dict()}, allow_nan=False))
     else:
         _print(looked.findings, folder)
 
 
-def _seen(record: Mapping[str, Any]) -> str:
+def _seen(metrics: Mapping[str, Any]) -> str:
     """What an evaluation found, of the classifier or of a generator."""
-    if "accuracy" in record:
-        return f"{record['accuracy']:.1%} of held-out images classified right"
-    return f"{record['inverted']:.0%} of generated images have bright ground"
+    if "accuracy" in metrics:
+        return f"{metrics['accuracy']:.1%} of held-out images classified right"
+    return f"{metrics['inverted']:.0%} of generated images have bright background"
 
 
 def _print(found: ImageFindings, folder: Path) -> None:

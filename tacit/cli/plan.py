@@ -14,13 +14,14 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from tacit.cli.plan_words import assumptions, notes, up, why
-from tacit.cli.progress import epsilon_text
 from tacit.errors import RecipeError
+from tacit.figures import finite_or_none
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.noise.tail import apart_from_tail
 from tacit.privacy.planning.costs import MECHANISMS, rho_of_epsilon
 from tacit.privacy.planning.planner import DAYS_TO_MINUTES, POISSON, Answer, Devices, Question, Row, Simulation, Target
 from tacit.privacy.planning.planner import plan as planned
+from tacit.privacy.statement.wording import epsilon_text
 
 # Banded noise is asked for by name: it is hardly better than blt and keeps hundreds of models in memory.
 USUAL = ("tree", "blt", "gaussian", POISSON)
@@ -261,9 +262,9 @@ def _goals(report_goals: list[int] | None, most: int | None, least: int) -> tupl
 def _as_dict(question: Question, answer: Answer) -> dict[str, Any]:
     row = answer.recommended
     return {
-        "epsilon": _finite(row.epsilon),
+        "epsilon": finite_or_none(row.epsilon),
         "delta": question.delta,
-        "rho": _finite(row.rho),
+        "rho": finite_or_none(row.rho),
         "adjacency": "add or remove one user" if row.mechanism == POISSON else "zero out one user",
         "accountant": "pld" if row.mechanism == POISSON else "zCDP, exact Gaussian curve",
         "assumptions": assumptions(row),
@@ -277,7 +278,7 @@ def _as_dict(question: Question, answer: Answer) -> dict[str, Any]:
 
 
 def _row_dict(row: Row) -> dict[str, Any]:
-    return asdict(row) | {"epsilon": _finite(row.epsilon), "rho": _finite(row.rho)}
+    return asdict(row) | {"epsilon": finite_or_none(row.epsilon), "rho": finite_or_none(row.rho)}
 
 
 def _print_table(answer: Answer, *, with_target: bool) -> None:
@@ -307,10 +308,6 @@ def _print_table(answer: Answer, *, with_target: bool) -> None:
     # Wider than a narrow terminal rather than with figures cut off.
     console = Console(markup=False, highlight=False, width=MOST_COLUMNS)
     console.print(table, width=Measurement.get(console, console.options, table).maximum)
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or math.isinf(value) else value
 
 
 def _one_of(option: str, value: str, choices: list[str]) -> None:

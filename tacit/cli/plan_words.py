@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tacit.cli.progress import epsilon_text
 from tacit.privacy.planning.planner import POISSON, Answer, Question, Row, Target
+from tacit.privacy.statement.wording import epsilon_text
 
 # A simulation of so many users is quick to run before a fleet is asked.
 TRIAL_REPORT_GOAL = 100

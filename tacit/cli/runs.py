@@ -11,10 +11,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacit.cli.progress import epsilon_text
 from tacit.cli.summary import owners_sentence
 from tacit.errors import RunError
 from tacit.privacy.record.ledger import Ledger
+from tacit.privacy.statement.wording import epsilon_text
 from tacit.runs.cost import HAPPENED, cohorts_for_owner, cost_of
 from tacit.runs.folder import RUNS, RunFolder, by_name, find_runs
 from tacit.runs.metrics import last_metrics

@@ -15,8 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from tacit.cli.progress import epsilon_text
-from tacit.privacy.statement.wording import round_up
+from tacit.privacy.statement.wording import epsilon_text, round_up
 from tacit.runs.gate_audit.outcome import GateOutcome
 
 

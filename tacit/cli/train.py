@@ -9,14 +9,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tacit.cli.progress import watching
 from tacit.cli.running import interruptible
 from tacit.cli.summary import print_summary
 from tacit.errors import RecipeError
-from tacit.recipe.training import Recipe, find_recipe, load_recipe, parse_recipe
+from tacit.recipe.reading import find_recipe
+from tacit.recipe.training import Recipe, load_recipe, parse_recipe
 from tacit.runs.cost import HAPPENED, owners_figures
 from tacit.runs.folder import RunFolder, by_name, next_folder, refuse_if_taken
 from tacit.runs.gate_audit.outcome import read_outcome
+from tacit.runs.progress import Progress
 
 
 def train(
@@ -74,11 +75,11 @@ def train(
         # Imported here: JAX takes a second, and every mistake above should be told at once.
         from tacit.simulation.training import resume_run, start_run
 
-        with watching(followed, console) as observer:
+        with Progress(console=console) as progress:
             if resume is None:
-                summary = start_run(followed, folder, observer)
+                summary = start_run(followed, folder, progress)
             else:
-                summary = resume_run(folder, observer, wanted, older_if_damaged=older_checkpoint)
+                summary = resume_run(folder, progress, wanted, older_if_damaged=older_checkpoint)
     happened = owners_figures(RunFolder.open(folder))
     owner = {} if happened is None else {HAPPENED: happened}
     if as_json:

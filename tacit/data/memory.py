@@ -240,19 +240,28 @@ def _flat_rows(
     sentences = _Sentences(vocabulary)
     numbers: dict[str, int] = {}
     for place, row in enumerate(source, 1):
-        if not isinstance(row, Mapping):
-            raise DataError(
-                f"The rows, row {place}: expected a mapping with the columns {user!r} and {text!r}, got "
-                f"{type(row).__name__}.",
-                hint='A pandas DataFrame gives such rows with to_dict("records").',
-            )
-        for column in (user, text):
-            if column not in row:
-                raise DataError(f"The rows, row {place}: there is no column {column!r}.")
         where = ("The rows", "row", place)
-        number = numbers.setdefault(_user_id(row[user], where), len(numbers))
-        sentences.add(number, row[text], where)
+        try:
+            who, said = row[user], row[text]
+        except (KeyError, TypeError, IndexError):
+            raise _no_such_row(row, user, text, where) from None
+        # Most rows are those of a user who was met before, whose id was checked then.
+        number = numbers.get(who) if type(who) is str else None
+        if number is None:
+            number = numbers.setdefault(_user_id(who, where), len(numbers))
+        sentences.add(number, said, where)
     return list(numbers), sentences.arrays(len(numbers))
+
+
+def _no_such_row(row: Any, user: str, text: str, where: tuple[str, str, int]) -> DataError:
+    name, unit, place = where
+    if isinstance(row, Mapping):
+        missing = user if user not in row else text
+        return DataError(f"{name}, {unit} {place}: there is no column {missing!r}.")
+    return DataError(
+        f"{name}, {unit} {place}: expected a mapping with the columns {user!r} and {text!r}, got {type(row).__name__}.",
+        hint='A pandas DataFrame gives such rows with to_dict("records").',
+    )
 
 
 def _flat_images(source: Mapping[Any, Any]) -> dict[str, Any]:

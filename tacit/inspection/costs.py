@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.errors import PrivacyError
+from tacit.figures import finite_or_none
 from tacit.privacy.accounting.several_runs import together
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.statement.wording import round_up
@@ -25,7 +25,7 @@ def cost_together(ledgers: Sequence[Ledger]) -> dict[str, Any]:
         return {"epsilon": None, "reasons_not_private": [error.sentence.rstrip(".")]}
     return {
         **dataclasses.asdict(cost),
-        "epsilon": cost.epsilon if math.isfinite(cost.epsilon) else None,
+        "epsilon": finite_or_none(cost.epsilon),
         "models": len(unique),
     }
 

@@ -1,6 +1,6 @@
 """Numbers for "the fault is visible", computed from generated examples alone: post-processing, free.
 
-On images two scores tell inverted from normal writing. *Brightness*: ink is bright on dark context and covers little, so
+On images two scores tell inverted from normal writing. *Brightness*: ink is bright on dark background and covers little, so
 the mean pixel of normal images is far below the middle and that of inverted ones far above. *Confidence*: whether the
 primary classifier is surer of the images as they are or of their negatives. On text: the share of the most likely words
 that contain a space, which no word of a sound tokenizer does, or a capital letter, which no word that was lower-cased does.
@@ -36,7 +36,7 @@ class InversionScore:
 
     @property
     def is_inverted(self) -> bool:
-        """Whether most of the images have bright ground."""
+        """Whether most of the images have bright background."""
         return self.inverted > 0.5
 
 

@@ -8,7 +8,6 @@ guarantee and feeds no training.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 from tacit.data.store import open_store
 from tacit.data.users import BOS, EOS, PAD, Users
 from tacit.errors import DataError, PrivacyError, RunError
+from tacit.figures import finite_or_none
 from tacit.keyboard.history import WithHistory
 from tacit.keyboard.jackknife import BUCKETS, Change, Ratio, deal, relative_change
 from tacit.keyboard.ngram import Katz, load_katz, train_katz
@@ -28,7 +28,7 @@ from tacit.keyboard.users import RoundContext, open_ground
 from tacit.learning.pretrain import Reworded
 from tacit.learning.stepwise import Neural, Stepwise
 from tacit.runs.cost import cost_of
-from tacit.runs.folder import RunFolder, by_name
+from tacit.runs.folder import by_name
 from tacit.training.trained import load_trained
 
 NGRAM, NGRAM_WITH_HISTORY = "ngram", "ngram+history"
@@ -76,8 +76,10 @@ class Outcome:
         return {
             "model": self.name,
             "privacy": dict(self.privacy),
-            "metrics": {name: _finite(value) for name, value in self.metrics.items()},
-            "changes": {name: {k: _finite(v) for k, v in vars(each).items()} for name, each in self.changes.items()},
+            "metrics": {name: finite_or_none(value) for name, value in self.metrics.items()},
+            "changes": {
+                name: {k: finite_or_none(v) for k, v in vars(each).items()} for name, each in self.changes.items()
+            },
         }
 
 
@@ -100,9 +102,9 @@ def compare(
     buckets: int = BUCKETS,
     seed: int = 0,
     ngram: NgramSettings | None = None,
-    told: Callable[[str], None] = lambda doing: None,
+    on_progress: Callable[[str], None] = lambda doing: None,
 ) -> Comparison:
-    """Replay the held-out users' typing with every model; `told` hears what is being done."""
+    """Replay the held-out users' typing with every model; `on_progress` hears what is being done."""
     if len(models) < 2:
         raise RunError(f"Expected two or more models to compare, got {len(models)}.")
     if len(set(models)) < len(models):
@@ -110,12 +112,12 @@ def compare(
     runs = {name: by_name(Path(name)) for name in models if _is_run(name)}
     context = open_ground(on, list(runs.values()), held_out=held_out, wanted=max(buckets, 1))
     bucket = deal(len(context.held_out), buckets, seed=seed)
-    contestants = _contestants(models, runs, context, ngram or NgramSettings(), told)
-    told("recording the held-out users' typing")
+    contestants = _contestants(models, runs, context, ngram or NgramSettings(), on_progress)
+    on_progress("recording the held-out users' typing")
     recording = record(context.held_out, Keyboard.of(context.words), seed=seed)
     tallies = []
     for contestant in contestants:
-        told(f"replaying with {contestant.name}")
+        on_progress(f"replaying with {contestant.name}")
         tallies.append(replay(contestant.model, recording))
     outcomes = []
     for contestant, tally in zip(contestants, tallies, strict=True):
@@ -139,20 +141,20 @@ def _contestants(
     runs: Mapping[str, Path],
     context: RoundContext,
     ngram: NgramSettings,
-    told: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> list[Contestant]:
     found: dict[str, Contestant] = {}
     for name in models:  # what may be wrong with a file is told before n-grams are counted
         if name in runs:
-            model, words = load_trained(runs[name])
-            _require_words(name, tuple(words), context)
-            privacy = cost_of(RunFolder.open(runs[name])).stated.as_dict()
+            trained = load_trained(runs[name])
+            _require_words(name, tuple(trained.words), context)
+            privacy = cost_of(trained.folder).stated.as_dict()
             kept = {key: privacy[key] for key in ("epsilon", "delta", "rounds", "reasons_not_private")}
-            found[name] = Contestant(name, Neural(model), kept)
+            found[name] = Contestant(name, Neural(trained.model), kept)
         elif name not in _COUNTED:
             found[name] = _from_katz(name, load_katz(Path(name)), context)
     if len(found) < len(models):
-        told("counting n-grams")
+        on_progress("counting n-grams")
         katz = _count(context, ngram)
         found |= {name: _from_katz(name, katz, context) for name in models if name in _COUNTED}
     return [found[name] for name in models]
@@ -219,7 +221,3 @@ def _is_run(name: str) -> bool:
 def _ratio(tally: Tally, metric: str) -> Ratio:
     numerator, denominator = METRICS[metric]
     return Ratio(tally.counts[numerator], tally.counts[denominator])
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -18,7 +18,8 @@ from tacit.data.users import Users
 from tacit.data.views import Subset, split_users
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError
-from tacit.recipe.training import DataSection, parse_recipe
+from tacit.recipe.sections import DataSection
+from tacit.recipe.training import parse_recipe
 from tacit.runs.folder import RunFolder
 
 WORLD: Final = "keyboard"

@@ -23,8 +23,8 @@ from tacit.errors import DataError, DivergedError
 from tacit.learning.central import Descent, first_steps, shuffled, train_central
 from tacit.learning.work import Model
 
-# Told how far it is: steps done, steps in all, the mean loss on the batch read last.
-Told = Callable[[int, int, float], None]
+# Called with how far it is: steps done, steps in all, the mean loss on the batch read last.
+OnProgress = Callable[[int, int, float], None]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,12 @@ def predictions_in(rows: NDArray[np.int32]) -> int:
 
 
 def pretrain(
-    model: Model, rows: NDArray[np.int32], schedule: Schedule, descent: Descent, *, told: Told | None = None
+    model: Model,
+    rows: NDArray[np.int32],
+    schedule: Schedule,
+    descent: Descent,
+    *,
+    on_progress: OnProgress | None = None,
 ) -> Model:
     """The model after central training on these rows; the same again for the same arguments."""
     total = schedule.steps_of(len(rows))
@@ -103,7 +108,7 @@ def pretrain(
             schedule.order(len(rows)),
             descent,
             batch_size=schedule.batch_size,
-            told=None if told is None else lambda done, loss: told(done, total, loss),
+            on_progress=None if on_progress is None else lambda done, loss: on_progress(done, total, loss),
         )
     except DivergedError as error:
         raise DivergedError(

@@ -29,9 +29,10 @@ from tacit.privacy.participation.log import repair_torn_tail, verified
 from tacit.privacy.record.ledger import Ledger, LedgerWriter
 from tacit.privacy.record.records import FRESH_NOISE, SEEDED_REPLAY, Committed, Opened, Resumed
 from tacit.runs import checkpoints
+from tacit.runs.callbacks import Callback, RunEnd, notifying
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder, first_difference
-from tacit.runs.journal import Observer, RunJournal
+from tacit.runs.journal import RunJournal
 from tacit.runs.metrics import truncate_after
 from tacit.runs.odometer import Odometer
 from tacit.runs.program import Program
@@ -42,19 +43,19 @@ from tacit.runs.provenance import with_reasons
 Rounds = Generator[TrainingState, None, dict[str, Any]]
 
 
-def begin(program: Program, folder: RunFolder, observer: Observer) -> dict[str, Any]:
+def begin(program: Program, folder: RunFolder, callback: Callback) -> dict[str, Any]:
     """Run it in a folder that has no ledger yet; returns the run's summary."""
-    return _to_the_end(first_rounds(program, folder, observer, catch_interrupt=True))
+    return to_the_end(first_rounds(program, folder, callback, catch_interrupt=True))
 
 
-def go_on(program: Program, folder: RunFolder, observer: Observer, *, older_if_damaged: bool = False) -> dict[str, Any]:
+def go_on(program: Program, folder: RunFolder, callback: Callback, *, older_if_damaged: bool = False) -> dict[str, Any]:
     """Go on with a run that has begun; PrivacyError if the program is not the one it was begun with."""
-    return _to_the_end(
-        further_rounds(program, folder, observer, older_if_damaged=older_if_damaged, catch_interrupt=True)
+    return to_the_end(
+        further_rounds(program, folder, callback, older_if_damaged=older_if_damaged, catch_interrupt=True)
     )
 
 
-def first_rounds(program: Program, folder: RunFolder, observer: Observer, *, catch_interrupt: bool = False) -> Rounds:
+def first_rounds(program: Program, folder: RunFolder, callback: Callback, *, catch_interrupt: bool = False) -> Rounds:
     """The rounds of a run in a folder that has no ledger yet.
 
     Whatever in it did not come from its plan is a reason in the ledger's first record why nothing may be claimed.
@@ -64,7 +65,7 @@ def first_rounds(program: Program, folder: RunFolder, observer: Observer, *, cat
     ledger = folder.create_ledger(program.opened)
     try:
         _record_head(listed, folder, ledger)
-        return (yield from _rounds(program, folder, ledger, program.start, observer, listed, catch_interrupt))
+        return (yield from _rounds(program, folder, ledger, program.start, callback, listed, catch_interrupt))
     finally:
         ledger.close()
 
@@ -72,7 +73,7 @@ def first_rounds(program: Program, folder: RunFolder, observer: Observer, *, cat
 def further_rounds(
     program: Program,
     folder: RunFolder,
-    observer: Observer,
+    callback: Callback,
     *,
     older_if_damaged: bool = False,
     catch_interrupt: bool = False,
@@ -101,7 +102,7 @@ def further_rounds(
         truncate_after(folder.metrics_path, state.round)
         truncate_after(folder.diagnostics_path, state.round)
         truncate_after(folder.gate_audit_path, state.round)
-        return (yield from _rounds(program, folder, ledger, state, observer, listed, catch_interrupt))
+        return (yield from _rounds(program, folder, ledger, state, callback, listed, catch_interrupt))
     finally:
         ledger.close()
 
@@ -154,7 +155,7 @@ def _participation(folder: RunFolder, ledger: Ledger, rounds: int) -> list[NDArr
     return [cohorts[live[round]] for round in range(rounds)]
 
 
-def _to_the_end(run: Rounds) -> dict[str, Any]:
+def to_the_end(run: Rounds) -> dict[str, Any]:
     """Run every round; returns the summary."""
     while True:
         try:
@@ -169,12 +170,13 @@ def _rounds(
     folder: RunFolder,
     ledger: LedgerWriter,
     state: TrainingState,
-    observer: Observer,
+    callback: Callback,
     listed: Odometer | None,
     catch_interrupt: bool,
 ) -> Rounds:
     opened = ledger.ledger.opened
     with ExitStack() as leaving:
+        notifier = leaving.enter_context(notifying(callback))
         audit = leaving.enter_context(program.audit(folder))
         journal = RunJournal(
             folder,
@@ -186,10 +188,11 @@ def _rounds(
             cost_so_far=lambda intents: cost_if_it_had_ended_here(opened, intents),
             update_bound=program.users.update_bound,
             record_head=partial(_record_head, listed, folder, ledger),
-            observer=observer,
+            notifier=notifier,
             settled=audit.settle,
         )
         leaving.callback(journal.release)
+        journal.start(state.round)
         for users in _participation(folder, ledger.ledger, state.round):
             program.sampler.remember(users)
         cohorts = program.participation(
@@ -216,11 +219,15 @@ def _rounds(
                 except GeneratorExit:
                     journal.stop(state)
                     raise
-        summary = program.finish(state, opened, cost_of(folder, ledger.ledger).stated)
+        cost = cost_of(folder, ledger.ledger)
+        summary = program.finish(state, opened, cost.stated)
         folder.write_summary(summary)
         journal.close("finished")
         audit.conclude()
         checkpoints.remove_all(folder.private_path)  # what was left of the noise
+        notifier.end(RunEnd("finished", cost.stated.epsilon, cost.stated.delta, cost.guarantee().headline))
+        if notifier.error is not None:
+            raise notifier.error
         return summary
 
 

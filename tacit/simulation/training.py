@@ -12,9 +12,9 @@ from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.participation.samplers import OwnRate, Sampler
 from tacit.privacy.record.records import Opened
 from tacit.recipe.training import Recipe
-from tacit.runs.driver import begin, go_on
-from tacit.runs.folder import RunFolder
-from tacit.runs.journal import Observer
+from tacit.runs.callbacks import Callback
+from tacit.runs.driver import Rounds, first_rounds, further_rounds, to_the_end
+from tacit.runs.folder import RunFolder, refuse_if_taken
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.placement import suitable_spread, use_every_core
 from tacit.simulation.population.check_ins import DeviceCheckIns

@@ -8,8 +8,8 @@ objects is refused wherever that can be seen.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import asdict, dataclass, is_dataclass
 from functools import partial
-from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,9 @@ import numpy as np
 import optax
 
 from tacit.data.canaries.plan import CanaryPlan
-from tacit.data.canaries.planting import plant
 from tacit.data.store import Store
 from tacit.data.users import Examples, Users
 from tacit.data.views import split_users
-from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError, RecipeError
 from tacit.learning.batches import Batching, ImageBatches, OneUserAtATime, TextBatches
 from tacit.learning.loop import TrainingState

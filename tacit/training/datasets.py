@@ -19,7 +19,8 @@ from tacit.data.views import Reshuffled, split_users
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import AuditError, DataError, PrivacyError
 from tacit.learning.pretrain import Reworded
-from tacit.recipe.training import AuditSection, Recipe
+from tacit.recipe.sections import AuditSection
+from tacit.recipe.training import Recipe
 
 # The best possible accuracy of a world is computed exactly, over so many held-out sentences: a second, not minutes.
 IDEAL_SENTENCES = 600

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -25,20 +25,15 @@ from tacit.learning.central import Descent
 from tacit.learning.next_word import NextWord
 from tacit.learning.pretrain import Reworded, Schedule, predictions_in, pretrain, public_rows, unknown_share
 from tacit.learning.state import load_model, model_arrays
-from tacit.recipe.training import PretrainSection, Recipe
+from tacit.recipe.sections import PretrainSection
+from tacit.recipe.training import Recipe
 from tacit.runs import checkpoints
+from tacit.runs.callbacks import Callback, notifying
 from tacit.runs.folder import RunFolder
 from tacit.training.datasets import Dataset
 
 WORLD_USERS = 2_000
 _DESCRIPTION = "public data"
-
-
-@runtime_checkable
-class PretrainingObserver(Protocol):
-    """An observer that also wants to know how pre-training goes."""
-
-    def pretrained(self, done: int, total: int, loss: float) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -73,7 +68,7 @@ def open_public(recipe: Recipe, dataset: Dataset) -> PublicText | None:
 
 
 def pretrained(
-    recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, observer: object = None
+    recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, callback: Callback | None = None
 ) -> Pretrained | None:
     """What the run's rounds start from, None if that is `model` itself.
 
@@ -88,7 +83,7 @@ def pretrained(
             raise RunError(
                 f"Expected the pre-trained model that the run {folder.path} began with, but {path} is missing."
             )
-        _make(recipe, dataset, model, folder, observer)
+        _make(recipe, dataset, model, folder, callback or Callback())
     kept = checkpoints.load(path)
     try:
         description = json.loads(kept.metadata[_DESCRIPTION])
@@ -97,7 +92,7 @@ def pretrained(
     return Pretrained(load_model(model, kept.arrays), {**description, "digest": kept.digest})
 
 
-def _make(recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, observer: object) -> None:
+def _make(recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, callback: Callback) -> None:
     section, public = recipe.pretrain, open_public(recipe, dataset)
     assert section is not None
     assert public is not None
@@ -106,8 +101,8 @@ def _make(recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, obser
     descent = Descent(
         NextWord(recipe.engine.precision), section.optimizer, section.learning_rate, momentum=section.momentum
     )
-    told = observer.pretrained if isinstance(observer, PretrainingObserver) else None
-    trained = pretrain(model, rows, schedule, descent, told=told)
+    with notifying(callback):
+        trained = pretrain(model, rows, schedule, descent, on_progress=callback.on_pretraining)
     description = {
         **public.description,
         "predictions": predictions_in(rows),

@@ -22,9 +22,10 @@ from tacit.privacy.planning.scaling import scaled_up
 from tacit.privacy.record.ledger import Ledger, read_ledger
 from tacit.privacy.record.records import Opened
 from tacit.recipe.training import Recipe, parse_recipe
+from tacit.runs.callbacks import Callback
 from tacit.runs.driver import require_same_promise
 from tacit.runs.folder import RunFolder
-from tacit.runs.journal import Observer, Schedule
+from tacit.runs.journal import Schedule
 from tacit.training.datasets import Dataset, open_dataset
 from tacit.training.pretraining import pretrained
 from tacit.training.setup import TrainingSetup
@@ -87,9 +88,9 @@ class RecipeSetup(TrainingSetup):
             server_rate=server.learning_rate / (1 - momentum),
         )
 
-    def from_public_data(self, folder: RunFolder, observer: Observer | None = None) -> Self:
+    def from_public_data(self, folder: RunFolder, callback: Callback | None = None) -> Self:
         """The same, its rounds starting from what public data made of the model, where the recipe asks for that."""
-        found = pretrained(self.recipe, self.dataset, self.start.model, folder, observer)
+        found = pretrained(self.recipe, self.dataset, self.start.model, folder, callback)
         return self if found is None else self.starting_from(found.model, found.description)
 
 
@@ -116,8 +117,8 @@ def reopen(folder: RunFolder) -> tuple[RecipeSetup, Ledger]:
     return setup, ledger
 
 
-def setup_of(folder: RunFolder, observer: Observer | None = None) -> RecipeSetup:
+def setup_of(folder: RunFolder, callback: Callback | None = None) -> RecipeSetup:
     """What the run's own recipe builds, with the noise strategy and the pre-trained model it has."""
     described = read_ledger(folder.ledger_path).opened.strategy if folder.begun else {}
     strategy = from_description(described) if described else None
-    return RecipeSetup.build(parse_recipe(folder.recipe()), strategy).from_public_data(folder, observer)
+    return RecipeSetup.build(parse_recipe(folder.recipe()), strategy).from_public_data(folder, callback)

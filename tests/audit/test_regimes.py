@@ -82,9 +82,11 @@ def test_what_is_done_is_not_done_again(plan: Path, tmp_path: Path, monkeypatch:
     told: list[str] = []
     with monkeypatch.context() as patch:  # a clock that ticks a hundred seconds at each look
         patch.setattr(regimes, "time", SimpleNamespace(monotonic=itertools.count(0, 100).__next__))
-        results, done = compare_regimes(base(), plan, tmp_path, names=names, minutes=5, suffixes=20, told=told.append)
+        results, done = compare_regimes(
+            base(), plan, tmp_path, names=names, minutes=5, suffixes=20, on_progress=told.append
+        )
     assert (list(results), done, told) == (names[:1], False, names[:1])  # the second would not be done in time
-    results, done = compare_regimes(base(), plan, tmp_path, names=names, suffixes=20, told=told.append)
+    results, done = compare_regimes(base(), plan, tmp_path, names=names, suffixes=20, on_progress=told.append)
     assert (list(results), done, told) == (names, True, names)
     assert json.loads((tmp_path / "results.json").read_text()) == results
     private = results["DP-FedAvg, by user"]

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 
+import tacit
 from tacit.audit.outcome import BROKEN, BY_TRAJECTORY, Outcome
 from tacit.audit.plans import mixed_plan
 from tacit.audit.run_audit import AsTrained, audit_run
@@ -32,7 +33,7 @@ from tacit.training import datasets
 from tacit.training.datasets import open_dataset
 from tacit.training.recipes import RecipeSetup
 from tests.helpers import ListUsers
-from tests.simulation.test_training import Silent, tiny
+from tests.simulation.test_training import tiny
 
 PEOPLE, COINS = 40, 160
 WORLD = {"world": "keyboard", "seed": 1}
@@ -75,7 +76,7 @@ def coins(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(plan: Path, out: Path, **sections: dict[str, Any]) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "IDEAL_SENTENCES", 5)
-        start_run(recipe_of(plan, **sections), out, Silent())
+        start_run(recipe_of(plan, **sections), out, tacit.Callback())
     return out
 
 
@@ -236,7 +237,7 @@ def test_a_run_goes_on_with_the_plan_it_was_begun_with_or_not_at_all(plan: Path,
     assert '"closed"' in ledger[-1]
     (run / "ledger.jsonl").write_text("".join(ledger[:-1]))
     with pytest.raises(PrivacyError, match=r"data\.audit\.plan"):
-        resume_run(run, Silent())
+        resume_run(run, tacit.Callback())
 
 
 def test_a_run_without_canaries_is_refused(tmp_path: Path) -> None:

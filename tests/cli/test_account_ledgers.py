@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from tacit.cli.account.answer import rounded_up
-from tacit.cli.progress import epsilon_text
 from tacit.data.store import open_store
 from tacit.privacy.accounting.adaptive import ACCOUNTANT
 from tacit.privacy.accounting.several_runs import PLANNED, together
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.participation.samplers import CheckIn, FixedSize, Poisson
 from tacit.privacy.record.ledger import read_ledger
+from tacit.privacy.statement.wording import epsilon_text
 from tacit.runs import checkpoints
 from tacit.runs.cost import HAPPENED
 from tacit.runs.folder import RunFolder

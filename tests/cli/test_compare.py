@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tacit
 from tacit.data.build import save_users
 from tacit.data.store import open_store
 from tacit.data.users import Users
@@ -19,7 +20,7 @@ from tacit.keyboard.users import open_ground
 from tacit.training import datasets
 from tests.cli.conftest import Tacit
 from tests.helpers import ListUsers
-from tests.simulation.test_training import Silent, start_run, tiny
+from tests.simulation.test_training import start_run, tiny
 
 FEW = ("--held-out", 12, "--buckets", 4)
 WORDS = KeyboardWorld(1, 1, vocabulary_size=300).words
@@ -37,11 +38,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = save(KeyboardWorld(5, 50, vocabulary_size=300, tokens_per_user=40), root / "store", PRIVATE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "IDEAL_SENTENCES", 5)
-        start_run(tiny(run={"rounds": 1}), root / "run", Silent())
-        start_run(tiny(run={"rounds": 1}, data={"vocabulary": 200}), root / "other", Silent())
+        start_run(tiny(run={"rounds": 1}), root / "run", tacit.Callback())
+        start_run(tiny(run={"rounds": 1}, data={"vocabulary": 200}), root / "other", tacit.Callback())
         on_store = {"world": None, "store": str(store), "held_out": 12}
         start_run(
-            tiny(run={"rounds": 1}, data=on_store, privacy={"population": 30, "cohort": 8}), root / "on", Silent()
+            tiny(run={"rounds": 1}, data=on_store, privacy={"population": 30, "cohort": 8}),
+            root / "on",
+            tacit.Callback(),
         )
     return root
 

@@ -80,7 +80,9 @@ def test_a_run_of_a_next_word_model_is_looked_into(tacit: Tacit, inspected: Path
         tacit("train", "inspect_text").refusal(2).startswith("Expected a recipe for training, got one for an inspect")
     )
     assert "for an inspection" in tacit("inspect", "text", "looked").refusal(2)
-    assert "an inspection of text, got runs/tiny-1" in tacit("inspect", "text", "--resume", "tiny-1").refusal(4)
+    assert "The run runs/tiny-1 is not an inspection of text." in tacit(
+        "inspect", "text", "--resume", "tiny-1"
+    ).refusal(4)
 
 
 def test_mistakes_are_one_sentence(tacit: Tacit, inspected: Path) -> None:

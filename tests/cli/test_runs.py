@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tacit.cli.progress import epsilon_text
 from tacit.cli.runs import app
 from tacit.errors import RunError
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.records import FRESH_NOISE, Closed, Opened, Record, Resumed
-from tacit.recipe.training import toml_of
+from tacit.privacy.statement.wording import epsilon_text
+from tacit.recipe.reading import toml_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import MetricsWriter
 from tests.privacy.record.test_ledger import intent, opened

@@ -62,7 +62,7 @@ def require_sound(
     came = cohorts(run)
     assert {round for round, _, _ in came} == set(range(wanted))
     assert all(len(set(users)) == 4 for _, _, users in came)
-    model, _ = load_trained(run)
+    model = load_trained(run).model
     np.testing.assert_allclose(flat(model), expected_model(recipe, run), atol=atol)
     for device in {user for _, _, users in came for user in users}:
         when = sorted(round for round, _, users in came if device in users)

@@ -186,7 +186,7 @@ def test_devices_end_where_the_simulation_of_their_cohorts_ends(tmp_path: Path) 
     with served(alone(recipe, out)) as (address, wait), devices(enrolled_homes(recipe, address, out, tmp_path)):
         summary = wait()
     assert summary is not None
-    model, _ = load_trained(out / "run")
+    model = load_trained(out / "run").model
     expected = simulated(recipe, out / "run")
     assert difference(model, RecipeSetup.build(recipe).start.model) > 1e-3
     assert difference(model, expected) < 1e-6
@@ -200,7 +200,7 @@ def test_secure_aggregation_differs_by_quantisation_alone(tmp_path: Path) -> Non
     with served(alone(recipe, out)) as (address, wait), devices(enrolled_homes(recipe, address, out, tmp_path)):
         assert wait() is not None
     assert read_ledger(out / "run" / "ledger.jsonl").opened.data["fleet"]["secure_aggregation"]
-    model, _ = load_trained(out / "run")
+    model = load_trained(out / "run").model
     assert difference(model, RecipeSetup.build(recipe).start.model) > 1e-3
     # A few steps of the encoding; a vector that is missing or wrong would differ by its whole length.
     assert difference(model, simulated(plain, out / "run")) < 1e-5
@@ -267,7 +267,7 @@ def test_roles_in_processes_of_their_own_reach_each_other(tmp_path: Path) -> Non
         devices(enrolled_homes(recipe, address, tmp_path, tmp_path)),
     ):
         assert wait() is not None
-    model, _ = load_trained(tmp_path / "coordinator" / "run")
+    model = load_trained(tmp_path / "coordinator" / "run").model
     plain = simulated(fleet_recipe(run={"rounds": 1}), tmp_path / "coordinator" / "run")
     assert difference(model, plain) < 1e-5
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tacit.errors import RecipeError
+from tacit.recipe.reading import find_recipe
 from tacit.recipe.text_inspection import TEXT, TextInspection, load_text_inspection, parse_text_inspection
-from tacit.recipe.training import find_recipe
 
 
 def tiny_text(**sections: dict[str, Any]) -> TextInspection:
@@ -79,7 +79,7 @@ def test_a_store_takes_the_place_of_the_world_and_of_its_fault() -> None:
     [
         ({"fault": {"share": 1.5}}, "Expected fault.share ≤ 1, got 1.5."),
         ({"fault": {"share": 0.1, "kind": "upside_down"}}, "Expected fault.kind to be"),
-        ({"fault": {"shares": 0.1}}, "Expected fault.share in the recipe"),
+        ({"fault": {"shares": 0.1}}, "The recipe has no fault.share"),
         ({"look": {"tops": 3}}, "Unknown key look.tops in the recipe."),
         ({"data": {"layout": "windows"}}, "Expected data.layout = 'sentences'"),
         ({"data": {"length": 1}}, "Expected data.length ≥ 2"),

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 
+import tacit
 from tacit.errors import PrivacyError
 from tacit.learning.batches import TextBatches
 from tacit.privacy.accounting.spent import spent_by
@@ -28,7 +29,7 @@ from tacit.simulation import training
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.program import SimulatedProgram
 from tacit.training.recipes import RecipeSetup
-from tests.simulation.test_training import Silent, _stop_after, quick_ideal, tiny
+from tests.simulation.test_training import _stop_after, quick_ideal, tiny
 
 __all__ = ["quick_ideal"]
 
@@ -221,7 +222,7 @@ def test_correlated_noise_with_another_strategy_or_stream_is_a_reason(tmp_path: 
 def test_the_ledger_says_so_before_the_first_round_and_nothing_is_claimed(tmp_path: Path, name: str) -> None:
     program, folder = program_of(tmp_path)
     change, said = FOREIGN[name]
-    summary = begin(dataclasses.replace(program, **change(program)), folder, Silent())
+    summary = begin(dataclasses.replace(program, **change(program)), folder, tacit.Callback())
     assert summary["privacy"]["epsilon"] is None
     ledger = read_ledger(folder.ledger_path)
     assert said in ledger.opened.reasons_not_private[0]
@@ -235,10 +236,10 @@ def test_a_run_does_not_go_on_with_another_mechanism(tmp_path: Path, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 3))
         with pytest.raises(StopRequested):
-            begin(program, folder, Silent())
+            begin(program, folder, tacit.Callback())
     before = folder.ledger_path.read_bytes()
     quiet = dataclasses.replace(program, mechanism=Alike(program.mechanism.noise_multipliers))
     with pytest.raises(PrivacyError, match="reasons_not_private is"):
-        go_on(quiet, folder, Silent())
+        go_on(quiet, folder, tacit.Callback())
     assert folder.ledger_path.read_bytes() == before
-    assert go_on(program, folder, Silent())["privacy"]["epsilon"] is not None
+    assert go_on(program, folder, tacit.Callback())["privacy"]["epsilon"] is not None

@@ -9,8 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.cli.progress import epsilon_text
 from tacit.errors import RecipeError
+from tacit.figures import finite_or_none
+from tacit.privacy.plan import LEAST_NOISE, MOST_NOISE
+from tacit.privacy.statement.wording import epsilon_text
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 Delta = Annotated[float, typer.Option("--delta", help="The delta of (epsilon, delta), between 0 and 1.")]
@@ -26,8 +28,6 @@ RestartAt = Annotated[
     typer.Option("--restart-at", help="This round, counted from 0, opens a new tree; may be repeated."),
 ]
 
-# Less or more than this leaves the range of floating-point numbers on the way.
-LEAST_FIGURE, MOST_FIGURE = 1e-6, 1e6
 
 CLIPPED = (
     "each user's update is clipped, and noise of the noise multiplier times the clip is added to every sum: "
@@ -55,7 +55,7 @@ class Answer:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, which has no infinity: null."""
-        return vars(self) | {"epsilon": _finite(self.epsilon), "rho": _finite(self.rho)}
+        return vars(self) | {"epsilon": finite_or_none(self.epsilon), "rho": finite_or_none(self.rho)}
 
 
 def limits_on_participation(min_separation: int, max_participation: int) -> str:
@@ -94,10 +94,6 @@ def rounded_up(value: float) -> str:
     return f"{nearest if nearest >= value else nearest + unit:.4g}"
 
 
-def _finite(value: float | None) -> float | None:
-    return None if value is None or math.isinf(value) else value
-
-
 def require_one_of(option: str, value: str | None, choices: tuple[str, ...] | list[str]) -> None:
     if value is not None and value not in choices:
         raise RecipeError(f"Expected {option} to be {' or '.join(choices)}, got {value!r}.")
@@ -109,8 +105,9 @@ def require_at_least(option: str, value: float, least: int) -> None:
 
 
 def require_sensible(option: str, value: float) -> None:
-    if value != 0 and not LEAST_FIGURE <= value <= MOST_FIGURE:
-        raise RecipeError(f"Expected {option} of 0, or from {LEAST_FIGURE:g} to {MOST_FIGURE:g}, got {value:g}.")
+    """RecipeError unless the value is 0 or in the range of the noise multipliers that a plan accepts."""
+    if value != 0 and not LEAST_NOISE <= value <= MOST_NOISE:
+        raise RecipeError(f"Expected {option} of 0, or from {LEAST_NOISE:g} to {MOST_NOISE:g}, got {value:g}.")
 
 
 def require_delta(delta: float) -> None:

@@ -2,7 +2,7 @@
 
 A writer has a slant, a size, a pen, a way of bending lines, a form for each character that has several, and for every
 character a distortion they repeat each time. A single glyph adds a little unsteadiness. All of it is a pure function
-of (seed, writer number, glyph number). Images are 28×28 bytes, ink bright (255) on dark context (0), as in EMNIST.
+of (seed, writer number, glyph number). Images are 28×28 bytes, ink bright (255) on dark background (0), as in EMNIST.
 """
 
 from __future__ import annotations

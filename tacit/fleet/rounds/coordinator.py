@@ -32,8 +32,10 @@ from tacit.fleet.wire.blobs import sha256_of
 from tacit.fleet.wire.messages import Task
 from tacit.learning.secure_sums import SecureSums
 from tacit.privacy.record.ledger import is_being_written
-from tacit.recipe.training import FleetSection, Recipe
+from tacit.recipe.sections import FleetSection
+from tacit.recipe.training import Recipe
 from tacit.runs import odometer
+from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on
 from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.journal import StopRequested
@@ -104,7 +106,7 @@ class Coordinator:
             rounds.retire_tasks(self._engine, lease, run=folder.run_id)  # or it was killed before it could
             return folder.summary()
         if self._setup is None:
-            self._setup = setup_of(folder, self)
+            self._setup = setup_of(folder, _Logged(self._log))
         setup, section = self._setup, self._section
         prepared = _prepared(folder, setup, section)
         looked_at = None if section.evaluates is None else evaluated_model(setup, Path(section.evaluates))
@@ -132,7 +134,8 @@ class Coordinator:
         else:
             program = evaluation_program(setup, folder, context, looked_at, **where)
         try:
-            summary = go_on(program, folder, self) if folder.begun else begin(program, folder, self)
+            follow = go_on if folder.begun else begin
+            summary = follow(program, folder, _Logged(self._log))
         except DivergedError:
             rounds.retire_tasks(self._engine, lease, run=folder.run_id)
             raise
@@ -164,16 +167,18 @@ class Coordinator:
             return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
         return isinstance(error, LeaseLost | RoundLost | OSError | PoolTimeout)
 
-    # What the run says of itself (`tacit.runs.journal.Observer`).
 
-    def warned(self, sentence: str) -> None:
+class _Logged(Callback):
+    """Writes evaluations to the server's log; rounds are logged when they are committed."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def on_warning(self, sentence: str) -> None:
         self._log("warning", sentence=sentence)
 
-    def round_done(self, round: int) -> None:
-        pass  # it is said when the round is committed
-
-    def evaluated(self, record: Mapping[str, Any]) -> None:
-        self._log("evaluated", **record)
+    def on_evaluation(self, round: int, metrics: Mapping[str, Any]) -> None:
+        self._log("evaluated", round=round, **metrics)
 
 
 def _prepared(folder: RunFolder, setup: RecipeSetup, section: FleetSection) -> Prepared:

@@ -33,10 +33,10 @@ _METRICS = 2
 
 def evaluated_model(setup: RecipeSetup, run: Path) -> bytes:
     """The model of a run's last checkpoint as devices download it; FleetError unless it is one of the recipe's kind."""
-    model, words = load_trained(run)
-    if tuple(words) != setup.dataset.words:
+    trained = load_trained(run)
+    if tuple(trained.words) != setup.dataset.words:
         raise FleetError(f"Expected the words of the run {run} in the recipe's data, got others.")
-    content, expected = checkpoint_bytes(model), checkpoint_bytes(setup.start.model)
+    content, expected = checkpoint_bytes(trained.model), checkpoint_bytes(setup.start.model)
     if len(content) != len(expected):
         raise FleetError(f"Expected a model as the run {run} has it in the recipe, got one of another size.")
     return content

@@ -42,7 +42,7 @@ from tacit.fleet.wire.messages import Task
 from tacit.learning.secure_sums import SecureSums
 from tacit.privacy.gate.sums import ClipThresholds
 from tacit.privacy.noise.randomness import Randomness
-from tacit.recipe.training import FleetSection
+from tacit.recipe.sections import FleetSection
 from tacit.runs.journal import StopRequested
 
 POLL_S = 0.1

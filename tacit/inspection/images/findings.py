@@ -21,7 +21,7 @@ from tacit.runs.report.blocks import Bars, Block, Paragraph, Section, Table
 from tacit.runs.report.pictures import grid, picture
 
 SHOWN, COLUMNS = 64, 8
-# Shares of images with bright ground that differ by so much are no accident of training.
+# Shares of images with bright background that differ by so much are no accident of training.
 TELLING = 0.5
 OUTSIDE = "The accuracy on held-out users was measured without noise: it is outside the guarantee."
 GIVEN = (
@@ -63,8 +63,8 @@ class ImageFindings:
         before, now = self.accuracy
         seen = (
             f"The classifier gets {now:.1%} of held-out images right, {before:.1%} of those it was trained for. Of {self.made} "
-            f"images made up after {who['low']}, {low.inverted:.0%} have bright ground (mean intensity {low.brightness:.2f}); "
-            f"after {who['high']}, {high.inverted:.0%} ({high.brightness:.2f})."
+            f"images made up after {who['low']}, {low.inverted:.0%} have bright background (mean intensity "
+            f"{low.brightness:.2f}); after {who['high']}, {high.inverted:.0%} ({high.brightness:.2f})."
         )
         return f"{seen} {self._pointer(who)}"
 
@@ -75,10 +75,10 @@ class ImageFindings:
         if high.inverted - low.inverted >= TELLING:
             return f"Light and dark are exchanged among the {who['high']}: the classifier may have been trained on negatives."
         if min(high.inverted, low.inverted) >= TELLING:
-            return "Both have bright ground: pixels are inverted everywhere, or ink is dark in this data."
+            return "Both have bright background: pixels are inverted everywhere, or ink is dark in this data."
         return (
-            "Neither has bright ground: nothing points to inverted pixels. The pictures show what else differs, and whether "
-            "the models have learned to draw at all."
+            "Neither has bright background: nothing points to inverted pixels. The pictures show what else differs, and "
+            "whether the models have learned to draw at all."
         )
 
     def price(self) -> str:
@@ -145,7 +145,7 @@ class ImageFindings:
         return [f"Low accuracy is at most {low:.1%}, high accuracy at least {high:.1%}."]
 
 
-SCORE_COLUMNS = ["made up after", "bright ground", "mean intensity", "classifier's confidence", "on negatives"]
+SCORE_COLUMNS = ["made up after", "bright background", "mean intensity", "classifier's confidence", "on negatives"]
 
 
 def _cost_row(name: str, privacy: Mapping[str, Any]) -> list[str]:

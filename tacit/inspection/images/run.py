@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,16 +37,14 @@ from tacit.inspection.selection import Threshold
 from tacit.learning.state import load_model
 from tacit.models import classifier as classifiers
 from tacit.models.classifier import Classifier
-from tacit.recipe.image_inspection import RECIPE, ImageInspection, recipe_of, refuse_if_inspected
+from tacit.recipe.image_inspection import RECIPE, ImageInspection, image_inspection_of, refuse_if_inspected
+from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on, require_same_promise
 from tacit.runs.folder import RunFolder, is_run
-from tacit.runs.journal import Observer
 from tacit.runs.report.sections import write_section
 from tacit.simulation.placement import use_every_core
 
 FINDINGS = "findings.json"
-# Who is told how a stage goes, by its name and its number of rounds.
-Watch = Callable[[str, int], Observer]
 
 
 @dataclass(frozen=True)
@@ -57,8 +55,11 @@ class Looked:
     images: dict[str, NDArray[np.uint8]]
 
 
-def start_images(recipe: ImageInspection, out: Path, watch: Watch) -> Looked:
-    """Inspect in a new folder. A mistake in the recipe or the data is told before there is one."""
+def start_images(recipe: ImageInspection, out: Path, callback: Callback) -> Looked:
+    """Inspect in a new folder. A mistake in the recipe or the data is told before there is one.
+
+    `callback` is told of each stage as of a run of its own, named by the stage.
+    """
     refuse_if_inspected(out)
     use_every_core()
     users = open_images(recipe)
@@ -70,14 +71,14 @@ def start_images(recipe: ImageInspection, out: Path, watch: Watch) -> Looked:
     except OSError as error:
         raise RunError(f"Cannot make the folder {out} ({error.strerror}).") from None
     write_atomic(out / RECIPE, recipe.to_toml())
-    return _follow(recipe, users, out, watch)
+    return _follow(recipe, users, out, callback)
 
 
-def resume_images(folder: Path, watch: Watch) -> Looked:
+def resume_images(folder: Path, callback: Callback) -> Looked:
     """Go on with an inspection that was stopped or killed; of a finished one, what came out."""
-    recipe = recipe_of(folder)
+    recipe = image_inspection_of(folder)
     use_every_core()
-    return _follow(recipe, open_images(recipe), folder, watch)
+    return _follow(recipe, open_images(recipe), folder, callback)
 
 
 def load_classifier(run: Path, classes: int) -> Classifier:
@@ -95,15 +96,15 @@ def load_classifier(run: Path, classes: int) -> Classifier:
     return model
 
 
-def _follow(recipe: ImageInspection, users: ImageUsers, out: Path, watch: Watch) -> Looked:
+def _follow(recipe: ImageInspection, users: ImageUsers, out: Path, callback: Callback) -> Looked:
     _require_whole(out, ["accuracy", *SIDES] if recipe.classifier.trained else ["classifier", "accuracy", *SIDES])
     classifier_run = Path(recipe.classifier.trained or out / "classifier")
     if recipe.classifier.trained is None:
-        _run(classifier_stage(recipe, users), classifier_run, watch)
+        _run(classifier_stage(recipe, users), classifier_run, callback)
     classifier = load_classifier(classifier_run, recipe.data.classes)
     trained_by = RunFolder.open(classifier_run).run_id
     rests_on = _without_privacy(classifier_run, "the classifier was trained on users without privacy")
-    counted = _run(accuracy_stage(recipe, users, classifier, trained_by, rests_on), out / "accuracy", watch)
+    counted = _run(accuracy_stage(recipe, users, classifier, trained_by, rests_on), out / "accuracy", callback)
     rests_on += _without_privacy(out / "accuracy", "users' accuracies were counted in a run that can claim no privacy")
     histogram = np.array(counted["histogram"])
     runs = {"classifier": classifier_run, "accuracy": out / "accuracy"}
@@ -114,7 +115,7 @@ def _follow(recipe: ImageInspection, users: ImageUsers, out: Path, watch: Watch)
         _require_users(recipe, histogram, side, thresholds[side].value)
     for side in SIDES:
         stage = gan_stage(recipe, users, classifier, trained_by, side, thresholds[side], rests_on)
-        _run(stage, out / side, watch)
+        _run(stage, out / side, callback)
         runs[side] = out / side
         images[side] = _images(stage, out / side, recipe)
     findings = _findings(recipe, runs, histogram, thresholds, classifier, images)
@@ -132,24 +133,23 @@ def _require_whole(out: Path, names: Sequence[str]) -> None:
         raise RunError(f"The inspection {out} is damaged: its run {gone}/ is gone, on which later ones rest.")
 
 
-def _run(stage: Stage, path: Path, watch: Watch) -> dict[str, Any]:
+def _run(stage: Stage, path: Path, callback: Callback) -> dict[str, Any]:
     """Train a stage's model, go on with it, or read what came of it; returns the run's summary.
 
     RunError or PrivacyError if the run that is there, finished or not, is not the stage's.
     """
-    observer = watch(stage.name, stage.run.rounds)
     if not is_run(path):
         for sentence in stage.warnings():
-            observer.warned(sentence)
+            callback.on_warning(sentence)
         folder = RunFolder.create(path, stage.recipe_text)
-        return begin(stage.program(folder), folder, observer)
+        return begin(stage.program(folder), folder, callback)
     folder = RunFolder.open(path)
     folder.require_same_recipe(tomllib.loads(stage.recipe_text))
     if not folder.begun:
-        return begin(stage.program(folder), folder, observer)
+        return begin(stage.program(folder), folder, callback)
     ledger, summary = folder.ledger(), folder.summary()
     if ledger.closed is None or ledger.closed.outcome != "finished":
-        return go_on(stage.program(folder), folder, observer)
+        return go_on(stage.program(folder), folder, callback)
     require_same_promise(ledger.opened, stage.opened(folder))
     if summary is None:
         raise RunError(f"The run {path} is damaged: it has finished, but its summary.json is gone.")

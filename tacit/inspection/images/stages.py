@@ -38,8 +38,8 @@ from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.planning.noise_warnings import warnings_of
 from tacit.privacy.record.records import Opened
-from tacit.recipe.image_inspection import ClassifierSection, GanSection, ImageInspection, ImageRun, Training
-from tacit.recipe.training import toml_of
+from tacit.recipe.image_inspection import ClassifierSection, GanSection, ImageInspection, ImageRun, ImageTraining
+from tacit.recipe.reading import toml_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import Schedule
 from tacit.runs.opening import opening
@@ -244,7 +244,7 @@ def right_share(model: Classifier, examples: Examples) -> float:
     return float(np.mean(predict(model, examples.items) == examples.labels))
 
 
-def _of_training(recipe: ImageInspection, users: ImageUsers, section: Training) -> dict[str, Any]:
+def _of_training(recipe: ImageInspection, users: ImageUsers, section: ImageTraining) -> dict[str, Any]:
     """What follows from a section alone."""
     batch = section.work.batch_size
     return {
@@ -261,14 +261,14 @@ def _network(section: ClassifierSection | GanSection) -> dict[str, Any]:
     return {"preset": section.preset, "init_seed": section.init_seed}
 
 
-def _optimizer(section: Training) -> Any:
+def _optimizer(section: ImageTraining) -> Any:
     return build_optimizer(section.server.optimizer, section.server.learning_rate, section.server.momentum)
 
 
 def _text(
     recipe: ImageInspection,
     stage: str,
-    section: Training | None,
+    section: ImageTraining | None,
     model: Mapping[str, Any],
     sections: Mapping[str, Any] | None = None,
 ) -> str:

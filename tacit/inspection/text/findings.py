@@ -17,7 +17,7 @@ from tacit.inspection.held_out import UnknownRates
 from tacit.inspection.scores import share_with_capital, share_with_space
 from tacit.inspection.text.primary import PrimaryFindings
 from tacit.models.char_lm import CharLM, likely_words, sample_words
-from tacit.recipe.text_inspection import LookSection
+from tacit.recipe.text_inspection import TextLook
 from tacit.runs.report.blocks import Block, Lines, Paragraph, Section, Series, Table
 
 # From this share of the most likely words on, a trait is no accident of noise.
@@ -150,7 +150,7 @@ class WordFindings:
         )
 
 
-def look_at(model: CharLM, look: LookSection, rates: UnknownRates, *, longest: int) -> WordFindings:
+def look_at(model: CharLM, look: TextLook, rates: UnknownRates, *, longest: int) -> WordFindings:
     """Ask a trained model for its words."""
     likely = likely_words(model, look.top + 1, longest=longest, width=look.width)
     drawn = sample_words(model, look.drawn, longest=longest, key=jax.random.key(look.seed))

@@ -24,8 +24,8 @@ from tacit.inspection.text.sentences import draw_sentences, in_words
 from tacit.learning.next_word import evaluate
 from tacit.models.word_lm import WordLM
 from tacit.privacy.record.ledger import Ledger
-from tacit.recipe.text_inspection import LookSection
-from tacit.recipe.training import Recipe, parse_recipe
+from tacit.recipe.text_inspection import TextLook
+from tacit.recipe.training import Recipe
 from tacit.runs.folder import RunFolder
 from tacit.training.trained import load_trained
 
@@ -91,15 +91,15 @@ class Primary:
     @classmethod
     def open(cls, path: Path) -> Primary:
         """RunError or RecipeError if it is no such run."""
-        folder = RunFolder.open(path)
-        recipe, summary = parse_recipe(folder.recipe()), folder.summary()
+        summary = RunFolder.open(path).summary()
         if summary is None:
             raise RunError(
                 f"Expected a finished run as the primary model, got {path}, which is not.",
                 hint=f"Train it further: tacit train --resume {path}",
             )
-        model, words = load_trained(path)
-        return cls(path, recipe, model, tuple(words), folder.accountable_ledger(), summary["privacy"])
+        trained = load_trained(path)
+        ledger = trained.folder.accountable_ledger()
+        return cls(path, trained.recipe, trained.model, tuple(trained.words), ledger, summary["privacy"])
 
     def require_words(self, words: Sequence[str]) -> None:
         """DataError unless the users' words are numbered as the model numbers its own."""
@@ -110,7 +110,7 @@ class Primary:
                 hint="Import their texts with the vocabulary that the run's own users were imported with.",
             )
 
-    def look(self, look: LookSection, users: Users, numbers: NDArray[np.int64]) -> PrimaryFindings:
+    def look(self, look: TextLook, users: Users, numbers: NDArray[np.int64]) -> PrimaryFindings:
         """Judge it by these users, who are to be held-out ones, and have it make up sentences."""
         data = self.recipe.data
         rows = to_rows(

@@ -37,10 +37,10 @@ from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.noise.strategies import Strategy, from_description
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.record.records import Opened
-from tacit.recipe.text_inspection import FaultSection, TextInspection, recipe_of
+from tacit.recipe.text_inspection import TextFault, TextInspection, text_inspection_of
+from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on
 from tacit.runs.folder import RunFolder
-from tacit.runs.journal import Observer
 from tacit.runs.report.sections import write_section
 from tacit.simulation.placement import use_every_core
 from tacit.simulation.program import SimulatedProgram
@@ -115,24 +115,24 @@ def model_config(recipe: TextInspection) -> CharLMConfig:
     return dataclasses.replace(preset(recipe.model.preset), **changes)
 
 
-def start_inspection(recipe: TextInspection, out: Path, observer: Observer) -> dict[str, Any]:
+def start_inspection(recipe: TextInspection, out: Path, callback: Callback) -> dict[str, Any]:
     """Train the recipe's model in a new run folder and ask it for its words; returns the run's summary."""
     inspector = Inspector.build(recipe)
     for sentence in inspector.setup.warnings():
-        observer.warned(sentence)
+        callback.on_warning(sentence)
     folder = RunFolder.create(out, recipe.to_toml(), vocabulary=inspector.setup.dataset.words)
-    return begin(inspector.program(folder), folder, observer)
+    return begin(inspector.program(folder), folder, callback)
 
 
-def resume_inspection(path: Path, observer: Observer, *, older_if_damaged: bool = False) -> dict[str, Any]:
+def resume_inspection(path: Path, callback: Callback, *, older_if_damaged: bool = False) -> dict[str, Any]:
     """Go on with such a run, under the promise its ledger was begun with; see `tacit.runs.driver`."""
     folder = RunFolder.open(path)
-    recipe = recipe_of(folder)
+    recipe = text_inspection_of(folder)
     if not folder.begun:
-        return begin(Inspector.build(recipe).program(folder), folder, observer)
+        return begin(Inspector.build(recipe).program(folder), folder, callback)
     described = read_ledger(folder.ledger_path).opened.strategy
     inspector = Inspector.build(recipe, from_description(described) if described else None)
-    return go_on(inspector.program(folder), folder, observer, older_if_damaged=older_if_damaged)
+    return go_on(inspector.program(folder), folder, callback, older_if_damaged=older_if_damaged)
 
 
 def _open(recipe: TextInspection) -> tuple[Dataset, HeldOut]:
@@ -167,7 +167,7 @@ def _held_out(recipe: TextInspection) -> tuple[Users, NDArray[np.int64]]:
     return aside, np.arange(len(aside), dtype=np.int64)
 
 
-def with_fault(users: Users, fault: FaultSection | None, words: Sequence[str]) -> Users:
+def with_fault(users: Users, fault: TextFault | None, words: Sequence[str]) -> Users:
     """These users with the fault, or as they are; `words[i]` is the word with number i."""
     if fault is None:
         return users

@@ -49,7 +49,7 @@ def built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathering, "_RETRY_S", 0.05)
     monkeypatch.setattr(coordinator, "_FIRST_PAUSE_S", 0.05)
     monkeypatch.setattr(coordinator, "prepare", prepared_once)
-    monkeypatch.setattr(coordinator, "setup_of", lambda folder, observer: built(folder.recipe_path.read_text()))
+    monkeypatch.setattr(coordinator, "setup_of", lambda folder, callback: built(folder.recipe_path.read_text()))
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tacit.fleet.rounds.program import describe_fleet
-from tacit.recipe.training import FleetSection
+from tacit.recipe.sections import FleetSection
 
 
 def described(section: FleetSection, *, secure: bool) -> dict[str, Any]:

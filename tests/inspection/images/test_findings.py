@@ -44,8 +44,8 @@ def found(high: InversionScore, low: InversionScore, epsilon: float | None = 2.5
     [
         (NORMAL, INVERTED, "exchanged among the users with low accuracy"),
         (INVERTED, NORMAL, "exchanged among the users with high accuracy"),
-        (INVERTED, INVERTED, "Both have bright ground"),
-        (NORMAL, NORMAL, "Neither has bright ground"),
+        (INVERTED, INVERTED, "Both have bright background"),
+        (NORMAL, NORMAL, "Neither has bright background"),
     ],
 )
 def test_the_conclusion_says_what_differs(high: InversionScore, low: InversionScore, says: str) -> None:

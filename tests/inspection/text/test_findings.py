@@ -15,7 +15,7 @@ from tacit.inspection.text.comparison import Comparison
 from tacit.inspection.text.findings import WordFindings, look_at
 from tacit.inspection.text.primary import PrimaryFindings
 from tacit.models.char_lm import CharLMConfig, build
-from tacit.recipe.text_inspection import LookSection
+from tacit.recipe.text_inspection import TextLook
 from tacit.runs.report.blocks import Lines, Paragraph, Section, Table
 
 RATES = UnknownRates(0.08, (0.11, 0.05))
@@ -154,13 +154,13 @@ def test_what_a_model_without_privacy_says_is_not_in_a_summary_that_is_released(
 def test_words_without_a_letter_are_no_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "sample_words", lambda *_, **__: [("", 0.9), ("a b", 0.1), ("c", 0.01)])
     model = build(CharLMConfig(1, 12, 20, 12), key=jax.random.key(1))
-    found = look_at(model, LookSection(top=2), RATES, longest=4)
+    found = look_at(model, TextLook(top=2), RATES, longest=4)
     assert (found.drawn, found.drawn_with_space) == (2, 0.5)
 
 
 def test_what_a_terminal_would_obey_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(findings, "likely_words", lambda *_, **__: [("", 0.9), ("a\x1b[2Jb", 0.1), ("c d", 0.01)])
     model = build(CharLMConfig(1, 12, 20, 12), key=jax.random.key(1))
-    found = look_at(model, LookSection(top=2, drawn=50), RATES, longest=8)
+    found = look_at(model, TextLook(top=2, drawn=50), RATES, longest=8)
     assert [word for word, _ in found.words] == ["a\N{REPLACEMENT CHARACTER}[2Jb", "c d"]
-    assert found == look_at(model, LookSection(top=2, drawn=50), RATES, longest=8)
+    assert found == look_at(model, TextLook(top=2, drawn=50), RATES, longest=8)
