@@ -11,12 +11,15 @@ from tacit.errors import RunError
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.statement.guarantee import Guarantee
 from tacit.runs.cost import RunCost, cohorts_for_owner, cost_of, runs_listed_with
-from tacit.runs.folder import RunFolder, by_name, state_of
+from tacit.runs.folder import RunFolder, by_name
 from tacit.runs.metrics import read_metrics
+from tacit.runs.report.reading import state_of
 
 if TYPE_CHECKING:
     from tacit.audit.outcome import Outcome
+    from tacit.runs.checkpoints import Checkpoint
     from tacit.runs.gate_audit.outcome import GateOutcome
+    from tacit.training.calls import CallSetup
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,13 @@ class Run:
     3.27
     """
 
-    def __init__(self, folder: RunFolder, *, template: Any = None, task: Any = None) -> None:
+    def __init__(
+        self, folder: RunFolder, *, model: Any = None, task: Any = None, setup: CallSetup | None = None
+    ) -> None:
         self.folder = folder
-        self._template, self._task = template, task
+        self._template = model if setup is None else setup.start.model
+        self._task = task if setup is None else setup.task
+        self._setup = setup
 
     def __repr__(self) -> str:
         return f"<Run {self.path}: {self.state}, {self.rounds_done} rounds>"
@@ -123,17 +130,27 @@ class Run:
         from tacit.learning.state import load_model
         from tacit.training.trained import load_trained
 
-        if self._template is None:
-            if "called" in self.settings:
-                raise RunError(
-                    f"The model of {self.path} is of a class that its caller brought, so it cannot be built from the folder.",
-                    hint="Pass a model of the same shape: tacit.open_run(path, model=...).",
-                )
-            return load_trained(self.path)[0]
-        checkpoint = self.folder.last_checkpoint()
-        if checkpoint is None:
-            raise RunError(f"Expected a run with a checkpoint, got {self.path}, which has none yet.")
-        return load_model(self._template, checkpoint.arrays)
+        if self._template is not None:
+            return load_model(self._template, self._checkpoint().arrays)
+        if self._is_call:
+            raise RunError(
+                f"The model of {self.path} is of a class that its caller brought, so the folder alone cannot build it.",
+                hint="Pass a model of the same shape: tacit.open_run(path, model=...).",
+            )
+        return load_trained(self.path).model
+
+    @property
+    def _is_call(self) -> bool:
+        """Whether `tacit.train` was called with objects rather than with a recipe."""
+        from tacit.training.calls import CALLED
+
+        return CALLED in self.settings
+
+    def _checkpoint(self) -> Checkpoint:
+        found = self.folder.last_checkpoint()
+        if found is None:
+            raise RunError(f"The run {self.path} has no checkpoint yet.")
+        return found
 
     def cost(self) -> Cost:
         """What the run costs its users."""
@@ -177,24 +194,44 @@ class Run:
 
         Takes the options of `tacit.audit.run_audit.audit_run`. AuditError for a run without canaries.
         """
-        from tacit.audit.run_audit import audit_run
+        from tacit.audit.run_audit import audit_call, audit_run
 
+        if self._setup is not None:
+            return audit_call(self._setup, self.folder, self.model)
         return audit_run(self.path, **options)
 
     def predict(self, text: str = "", count: int = 3) -> list[tuple[str, float]]:
-        """The most likely next words after this text, with their probabilities."""
+        """The most likely next words after this text, with their probabilities.
+
+        A model of one's own needs a task with scores(model, tokens), which gives logits [length, vocabulary].
+        """
         from tacit.data.text import tokenize
         from tacit.data.users import OOV
-        from tacit.learning.next_word import suggest
+        from tacit.learning.next_word import NextWord
+        from tacit.learning.tasks import suggest
 
-        number = {word: index for index, word in enumerate(self.words)}
-        typed = [number.get(word, OOV) for word in tokenize(text)]
         words = self.words
-        return [(words[word], probability) for word, probability in suggest(self.model, typed, count)]
+        number = {word: index for index, word in enumerate(words)}
+        typed = [number.get(word, OOV) for word in tokenize(text)]
+        task = self._task if self._is_call else NextWord()
+        return [(words[word], probability) for word, probability in suggest(task, self.model, typed, count)]
 
     def export(self, out: str | Path) -> Path:
-        """Write the model with its card to one file, .safetensors or .onnx; returns the path."""
-        raise NotImplementedError
+        """Write the model with its card to one file, .safetensors (any model) or .onnx (word models); returns the path."""
+        from tacit.export.files import export_onnx, export_safetensors, exportable, open_for_export
+
+        path = Path(out)
+        if path.suffix not in (".safetensors", ".onnx"):
+            raise RunError(f"Expected a file that ends in .safetensors or .onnx, got {path}.")
+        if self._is_call:
+            found = exportable(self.model, self.folder, self._checkpoint(), self.settings["model"])
+        else:
+            found = open_for_export(self.path)
+        if path.suffix == ".onnx":
+            export_onnx(found, path)
+        else:
+            export_safetensors(found, path)
+        return path
 
 
 def open_run(path: str | Path, *, model: Any = None, task: Any = None) -> Run:
@@ -203,4 +240,4 @@ def open_run(path: str | Path, *, model: Any = None, task: Any = None) -> Run:
     A run of `tacit.train` with a model of one's own needs `model`, one of the same shape, to fill with what was trained; and
     `task`, to predict or to be audited.
     """
-    return Run(RunFolder.open(by_name(Path(path))), template=model, task=task)
+    return Run(RunFolder.open(by_name(Path(path))), model=model, task=task)

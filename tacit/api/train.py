@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tacit.api.run import Run
 from tacit.errors import RecipeError
-from tacit.recipe.training import Recipe, find_recipe, load_recipe
+from tacit.recipe.reading import find_recipe
+from tacit.recipe.training import Recipe, load_recipe
 from tacit.runs.callbacks import Callback, Callbacks
 from tacit.runs.folder import RunFolder, by_name, next_folder
 
@@ -180,4 +181,6 @@ def _begin(
 
 
 def _run_of(setup: TrainingSetup, folder: RunFolder) -> Run:
-    return Run(folder, setup=setup)
+    from tacit.training.calls import CallSetup
+
+    return Run(folder, setup=setup if isinstance(setup, CallSetup) else None)

@@ -8,6 +8,7 @@ objects is refused wherever that can be seen.
 from __future__ import annotations
 
 import hashlib
+import tomllib
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from tacit.data.canaries.plan import CanaryPlan
 from tacit.data.store import Store
 from tacit.data.users import Examples, Users
 from tacit.data.views import split_users
-from tacit.errors import DataError, RecipeError
+from tacit.errors import DataError, PrivacyError, RecipeError, RunError
 from tacit.learning.batches import Batching, ImageBatches, OneUserAtATime, TextBatches
 from tacit.learning.loop import TrainingState
 from tacit.learning.tasks import Task, as_task
@@ -30,12 +31,14 @@ from tacit.learning.trainable import Filter
 from tacit.learning.work import LocalWork, Work
 from tacit.models.word_lm import parameter_count
 from tacit.privacy.accounting.spent import Spent
-from tacit.privacy.noise.strategies import Strategy
+from tacit.privacy.noise.strategies import Strategy, from_description
 from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.record.records import Opened
-from tacit.recipe.training import toml_of
+from tacit.recipe.reading import toml_of
+from tacit.runs.folder import RunFolder, first_difference
 from tacit.runs.journal import Schedule
-from tacit.training.datasets import Dataset, check_population
+from tacit.training.datasets import Dataset, check_population, planted
 from tacit.training.setup import TrainingSetup
 
 CALLED = "called"  # the key that marks the settings of a call
@@ -80,7 +83,7 @@ def setup_of_call(
         raise RecipeError(f"{str(error)[0].upper()}{str(error)[1:]}.") from None
     what, cut = as_task(task), _batching(users, work, batches)
     local = LocalWork(work, what, trainable=trainable, clipping=privacy.clipping)
-    dataset, aside = _dataset(users, held_out, canaries)
+    dataset, aside = _dataset(users, held_out, privacy, canaries)
     check_population(privacy, dataset, rounds)
     measured = cut.lay_out(aside)
     schedule = Schedule(rounds, evaluate_every or max(1, rounds // 10), checkpoint_every or 10)
@@ -172,7 +175,9 @@ def _batching(users: Users, work: Work, given: Batching | None) -> Batching:
     return TextBatches("windows", ROW, work.batch_size, -(-MOST_PREDICTIONS // (ROW * work.batch_size)))
 
 
-def _dataset(users: Users, held_out: int | Users, canaries: CanaryPlan | None) -> tuple[Dataset, Examples]:
+def _dataset(
+    users: Users, held_out: int | Users, privacy: PrivacyPlan, canaries: CanaryPlan | None
+) -> tuple[Dataset, Examples]:
     """The users to train on, and the examples of those who are held out."""
     reasons = []
     vocabulary = getattr(users, "vocabulary", None)
@@ -198,8 +203,50 @@ def _dataset(users: Users, held_out: int | Users, canaries: CanaryPlan | None) -
         reasons_not_private=tuple(reasons),
     )
     if canaries is not None:
-        dataset = planted(dataset, canaries, None)
+        dataset = planted(dataset, privacy, canaries, None)
     return dataset, aside.gather(np.arange(len(aside)))
+
+
+def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **settings: Any) -> CallSetup:
+    """The setup of a call that goes on with the run in this folder.
+
+    Plan, rounds and seed come from the folder. PrivacyError if the objects differ from those that the run was begun with,
+    wherever the folder can tell.
+    """
+    kept = folder.recipe()
+    if CALLED not in kept:
+        raise RunError(
+            f"Expected a run that tacit.train began with a model, got {folder.path}, which follows a recipe.",
+            hint=f"tacit.resume({str(folder.path)!r}) needs nothing else.",
+        )
+    described = read_ledger(folder.ledger_path).opened.strategy if folder.begun else {}
+    run = kept["run"]
+    setup = setup_of_call(
+        model,
+        task,
+        users,
+        name=kept["name"],
+        privacy=PrivacyPlan.model_validate(kept["privacy"]),
+        rounds=run["rounds"],
+        evaluate_every=run["evaluate_every"],
+        checkpoint_every=run["checkpoint_every"],
+        seed=run.get("seed"),
+        strategy=from_description(described) if described else None,
+        **settings,
+    )
+    if (difference := first_difference(kept, tomllib.loads(setup.settings))) is not None:
+        field, before, after = difference
+        raise PrivacyError(f"Expected what {folder.path} was begun with, where {field} is {before}, got {after}.")
+    return setup
+
+
+def _source(users: Any) -> dict[str, Any]:
+    """What the ledger says about who the users are."""
+    vocabulary = getattr(users, "vocabulary", None)
+    about = {} if vocabulary is None else {"vocabulary": vocabulary.provenance}
+    if isinstance(users, Store):
+        return {"store": users.store_id, **about}
+    return {"users": _name(users), **about}
 
 
 def _store_of(users: Any) -> Path | None:
