@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tacit.data.users import Users
 from tacit.errors import PrivacyError
-from tacit.learning.batches import Batching
+from tacit.learning.batches import Batching, user_by_user
 from tacit.learning.secure_sums import SecureSums
 from tacit.learning.work import Work, learned_by
 from tacit.privacy.gate.rounding import MOST_USERS
@@ -56,7 +56,7 @@ class BatchedUsers:
         secure: SecureSums | None = None,
     ) -> None:
         self.users, self.plan, self.chunk, self.secure = users, plan, spread.chunk, secure
-        self.shape = shape
+        self.shape = user_by_user(shape)
         self._work, self._devices = work, spread.devices
         self._updates = jax.jit(partial(_updates, work, spread.lanes))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.data.users import all_names
-from tacit.learning.batches import ImageBatches, TextBatches
+from tacit.learning.batches import foreign_name, keeps_users_apart
 from tacit.learning.work import learned_by
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.samplers import OwnRate
@@ -72,8 +72,10 @@ def departures(program: SimulatedProgram) -> list[str]:
         found.append(FOREIGN_SAMPLER)
     if users.plan != plan:
         found.append("the users' engine clips and weighs by another plan")
-    if type(users.shape) not in (TextBatches, ImageBatches) or has_own_methods(users.shape):
+    if not keeps_users_apart(users.shape):
         found.append("users' examples are cut into batches by something that is not Tacit's, and may mix users")
+    elif program.opened.data.get("batching") != foreign_name(users.shape):
+        found.append("the ledger's first record does not name what cuts users' examples into batches")
     if not is_the_plans_secure_sum(users.secure, program):
         found.append("sums are not made as the plan's secure aggregation makes them")
     return found + size_objections(learned_by(users._work, program.start.model), program)

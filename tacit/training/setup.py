@@ -16,7 +16,7 @@ import jax
 import numpy as np
 import optax
 
-from tacit.learning.batches import Batching
+from tacit.learning.batches import Batching, foreign_name
 from tacit.learning.loop import TrainingState
 from tacit.learning.secure_sums import SecureSums
 from tacit.learning.server import Server
@@ -117,6 +117,7 @@ class TrainingSetup:
 
     def opened(self, folder: RunFolder) -> Opened:
         """The ledger's first record."""
+        batching = foreign_name(self.batches)
         return opening(
             folder,
             self.plan,
@@ -129,6 +130,7 @@ class TrainingSetup:
             gate_audit=self.gate_audit and self.simulated,
             data={
                 **self.dataset.description,
+                **({} if batching is None else {"batching": batching}),
                 **({} if self.pretraining is None else {"pretraining": dict(self.pretraining)}),
                 **({} if self.secure is None else {"secagg": self.secure.describe()}),
             },

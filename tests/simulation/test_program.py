@@ -13,13 +13,15 @@ import pytest
 
 import tacit
 from tacit.errors import PrivacyError
-from tacit.learning.batches import TextBatches
+from tacit.learning.batches import OneUserAtATime, TextBatches
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.noise.mechanisms.gaussian import Gaussian, NoNoise
 from tacit.privacy.participation.samplers import CheckIn, FixedSize, OwnRate, Poisson
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.ledger import read_ledger
+from tacit.privacy.statement.assumptions import assumptions_of
 from tacit.privacy.statement.guarantee import Guarantee
+from tacit.privacy.statement.wording import Mark
 from tacit.recipe.training import Recipe
 from tacit.runs.driver import begin, go_on
 from tacit.runs.folder import RunFolder
@@ -133,6 +135,14 @@ FOREIGN: dict[str, tuple[Callable[[SimulatedProgram], dict[str, Any]], str]] = {
         lambda p: {"users": engine_like(p, BatchedUsers, shape=Mixed(**vars(p.users.shape)))},
         "mix users",
     ),
+    "batches cut by something that the ledger does not name": (
+        lambda p: {"users": engine_like(p, BatchedUsers, shape=OneUserAtATime(Mixed(**vars(p.users.shape))))},
+        "does not name what cuts",
+    ),
+    "another batching than the ledger names": (
+        lambda p: opened(p, data={**p.opened.data, "batching": "somewhere:Else"}),
+        "does not name what cuts",
+    ),
     "a plan of one's own": (lambda p: {"plan": OwnPlan(**p.plan.model_dump())}, "plan is not one of Tacit's"),
     "another plan": (lambda p: {"plan": p.plan.model_copy(update={"noise_multiplier": 0.1})}, "does not describe"),
     "another plan in the ledger": (
@@ -182,6 +192,24 @@ def test_what_a_recipe_builds_came_from_its_plan(
     assert reasons_of(program) == []
     foreign = dataclasses.replace(program, mechanism=Alike(program.mechanism.noise_multipliers))
     assert "mechanism" in reasons_of(foreign)[0]
+
+
+def test_a_batching_of_ones_own_is_called_for_one_user_at_a_time_and_the_statement_says_what_is_assumed(
+    tmp_path: Path,
+) -> None:
+    recipe = tiny()
+    setup = RecipeSetup.build(recipe)
+    setup = dataclasses.replace(setup, batches=Mixed(**vars(setup.batches)))
+    folder = RunFolder.create(tmp_path / "run", recipe.to_toml(), vocabulary=setup.dataset.words)
+    program = training.program_of(setup, folder)
+    assert type(program.users.shape) is OneUserAtATime
+    assert reasons_of(program) == []
+    assert begin(program, folder, Silent())["privacy"]["epsilon"] is not None
+    ledger = read_ledger(folder.ledger_path)
+    lines = assumptions_of(ledger, spent_by(ledger.opened, ledger.intents))
+    [line] = [line for line in lines if "tests.simulation.test_program:Mixed" in line.text]
+    assert line.mark is Mark.ASSUMED
+    assert "keeps nothing from one user to the next" in line.text
 
 
 @pytest.mark.parametrize(("change", "said"), FOREIGN.values(), ids=FOREIGN.keys())

@@ -101,7 +101,7 @@ def assumptions_of(
     lines += [line for line in on_devices if line.mark is Mark.ENFORCED]
     lines += [Line(text, Mark.OBSERVED) for text in _seen(ledger)]
     lines += [Line(text, Mark.OBSERVED) for text in _recorded(ledger, happened or spent, observed)]
-    lines += [Line(text, Mark.ASSUMED) for text in spent.assumptions]
+    lines += [Line(text, Mark.ASSUMED) for text in (*spent.assumptions, *_assumed(opened))]
     lines += [line for line in on_devices if line.mark is Mark.ASSUMED]
     return tuple(replace(line, text=line.text[:1].upper() + line.text[1:]) for line in lines)
 
@@ -149,6 +149,15 @@ def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[
     if sampling == "fixed":
         found.append("there are at least as many users as the stated population")
     return found
+
+
+def _assumed(opened: Opened) -> list[str]:
+    if "batching" not in opened.data:
+        return []
+    return [
+        f"the batching {plain(opened.data['batching'])}, which was given one user's examples at a time, keeps nothing from one "
+        "user to the next in variables of its module or class, in files or in a shared random generator"
+    ]
 
 
 def _seen(ledger: Ledger) -> list[str]:
