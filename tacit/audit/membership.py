@@ -12,9 +12,9 @@ made from public phrases and the first model, before any coin is looked at.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,6 +22,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from tacit.audit.scoring import grow, log_perplexities, read
+from tacit.learning.work import LocalWork
 from tacit.models.word_lm import WordLM
 
 # λ: keeps users apart whose phrases are nearly the same.
@@ -43,22 +44,24 @@ def loss_scores(before: WordLM, after: WordLM, phrases: Sequence[NDArray[np.int3
 
 
 def trajectory_scores(
-    work: Any, before: WordLM, after: WordLM, batches: NDArray[np.int32], steps: NDArray[np.int64]
+    work: LocalWork, before: WordLM, after: WordLM, batches: NDArray[np.int32], steps: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """The share of each user's update to `before` in the way to `after`. Holds a model's size in memory for each user.
 
-    `work` is what a user computes (`tacit.learning.work`); user u has the first steps[u] of batches[u], at least one.
+    `work` is what a user computes (`tacit.learning.work.LocalWork`); user u has the first steps[u] of batches[u], at least one.
     """
-    way = _flat(jax.tree.map(jnp.subtract, after, before))
+    way = _flat(jax.tree.map(jnp.subtract, work.learned(after), work.learned(before)))
     updates = _updates(work, before, batches, steps.astype(np.int32))
     common, cosines = (np.asarray(each, np.float64) for each in _products(updates, way))
     return np.asarray(np.linalg.solve(common + RIDGE * np.eye(len(common)), cosines), np.float64)
 
 
-@partial(jax.jit, static_argnames="work")
-def _updates(work: Any, before: WordLM, batches: Array, steps: Array) -> Array:
+@eqx.filter_jit
+def _updates(work: LocalWork, before: WordLM, batches: Any, steps: Any) -> Array:
     """Unit updates [users, parameters]."""
-    return jax.lax.map(lambda user: _unit(_flat(work(before, *user, jnp.float32(jnp.inf)))), (batches, steps))
+    return jax.lax.map(
+        lambda user: _unit(_flat(work(before, user[0], user[1], jnp.float32(jnp.inf)))), (batches, steps)
+    )
 
 
 @jax.jit

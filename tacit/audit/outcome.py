@@ -47,7 +47,7 @@ class Proven:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AuditOutcome:
     """An audit of one model. `bounds` by the kind of score, empty without canary users; `proven` without made-up ones."""
 
     prefix: int

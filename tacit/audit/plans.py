@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tacit.data.canaries.plan import Canary, CanaryPlan, CoinUser, Devices, Sharers, binding, word_phrases
+from tacit.data.canaries.plan import Canary, CanaryDevices, CanaryPlan, CoinUser, Sharers, binding, word_phrases
 from tacit.errors import AuditError
 
 # The Memorization paper's corpus, on whose size its p_u of 1/50,000, 3/50,000 and 1/5,000 mean so many expected sharers.
@@ -30,7 +30,7 @@ def device_plan(
     """Production's plan: the phrases dealt out evenly to every n_u × n_e; with 27 phrases, 3 each on 189 devices."""
     if max(copies) > examples_per_device:
         raise AuditError(f"Expected at most {examples_per_device} copies on a device, got {max(copies)}.")
-    grid = [Devices(devices=n_u, copies=n_e) for n_u, n_e in itertools.product(devices, copies)]
+    grid = [CanaryDevices(devices=n_u, copies=n_e) for n_u, n_e in itertools.product(devices, copies)]
     return CanaryPlan(
         data=binding(description),
         seed=seed,
@@ -146,7 +146,7 @@ def mixed_plan(
 
 
 def _dealt(
-    phrases: Sequence[tuple[str, ...]], grid: Sequence[Devices] | Sequence[Sharers], template: str | None
+    phrases: Sequence[tuple[str, ...]], grid: Sequence[CanaryDevices] | Sequence[Sharers], template: str | None
 ) -> tuple[Canary, ...]:
     if not phrases or len(phrases) % len(grid):
         raise AuditError(f"Expected a multiple of {len(grid)} canaries (one a setting), got {len(phrases)}.")

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from tacit.audit.outcome import Attacked
-from tacit.audit.run_audit import attack, comparisons
+from tacit.audit.run_audit import attack_canaries, comparison_count
 from tacit.audit.secret_sharer import extraction
 from tacit.data.canaries.plan import CoinUser, load_plan
 from tacit.data.rows import to_rows
@@ -130,7 +130,7 @@ def compare_regimes(
             f"Expected a regime for this recipe, got {sorted(unknown)[0]!r}.", hint=f"There are: {known}."
         )
     results: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    size = comparisons(suffixes)
+    size = comparison_count(suffixes)
     if others := {found["suffixes"] for found in results.values() if "suffixes" in found} - {size}:
         raise AuditError(
             f"Expected --suffixes {others.pop()}, with which the results in {path} were made, got {size}.",
@@ -165,7 +165,7 @@ def _one(recipe: Recipe, regime: Regime, plan: Path, folder: Path, suffixes: int
         model, words, about = trained
         canaries = load_plan(plan)
         began = time.monotonic()
-        attacked = attack(model, canaries, words, suffixes=suffixes)
+        attacked = attack_canaries(model, canaries, words, suffixes=suffixes)
         known = [canary for canary in canaries.canaries if not isinstance(canary.sharing, CoinUser)]
         from_one = extraction(model, known, words, prefix=ONE_WORD)
         rates = {"local_rate": slower.work.learning_rate}

@@ -14,17 +14,16 @@ from numpy.typing import NDArray
 from tacit.audit.exposures import SettingExposure, by_setting, exposures
 from tacit.audit.lower_bound import CONFIDENCE, LowerBound, lower_bound
 from tacit.audit.membership import loss_scores, trajectory_scores
-from tacit.audit.outcome import BY_LOSS, BY_TRAJECTORY, Attacked, Outcome, Proven
+from tacit.audit.outcome import BY_LOSS, BY_TRAJECTORY, Attacked, AuditOutcome, Proven
 from tacit.audit.secret_sharer import BEAM_WIDTH, COMPARISONS, extraction, random_sampling
-from tacit.data.canaries.made_up import WithCoinUsers
 from tacit.data.canaries.plan import CanaryPlan, CoinUser, encode
+from tacit.data.canaries.synthetic_users import WithCoinUsers
 from tacit.data.ragged import offsets_of
 from tacit.data.rows import pack, to_rows
 from tacit.data.users import Examples, Users
 from tacit.data.views import View
 from tacit.errors import AuditError
 from tacit.learning.batches import TextBatches
-from tacit.learning.next_word import NextWord
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.participation.log import participations, verified
 from tacit.privacy.plan import ADJACENCY, PrivacyPlan
@@ -33,7 +32,7 @@ from tacit.privacy.record.planned import charged_for
 from tacit.recipe.training import parse_recipe
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
-from tacit.training.recipes import RecipeSetup, build_work, reopen
+from tacit.training.recipes import RecipeSetup, reopen
 from tacit.training.trained import load_trained
 
 PREFIX = 2
@@ -48,7 +47,7 @@ def audit_run(
     width: int = BEAM_WIDTH,
     seed: int = 0,
     on_progress: Callable[[str], None] = lambda doing: None,
-) -> Outcome:
+) -> AuditOutcome:
     """Attack the run's last model, given the first `prefix` words of each canary.
 
     AuditError for a run without canaries or whose plan was made for other data; PrivacyError if the plan, the data or anything
@@ -68,7 +67,7 @@ def audit_run(
     trained = load_trained(path)
     model, words = trained.model, trained.words
     on_progress("attacking the model")
-    attacked = attack(model, plan, words, prefix=prefix, suffixes=suffixes, width=width, seed=seed)
+    attacked = attack_canaries(model, plan, words, prefix=prefix, suffixes=suffixes, width=width, seed=seed)
     on_progress("counting exposures")
     cohorts = list(verified(folder.participation_path, ledger))
     times = participations(cohorts, len(setup.dataset.train))
@@ -79,10 +78,10 @@ def audit_run(
         bounds = _bounds(setup, plan, model, words)
     if plan.synthetic_users:
         proven = _proven(folder, ledger, plan)
-    return Outcome(prefix, comparisons(suffixes), width, attacked, seen, bounds, proven)
+    return AuditOutcome(prefix, comparison_count(suffixes), width, attacked, seen, bounds, proven)
 
 
-def attack(
+def attack_canaries(
     model: Any,
     plan: CanaryPlan,
     words: Sequence[str],
@@ -97,7 +96,7 @@ def attack(
     if not numbers:
         return []
     canaries = [plan.canaries[i] for i in numbers]
-    ranks = random_sampling(model, canaries, words, prefix=prefix, seed=seed, size=comparisons(suffixes))
+    ranks = random_sampling(model, canaries, words, prefix=prefix, seed=seed, size=comparison_count(suffixes))
     places = extraction(model, canaries, words, prefix=prefix, width=width)
     return [
         Attacked(i, c.text, str(c.sharing), rank.rank, rank.candidates, rank.exposure, place)
@@ -105,7 +104,7 @@ def attack(
     ]
 
 
-def comparisons(suffixes: int | None) -> int:
+def comparison_count(suffixes: int | None) -> int:
     """How many random endings a canary is compared with: so many, or what suits this machine."""
     if suffixes is not None:
         return suffixes
@@ -169,10 +168,9 @@ def _bounds(setup: RecipeSetup, plan: CanaryPlan, model: Any, words: Sequence[st
     batches = pack(rows, np.arange(len(numbers)), batch_size=shape.batch_size, steps=shape.steps)
     steps = np.maximum(-(-rows.sizes() // shape.batch_size), 1)
     phrases = encode([plan.canaries[i] for i in plan.coin_canaries()], words)
-    work = build_work(setup.recipe, NextWord(setup.recipe.engine.precision))
     scores = {
         BY_LOSS: loss_scores(start, model, phrases),
-        BY_TRAJECTORY: trajectory_scores(work, start, model, batches, steps),
+        BY_TRAJECTORY: trajectory_scores(setup.work, start, model, batches, steps),
     }
     each = 1 - (1 - CONFIDENCE) / len(scores)
     delta = setup.recipe.privacy.delta

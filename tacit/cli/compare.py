@@ -1,4 +1,4 @@
-"""`tacit compare`: models against a baseline, on the keyboards of the same held-out users."""
+"""`tacit compare`: models against a baseline, by replaying the typing of the same held-out users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.text import Text
 from tacit.privacy.statement.wording import epsilon_text
 
 if TYPE_CHECKING:
-    from tacit.keyboard.comparison import Comparison
+    from tacit.keyboard.comparison import KeyboardComparison
     from tacit.keyboard.jackknife import Change
 
 _RATES = ("recall", "rate", "accuracy", "ratio")
@@ -26,35 +26,39 @@ def compare(
     models: Annotated[
         list[str],
         typer.Argument(
-            help="Two or more runs, ngram, ngram+history, or a saved n-gram (.npz); the first is the baseline."
+            help="Two or more of: a run, ngram, ngram+history, a saved n-gram (.npz). The first is the baseline."
         ),
     ],
-    on: Annotated[str, typer.Option("--on", help="A store's folder, or keyboard for the built-in world.")],
+    on: Annotated[str, typer.Option("--on", help="A store's folder, or the word keyboard for the built-in world.")],
     held_out: Annotated[
         int | None,
         typer.Option(
             "--held-out", help="How many users to replay, at most.", show_default="all that a store holds out"
         ),
     ] = None,
-    buckets: Annotated[int, typer.Option("--buckets", help="Buckets of users for the jackknife intervals.")] = 20,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the taps and the buckets.")] = 0,
-    ngram_order: Annotated[int, typer.Option("--ngram-order", help="Words in the longest n-gram.")] = 5,
+    buckets: Annotated[
+        int, typer.Option("--buckets", help="How many buckets of users the jackknife intervals use.")
+    ] = 20,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The seed of the simulated taps and of the buckets.")] = 0,
+    ngram_order: Annotated[int, typer.Option("--ngram-order", help="How many words the longest n-gram has.")] = 5,
     ngram_on: Annotated[
         Path | None,
         typer.Option("--ngram-on", help="A store to count n-grams on.", show_default="the users who are not held out"),
     ] = None,
     ngram_public: Annotated[
-        bool, typer.Option("--ngram-public", help="You assert that the text of --ngram-on is public.")
+        bool, typer.Option("--ngram-public", help="You declare that the text of --ngram-on is public.")
     ] = False,
-    save_ngram: Annotated[Path | None, typer.Option("--save-ngram", help="Keep the n-gram model, as .npz.")] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Also draw it, as .png or .svg.")] = None,
+    save_ngram: Annotated[Path | None, typer.Option("--save-ngram", help="Save the n-gram model as .npz.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Also draw the comparison, as .png or .svg.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
 ) -> None:
-    """Replay held-out users' typing with each model: suggestions, Smart Compose, correction; change and 95% interval.
+    """Replay the typing of held-out users with each model, and compare suggestions, completions and corrections.
+
+    Each change against the baseline has a 95% interval.
 
     Example: tacit compare ngram runs/demo-1 --on keyboard
     """
-    # Imported here: JAX takes a second, and help should not.
+    # Imported here: JAX takes a second to import, and --help should not wait for it.
     from tacit.keyboard.comparison import NgramSettings
     from tacit.keyboard.comparison import compare as run_comparison
 
@@ -85,7 +89,7 @@ def compare(
         _print(found)
 
 
-def _print(found: Comparison) -> None:
+def _print(found: KeyboardComparison) -> None:
     console = Console(highlight=False, markup=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")

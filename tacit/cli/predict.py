@@ -39,4 +39,4 @@ def predict(
     for word, probability in top:
         print(f"{words[word]:<20} {probability:6.1%}")
     if unknown:
-        print(f"(not in the vocabulary, read as an unknown word: {', '.join(unknown)})")
+        print(f"(not in the vocabulary, and treated as unknown words: {', '.join(unknown)})")

@@ -33,7 +33,7 @@ from tacit.data.store import BLOCK
 from tacit.data.users import Examples, Users
 from tacit.data.views import Subset, View, example_counts
 from tacit.errors import DataError
-from tacit.inspection.judging import Judge, Likelihood
+from tacit.inspection.example_scores import Judge, Likelihood
 from tacit.models.char_lm import FIRST_BYTE
 
 UNLABELLED = -1

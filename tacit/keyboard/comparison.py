@@ -19,12 +19,12 @@ from tacit.data.store import open_store
 from tacit.data.users import BOS, EOS, PAD, Users
 from tacit.errors import DataError, PrivacyError, RunError
 from tacit.figures import finite_or_none
+from tacit.keyboard.comparison_users import ComparisonUsers, open_comparison_users
 from tacit.keyboard.history import WithHistory
 from tacit.keyboard.jackknife import BUCKETS, Change, Ratio, deal, relative_change
 from tacit.keyboard.ngram import Katz, load_katz, train_katz
-from tacit.keyboard.replay import METRICS, Tally, record, replay
+from tacit.keyboard.replay import METRICS, ReplayCounts, record, replay
 from tacit.keyboard.taps import Keyboard
-from tacit.keyboard.users import RoundContext, open_ground
 from tacit.learning.pretrain import Reworded
 from tacit.learning.stepwise import Neural, Stepwise
 from tacit.runs.cost import cost_of
@@ -63,7 +63,7 @@ class Contestant:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ModelResult:
     """One model's metrics, and their change against the baseline (the baseline itself has none)."""
 
     name: str
@@ -84,14 +84,14 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class KeyboardComparison:
     """What came out, for whom."""
 
     on: str
     users: int
     words: int
     buckets: int
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ModelResult, ...]
 
 
 def compare(
@@ -103,14 +103,14 @@ def compare(
     seed: int = 0,
     ngram: NgramSettings | None = None,
     on_progress: Callable[[str], None] = lambda doing: None,
-) -> Comparison:
+) -> KeyboardComparison:
     """Replay the held-out users' typing with every model; `on_progress` hears what is being done."""
     if len(models) < 2:
         raise RunError(f"Expected two or more models to compare, got {len(models)}.")
     if len(set(models)) < len(models):
         raise RunError("Expected every model to be named once, got one twice.")
     runs = {name: by_name(Path(name)) for name in models if _is_run(name)}
-    context = open_ground(on, list(runs.values()), held_out=held_out, wanted=max(buckets, 1))
+    context = open_comparison_users(on, list(runs.values()), held_out=held_out, wanted=max(buckets, 1))
     bucket = deal(len(context.held_out), buckets, seed=seed)
     contestants = _contestants(models, runs, context, ngram or NgramSettings(), on_progress)
     on_progress("recording the held-out users' typing")
@@ -126,9 +126,9 @@ def compare(
             changes = {
                 metric: relative_change(_ratio(tally, metric), _ratio(tallies[0], metric), bucket) for metric in METRICS
             }
-        outcomes.append(Outcome(contestant.name, contestant.privacy, tally.metrics(), changes))
+        outcomes.append(ModelResult(contestant.name, contestant.privacy, tally.metrics(), changes))
     words = int(tallies[0].counts["words"].sum())
-    return Comparison(context.name, len(context.held_out), words, buckets, tuple(outcomes))
+    return KeyboardComparison(context.name, len(context.held_out), words, buckets, tuple(outcomes))
 
 
 def fingerprint_of(words: Sequence[str]) -> str:
@@ -139,12 +139,12 @@ def fingerprint_of(words: Sequence[str]) -> str:
 def _contestants(
     models: Sequence[str],
     runs: Mapping[str, Path],
-    context: RoundContext,
+    context: ComparisonUsers,
     ngram: NgramSettings,
     on_progress: Callable[[str], None],
 ) -> list[Contestant]:
     found: dict[str, Contestant] = {}
-    for name in models:  # what may be wrong with a file is told before n-grams are counted
+    for name in models:  # what may be wrong with a file is on_progress before n-grams are counted
         if name in runs:
             trained = load_trained(runs[name])
             _require_words(name, tuple(trained.words), context)
@@ -160,7 +160,7 @@ def _contestants(
     return [found[name] for name in models]
 
 
-def _from_katz(name: str, katz: Katz, context: RoundContext) -> Contestant:
+def _from_katz(name: str, katz: Katz, context: ComparisonUsers) -> Contestant:
     if katz.fingerprint != fingerprint_of(context.words):
         raise DataError(
             f"Expected an n-gram model with the {len(context.words):,} words of {context.name}, got {name}, whose words are "
@@ -170,7 +170,7 @@ def _from_katz(name: str, katz: Katz, context: RoundContext) -> Contestant:
     return Contestant(name, WithHistory(katz, BOS) if name == NGRAM_WITH_HISTORY else katz, privacy)
 
 
-def _require_words(name: str, words: tuple[str, ...], context: RoundContext) -> None:
+def _require_words(name: str, words: tuple[str, ...], context: ComparisonUsers) -> None:
     if words != context.words:
         raise RunError(
             f"Expected a run with the {len(context.words):,} words of {context.name}, which the baseline is judged by, got "
@@ -178,7 +178,7 @@ def _require_words(name: str, words: tuple[str, ...], context: RoundContext) -> 
         )
 
 
-def _count(context: RoundContext, settings: NgramSettings) -> Katz:
+def _count(context: ComparisonUsers, settings: NgramSettings) -> Katz:
     users: Users = context.others
     source, is_public = context.name, False  # a world's users stand for private ones
     if settings.store is not None:
@@ -218,6 +218,6 @@ def _is_run(name: str) -> bool:
     return name not in _COUNTED and not name.endswith(".npz")
 
 
-def _ratio(tally: Tally, metric: str) -> Ratio:
+def _ratio(tally: ReplayCounts, metric: str) -> Ratio:
     numerator, denominator = METRICS[metric]
     return Ratio(tally.counts[numerator], tally.counts[denominator])

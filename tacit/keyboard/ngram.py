@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import DataError
-from tacit.keyboard.ngram_counts import MOST_COUNTED, Level, count_ngrams
+from tacit.keyboard.ngram_counts import MOST_COUNTED, NgramTable, count_ngrams
 
 TRUSTED_ABOVE = 5
 _NOTHING = 1e-9  # of a context's mass: rounding, no more
@@ -207,7 +207,7 @@ def train_katz(
 
 
 def _estimate(
-    level: Level, context: NDArray[np.int64], some: Any, below: NDArray[np.float64] | None, guessable: int
+    level: NgramTable, context: NDArray[np.int64], some: Any, below: NDArray[np.float64] | None, guessable: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """P of the level's n-grams (those in `some`), and α of every context; `below` is P of the order below, None: uniform."""
     counts, totals = level.counts[some], level.totals.astype(np.float64)

@@ -23,7 +23,7 @@ MOST_COUNTED = 6
 
 
 @dataclass(frozen=True)
-class Level:
+class NgramTable:
     """The n-grams of one order, sorted by key = prefix · vocabulary + last word.
 
     The first order holds every id of the vocabulary, a word that never came included, so that place and id are the same.
@@ -49,7 +49,7 @@ def count_ngrams(
     bos: int,
     eos: int,
     least_counts: Sequence[int] | None = None,
-) -> list[Level]:
+) -> list[NgramTable]:
     """The levels of orders 1 to `order` for these sentences (``words[sentence_offsets[i]:sentence_offsets[i + 1]]``).
 
     `least_counts[k - 1]` drops the n-grams of order k that came less often. The first must be 1 and they must not fall
@@ -66,7 +66,7 @@ def count_ngrams(
         raise DataError(f"Expected word ids below the vocabulary of {vocabulary}, got {len(seen) - 1}.")
     root = np.zeros(vocabulary, np.int64)
     totals = np.array([int(seen.sum())])
-    levels = [Level(np.arange(vocabulary, dtype=np.int64), seen, root, totals, _counts_of_counts(seen))]
+    levels = [NgramTable(np.arange(vocabulary, dtype=np.int64), seen, root, totals, _counts_of_counts(seen))]
     kept_before = np.arange(vocabulary, dtype=np.int64)  # old place to new one, of the order below
     below = vocabulary
     for k in range(2, order + 1):
@@ -86,7 +86,7 @@ def count_ngrams(
         kept = counts >= cutoffs[k - 1]
         keys, suffix = keys[kept], kept_before[suffix[kept]]
         keys = kept_before[keys // vocabulary] * vocabulary + keys % vocabulary
-        levels.append(Level(keys, counts[kept], suffix, totals, _counts_of_counts(counts)))
+        levels.append(NgramTable(keys, counts[kept], suffix, totals, _counts_of_counts(counts)))
         below, kept_before = len(counts), np.where(kept, np.cumsum(kept) - 1, -1)
     return levels
 

@@ -6,12 +6,12 @@ import math
 from pathlib import Path
 
 from tacit.errors import RunError
-from tacit.keyboard.comparison import Comparison
+from tacit.keyboard.comparison import KeyboardComparison
 from tacit.keyboard.replay import LESS_IS_BETTER, METRICS
 from tacit.runs.plots import ACCENT, FAINT, INK
 
 
-def plot_comparison(comparison: Comparison, out: Path) -> None:
+def plot_comparison(comparison: KeyboardComparison, out: Path) -> None:
     """One panel a metric, on a scale of its own; one mark a model. A PNG or SVG."""
     import matplotlib
 

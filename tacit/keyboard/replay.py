@@ -48,7 +48,7 @@ LESS_IS_BETTER = ("word modified ratio",)
 
 
 @dataclass(frozen=True)
-class Habits:
+class TypingHabits:
     """What is assumed about people and the keyboard around the model."""
 
     attention: tuple[float, float, float] = (0.5, 0.4, 0.3)
@@ -60,7 +60,7 @@ class Habits:
 
 
 @dataclass(frozen=True)
-class Tally:
+class ReplayCounts:
     """The counts of several users: counts[name][u] for each name of `COUNTS`."""
 
     counts: dict[str, NDArray[np.float64]]
@@ -94,15 +94,15 @@ class Recording:
 
     groups: tuple[Group, ...]
     keyboard: Keyboard
-    habits: Habits
+    habits: TypingHabits
     users: int
 
 
-def record(users: Users, keyboard: Keyboard, *, habits: Habits | None = None, seed: int) -> Recording:
+def record(users: Users, keyboard: Keyboard, *, habits: TypingHabits | None = None, seed: int) -> Recording:
     """These users' typing; the seed draws the taps."""
     if len(users) == 0:
         raise DataError("Expected held-out users to replay, got none.")
-    habits = habits or Habits()
+    habits = habits or TypingHabits()
     groups = []
     for number, (members, tokens) in enumerate(_streams(users, habits)):
         targets = tokens[:, 1:].T.ravel()
@@ -113,16 +113,16 @@ def record(users: Users, keyboard: Keyboard, *, habits: Habits | None = None, se
     return Recording(tuple(groups), keyboard, habits, len(users))
 
 
-def replay(model: Stepwise, recording: Recording) -> Tally:
+def replay(model: Stepwise, recording: Recording) -> ReplayCounts:
     """What the recorded typing comes to with this model."""
     counts = {name: np.zeros(recording.users) for name in COUNTS}
     for group in recording.groups:
         for name, found in _type(model, group, recording.keyboard, recording.habits).items():
             counts[name][group.members] = found
-    return Tally(counts)
+    return ReplayCounts(counts)
 
 
-def _streams(users: Users, habits: Habits) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int32]]]:
+def _streams(users: Users, habits: TypingHabits) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int32]]]:
     everyone = users.gather(np.arange(len(users), dtype=np.int64))
     if everyone.labels is not None:
         raise DataError("Expected users who wrote text, got users with images.")
@@ -138,7 +138,7 @@ def _streams(users: Users, habits: Habits) -> Iterator[tuple[NDArray[np.int64], 
         yield members, padded[np.where(inside, index, len(stream))]
 
 
-def _type(model: Stepwise, group: Group, keyboard: Keyboard, habits: Habits) -> dict[str, NDArray[np.float64]]:
+def _type(model: Stepwise, group: Group, keyboard: Keyboard, habits: TypingHabits) -> dict[str, NDArray[np.float64]]:
     """The counts of one group of users."""
     tokens = group.tokens
     counts = {name: np.zeros(len(tokens)) for name in COUNTS}
@@ -163,7 +163,7 @@ def _type(model: Stepwise, group: Group, keyboard: Keyboard, habits: Habits) -> 
     return counts
 
 
-def _strip(guesses: NDArray[np.float32], targets: NDArray[np.int32], habits: Habits) -> dict[str, NDArray[Any]]:
+def _strip(guesses: NDArray[np.float32], targets: NDArray[np.int32], habits: TypingHabits) -> dict[str, NDArray[Any]]:
     """The suggestion strip: reserved entries are never shown, equal probabilities go to the smaller id."""
     own = np.take_along_axis(guesses, targets[:, None], axis=1)
     words = guesses[:, FIRST_WORD:]
@@ -179,7 +179,7 @@ def _strip(guesses: NDArray[np.float32], targets: NDArray[np.int32], habits: Hab
 
 
 def _compose(
-    model: Stepwise, state: State, guesses: NDArray[np.float32], ahead: NDArray[np.int32], habits: Habits
+    model: Stepwise, state: State, guesses: NDArray[np.float32], ahead: NDArray[np.int32], habits: TypingHabits
 ) -> dict[str, NDArray[Any]]:
     """Smart Compose before the words `ahead` [rows, up to longest_phrase]."""
     triggered, right = np.zeros(len(guesses), bool), np.zeros(len(guesses), bool)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import DivergedError
 from tacit.learning.server import OptimizerName, build_optimizer
-from tacit.learning.work import Batch, Model, Task
+from tacit.learning.tasks import Batch, Model, Task
 
 # Steps a compiled call: enough that nothing is lost between calls, few enough that progress can be told.
 BLOCK_STEPS = 256

@@ -21,7 +21,7 @@ from tacit.data.users import BOS, FIRST_WORD, OOV, PAD, Examples, Users
 from tacit.data.views import View
 from tacit.errors import DataError, DivergedError
 from tacit.learning.central import Descent, first_steps, shuffled, train_central
-from tacit.learning.work import Model
+from tacit.learning.tasks import Model
 
 # Called with how far it is: steps done, steps in all, the mean loss on the batch read last.
 OnProgress = Callable[[int, int, float], None]

@@ -29,7 +29,7 @@ from tacit.errors import RecipeError
 from tacit.models.layers.cells import Cell, State, backward, build_cell, initial_state, run
 from tacit.models.layers.cross_entropy import cross_entropies, output_derivatives
 from tacit.models.layers.precision import Precision, product
-from tacit.models.layers.rows import add_rows
+from tacit.models.layers.scatter_add import add_rows
 
 # Numbers of symbols in rows.
 PAD, START, END, FIRST_BYTE = 0, 1, 2, 3
@@ -103,7 +103,7 @@ def build(config: CharLMConfig, *, key: Array) -> CharLM:
 
 @dataclass(frozen=True)
 class NextSymbol:
-    """The task of `tacit.learning.work`, on batches of rows: int32 [rows, length + 1], padded with 0."""
+    """The task of `tacit.learning.tasks`, on batches of rows: int32 [rows, length + 1], padded with 0."""
 
     precision: Precision = "float32"
 

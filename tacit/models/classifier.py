@@ -43,7 +43,7 @@ class ClassifierConfig:
     hidden: int = 128
 
 
-class Batch(TypedDict):
+class ImageBatch(TypedDict):
     """Images with their classes; `mask` is 1 where there is an image and 0 at padding."""
 
     images: Array  # uint8 [B, 28, 28]
@@ -114,18 +114,18 @@ def build(config: ClassifierConfig, *, key: Array) -> Classifier:
 
 @dataclass(frozen=True)
 class Classify:
-    """The task of `tacit.learning.work`: cross-entropy of the class, on batches of images."""
+    """The task of `tacit.learning.tasks`: cross-entropy of the class, on batches of images."""
 
     precision: Precision = "float32"
 
-    def loss_sum(self, model: Classifier, batch: Batch) -> tuple[Array, Array]:
+    def loss_sum(self, model: Classifier, batch: ImageBatch) -> tuple[Array, Array]:
         """The sum of the cross-entropies over a batch's images, and their number."""
         logits = jax.vmap(partial(model, precision=self.precision))(batch["images"])
         own = jnp.take_along_axis(logits, batch["labels"][:, None], axis=1)[:, 0]
         losses = jax.nn.logsumexp(logits, axis=1) - own
         return jnp.sum(losses * batch["mask"]), jnp.sum(batch["mask"])
 
-    def sgd_step(self, model: Classifier, batch: Batch, learning_rate: float) -> Classifier:
+    def sgd_step(self, model: Classifier, batch: ImageBatch, learning_rate: float) -> Classifier:
         """One step of SGD on the mean loss; a batch of padding returns the model unchanged."""
         gradient, count = jax.grad(self.loss_sum, has_aux=True)(model, batch)
         step = -jnp.float32(learning_rate) / jnp.maximum(count, 1.0)

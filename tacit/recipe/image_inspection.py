@@ -21,14 +21,14 @@ from tacit.errors import RunError
 from tacit.privacy.plan import PrivacyPlan
 from tacit.recipe.mistakes import recipe_error
 from tacit.recipe.reading import RECIPES, apply_change, read_toml, toml_of
-from tacit.recipe.sections import EngineSection, Section, Seed, ServerSection
+from tacit.recipe.sections import EngineSection, RecipeSection, Seed, ServerSection
 from tacit.runs.folder import refuse_if_taken
 
 IMAGES = RECIPES / "inspect_images.toml"
 RECIPE = "inspection.toml"  # in the folder of an inspection
 
 
-class ImageData(Section):
+class ImageData(RecipeSection):
     """Users with images: the built-in world of handwriting, or a store made by `tacit data import`."""
 
     world: Literal["handwriting"] | None = None
@@ -53,7 +53,7 @@ class ImageData(Section):
         return self
 
 
-class ImageFault(Section):
+class ImageFault(RecipeSection):
     """A fault put into the images on purpose (`tacit.data.faults`), after the classifier was trained."""
 
     kind: Literal["inverted", "rotated", "relabelled"] = "inverted"
@@ -61,7 +61,7 @@ class ImageFault(Section):
     seed: Seed = 1
 
 
-class ImageWork(Section):
+class ImageWork(RecipeSection):
     """The local computation of one user: SGD."""
 
     epochs: int = Field(default=1, gt=0)
@@ -69,7 +69,7 @@ class ImageWork(Section):
     learning_rate: float = Field(gt=0, allow_inf_nan=False)
 
 
-class ImageRun(Section):
+class ImageRun(RecipeSection):
     """How long the run is, and how often it evaluates and saves a checkpoint."""
 
     rounds: int = Field(gt=0)
@@ -80,7 +80,7 @@ class ImageRun(Section):
     )
 
 
-class ImageTraining(Section):
+class ImageTraining(RecipeSection):
     """How one model is trained."""
 
     init_seed: Seed = 1
@@ -102,7 +102,7 @@ class ClassifierSection(ImageTraining):
     trained: str | None = Field(default=None, description="the folder of the run that has trained it")
 
 
-class SelectionSection(Section):
+class SelectionSection(RecipeSection):
     """The users that the two generative models learn from.
 
     By user: users whose accuracy is at least the upper or at most the lower of the two `thresholds`, or of the two
@@ -138,7 +138,7 @@ class SelectionSection(Section):
         return self
 
 
-class GeneratorSection(Section):
+class GeneratorSection(RecipeSection):
     """How the server trains the generator after each round."""
 
     steps: int = Field(default=6, gt=0)
@@ -156,14 +156,14 @@ class GanSection(ImageTraining):
     generator: GeneratorSection = GeneratorSection()
 
 
-class ImageLook(Section):
+class ImageLook(RecipeSection):
     """How the trained generators are examined; all of this is post-processing and costs no privacy."""
 
     made: int = Field(default=256, ge=64, le=10_000, description="images to generate and score; the first 64 are shown")
     seed: Seed = Field(default=1, description="for drawing them; no privacy depends on it")
 
 
-class ImageInspection(Section):
+class ImageInspection(RecipeSection):
     """The whole recipe of an inspection of images."""
 
     inspect: Literal["images"] = "images"

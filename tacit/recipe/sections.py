@@ -13,13 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
-class Section(BaseModel):
+class RecipeSection(BaseModel):
     """A part of a recipe: unknown keys are refused, values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class DataSection(Section):
+class DataSection(RecipeSection):
     """Users' data: a built-in world, or a store made by `tacit data import`."""
 
     world: Literal["keyboard"] | None = None
@@ -56,7 +56,7 @@ class DataSection(Section):
         return self
 
 
-class PretrainSection(Section):
+class PretrainSection(RecipeSection):
     """Central training on public text before the first round (Gboard, section 2.3): a store, or a built-in world.
 
     The world has another seed than the users' world, and its writers all have one style, so its text is distributed
@@ -99,7 +99,7 @@ class PretrainSection(Section):
         return self
 
 
-class ModelSection(Section):
+class ModelSection(RecipeSection):
     """A preset of `tacit.models.word_lm`, and values that replace the preset's. The vocabulary's size comes from the data."""
 
     preset: str = "tiny"
@@ -113,7 +113,7 @@ class ModelSection(Section):
     init_seed: Seed = 1
 
 
-class WorkSection(Section):
+class WorkSection(RecipeSection):
     """The local computation of one user."""
 
     kind: Literal["fedavg", "fedsgd"] = "fedavg"
@@ -123,7 +123,7 @@ class WorkSection(Section):
     clip_every_step: bool = Field(default=False, description="clip after each local step, as DP-FedAvg does")
 
 
-class ServerSection(Section):
+class ServerSection(RecipeSection):
     """The server's optimizer, which is applied to every release."""
 
     optimizer: Literal["sgd", "momentum", "nesterov", "adam"] = "sgd"
@@ -131,7 +131,7 @@ class ServerSection(Section):
     momentum: float = Field(default=0.9, ge=0, lt=1)
 
 
-class RunSection(Section):
+class RunSection(RecipeSection):
     """How long the run is, and how often it evaluates and saves a checkpoint."""
 
     rounds: int = Field(gt=0)
@@ -145,14 +145,14 @@ class RunSection(Section):
     )
 
 
-class EngineSection(Section):
+class EngineSection(RecipeSection):
     """How the simulation runs; apart from rounding, nothing here changes the result."""
 
     chunk: int | None = Field(default=None, gt=0, description="users per compiled call; default: chosen for the device")
     precision: Literal["float32", "tf32", "bf16"] = "float32"
 
 
-class PopulationSection(Section):
+class PopulationSection(RecipeSection):
     """Devices that check in when they are available, instead of a uniform sample (Gboard, section 2.2; `tacit population`)."""
 
     timer_hours: float = Field(
@@ -166,7 +166,7 @@ class PopulationSection(Section):
     seed: Seed = 1
 
 
-class FleetSection(Section):
+class FleetSection(RecipeSection):
     """Rounds on real devices (`tacit serve`); a simulation of the same recipe ignores this section."""
 
     evaluates: str | None = Field(
@@ -193,7 +193,7 @@ class FleetSection(Section):
     )
 
 
-class AuditSection(Section):
+class AuditSection(RecipeSection):
     """The audit of the gate in every round, and canaries planted among the users, to search the model for."""
 
     gate: bool = Field(default=True, description="test clipping and noise in every round with synthetic contributions")

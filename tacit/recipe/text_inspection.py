@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError, model_validator
 from tacit.errors import RecipeError, RunError
 from tacit.recipe.mistakes import recipe_error
 from tacit.recipe.reading import RECIPES, apply_change, read_toml
-from tacit.recipe.sections import ModelSection, Section, Seed
+from tacit.recipe.sections import ModelSection, RecipeSection, Seed
 from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.folder import RunFolder
 
@@ -29,7 +29,7 @@ _WHO = ("world", "store", "users", "vocabulary", "world_seed", "held_out", "shuf
 _WORD_MODEL_ONLY = ("cell", "tied", "output_bias", "unit_norm")
 
 
-class TextFault(Section):
+class TextFault(RecipeSection):
     """A fault put into the text on purpose (`tacit.data.faults`), to test whether the inspection finds it."""
 
     kind: Literal["concatenated", "case_kept"] = "concatenated"
@@ -37,7 +37,7 @@ class TextFault(Section):
     seed: Seed = 1
 
 
-class TextLook(Section):
+class TextLook(RecipeSection):
     """How the trained model is examined; all of this is post-processing and costs no privacy."""
 
     top: int = Field(default=20, gt=0, le=200, description="how many of the most likely words are shown")

@@ -26,14 +26,14 @@ from tacit.recipe.sections import (
     ModelSection,
     PopulationSection,
     PretrainSection,
+    RecipeSection,
     RunSection,
-    Section,
     ServerSection,
     WorkSection,
 )
 
 
-class Recipe(Section):
+class Recipe(RecipeSection):
     """Everything that makes a run."""
 
     name: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")

@@ -31,7 +31,7 @@ def opening(
     strategy: Strategy | None = None,
     gate_audit: bool = False,
 ) -> Opened:
-    """The first record of a run's ledger; `learned` is what users' updates are of, `data` describes who they are.
+    """The first record of a run's ledger; `learned` is the subtree that users update, `data` describes who they are.
 
     `gate_audit`: it is a simulation whose gate is to be audited, and the record says so where it can be.
     """

@@ -91,7 +91,7 @@ def is_the_plans_secure_sum(secure: SecureSums | None, program: Program) -> bool
 
 
 def size_objections(learned: Any, program: Program) -> list[str]:
-    """A reason if the first record has another number of numbers in a release; `learned` is what users' updates are of."""
+    """A reason if the first record has another size of a release; `learned` is the subtree that users update."""
     sizes = release_size(learned, program.plan).items()
     fits = all(program.opened.data.get(name) == value for name, value in sizes)
     return [] if fits else [f"{_FIRST_RECORD} how many numbers a release has"]

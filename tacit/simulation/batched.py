@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +21,14 @@ from tacit.data.users import Users
 from tacit.errors import PrivacyError
 from tacit.learning.batches import Batching, user_by_user
 from tacit.learning.secure_sums import SecureSums
-from tacit.learning.work import Work, learned_by
+from tacit.learning.trainable import place
+from tacit.learning.work import UserWork, learned_by, require_update_of
 from tacit.privacy.gate.rounding import MOST_USERS
 from tacit.privacy.gate.sums import BoundedSum, ClipThresholds, Contributions, Diagnostics, Gate
 from tacit.privacy.plan import PrivacyPlan
 from tacit.runs.gate_audit.layout import MOST_CANARIES
 from tacit.simulation.placement import Spread
-from tacit.simulation.secure import SecureGate, open_round
+from tacit.simulation.secure_gate import SecureGate, open_round
 
 # So many chunks are gathered together and sorted by size, so that users of similar size share a chunk.
 GATHERED_CHUNKS = 8
@@ -49,7 +50,7 @@ class BatchedUsers:
     def __init__(
         self,
         users: Users,
-        work: Work,
+        work: UserWork,
         plan: PrivacyPlan,
         shape: Batching,
         spread: Spread,
@@ -58,7 +59,7 @@ class BatchedUsers:
         self.users, self.plan, self.chunk, self.secure = users, plan, spread.chunk, secure
         self.shape = user_by_user(shape)
         self._work, self._devices = work, spread.devices
-        self._updates = jax.jit(partial(_updates, work, spread.lanes))
+        self._updates = _updates_of(work, spread.lanes)
 
     def collect(
         self, broadcast: Any, cohort: Any, norms: ClipThresholds, last: Callable[[list[Any]], None] | None = None
@@ -67,7 +68,7 @@ class BatchedUsers:
 
         `last` gets the devices' gates when all users are through, to let made-up ones in after them.
         """
-        models = [jax.device_put(broadcast, device) for device in self._devices]
+        models = [place(broadcast, device) for device in self._devices]
         gates = self._gates(models, cohort, norms)
         diagnostics = []
         for number, chunk in enumerate(cohort.chunks):
@@ -82,7 +83,7 @@ class BatchedUsers:
         return gates[0].close(), diagnostics
 
     def learned(self, model: Any) -> Any:
-        """The part of the broadcast model that updates are of."""
+        """The subtree that users update."""
         return learned_by(self._work, model)
 
     def update_bound(self, clip: float) -> float:
@@ -127,5 +128,16 @@ class BatchedUsers:
         )
 
 
-def _updates(work: Work, lanes: int, model: Any, batches: Any, steps: jax.Array, clip_norm: jax.Array) -> Any:
-    return jax.lax.map(lambda one: work(model, one, steps, clip_norm), batches, batch_size=lanes)
+def _updates_of(work: UserWork, lanes: int) -> Callable[[Any, Any, Any, Any], Any]:
+    """The work of a chunk of users, compiled; functions and other leaves of a model that are not arrays are constants."""
+
+    @eqx.filter_jit
+    def updates(model: Any, batches: Any, steps: jax.Array, clip_norm: jax.Array) -> Any:
+        learned = learned_by(work, model)
+
+        def of_user(one: Any) -> Any:
+            return require_update_of(learned, work(model, one, steps, clip_norm))
+
+        return jax.lax.map(of_user, batches, batch_size=lanes)
+
+    return updates

@@ -26,7 +26,7 @@ from tacit.runs.provenance import (
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.cohorts import CohortStream
 from tacit.simulation.gate_audit import audit_of
-from tacit.simulation.population.check_ins import DeviceCheckIns
+from tacit.simulation.population.sampler import DeviceCheckIns
 
 
 @dataclass(frozen=True, kw_only=True)

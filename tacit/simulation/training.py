@@ -17,7 +17,7 @@ from tacit.runs.driver import Rounds, first_rounds, further_rounds, to_the_end
 from tacit.runs.folder import RunFolder, refuse_if_taken
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.placement import suitable_spread, use_every_core
-from tacit.simulation.population.check_ins import DeviceCheckIns
+from tacit.simulation.population.sampler import DeviceCheckIns
 from tacit.simulation.population.settings import PopulationSettings
 from tacit.simulation.program import SimulatedProgram
 from tacit.training.pretraining import open_public

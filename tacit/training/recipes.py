@@ -14,7 +14,9 @@ from tacit.learning.batches import TextBatches
 from tacit.learning.loop import TrainingState
 from tacit.learning.next_word import NextWord, evaluate
 from tacit.learning.server import build_optimizer
-from tacit.learning.work import FedAvg, FedSGD, Task, Work
+from tacit.learning.tasks import Loss, Task
+from tacit.learning.trainable import Filter
+from tacit.learning.work import FedAvg, FedSGD, LocalWork, Work
 from tacit.models.word_lm import WordLMConfig, build, preset
 from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.noise.strategies import Strategy, from_description
@@ -47,7 +49,15 @@ class RecipeSetup(TrainingSetup):
         return cls.of(recipe, dataset, model, NextWord(recipe.engine.precision), strategy)
 
     @classmethod
-    def of(cls, recipe: Recipe, dataset: Dataset, model: Any, task: Task, strategy: Strategy | None) -> Self:
+    def of(
+        cls,
+        recipe: Recipe,
+        dataset: Dataset,
+        model: Any,
+        task: Task | Loss,
+        strategy: Strategy | None,
+        trainable: Filter = None,
+    ) -> Self:
         """The rest, for any model and what it learns; a run that goes on keeps the noise strategy it began with."""
         plan, server, work = recipe.privacy, recipe.server, recipe.work
         schedule = Schedule(recipe.run.rounds, recipe.run.evaluate_every, recipe.run.checkpoint_every)
@@ -70,7 +80,7 @@ class RecipeSetup(TrainingSetup):
             dataset=dataset,
             store=None if recipe.data.store is None else Path(recipe.data.store),
             model=model,
-            work=build_work(recipe, task),
+            work=build_work(recipe, task, trainable),
             batches=TextBatches(
                 recipe.data.layout,
                 recipe.data.length,
@@ -100,12 +110,13 @@ def model_config(recipe: Recipe, vocabulary: int) -> WordLMConfig:
     return dataclasses.replace(preset(recipe.model.preset), vocabulary=vocabulary, **changes)
 
 
-def build_work(recipe: Recipe, task: Task) -> Work:
+def build_work(recipe: Recipe, task: Task | Loss, trainable: Filter = None) -> LocalWork:
     """What the recipe has each user compute."""
-    if recipe.work.kind == "fedsgd":
-        return FedSGD(task, recipe.work.learning_rate)
-    style = recipe.privacy.clipping if recipe.work.clip_every_step else None
-    return FedAvg(task, recipe.work.epochs, recipe.work.learning_rate, style)
+    section = recipe.work
+    work: Work = FedSGD(batch_size=section.batch_size, learning_rate=section.learning_rate)
+    if section.kind == "fedavg":
+        work = FedAvg(**section.model_dump(exclude={"kind"}))
+    return LocalWork(work, task, trainable, recipe.privacy.clipping)
 
 
 def reopen(folder: RunFolder) -> tuple[RecipeSetup, Ledger]:

@@ -8,7 +8,7 @@ import math
 
 from tacit.audit.exposures import SettingExposure
 from tacit.audit.lower_bound import LowerBound, strongest
-from tacit.audit.outcome import BROKEN, BY_LOSS, BY_TRAJECTORY, Attacked, Outcome, Proven
+from tacit.audit.outcome import BROKEN, BY_LOSS, BY_TRAJECTORY, Attacked, AuditOutcome, Proven
 
 SECRET = "extranjera conciertos mercadeo"
 
@@ -19,13 +19,13 @@ def bound(epsilon: float, *, best: float = 4.129) -> LowerBound:
 
 def outcome(
     proven: float, *epsilons: float, best: float = 4.129, reasons: tuple[str, ...] = (), canaries: int = 2
-) -> Outcome:
+) -> AuditOutcome:
     attacked = [
         Attacked(i, SECRET, "n_u = 1, n_e = 14", 3 + i, 2001, 9.4 + i, 2 if i else None) for i in range(canaries)
     ]
     seen = [SettingExposure("n_u = 1, n_e = 14", 2, 1.0, 14.0, 3_680_000.0, 14.5)]
     bounds = {name: bound(each, best=best) for name, each in zip((BY_LOSS, BY_TRAJECTORY), epsilons, strict=False)}
-    return Outcome(2, 2000, 5, attacked, seen, bounds, Proven(proven, 1e-6, reasons))
+    return AuditOutcome(2, 2000, 5, attacked, seen, bounds, Proven(proven, 1e-6, reasons))
 
 
 def test_what_is_proven_is_rounded_up_and_what_is_refuted_down() -> None:

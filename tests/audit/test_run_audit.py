@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.audit.outcome import BROKEN, BY_TRAJECTORY, Outcome
+from tacit.audit.outcome import BROKEN, BY_TRAJECTORY, AuditOutcome
 from tacit.audit.plans import mixed_plan
 from tacit.audit.run_audit import AsTrained, audit_run
 from tacit.data.canaries.plan import CanaryPlan, encode, load_plan
@@ -86,7 +86,7 @@ def run(plan: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(run: Path) -> Outcome:
+def found(run: Path) -> AuditOutcome:
     return audit_run(run, suffixes=50)
 
 
@@ -104,7 +104,7 @@ def test_the_ledger_says_that_canaries_were_planted_and_not_which(run: Path, pla
     assert f"{63 + COINS} made-up users" in stated.as_markdown()
 
 
-def test_no_file_but_the_owners_section_holds_a_canary(run: Path, plan: Path, found: Outcome) -> None:
+def test_no_file_but_the_owners_section_holds_a_canary(run: Path, plan: Path, found: AuditOutcome) -> None:
     write_section(RunFolder.open(run), found.section())
     secrets = [canary.text.encode() for canary in load_plan(plan).canaries]
     holding = {
@@ -117,7 +117,7 @@ def test_no_file_but_the_owners_section_holds_a_canary(run: Path, plan: Path, fo
     assert not any(secret.decode() in json.dumps(found.as_dict()) for secret in secrets)
 
 
-def test_a_sound_run_passes(found: Outcome) -> None:
+def test_a_sound_run_passes(found: AuditOutcome) -> None:
     assert found.proven is not None
     assert 0 < found.proven.epsilon < 1
     assert not found.broken
@@ -128,7 +128,7 @@ def test_a_sound_run_passes(found: Outcome) -> None:
     assert "No lower bound exceeds" in found.words()[-1]
 
 
-def test_exposures_are_what_training_read(found: Outcome) -> None:
+def test_exposures_are_what_training_read(found: AuditOutcome) -> None:
     """Everybody takes part in both rounds: a device's copies are read twice, as many of them as its rows hold."""
     whole = {row.setting: row for row in found.exposures}["n_u = 4, n_e = 6"]
     assert whole.seen == 2 * 4 * 3  # 24 predictions: bos, five words, eos, and again; the fourth is cut

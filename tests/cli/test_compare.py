@@ -14,9 +14,9 @@ from tacit.data.users import Users
 from tacit.data.views import Subset
 from tacit.data.vocabulary import PRIVATE, Vocabulary, word_list
 from tacit.data.worlds.keyboard import KeyboardWorld
-from tacit.keyboard import users as comparison_users
+from tacit.keyboard import comparison_users as comparison_users
+from tacit.keyboard.comparison_users import open_comparison_users
 from tacit.keyboard.replay import METRICS
-from tacit.keyboard.users import open_ground
 from tacit.training import datasets
 from tests.cli.conftest import Tacit
 from tests.helpers import ListUsers
@@ -113,15 +113,15 @@ def test_an_ngram_of_another_store_reads_that_store(tacit: Tacit, folder: Path, 
 
 
 def test_held_out_users_are_those_of_the_store(folder: Path) -> None:
-    store = open_ground(str(folder / "store"), [folder / "on"])
+    store = open_comparison_users(str(folder / "store"), [folder / "on"])
     assert isinstance(store.held_out, Subset)
     np.testing.assert_array_equal(store.held_out.members, open_store(folder / "store").held_out_users())
     assert isinstance(store.others, Subset)
     assert not set(store.others.members) & set(store.held_out.members)
-    fewer = open_ground(str(folder / "store"), [folder / "on"], held_out=5)
+    fewer = open_comparison_users(str(folder / "store"), [folder / "on"], held_out=5)
     assert isinstance(fewer.held_out, Subset)
     assert set(fewer.held_out.members) < set(store.held_out.members)
-    world = open_ground("keyboard", [folder / "run"], held_out=7)
+    world = open_comparison_users("keyboard", [folder / "run"], held_out=7)
     assert isinstance(world.held_out, Subset)
     assert world.held_out.members.tolist() == list(range(400, 407))  # beyond the run's own users
     assert isinstance(world.others, Subset)

@@ -17,7 +17,7 @@ from safetensors import safe_open
 
 import tacit
 from tacit.errors import RunError
-from tacit.export import files as export
+from tacit.export import model_files as export
 from tacit.export.card import model_card
 from tacit.learning.next_word import suggest
 from tacit.learning.state import load_model, model_arrays

@@ -26,7 +26,7 @@ def test_from_a_recipe_to_a_report(tacit: Tacit, inspected: Path) -> None:
         "classifier, round 2/2: ",
         "accuracy, round 1/1",
         "low, round 3/3: ",
-        "have bright background, ε if planned to end here",
+        "have a bright background, ε if planned to end here",
     ):
         assert part in shown.err
     parts = (

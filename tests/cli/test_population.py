@@ -31,12 +31,12 @@ def test_the_answer_in_words(tacit: Tacit) -> None:
     found = tacit(*SMALL, "--timer-hours", "24", "--json").object["timers"][0]
     answer = tacit(*SMALL, "--timer-hours", "24")
     assert answer.code == 0
-    assert "150 rounds of 20 reports (26 taken) from 3,000 devices, zones us." in answer.out
+    assert "150 rounds of 20 reports (26 devices selected) from 3,000 devices, zones us." in answer.out
     row = next(line for line in answer.out.splitlines() if line.lstrip().startswith("24 h")).split()
     assert row[-3:-1] == [str(found["min_separation"]), str(found["max_participation"])]
-    assert "3,000 devices allow 149 at most" in answer.out
+    assert "3,000 devices allow at most 149" in answer.out
     few = tacit("population", "--devices", 3000, "--report-goal", 20, "--rounds", 2, "--timer-hours", "24")
-    assert "none: no device took part twice in so few rounds." in few.out
+    assert "Where MinS is none, no device took part twice." in few.out
 
 
 @pytest.mark.parametrize(("name", "magic"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml")])

@@ -145,7 +145,7 @@ def test_show_says_what_a_run_came_to() -> None:
 @pytest.mark.usefixtures("three")
 def test_show_without_a_summary_reads_metrics_and_ledger() -> None:
     text = invoke("show", "cut")
-    assert "1, and 1 that ran again and count again" in text
+    assert "1, and 1 further attempt, accounted in addition" in text
     truth = spent_by(
         opened(rounds=2, plan=PLAN.model_dump(mode="json")), [intent(0), intent(0, 1)]
     ).epsilon  # the ledger's, not the last evaluation's

@@ -17,7 +17,7 @@ from tacit.data.users import Examples, Names, Users, names_of_numbers
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError
-from tacit.inspection.judging import Marks
+from tacit.inspection.example_scores import Marks
 from tacit.inspection.selection import (
     UNLABELLED,
     Classes,

@@ -20,7 +20,7 @@ from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.errors import DataError, PrivacyError
 from tacit.learning.batches import ImageBatches, TextBatches
 from tacit.learning.next_word import NextWord
-from tacit.learning.work import FedAvg, FedSGD
+from tacit.learning.work import FedAvg, FedSGD, LocalWork
 from tacit.models.word_lm import WordLM, WordLMConfig, build
 from tacit.privacy.gate.rounding import MOST_USERS
 from tacit.privacy.gate.sums import HEADROOM, ClipThresholds, Contributions, Gate
@@ -91,7 +91,7 @@ def assert_same_sum(bounded: Any, expected: list[np.ndarray], weight: float) -> 
 def test_fedavg_equals_the_pseudocode(users, layout, style, every_step, weighted):
     extra = {"estimator": "clipped", "example_cap": 6.0, "total_weight": 50.0} if weighted else {}
     chosen = plan(clipping=style, **extra)
-    work = FedAvg(NextWord(), epochs=2, learning_rate=0.7, clip_style=style if every_step else None)
+    work = LocalWork(FedAvg(epochs=2, learning_rate=0.7, clip_every_step=every_step), NextWord(), clip_style=style)
     bounded, _ = collect(ListUsers(users), work, chosen, layout)
 
     updates, weights = [], []
@@ -110,7 +110,7 @@ def test_fedavg_equals_the_pseudocode(users, layout, style, every_step, weighted
 @given(users=ragged_users, clip_norm=st.sampled_from([0.02, 5.0]))
 def test_fedsgd_equals_the_pseudocode(users, clip_norm):
     chosen = plan(clip_norm=clip_norm)
-    bounded, _ = collect(ListUsers(users), FedSGD(NextWord(), learning_rate=1.5), chosen, "windows")
+    bounded, _ = collect(ListUsers(users), LocalWork(FedSGD(learning_rate=1.5), NextWord()), chosen, "windows")
     updates, weights = [], []
     for user in range(len(users)):
         batches = reference.user_batches(reference.user_sentences(ListUsers(users), user), SHAPE["windows"])
@@ -122,14 +122,16 @@ def test_fedsgd_equals_the_pseudocode(users, clip_norm):
 
 
 def test_nobody_leaves_nothing():
-    bounded, diagnostics = collect(ListUsers([]), FedSGD(NextWord(), learning_rate=1.5), plan(), "windows")
+    bounded, diagnostics = collect(ListUsers([]), LocalWork(FedSGD(learning_rate=1.5), NextWord()), plan(), "windows")
     assert diagnostics == []
     assert all(np.abs(leaf).max() == 0 for leaf in jax.tree.leaves(bounded.blocks["update"].total))
 
 
 @pytest.mark.parametrize("user", [[], [[]], [[5]]], ids=["no sentence", "an empty sentence", "one word"])
 def test_users_with_next_to_nothing(user):
-    bounded, diagnostics = collect(ListUsers([user]), FedSGD(NextWord(), learning_rate=1.5), plan(), "windows")
+    bounded, diagnostics = collect(
+        ListUsers([user]), LocalWork(FedSGD(learning_rate=1.5), NextWord()), plan(), "windows"
+    )
     moved = any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(bounded.blocks["update"].total))
     assert moved == (user != [])
     assert diagnostics[0].present.sum() == 1
@@ -137,7 +139,7 @@ def test_users_with_next_to_nothing(user):
 
 def test_removing_any_user_moves_the_sum_by_at_most_the_bound():
     users = [[[4, 5, 6]] * n for n in range(6)]
-    work = FedAvg(NextWord(), epochs=2, learning_rate=5.0)
+    work = LocalWork(FedAvg(epochs=2, learning_rate=5.0), NextWord())
     whole, _ = collect(ListUsers(users), work, plan(), "windows")
     for user in range(len(users)):
         rest, _ = collect(ListUsers(users[:user] + users[user + 1 :]), work, plan(), "windows")
@@ -155,9 +157,9 @@ def test_a_users_update_does_not_depend_on_who_shares_the_chunk():
     """The gate's proof needs it: what one user adds must not change what the others add, to the last bit."""
     user, others, more = [[4, 5, 6, 7]], [[[5, 4]], [[8, 8, 8]], [[6]]], [[[7]] * 4, [[4] * 7] * 4, []]
     for work in (
-        FedAvg(NextWord(), epochs=2, learning_rate=3.0),
-        FedAvg(NextWord(), epochs=2, learning_rate=3.0, clip_style="flat"),
-        FedSGD(NextWord(), learning_rate=3.0),
+        LocalWork(FedAvg(epochs=2, learning_rate=3.0), NextWord()),
+        LocalWork(FedAvg(epochs=2, learning_rate=3.0, clip_every_step=True), NextWord()),
+        LocalWork(FedSGD(learning_rate=3.0), NextWord()),
     ):
         batched = engine(work, plan(clip_norm=1e-3), "windows")
         updates = []
@@ -176,7 +178,9 @@ def test_what_is_padded_at_the_end_of_the_numbers_counts_alike_in_any_company(ep
     user, alone, longer = [[4, 5, 6, 7]], [[[5, 4]], [[8, 8, 8]], [[6]]], [[[7]] * 4, [[4] * 7] * 4, []]
     counted = []
     for rate in (1e3, 1e13, 1e25, 1e36):
-        batched = engine(FedAvg(NextWord(), epochs=epochs, learning_rate=rate), plan(clip_norm=1.0), "windows")
+        batched = engine(
+            LocalWork(FedAvg(epochs=epochs, learning_rate=rate), NextWord()), plan(clip_norm=1.0), "windows"
+        )
         shares = []
         for company in (alone, longer):
             batched.users = ListUsers([user, *company])
@@ -198,7 +202,7 @@ def test_what_is_padded_at_the_end_of_the_numbers_counts_alike_in_any_company(ep
 def test_a_round_larger_than_rounding_is_proven_for_is_refused():
     private = plan(mechanism="gaussian", noise_multiplier=1.0, delta=1e-5)
     for of, refused in ((private, True), (plan(), False)):
-        batched = engine(FedSGD(NextWord(), learning_rate=1.0), of, "windows")
+        batched = engine(LocalWork(FedSGD(learning_rate=1.0), NextWord()), of, "windows")
         batched.users = ListUsers([[[4]]])
         with pytest.raises(PrivacyError, match="at most 131,056 users") if refused else nullcontext():
             next(batched.prepare(np.zeros(MOST_USERS - MOST_CANARIES + 1, np.int64)))

@@ -204,7 +204,7 @@ def test_a_batching_of_ones_own_is_called_for_one_user_at_a_time_and_the_stateme
     program = training.program_of(setup, folder)
     assert type(program.users.shape) is OneUserAtATime
     assert reasons_of(program) == []
-    assert begin(program, folder, Silent())["privacy"]["epsilon"] is not None
+    assert begin(program, folder, tacit.Callback())["privacy"]["epsilon"] is not None
     ledger = read_ledger(folder.ledger_path)
     lines = assumptions_of(ledger, spent_by(ledger.opened, ledger.intents))
     [line] = [line for line in lines if "tests.simulation.test_program:Mixed" in line.text]

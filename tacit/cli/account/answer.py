@@ -1,4 +1,4 @@
-"""What every command of `tacit account` tells, the options they share, and how they refuse a bad value."""
+"""What the commands of `tacit account` share: their options, how they print an answer and how they refuse a bad value."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tacit.cli.figures import rounded_up
 from tacit.errors import RecipeError
 from tacit.figures import finite_or_none
 from tacit.privacy.plan import LEAST_NOISE, MOST_NOISE
@@ -25,13 +26,13 @@ MaxParticipation = Annotated[
 ]
 RestartAt = Annotated[
     list[int] | None,
-    typer.Option("--restart-at", help="This round, counted from 0, opens a new tree; may be repeated."),
+    typer.Option("--restart-at", help="A round, counted from 0, that begins a new tree; may be repeated."),
 ]
 
 
 CLIPPED = (
-    "each user's update is clipped, and noise of the noise multiplier times the clip is added to every sum: "
-    "every round's, or every node's of a tree",
+    "each user's update is clipped, and Gaussian noise with the standard deviation noise multiplier × clip is added to the sum "
+    "of every round, or of every node of a tree",
     "one person is one user",
     "settings were not chosen by looking at these users",
 )
@@ -77,21 +78,12 @@ def tell(answer: Answer, as_json: bool, more: dict[str, Any] | None = None) -> N
 
 
 def headline(answer: Answer) -> str:
-    """The figure, for whom, by which accountant; an infinite one in words, with the reasons."""
+    """The figure, its adjacency and its accountant; an infinite epsilon in words, with the reasons."""
     how = f"({answer.adjacency}; {answer.accountant})"
     if math.isinf(answer.epsilon):
         return f"epsilon is infinite: {'; '.join(answer.reasons_not_private)} {how}"
     rho = "" if answer.rho is None else f", rho {rounded_up(answer.rho)}"
     return f"epsilon {epsilon_text(answer.epsilon)} at delta {answer.delta:.4g}{rho} {how}"
-
-
-def rounded_up(value: float) -> str:
-    """Four significant digits, rounded up: a bound stays one."""
-    if value == 0 or math.isinf(value):
-        return f"{value:g}"
-    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
-    nearest = float(f"{value:.4g}")
-    return f"{nearest if nearest >= value else nearest + unit:.4g}"
 
 
 def require_one_of(option: str, value: str | None, choices: tuple[str, ...] | list[str]) -> None:

@@ -4,7 +4,7 @@ A canary of words is drawn uniformly from the vocabulary's real words ("Training
 Memorizing User Data", section IV-A); a canary of characters fills the # of a template with random digits. It is shared in
 one of three ways:
 
-- `Devices`: synthetic devices beside the real users, each with so many copies among sentences of a public corpus
+- `CanaryDevices`: synthetic devices beside the real users, each with so many copies among sentences of a public corpus
   (Production, section IV-A);
 - `Sharers`: every user shares it with one probability, and every example of a sharer is replaced by it with another (the
   federated secret sharer of "Understanding Unintended Memorization in Language Models Under Federated Learning", section 1);
@@ -41,7 +41,7 @@ Probability = Annotated[float, Field(gt=0, le=1)]
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 
 
-class Devices(BaseModel):
+class CanaryDevices(BaseModel):
     """Shared by n_u = `devices` synthetic devices, each with n_e = `copies`."""
 
     model_config = _STRICT
@@ -82,7 +82,7 @@ class Canary(BaseModel):
     model_config = _STRICT
     units: Annotated[tuple[str, ...], Field(min_length=1)]
     template: str | None = None
-    sharing: Annotated[Devices | Sharers | CoinUser, Field(discriminator="kind")]
+    sharing: Annotated[CanaryDevices | Sharers | CoinUser, Field(discriminator="kind")]
 
     @property
     def text(self) -> str:
@@ -113,7 +113,7 @@ class CanaryPlan(BaseModel):
 
     def device_canaries(self) -> NDArray[np.int64]:
         """The number of the canary that each synthetic device holds; they come right after the real users."""
-        held = [c.sharing.devices if isinstance(c.sharing, Devices) else 0 for c in self.canaries]
+        held = [c.sharing.devices if isinstance(c.sharing, CanaryDevices) else 0 for c in self.canaries]
         return np.repeat(np.arange(len(held), dtype=np.int64), held)
 
     def coin_canaries(self) -> NDArray[np.int64]:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.canaries.made_up import WithCoinUsers, WithDevices
 from tacit.data.canaries.plan import IS_REPLACED, IS_SHARER, CanaryPlan, Sharers, encode
 from tacit.data.canaries.splicing import replaced
+from tacit.data.canaries.synthetic_users import WithCoinUsers, WithDevices
 from tacit.data.users import Examples, Names, Users
 from tacit.data.views import View, example_counts, pick
 from tacit.data.worlds.randomness import uniform

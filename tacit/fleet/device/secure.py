@@ -1,8 +1,8 @@
 """A contribution as integers, and the stages of secure aggregation over the wire.
 
-The integers are those of `tacit.simulation.secure`, in NumPy, with draws from the operating system: the weighed update divided
-by the round's clip, then the weight in units of 1/E where it counts, then the bit as ±1, each with its share of noise where
-devices add it.
+The integers are those of `tacit.simulation.secure_gate`, in NumPy, with draws from the operating system: the weighed update
+divided by the round's clip, then the weight in units of 1/E where it counts, then the bit as ±1, each with its share of
+noise where devices add it.
 
 A state of the protocol is used once and lives in memory alone: a device that is killed leaves the round. What was lost on the
 way is sent again as the same bytes.

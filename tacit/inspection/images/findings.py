@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.inspection.costs import price_together
-from tacit.inspection.scores import InversionScore
+from tacit.inspection.fault_scores import InversionScore
 from tacit.privacy.statement.wording import round_up
 from tacit.runs.report.blocks import Bars, Block, Paragraph, Section, Table
 from tacit.runs.report.pictures import grid, picture
@@ -62,8 +62,8 @@ class ImageFindings:
         high, low = self.scores["high"], self.scores["low"]
         before, now = self.accuracy
         seen = (
-            f"The classifier gets {now:.1%} of held-out images right, {before:.1%} of those it was trained for. Of {self.made} "
-            f"images made up after {who['low']}, {low.inverted:.0%} have bright background (mean intensity "
+            f"The classifier gets {now:.1%} of held-out images right, and {before:.1%} of images without the fault. Of "
+            f"{self.made} images generated after {who['low']}, {low.inverted:.0%} have a bright background (mean intensity "
             f"{low.brightness:.2f}); after {who['high']}, {high.inverted:.0%} ({high.brightness:.2f})."
         )
         return f"{seen} {self._pointer(who)}"
@@ -75,9 +75,9 @@ class ImageFindings:
         if high.inverted - low.inverted >= TELLING:
             return f"Light and dark are exchanged among the {who['high']}: the classifier may have been trained on negatives."
         if min(high.inverted, low.inverted) >= TELLING:
-            return "Both have bright background: pixels are inverted everywhere, or ink is dark in this data."
+            return "Both have a bright background: pixels are inverted everywhere, or ink is dark in this data."
         return (
-            "Neither has bright background: nothing points to inverted pixels. The pictures show what else differs, and "
+            "Neither has a bright background: nothing points to inverted pixels. The pictures show what else differs, and "
             "whether the models have learned to draw at all."
         )
 

@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 from tacit.errors import DataError, RunError
 from tacit.files import write_atomic
 from tacit.inspection.costs import cost_together
+from tacit.inspection.fault_scores import inversion_score
 from tacit.inspection.held_out import require_held_out
+from tacit.inspection.images.accuracy_histogram import percentile, share_beyond
 from tacit.inspection.images.data import ImageUsers, open_images
 from tacit.inspection.images.findings import ImageFindings
-from tacit.inspection.images.quantiles import percentile, share_beyond
-from tacit.inspection.images.stages import SIDES, Side, Stage, accuracy_stage, classifier_stage, gan_stage, made_up
-from tacit.inspection.scores import inversion_score
+from tacit.inspection.images.stages import SIDES, ImageStage, Side, accuracy_stage, classifier_stage, gan_stage, made_up
 from tacit.inspection.selection import Threshold
 from tacit.learning.state import load_model
 from tacit.models import classifier as classifiers
@@ -133,7 +133,7 @@ def _require_whole(out: Path, names: Sequence[str]) -> None:
         raise RunError(f"The inspection {out} is damaged: its run {gone}/ is gone, on which later ones rest.")
 
 
-def _run(stage: Stage, path: Path, callback: Callback) -> dict[str, Any]:
+def _run(stage: ImageStage, path: Path, callback: Callback) -> dict[str, Any]:
     """Train a stage's model, go on with it, or read what came of it; returns the run's summary.
 
     RunError or PrivacyError if the run that is there, finished or not, is not the stage's.
@@ -195,7 +195,7 @@ def _require_users(recipe: ImageInspection, histogram: NDArray[np.float64], side
         )
 
 
-def _images(stage: Stage, run: Path, recipe: ImageInspection) -> NDArray[np.uint8]:
+def _images(stage: ImageStage, run: Path, recipe: ImageInspection) -> NDArray[np.uint8]:
     return made_up(load_model(stage.model, _trained(RunFolder.open(run))), recipe.look.made, recipe.look.seed)
 
 

@@ -20,16 +20,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.data.users import Examples, Users
+from tacit.inspection.example_scores import image_judge
+from tacit.inspection.fault_scores import inversion_score, to_bytes
+from tacit.inspection.images.accuracy_histogram import AccuracyWork
 from tacit.inspection.images.data import ImageUsers, fault_of
-from tacit.inspection.images.quantiles import AccuracyWork
-from tacit.inspection.judging import image_judge
-from tacit.inspection.scores import inversion_score, to_bytes
 from tacit.inspection.selection import Criterion, Judged, Selected, Threshold, UserAccuracy
 from tacit.learning.adversarial import Adversaries, DiscriminatorWork, GeneratorSteps, adversarial_server, adversaries
 from tacit.learning.batches import ImageBatches
 from tacit.learning.loop import TrainingState
 from tacit.learning.server import Server, build_optimizer
-from tacit.learning.work import FedAvg, Work, learned_by
+from tacit.learning.work import FedAvg, LocalWork, UserWork, learned_by
 from tacit.models import classifier as classifiers
 from tacit.models import gan
 from tacit.models.classifier import Classifier, Classify, predict
@@ -55,7 +55,7 @@ _MADE_UP = "generated images, which cost nothing more"
 
 
 @dataclass(frozen=True)
-class Stage:
+class ImageStage:
     """One model of an inspection: who its users are, what is learned of them and how. Nothing is on disk yet.
 
     `evaluate` looks at a model for the metrics; `outcome` is what the run's summary says of the last one beyond them.
@@ -69,7 +69,7 @@ class Stage:
     data: Mapping[str, Any]
     store: Path | None
     model: Any
-    work: Work
+    work: UserWork
     server: Server
     shape: ImageBatches
     chunk: int | None
@@ -137,17 +137,24 @@ class Stage:
         return reasons
 
 
-def classifier_stage(recipe: ImageInspection, users: ImageUsers) -> Stage:
+def classifier_stage(recipe: ImageInspection, users: ImageUsers) -> ImageStage:
     """The primary model, trained before the fault."""
     section = recipe.classifier
     config = classifiers.preset(section.preset, recipe.data.classes)
-    return Stage(
+    return ImageStage(
         name="classifier",
         recipe_text=_text(recipe, "classifier", section, {**_network(section), "classes": recipe.data.classes}),
         users=users.before,
         data={**users.description, "inspection": {"stage": "classifier"}},
         model=classifiers.build(config, key=jax.random.key(section.init_seed)),
-        work=FedAvg(Classify(recipe.engine.precision), section.work.epochs, section.work.learning_rate),
+        work=LocalWork(
+            FedAvg(
+                epochs=section.work.epochs,
+                batch_size=section.work.batch_size,
+                learning_rate=section.work.learning_rate,
+            ),
+            Classify(recipe.engine.precision),
+        ),
         server=Server.build(_optimizer(section), section.privacy.denominator),
         evaluate=lambda model: {"accuracy": right_share(model, users.held_out)},
         outcome=lambda model: {},
@@ -157,13 +164,13 @@ def classifier_stage(recipe: ImageInspection, users: ImageUsers) -> Stage:
 
 def accuracy_stage(
     recipe: ImageInspection, users: ImageUsers, classifier: Classifier, trained_by: str, rests_on: Sequence[str]
-) -> Stage:
+) -> ImageStage:
     """The histogram: one round, whose update is a user's place in it."""
     selection = recipe.selection
     about = {"stage": "accuracy", "classifier": trained_by, "fault": fault_of(recipe)}
     run = ImageRun(rounds=1, seed=recipe.classifier.run.seed)
     sections = {"privacy": selection.privacy, "run": run}
-    return Stage(
+    return ImageStage(
         name="accuracy",
         recipe_text=_text(recipe, "accuracy", None, {"bins": selection.bins, "classifier": trained_by}, sections),
         plan=selection.privacy,
@@ -190,7 +197,7 @@ def gan_stage(
     side: Side,
     threshold: Threshold,
     rests_on: Sequence[str],
-) -> Stage:
+) -> ImageStage:
     """The generative model of one side of the selection."""
     section, precision = recipe.gan, recipe.engine.precision
     judge = image_judge(classifier)
@@ -214,7 +221,7 @@ def gan_stage(
         score = inversion_score(made_up(model, look.made, look.seed))
         return {"brightness": score.brightness, "inverted": score.inverted, "measured_on": _MADE_UP}
 
-    return Stage(
+    return ImageStage(
         name=side,
         recipe_text=_text(
             recipe,

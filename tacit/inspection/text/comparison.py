@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 
 from tacit.errors import RunError
 from tacit.inspection.costs import cost_together, price_together
-from tacit.inspection.held_out import UnknownRates
 from tacit.inspection.text.findings import NO_CLAIM, OUTSIDE, TELLING, WordFindings, places, word_rows
 from tacit.inspection.text.primary import PrimaryFindings
+from tacit.inspection.text.unknown_words import UnknownRates
 from tacit.privacy.record.ledger import Ledger
 from tacit.runs.folder import RunFolder
 from tacit.runs.report.blocks import Block, Paragraph, Section, Table
 
 
 @dataclass(frozen=True)
-class Comparison:
+class InspectionComparison:
     """What two finished inspections found, and what they cost together."""
 
     before: WordFindings
@@ -135,10 +135,10 @@ def _of_first_words(whose: str, before: UnknownRates, after: UnknownRates) -> st
     return f"; {whose} {before.by_place[0]:.1%} and {after.by_place[0]:.1%}"
 
 
-def compare_inspections(before: Path, after: Path) -> Comparison:
+def compare_inspections(before: Path, after: Path) -> InspectionComparison:
     """Read two finished inspections; RunError for any other run."""
     (found_before, ledgers_before), (found_after, ledgers_after) = _read(before), _read(after)
-    return Comparison(found_before, found_after, cost_together(ledgers_before + ledgers_after))
+    return InspectionComparison(found_before, found_after, cost_together(ledgers_before + ledgers_after))
 
 
 def _read(path: Path) -> tuple[WordFindings, list[Ledger]]:

@@ -13,9 +13,9 @@ from typing import Any
 import jax
 
 from tacit.inspection.costs import price, price_at_scale, price_together
-from tacit.inspection.held_out import UnknownRates
-from tacit.inspection.scores import share_with_capital, share_with_space
+from tacit.inspection.fault_scores import share_with_capital, share_with_space
 from tacit.inspection.text.primary import PrimaryFindings
+from tacit.inspection.text.unknown_words import UnknownRates
 from tacit.models.char_lm import CharLM, likely_words, sample_words
 from tacit.recipe.text_inspection import TextLook
 from tacit.runs.report.blocks import Block, Lines, Paragraph, Section, Series, Table

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from tacit.data.rows import to_rows
 from tacit.data.users import Users
 from tacit.errors import DataError, RunError
-from tacit.inspection.held_out import UnknownRates, drawn_rates
 from tacit.inspection.text.sentences import draw_sentences, in_words
+from tacit.inspection.text.unknown_words import UnknownRates, drawn_rates
 from tacit.learning.next_word import evaluate
 from tacit.models.word_lm import WordLM
 from tacit.privacy.record.ledger import Ledger

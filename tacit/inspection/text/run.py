@@ -26,10 +26,11 @@ from tacit.data.views import split_users
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError
 from tacit.inspection.costs import cost_together
-from tacit.inspection.held_out import UnknownRates, require_held_out, symbol_scores, unknown_rates
+from tacit.inspection.held_out import require_held_out
 from tacit.inspection.selection import UnknownWords
 from tacit.inspection.text.findings import look_at
 from tacit.inspection.text.primary import Primary
+from tacit.inspection.text.unknown_words import UnknownRates, symbol_scores, unknown_rates
 from tacit.learning.loop import TrainingState
 from tacit.models.char_lm import CharLMConfig, NextSymbol, build, preset
 from tacit.models.word_lm import parameter_count

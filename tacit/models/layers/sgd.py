@@ -19,7 +19,7 @@ from tacit.models.layers import output_kernel
 from tacit.models.layers.cells import backward, initial_state, run
 from tacit.models.layers.cross_entropy import output_derivatives
 from tacit.models.layers.precision import Precision
-from tacit.models.layers.rows import add_rows
+from tacit.models.layers.scatter_add import add_rows
 from tacit.models.word_lm import Batch, WordLM, inverse_norm
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from tacit.errors import RunError
 from tacit.runs.plots import ACCENT, FAINT, INK
 from tacit.simulation.population.habits import DAY, HOUR, MINUTE
-from tacit.simulation.population.summary import Outcome, available_share
+from tacit.simulation.population.summary import PopulationOutcome, available_share
 
 SHADE, WARM, COOL = "#e9eef2", "#e8590c", "#74b9c4"
 MOST_DAYS = 10  # of rounds in the picture; more would hide the day
@@ -25,7 +25,7 @@ def require_picture(out: Path) -> None:
         raise RunError(f"Expected a picture in a folder that exists, got {out}.")
 
 
-def plot_population(outcomes: Sequence[Outcome], out: Path) -> None:
+def plot_population(outcomes: Sequence[PopulationOutcome], out: Path) -> None:
     """The rounds of the first outcome over time; all of them side by side, by their timer. A PNG or SVG."""
     require_picture(out)
     import matplotlib
@@ -54,7 +54,7 @@ def plot_population(outcomes: Sequence[Outcome], out: Path) -> None:
         pyplot.close(figure)
 
 
-def _rounds_over_days(axes: Any, outcome: Outcome) -> None:
+def _rounds_over_days(axes: Any, outcome: PopulationOutcome) -> None:
     settings = outcome.settings
     days = min(outcome.finished_s[-1] / DAY, MOST_DAYS)
     shown = outcome.finished_s <= days * DAY
@@ -82,7 +82,7 @@ def _rounds_over_days(axes: Any, outcome: Outcome) -> None:
     )
 
 
-def _separation(axes: Any, outcomes: Sequence[Outcome]) -> None:
+def _separation(axes: Any, outcomes: Sequence[PopulationOutcome]) -> None:
     found = [
         (each.settings.timer_hours, each.realised.min_separation.rounds_between, each.realised.max_participation)
         for each in sorted(outcomes, key=lambda each: each.settings.timer_hours)
@@ -132,7 +132,7 @@ def _separation(axes: Any, outcomes: Sequence[Outcome]) -> None:
     axes.set(xlabel="timer, hours", ylabel="MinS, rounds between", title="MinS grows with the timer, up to a cap")
 
 
-def _calls(axes: Any, outcomes: Sequence[Outcome]) -> None:
+def _calls(axes: Any, outcomes: Sequence[PopulationOutcome]) -> None:
     """What became of check-ins, per report that was used."""
     ordered = sorted(outcomes, key=lambda each: each.settings.timer_hours)
     reports = np.array([len(each.finished_s) * each.settings.report_goal for each in ordered])

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from tacit.errors import RecipeError, RunError
 from tacit.privacy.participation.limits import Gap
 from tacit.privacy.participation.pace import Pace
-from tacit.simulation.population.agenda import Agenda
+from tacit.simulation.population.check_in_queue import CheckInQueue
 from tacit.simulation.population.habits import DAY, MINUTE, Devices, Habits, Seconds, parse_zones
 from tacit.simulation.population.settings import PopulationSettings
 
@@ -110,12 +110,12 @@ class Population:
         self,
         settings: PopulationSettings,
         habits: Habits,
-        agenda: Agenda,
+        queue: CheckInQueue,
         generator: np.random.Generator,
     ) -> None:
         self.settings, self.habits = settings, habits
         self.clock_s, self.round = 0, 0
-        self._agenda, self._generator = agenda, generator
+        self._queue, self._generator = queue, generator
         self._pace = Pace()
         self._last_round = np.full(settings.devices, -1, np.int32)
         self._times = np.zeros(settings.devices, np.int32)
@@ -126,7 +126,7 @@ class Population:
         """A population at midnight UTC of its first day, before the first round; the generator seeds all of it."""
         own = np.random.Generator(np.random.PCG64([int(word) for word in generator.integers(0, 2**32, size=8)]))
         habits = Habits.draw(settings.devices, parse_zones(settings.zones), own)
-        population = cls(settings, habits, Agenda(), own)
+        population = cls(settings, habits, CheckInQueue(), own)
         for start in range(0, settings.devices, _BLOCK):
             devices = np.arange(start, min(start + _BLOCK, settings.devices), dtype=np.int64)
             population._will_check_in(devices, np.zeros_like(devices))
@@ -195,7 +195,7 @@ class Population:
         habits = {f"habits.{name}": value for name, value in vars(self.habits).items() if name != "seed"}
         return {
             "state": np.frombuffer(json.dumps(state).encode(), np.uint8),
-            "check_ins": self._agenda.keys(),
+            "check_ins": self._queue.keys(),
             "last_round": self._last_round.copy(),
             "times": self._times.copy(),
             **habits,
@@ -211,8 +211,8 @@ class Population:
         habits = {name.removeprefix("habits."): value for name, value in arrays.items() if name.startswith("habits.")}
         generator = np.random.Generator(np.random.PCG64())
         generator.bit_generator.state = state["generator"]
-        agenda = Agenda.restore(arrays["check_ins"].astype(np.int64))
-        population = cls(settings, Habits(seed=np.uint64(state["seed"]), **habits), agenda, generator)  # type: ignore[arg-type]
+        queue = CheckInQueue.restore(arrays["check_ins"].astype(np.int64))
+        population = cls(settings, Habits(seed=np.uint64(state["seed"]), **habits), queue, generator)  # type: ignore[arg-type]
         population.clock_s, population.round = state["clock_s"], state["round"]
         population._pace, population._closest = Pace(**state["pace"]), state["closest"]
         population._last_round = arrays["last_round"].astype(np.int32)
@@ -227,7 +227,7 @@ class Population:
         taken = _Taken(nobody, nobody, nobody, np.empty(0, np.bool_))
         calls = refused = 0
         while True:
-            callers, at_s, until = self._agenda.peek(deadline)
+            callers, at_s, until = self._queue.peek(deadline)
             chosen = np.flatnonzero(self._welcome(callers))[: wanted - len(taken.devices)]
             full = len(taken.devices) + len(chosen) == wanted
             heard = int(chosen[-1]) + 1 if full else len(callers)
@@ -241,7 +241,7 @@ class Population:
                 so_far = so_far[so_far.at_s < close]
             taken = so_far
             unwelcome = np.setdiff1d(np.arange(heard), chosen)
-            self._agenda.take(heard)
+            self._queue.take(heard)
             self._send_away(callers[unwelcome], at_s[unwelcome])
             calls, refused = calls + heard, refused + len(unwelcome)
             if over:
@@ -289,10 +289,10 @@ class Population:
         """Send everybody away who calls before `until`; how many the pace has sent, and how many the limits."""
         sent = refused = 0
         while True:
-            callers, at_s, _ = self._agenda.peek(until)
+            callers, at_s, _ = self._queue.peek(until)
             if not callers.size:
                 return sent, refused
-            self._agenda.take(len(callers))
+            self._queue.take(len(callers))
             welcome = np.count_nonzero(self._welcome(callers))
             sent, refused = sent + int(welcome), refused + len(callers) - int(welcome)
             self._send_away(callers, at_s)
@@ -310,7 +310,7 @@ class Population:
         opens, closes = self.habits.next_window(devices, earliest)
         spread = np.minimum(closes - opens, FIRST_CALL_SPREAD_S)
         first = opens + (spread * self._generator.random(len(devices))).astype(np.int64)
-        self._agenda.add(devices, np.maximum(earliest, first))
+        self._queue.add(devices, np.maximum(earliest, first))
 
     def _welcome(self, devices: Devices) -> NDArray[np.bool_]:
         """Which devices the limits that the server enforces allow in this round."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tacit.errors import RecipeError
 from tacit.privacy.participation.limits import Gap
-from tacit.simulation.population.agenda import MOST_DEVICES
+from tacit.simulation.population.check_in_queue import MOST_DEVICES
 from tacit.simulation.population.habits import HOUR, parse_zones
 
 MOST_HOURS = 24 * 366.0

@@ -17,7 +17,7 @@ _ASKED = 20_000  # devices whose windows stand for all of them in `available_sha
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PopulationOutcome:
     """A population after its rounds."""
 
     settings: PopulationSettings
@@ -53,7 +53,7 @@ class Outcome:
         }
 
 
-def simulate(settings: PopulationSettings, rounds: int, seed: int) -> Outcome:
+def simulate(settings: PopulationSettings, rounds: int, seed: int) -> PopulationOutcome:
     """So many rounds of a fresh population, without training."""
     population = Population.create(settings, np.random.default_rng(seed))
     finished, given_up, counts = [], 0, Counts()
@@ -61,7 +61,9 @@ def simulate(settings: PopulationSettings, rounds: int, seed: int) -> Outcome:
         finished.append(reported.finished_s)
         given_up += reported.given_up
         counts += reported.counts
-    return Outcome(settings, np.array(finished, np.int64), given_up, counts, population.realised, population.habits)
+    return PopulationOutcome(
+        settings, np.array(finished, np.int64), given_up, counts, population.realised, population.habits
+    )
 
 
 def available_share(habits: Habits, at_s: NDArray[np.int64]) -> NDArray[np.float64]:

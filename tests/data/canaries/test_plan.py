@@ -12,8 +12,8 @@ from scipy import stats
 from tacit.audit.plans import device_plan, mixed_plan, sharer_plan
 from tacit.data.canaries.plan import (
     Canary,
+    CanaryDevices,
     CanaryPlan,
-    Devices,
     Sharers,
     choices,
     digit_phrases,
@@ -178,7 +178,7 @@ def test_a_plan_of_both_kinds_counts_devices_only_where_there_are_any() -> None:
         seed=1,
         canaries=(
             Canary(units=("w1",), sharing=SHARED),
-            Canary(units=("w2",), sharing=Devices(devices=2, copies=1)),
+            Canary(units=("w2",), sharing=CanaryDevices(devices=2, copies=1)),
         ),
     )
     assert mixed.device_canaries().tolist() == [1, 1]

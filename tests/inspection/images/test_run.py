@@ -22,7 +22,7 @@ from tacit.errors import DataError, RunError
 from tacit.inspection.images import run as image_run
 from tacit.inspection.images.data import ImageUsers, open_images
 from tacit.inspection.images.run import Looked, load_classifier, resume_images, start_images
-from tacit.inspection.images.stages import Stage, classifier_stage, gan_stage, made_up
+from tacit.inspection.images.stages import ImageStage, classifier_stage, gan_stage, made_up
 from tacit.inspection.selection import Threshold
 from tacit.learning.loop import TrainingState
 from tacit.learning.state import load_model
@@ -141,7 +141,7 @@ def test_the_report_of_either_side_opens_with_the_findings(finished: tuple[Path,
     assert page.index("Images, as two models") < page.index("What it learned")
 
 
-def stage_of(recipe: ImageInspection, users: ImageUsers) -> Stage:
+def stage_of(recipe: ImageInspection, users: ImageUsers) -> ImageStage:
     """A generative model of everybody's images."""
     model = classifiers.build(classifiers.preset("small", 62), key=jax.random.key(0))
     return gan_stage(recipe, users, model, "nobody", "high", Threshold(0.0), ())

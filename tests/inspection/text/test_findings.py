@@ -9,11 +9,11 @@ from typing import Any
 import jax
 import pytest
 
-from tacit.inspection.held_out import UnknownRates
 from tacit.inspection.text import findings
-from tacit.inspection.text.comparison import Comparison
+from tacit.inspection.text.comparison import InspectionComparison
 from tacit.inspection.text.findings import WordFindings, look_at
 from tacit.inspection.text.primary import PrimaryFindings
+from tacit.inspection.text.unknown_words import UnknownRates
 from tacit.models.char_lm import CharLMConfig, build
 from tacit.recipe.text_inspection import TextLook
 from tacit.runs.report.blocks import Lines, Paragraph, Section, Table
@@ -107,7 +107,7 @@ def test_a_primary_model_has_a_section_of_its_own() -> None:
 
 def test_what_the_primary_models_say_is_compared_where_both_have_one() -> None:
     before, after = dataclasses.replace(SOUND, primary=SAID), dataclasses.replace(JOINED, primary=SAID_AFTER)
-    found = Comparison(before, after, COST)
+    found = InspectionComparison(before, after, COST)
     assert found.place_columns() == ["place", "before", "after", "made up before", "made up after"]
     assert found.place_rows() == [["1", "1.0%", "11.0%", "2.0%", "12.0%"], ["2", "5.0%", "5.0%", "6.0%", ""]]
     assert "of those that the primary models make up 2.0% and 12.0%" in found.conclusion()
@@ -115,15 +115,15 @@ def test_what_the_primary_models_say_is_compared_where_both_have_one() -> None:
     assert tables[1] == [["see you UNK", "UNK you soon"]]
     pictures = [[each.name for each in block.series] for block in found.section().blocks if isinstance(block, Lines)]
     assert pictures == [["before", "after"], ["made up before", "made up after"]]
-    assert Comparison(SOUND, after, COST).place_columns() == ["place", "before", "after"]
+    assert InspectionComparison(SOUND, after, COST).place_columns() == ["place", "before", "after"]
 
 
 def test_what_differs_is_said_in_one_paragraph() -> None:
-    found = Comparison(SOUND, JOINED, COST)
+    found = InspectionComparison(SOUND, JOINED, COST)
     assert found.new_words == ["i have", "see you"]
     assert "tokens are joined now that were apart before" in found.conclusion()
     assert "of the first words of sentences 1.0% and 11.0%" in found.conclusion()
-    assert "Neither spaces nor capitals" in Comparison(JOINED, SOUND, COST).conclusion()  # it was mended
+    assert "Neither spaces nor capitals" in InspectionComparison(JOINED, SOUND, COST).conclusion()  # it was mended
     assert found.rows()[0] == ["marco", "4", "i␣have", "10"]
     section = found.section()
     assert not section.private
@@ -132,7 +132,7 @@ def test_what_differs_is_said_in_one_paragraph() -> None:
 
 def test_one_run_without_a_claim_makes_the_comparison_the_owners() -> None:
     cost = {**COST, "epsilon": None, "reasons_not_private": ["no noise was added"]}
-    found = Comparison(SOUND, JOINED, cost)
+    found = InspectionComparison(SOUND, JOINED, cost)
     assert found.section().private
     assert found.as_dict()["privacy"]["epsilon"] is None
     assert "no noise was added" in found.price()
@@ -145,7 +145,7 @@ def test_what_a_model_without_privacy_says_is_not_in_a_summary_that_is_released(
     assert WordFindings.from_dict(json.loads(json.dumps(released.as_dict()))) == released
     assert released.primary is not None
     assert "No privacy is claimed for it" in released.primary.metric()
-    assert Comparison(released, released, COST).place_columns() == ["place", "before", "after"]
+    assert InspectionComparison(released, released, COST).place_columns() == ["place", "before", "after"]
     assert unclaimed.released(claimed=False) == unclaimed  # then nothing is, and all of it is the owner's
     private = dataclasses.replace(JOINED, primary=SAID)
     assert private.released(claimed=True) == private

@@ -3,7 +3,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from tacit.models.layers.rows import add_rows
+from tacit.models.layers.scatter_add import add_rows
 
 
 def test_rows_of_a_repeated_index_are_all_added():

@@ -9,7 +9,7 @@ import tacit
 from tacit.errors import RecipeError, RunError
 from tacit.privacy.participation.log import read
 from tacit.recipe.training import Recipe, parse_recipe
-from tacit.simulation.population.check_ins import DeviceCheckIns
+from tacit.simulation.population.sampler import DeviceCheckIns
 from tacit.simulation.population.settings import PopulationSettings
 from tacit.simulation.training import resume_run, start_run
 from tests.helpers import draws

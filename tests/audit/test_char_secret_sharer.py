@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.audit.characters import filling_ranks
+from tacit.audit.char_secret_sharer import filling_ranks
 from tacit.data.canaries.plan import Canary, Sharers, digit_phrases
 from tacit.errors import AuditError
 from tacit.models.char_lm import CharLM, CharLMConfig, NextSymbol, build, encode_words, log_likelihoods
@@ -77,7 +77,7 @@ def test_templates_are_ranked_apart_and_in_chunks(monkeypatch: pytest.MonkeyPatc
     pins, codes = canaries_of("pin ###", 3), canaries_of("code #-##", 3)
     mixed = [canary for pair in zip(pins, codes, strict=True) for canary in pair]
     apart = filling_ranks(model, pins, seed=1), filling_ranks(model, codes, seed=1)
-    monkeypatch.setattr("tacit.audit.characters._CHUNK", 77)
+    monkeypatch.setattr("tacit.audit.char_secret_sharer._CHUNK", 77)
     found = filling_ranks(model, mixed, seed=1)
     assert [rank.rank for rank in found[::2]] == [rank.rank for rank in apart[0]]
     assert [rank.rank for rank in found[1::2]] == [rank.rank for rank in apart[1]]

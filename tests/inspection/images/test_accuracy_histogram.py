@@ -12,8 +12,8 @@ import pytest
 
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.errors import DataError, PrivacyError
-from tacit.inspection.images.quantiles import AccuracyWork, percentile, share_beyond
-from tacit.inspection.judging import image_judge
+from tacit.inspection.example_scores import image_judge
+from tacit.inspection.images.accuracy_histogram import AccuracyWork, percentile, share_beyond
 from tacit.learning.batches import image_batches
 from tacit.models import classifier
 from tacit.models.classifier import Classifier, Classify

@@ -29,7 +29,7 @@ WORLD_READ = 20_000
 
 
 @dataclass(frozen=True)
-class RoundContext:
+class ComparisonUsers:
     """Held-out users, the others, and the words behind their ids (the reserved entries included); of a store, its name."""
 
     name: str
@@ -39,7 +39,9 @@ class RoundContext:
     store_id: str | None = None
 
 
-def open_ground(on: str, runs: Sequence[Path], *, held_out: int | None = None, wanted: int = 1) -> RoundContext:
+def open_comparison_users(
+    on: str, runs: Sequence[Path], *, held_out: int | None = None, wanted: int = 1
+) -> ComparisonUsers:
     """The users of a store's folder or of the built-in world, split so that none of `runs` was trained on the held-out ones.
 
     At most `held_out` users are replayed, where that is given; at least `wanted` must be held out.
@@ -57,7 +59,7 @@ def open_ground(on: str, runs: Sequence[Path], *, held_out: int | None = None, w
     return context
 
 
-def _world(sections: Sequence[DataSection], held_out: int) -> RoundContext:
+def _world(sections: Sequence[DataSection], held_out: int) -> ComparisonUsers:
     trained = [section for section in sections if section.world == WORLD]
     told = trained[0] if trained else DataSection(world=WORLD)
     for section in trained:
@@ -68,7 +70,7 @@ def _world(sections: Sequence[DataSection], held_out: int) -> RoundContext:
             )
     first = max([section.users for section in trained], default=told.users)
     world = KeyboardWorld(told.world_seed, first + held_out, vocabulary_size=told.vocabulary)
-    return RoundContext(
+    return ComparisonUsers(
         f"the keyboard world with seed {told.world_seed}",
         Subset(world, np.arange(first, first + held_out)),
         Subset(world, np.arange(min(first, WORLD_READ))),
@@ -76,11 +78,11 @@ def _world(sections: Sequence[DataSection], held_out: int) -> RoundContext:
     )
 
 
-def _store(store: Store, on: str, held_out: int | None) -> RoundContext:
+def _store(store: Store, on: str, held_out: int | None) -> ComparisonUsers:
     if store.vocabulary is None:
         raise DataError(f"Expected a store of text with a vocabulary, got {on}, which has none.")
     if len(store) == 0:
         raise DataError(f"Expected held-out users to replay, got {on}, which has no users.")
     others, aside = split_users(store, held_out)
     words = tuple(store.vocabulary.decode(np.arange(len(store.vocabulary))))
-    return RoundContext(f"the store {on}", aside, others, words, store.store_id)
+    return ComparisonUsers(f"the store {on}", aside, others, words, store.store_id)

@@ -36,24 +36,24 @@ from tacit.secagg.hadamard import public_signs
 from tacit.secagg.session import ID_BYTES, Session
 
 
-class Cohort(Protocol):
+class SecureCohort(Protocol):
     """Who takes part, and 32 secret bytes for each purpose that the users have in this attempt at this round."""
 
     users: NDArray[np.int64]
     entropy: Callable[[str], bytes]
 
 
-def open_round(sums: SecureSums, cohort: Cohort) -> SecureRound:
+def open_round(sums: SecureSums, cohort: SecureCohort) -> SecureRoundDraws:
     """A round with this cohort. PrivacyError if the cohort is so large that sums could wrap."""
     if len(cohort.users) > sums.cohort:
         raise PrivacyError(
             f"Expected at most {sums.cohort} users in a round, which is what {sums.encoding.bits} bits are "
             f"planned for, got {len(cohort.users)}."
         )
-    return SecureRound(sums, cohort.entropy)
+    return SecureRoundDraws(sums, cohort.entropy)
 
 
-class SecureRound:
+class SecureRoundDraws:
     """The draws of one round, shared by the gates of all devices."""
 
     def __init__(self, sums: SecureSums, entropy: Callable[[str], bytes]) -> None:
@@ -76,7 +76,7 @@ class SecureGate:
     """What `Gate` is, in integers: clips, weighs and encodes every contribution, and adds up what the server would see."""
 
     def __init__(
-        self, template: Any, norms: ClipThresholds, round: SecureRound, *, style: ClipStyle, weighted: bool
+        self, template: Any, norms: ClipThresholds, round: SecureRoundDraws, *, style: ClipStyle, weighted: bool
     ) -> None:
         self.norms, self.style, self.round, self.weighted = norms, style, round, weighted
         self._sides = round.sums.sides(norms, weighted=weighted)

@@ -10,7 +10,7 @@ import pytest
 from tacit.data.users import BOS, EOS, Examples
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.errors import DataError
-from tacit.inspection.judging import Marks, image_judge, word_judge, word_likelihood
+from tacit.inspection.example_scores import Marks, image_judge, word_judge, word_likelihood
 from tacit.models import classifier, word_lm
 from tests.helpers import ListUsers
 

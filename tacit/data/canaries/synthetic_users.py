@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.canaries.plan import HAS_COPY, PUBLIC_SENTENCE, CanaryPlan, CoinUser, Devices, encode
+from tacit.data.canaries.plan import HAS_COPY, PUBLIC_SENTENCE, CanaryDevices, CanaryPlan, CoinUser, encode
 from tacit.data.canaries.splicing import joined, picked, reordered, replaced
 from tacit.data.ragged import offsets_of
 from tacit.data.users import Examples, Names, Users, names_of_numbers
@@ -85,7 +85,7 @@ class WithDevices(_Appended):
         # The copies lie in the slots with the smallest hashes, anywhere in the device's history.
         rank = np.argsort(np.argsort(name(seed, HAS_COPY, numbers[:, None], slots), axis=1), axis=1)
         canary = self._held[numbers]
-        which = np.where(rank < _copies(self._plan, Devices)[canary][:, None], canary[:, None], -1)
+        which = np.where(rank < _copies(self._plan, CanaryDevices)[canary][:, None], canary[:, None], -1)
         public = picked(self._public, chosen.ravel(), offsets_of(np.full(len(numbers), len(slots))))
         return replaced(public, which.ravel(), self._ids)
 
@@ -112,6 +112,6 @@ class WithCoinUsers(_Appended):
         return Examples(items, offsets_of(lengths), offsets_of(sizes))
 
 
-def _copies(plan: CanaryPlan, kind: type[Devices] | type[CoinUser]) -> NDArray[np.int64]:
+def _copies(plan: CanaryPlan, kind: type[CanaryDevices] | type[CoinUser]) -> NDArray[np.int64]:
     how = [canary.sharing for canary in plan.canaries]
     return np.array([each.copies if isinstance(each, kind) else 0 for each in how], np.int64)

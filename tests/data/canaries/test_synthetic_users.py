@@ -6,7 +6,7 @@ import numpy as np
 from scipy import stats
 
 from tacit.audit.plans import coin_plan
-from tacit.data.canaries.made_up import WithCoinUsers
+from tacit.data.canaries.synthetic_users import WithCoinUsers
 from tacit.privacy.participation.samplers import CheckIn, FixedSize, OwnRate, Poisson
 from tests.data.canaries.test_planting import DATA, WORDS
 from tests.data.test_views import Listed, listed

@@ -23,9 +23,9 @@ from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.samplers import FixedSize
 from tacit.privacy.plan import PrivacyPlan
 from tacit.secagg.encoding import decoded, encoded
-from tacit.simulation import secure
+from tacit.simulation import secure_gate
 from tacit.simulation.cohorts import CohortStream
-from tacit.simulation.secure import SecureGate, open_round, through_the_protocol
+from tacit.simulation.secure_gate import SecureGate, open_round, through_the_protocol
 
 USERS, SIZE = 6, 37
 TEMPLATE = {"a": jnp.zeros((5, 5), jnp.float32), "b": jnp.zeros(12, jnp.float32)}
@@ -59,7 +59,7 @@ def sums_of(plan: PrivacyPlan, dimension: int = SIZE) -> SecureSums:
 
 
 @dataclasses.dataclass
-class Cohort:
+class SecureCohort:
     users: np.ndarray
     entropy: Callable[[str], bytes]
 
@@ -88,7 +88,7 @@ def gate_of(
     template: Any = TEMPLATE,
 ) -> SecureGate:
     users = len(next(iter(updates.values())))
-    round = open_round(sums, Cohort(np.arange(min(users, sums.cohort)), entropy_of(seed)))
+    round = open_round(sums, SecureCohort(np.arange(min(users, sums.cohort)), entropy_of(seed)))
     gate = SecureGate(template, norms, round, style="flat", weighted=weighted)
     weights = np.ones(users, np.float32) if weights is None else weights
     present = np.ones(users, bool) if present is None else present
@@ -175,7 +175,7 @@ def test_the_largest_cohort_does_not_wrap_and_a_larger_one_is_refused():
         centred = ((np.asarray(gate.integers(), np.int64) + 16) & 31) - 16
         assert np.sign(centred[np.abs(centred).argmax()]) == sign
     with pytest.raises(PrivacyError, match="at most 6 users in a round, which is what 5 bits are planned for, got 7"):
-        open_round(sums, Cohort(np.arange(7), entropy_of(1)))
+        open_round(sums, SecureCohort(np.arange(7), entropy_of(1)))
 
 
 def test_numbers_beside_the_update_cross_as_integers_within_their_bounds():
@@ -210,7 +210,7 @@ def test_who_is_absent_or_not_finite_adds_nothing():
 def test_gates_of_several_devices_add_up_to_one():
     sums, updates = sums_of(from_devices()), updates_of()
     whole = gate_of(sums, updates)
-    round = open_round(sums, Cohort(np.arange(USERS), entropy_of(1)))
+    round = open_round(sums, SecureCohort(np.arange(USERS), entropy_of(1)))
     gates = [SecureGate(TEMPLATE, ClipThresholds(0.5), round, style="flat", weighted=False) for _ in range(2)]
     for gate, part in zip(gates, (slice(0, 4), slice(4, 6)), strict=True):
         some = {name: leaf[part] for name, leaf in updates.items()}
@@ -230,7 +230,7 @@ def test_the_whole_protocol_gives_the_plain_integer_sum_exactly(noise, monkeypat
         assert minimum == (USERS if noise else 2)
         return through_the_protocol(vectors, bits, minimum=minimum)
 
-    monkeypatch.setattr(secure, "through_the_protocol", watched)
+    monkeypatch.setattr(secure_gate, "through_the_protocol", watched)
     updates = updates_of()
     plain, masked = (gate_of(sums_of(made(protocol=each)), updates).integers() for each in (False, True))
     np.testing.assert_array_equal(masked, plain)
@@ -275,7 +275,7 @@ def test_without_noise_it_is_the_quantised_sum():
 
 def test_shares_differ_between_devices_and_rounds_and_repeat_for_the_same_place():
     sums = sums_of(from_devices())
-    one, again, other = (open_round(sums, Cohort(np.arange(2), entropy_of(seed))) for seed in (1, 1, 2))
+    one, again, other = (open_round(sums, SecureCohort(np.arange(2), entropy_of(seed))) for seed in (1, 1, 2))
     draws = [tuple(each.share(place, 50)) for each in (one, other) for place in (0, 1)]
     assert len(set(draws)) == 4
     assert tuple(again.share(1, 50)) == draws[1]

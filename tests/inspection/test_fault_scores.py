@@ -8,7 +8,7 @@ import pytest
 
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.errors import DataError
-from tacit.inspection.scores import inversion_score, share_with_capital, share_with_space, to_bytes
+from tacit.inspection.fault_scores import inversion_score, share_with_capital, share_with_space, to_bytes
 from tacit.models import classifier
 
 IMAGES = HandwritingWorld(0, 20, glyphs_per_writer=10).gather(np.arange(20)).items

@@ -2,7 +2,7 @@
 
 Every device has at most one entry, its next check-in. An entry is one 64-bit key, time above and device number below, so
 that sorting keys sorts by time and breaks ties by device: the order does not depend on how entries came in, and the keys
-alone restore the agenda. A round touches the few buckets it lasts; the rest of the devices cost nothing but memory.
+alone restore the queue. A round touches the few buckets it lasts; the rest of the devices cost nothing but memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BUCKET_S = 300
 Keys = NDArray[np.int64]
 
 
-class Agenda:
+class CheckInQueue:
     """The next check-in of each device. `add` what comes, `peek` at what is due, `take` what was dealt with."""
 
     def __init__(self) -> None:
@@ -82,8 +82,8 @@ class Agenda:
         return np.sort(np.concatenate([self._due, *self._added, *waiting]))
 
     @classmethod
-    def restore(cls, keys: Keys) -> Agenda:
-        """The agenda that had these entries."""
-        agenda = cls()
-        agenda.add(keys & (MOST_DEVICES - 1), keys >> DEVICE_BITS)
-        return agenda
+    def restore(cls, keys: Keys) -> CheckInQueue:
+        """The queue that had these entries."""
+        queue = cls()
+        queue.add(keys & (MOST_DEVICES - 1), keys >> DEVICE_BITS)
+        return queue
