@@ -16,7 +16,7 @@ from tacit.runs.metrics import read_metrics
 from tacit.runs.report.reading import state_of
 
 if TYPE_CHECKING:
-    from tacit.audit.outcome import Outcome
+    from tacit.audit.outcome import AuditOutcome
     from tacit.runs.checkpoints import Checkpoint
     from tacit.runs.gate_audit.outcome import GateOutcome
     from tacit.training.calls import CallSetup
@@ -189,7 +189,7 @@ class Run:
 
         return read_outcome(self.folder)
 
-    def audit(self, **options: Any) -> Outcome:
+    def audit(self, **options: Any) -> AuditOutcome:
         """Attack the model with the canaries that were planted among its users; for the owner alone.
 
         Takes the options of `tacit.audit.run_audit.audit_run`. AuditError for a run without canaries.
@@ -207,18 +207,25 @@ class Run:
         """
         from tacit.data.text import tokenize
         from tacit.data.users import OOV
-        from tacit.learning.next_word import NextWord
-        from tacit.learning.tasks import suggest
+        from tacit.learning.next_word import suggest
 
         words = self.words
         number = {word: index for index, word in enumerate(words)}
         typed = [number.get(word, OOV) for word in tokenize(text)]
-        task = self._task if self._is_call else NextWord()
-        return [(words[word], probability) for word, probability in suggest(task, self.model, typed, count)]
+        options: dict[str, Any] = {}
+        if self._is_call:
+            scores = getattr(self._task, "scores", None)
+            if scores is None:
+                raise RunError(
+                    f"The task of {self.path} does not say how to predict: it has no scores(model, tokens).",
+                    hint="tacit.NextWord() does, for any model that maps tokens [length] to logits [length, vocabulary].",
+                )
+            options = {"scores": scores, "longest": self.settings["data"]["batches"].get("length")}
+        return [(words[word], each) for word, each in suggest(self.model, typed, count, **options)]
 
     def export(self, out: str | Path) -> Path:
         """Write the model with its card to one file, .safetensors (any model) or .onnx (word models); returns the path."""
-        from tacit.export.files import export_onnx, export_safetensors, exportable, open_for_export
+        from tacit.export.model_files import export_onnx, export_safetensors, exportable, open_for_export
 
         path = Path(out)
         if path.suffix not in (".safetensors", ".onnx"):

@@ -13,7 +13,7 @@ in one user differ in that user alone.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,7 @@ class Users(Protocol):
         ...
 
 
+@runtime_checkable
 class SplittableUsers(Users, Protocol):
     """Users of whom some are held out, each by their own name: a store, or `tacit.users`."""
 

@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, is_dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
 from tacit.data.canaries.plan import CanaryPlan
 from tacit.data.store import Store
-from tacit.data.users import Examples, Users
+from tacit.data.users import Examples, SplittableUsers, Users
 from tacit.data.views import split_users
 from tacit.errors import DataError, PrivacyError, RecipeError, RunError
-from tacit.learning.batches import Batching, ImageBatches, OneUserAtATime, TextBatches
+from tacit.learning.batches import Batching, ImageBatches, LaidOut, OneUserAtATime, TextBatches
 from tacit.learning.loop import TrainingState
-from tacit.learning.tasks import Task, as_task
+from tacit.learning.tasks import Task, as_task, mean_metrics
 from tacit.learning.trainable import Filter
 from tacit.learning.work import LocalWork, Work
 from tacit.models.word_lm import parameter_count
@@ -44,6 +43,8 @@ from tacit.training.setup import TrainingSetup
 CALLED = "called"  # the key that marks the settings of a call
 # Unless the caller says otherwise: words a row, predictions and images of one user.
 ROW, MOST_PREDICTIONS, MOST_IMAGES = 10, 1_600, 100
+# Held-out users whose batches are in memory together, and batches that one call measures.
+MEASURED, TOGETHER = 256, 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +67,7 @@ def setup_of_call(
     server: optax.GradientTransformation,
     rounds: int,
     batches: Batching | None = None,
-    trainable: Filter | None = None,
+    trainable: Filter = None,
     evaluate_every: int | None = None,
     checkpoint_every: int | None = None,
     seed: int | None = None,
@@ -82,14 +83,14 @@ def setup_of_call(
     except ValueError as error:
         raise RecipeError(f"{str(error)[0].upper()}{str(error)[1:]}.") from None
     what, cut = as_task(task), _batching(users, work, batches)
-    local = LocalWork(work, what, trainable=trainable, clipping=privacy.clipping)
+    local = LocalWork(work, what, trainable=trainable, clip_style=privacy.clipping)
     dataset, aside = _dataset(users, held_out, privacy, canaries)
     check_population(privacy, dataset, rounds)
     measured = cut.lay_out(aside)
     schedule = Schedule(rounds, evaluate_every or max(1, rounds // 10), checkpoint_every or 10)
 
     def evaluate(model: Any) -> dict[str, float]:
-        return measure(what, model, measured.batches(np.arange(len(measured.sizes))))
+        return mean_metrics(what, model, _stacks(measured, work.batch_size))
 
     def summarise(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
         found = {
@@ -132,23 +133,16 @@ def setup_of_call(
     )
 
 
-def measure(task: Task, model: Any, batches: Any) -> dict[str, float]:
-    """The task's mean loss and its metrics over users' batches [users, steps, ...]."""
-    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), batches)
-    total = _sums(task, model, flat)
-    return {name: float(value) / max(float(count), 1.0) for name, (value, count) in total.items()}
-
-
-@partial(jax.jit, static_argnums=0)
-def _sums(task: Task, model: Any, batches: Any) -> dict[str, tuple[jax.Array, jax.Array]]:
-    """The sum of the losses and of each metric over batches [batches, ...], each with its count."""
-
-    def one(batch: Any) -> dict[str, tuple[jax.Array, jax.Array]]:
-        metrics = getattr(task, "metrics", None)
-        return {"loss": task.loss_sum(model, batch), **({} if metrics is None else metrics(model, batch))}
-
-    found = jax.lax.map(one, batches)
-    return {name: (jnp.sum(value), jnp.sum(count)) for name, (value, count) in found.items()}
+def _stacks(laid_out: LaidOut, batch_size: int) -> Iterator[Any]:
+    """Some users' batches [batches, ...], a few at a time; those without examples are left out."""
+    for start in range(0, len(laid_out.sizes), MEASURED):
+        users = np.arange(start, min(start + MEASURED, len(laid_out.sizes)))
+        batches = laid_out.batches(users)
+        steps = np.arange(jax.tree.leaves(batches)[0].shape[1])
+        user, step = np.nonzero(steps < -(-laid_out.sizes[users] // batch_size)[:, None])
+        for first in range(0, len(user), TOGETHER):
+            place = user[first : first + TOGETHER], step[first : first + TOGETHER]
+            yield jax.tree.map(lambda leaf, place=place: leaf[place], batches)
 
 
 def digest_of(model: Any) -> str:
@@ -185,7 +179,7 @@ def _dataset(
         reasons.append("the vocabulary was counted on the private users themselves")
     if not isinstance(held_out, int):
         train, aside = users, held_out
-    elif hasattr(users, "held_out_users"):
+    elif isinstance(users, SplittableUsers):
         train, aside = split_users(users, held_out)
     else:
         raise DataError(
