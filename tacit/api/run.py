@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Cost:
+class StatedCost:
     """What a run costs any one of its users. `epsilon` is infinite exactly when `reasons_not_private` says why.
 
     `epsilon` and `rho` follow from the participation that the plan promises, so every reader gets the same numbers. The owner
@@ -40,7 +40,7 @@ class Cost:
     epsilon_of_what_happened: float | None = None
 
     @classmethod
-    def of(cls, cost: RunCost) -> Cost:
+    def of(cls, cost: RunCost) -> StatedCost:
         """The figures of a cost."""
         stated = cost.stated
         return cls(
@@ -50,7 +50,7 @@ class Cost:
             unit=stated.unit,
             adjacency=cost.ledger.opened.adjacency,
             accountant=stated.accountant,
-            reasons_not_private=tuple(stated.reasons_not_private),
+            reasons_not_private=tuple(reason.sentence for reason in stated.reasons_not_private),
             epsilon_of_what_happened=None if cost.happened is None else cost.happened.epsilon,
         )
 
@@ -152,9 +152,9 @@ class Run:
             raise RunError(f"The run {self.path} has no checkpoint yet.")
         return found
 
-    def cost(self) -> Cost:
+    def cost(self) -> StatedCost:
         """What the run costs its users."""
-        return Cost.of(self._cost(owner=True))
+        return StatedCost.of(self._cost(owner=True))
 
     def guarantee(self) -> Guarantee:
         """The statement that a reviewer can sign. It reads nothing private, so every reader sees the same numbers."""

@@ -1,4 +1,4 @@
-"""The audit of a run: its planted canaries looked for in its model, and the proven epsilon held against what was found."""
+"""Audit a run: search its model for the planted canaries, and compare the proven epsilon with the attacks' lower bounds."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def audit_run(
 ) -> AuditOutcome:
     """Attack the run's last model, given the first `prefix` words of each canary.
 
-    AuditError for a run without canaries or whose plan was made for other data; PrivacyError if the plan, the data or anything
-    else is not what the run's ledger was begun with.
+    AuditError if the run has no canaries or its plan was made for other data; PrivacyError if the plan, the data or anything
+    else differs from the ledger's first record. `on_progress` is called with each step's name.
     """
     folder = RunFolder.open(path)
     section = parse_recipe(folder.recipe()).audit
@@ -76,7 +76,7 @@ def audit_run(
     seen = _exposures(setup, plan, times, len(cohorts), words)
     bounds, proven = {}, None
     if len(plan.coin_canaries()):
-        on_progress("guessing who was in")
+        on_progress("guessing membership")
         bounds = _bounds(setup, plan, model, words)
     if plan.synthetic_users:
         proven = _proven(folder, ledger, plan)
@@ -110,7 +110,7 @@ def attack_canaries(
     width: int = BEAM_WIDTH,
     seed: int = 0,
 ) -> list[Attacked]:
-    """Both attacks of the secret sharer on the plan's canaries, those of canary users not among them."""
+    """Both attacks of the secret sharer on the plan's canaries, except those of canary users."""
     numbers = [i for i, canary in enumerate(plan.canaries) if not isinstance(canary.sharing, CoinUser)]
     if not numbers:
         return []
@@ -124,21 +124,21 @@ def attack_canaries(
 
 
 def comparison_count(suffixes: int | None) -> int:
-    """How many random endings a canary is compared with: so many, or what suits this machine."""
+    """The number of random suffixes a canary is compared with: the given one, or one that suits this machine."""
     if suffixes is not None:
         return suffixes
     return SUFFIXES_ON_CPU if jax.default_backend() == "cpu" else COMPARISONS
 
 
 class AsTrained(View):
-    """Users as the rows of a recipe cut them: an example counts if its last word is read."""
+    """Users as a recipe's rows truncate them: an example is kept if training reads it to its last word."""
 
     def __init__(self, users: Users, shape: TextBatches) -> None:
         super().__init__(users)
         self._shape = shape
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
-        """The examples of these users that are trained on whole."""
+        """The examples of these users that training reads completely."""
         full, shape = self._users.gather(users), self._shape
         counts, rows = np.diff(full.user_offsets), shape.steps * shape.batch_size
         owner = np.repeat(np.arange(len(counts)), counts)
@@ -146,7 +146,7 @@ class AsTrained(View):
         place = np.arange(len(first)) - first
         if shape.layout == "sentences":
             keep = (place < rows) & (np.diff(full.example_offsets) <= shape.length)
-        else:  # one stream of bos, words, eos: the first so many tokens are read
+        else:  # one stream of bos, words, eos, of which training reads the first rows * length + 1 tokens
             words = full.example_offsets[1:] - full.example_offsets[first]
             keep = words + 2 * place + 1 <= rows * shape.length + 1
         lengths = np.diff(full.example_offsets)
@@ -172,12 +172,12 @@ def _exposures(
 
 
 def _rate(plan: PrivacyPlan, drawn_from: int) -> float:
-    """How often anybody is in a round: the plan's q, or a share of a cohort of one size among all whom it is drawn from."""
+    """The probability that a user takes part in a round: the plan's q, or cohort size / number of users drawn from."""
     return plan.sampling_probability if plan.sampling == "poisson" else plan.cohort / drawn_from
 
 
 def _bounds(setup: TrainingSetup, plan: CanaryPlan, model: Any, words: Sequence[str]) -> dict[str, LowerBound]:
-    """One bound for each kind of score; together they fail as rarely as one alone would."""
+    """One bound for each kind of score; all of them hold together with probability CONFIDENCE."""
     start = setup.start.model
     supposed = WithCoinUsers(setup.dataset.train, plan, words, all_in=True)
     numbers = len(setup.dataset.train) + np.arange(len(plan.coin_canaries()))
@@ -196,7 +196,7 @@ def _bounds(setup: TrainingSetup, plan: CanaryPlan, model: Any, words: Sequence[
 
 
 def _proven(folder: RunFolder, ledger: Ledger, plan: CanaryPlan) -> Proven:
-    """The epsilon of made-up users: everybody's, or that of their own rate, at which they are sampled independently."""
+    """The proven epsilon of synthetic users: that of all users, or that of their own rate if they are sampled independently."""
     if plan.device_rate is None:
         spent = cost_of(folder, ledger).stated
     else:
@@ -206,4 +206,4 @@ def _proven(folder: RunFolder, ledger: Ledger, plan: CanaryPlan) -> Proven:
         law = {"kind": "poisson", "probability": plan.device_rate}
         releases = charged_for(ledger.opened, ledger.intents).releases
         spent = spent_by(opened, [dataclasses.replace(each, sampling=law) for each in releases])
-    return Proven(spent.epsilon, spent.delta, tuple(spent.reasons_not_private))
+    return Proven(spent.epsilon, spent.delta, spent.reasons_not_private)

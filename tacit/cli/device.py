@@ -53,7 +53,7 @@ def run(
     console = Console()
     with Home.open(home) as opened:
         connection = Connection(opened)
-        agent = Agent(opened, connection, say=lambda sentence: _print(console, sentence))
+        agent = Agent(opened, connection, on_event=lambda sentence: _print(console, sentence))
         try:
             while True:
                 wait = agent.step()

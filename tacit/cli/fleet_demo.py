@@ -211,7 +211,7 @@ def _listen(device: _Device) -> None:
 
 @contextmanager
 def _database(folder: Path) -> Iterator[Engine]:
-    from tacit.fleet.server.database import open_database
+    from tacit.fleet.database.transactions import open_database
     from tacit.fleet.server.serving import DATABASE
 
     engine = open_database(f"sqlite:///{(folder / DATABASE).resolve()}")

@@ -68,7 +68,7 @@ def serve(
     Example: tacit serve fleet --out server
     """
     try:
-        from tacit.fleet.server.observability import configure_logs
+        from tacit.fleet.logs import configure_logs
         from tacit.fleet.server.serving import ROLES, ServeSettings
         from tacit.fleet.server.serving import serve as serve_devices
     except ImportError as error:

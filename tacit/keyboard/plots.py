@@ -12,13 +12,13 @@ from tacit.runs.plots import ACCENT, FAINT, INK
 
 
 def plot_comparison(comparison: KeyboardComparison, out: Path) -> None:
-    """One panel a metric, on a scale of its own; one mark a model. A PNG or SVG."""
+    """Write a PNG or SVG with one panel per metric, each on its own scale, and one mark per model."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    baseline, *others = comparison.outcomes
+    baseline, *others = comparison.results
     figure, panels = pyplot.subplots(
         2,
         -(-len(METRICS) // 2),
@@ -29,12 +29,12 @@ def plot_comparison(comparison: KeyboardComparison, out: Path) -> None:
     )
     for axes, metric in zip(panels.flat, METRICS, strict=True):
         axes.axvline(0, color=FAINT, lw=1)
-        for row, outcome in enumerate(others):
-            change = outcome.changes[metric]
+        for row, result in enumerate(others):
+            change = result.changes[metric]
             if math.isfinite(change.relative):
                 axes.plot([100 * change.low, 100 * change.high], [row, row], color=ACCENT, lw=2)
                 axes.plot([100 * change.relative], [row], "o", color=ACCENT, ms=5)
-        axes.set_yticks(range(len(others)), [outcome.name for outcome in others])
+        axes.set_yticks(range(len(others)), [result.name for result in others])
         axes.set_ylim(len(others) - 0.5, -0.5)
         axes.set_title(f"{metric}, less is better" if metric in LESS_IS_BETTER else metric, color=INK, fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from tacit.errors import PrivacyError, RecipeError
-from tacit.learning.tasks import Batch, Model, Task, TrainedPart, as_task
+from tacit.learning.tasks import Batch, LossTask, Model, Task, TrainedPart, as_task
 from tacit.learning.trainable import Filter, trainable_of
 from tacit.privacy.gate.clipping import ClipStyle, clip, global_norm
 from tacit.privacy.gate.rounding import LARGEST_NORM
@@ -162,6 +162,18 @@ class LocalWork:
         # A task's own step may be faster than autodiff, but it steps the whole model.
         task = TrainedPart(self.task, frozen) if jax.tree.leaves(frozen) else self.task
         return self.work.update(task, trained, batches, steps, Clip(clip_norm, self.clip_style))
+
+
+def ignores_empty_batches(work: UserWork) -> bool:
+    """Whether steps on batches without predictions are known to leave a user's update as it is.
+
+    They are for Tacit's own work on Tacit's own tasks. A loss or work of somebody else may count padding as predictions, or use
+    the number of steps itself. How many steps a user takes must then not depend on who shares a chunk with them.
+    """
+    parts = (work.work, work.task) if isinstance(work, LocalWork) else (work,)
+    return all(
+        type(each).__module__.partition(".")[0] == "tacit" and type(each) is not LossTask for each in (work, *parts)
+    )
 
 
 def learned_by(work: UserWork, model: Model) -> Any:

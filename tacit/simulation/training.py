@@ -1,4 +1,4 @@
-"""A setup becomes a run on simulated users: start it, go on with it."""
+"""Train on simulated users: start a run of a recipe, or resume one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def start_run(recipe: Recipe, out: Path, callback: Callback) -> dict[str, Any]:
 def resume_run(
     path: Path, callback: Callback, recipe: Recipe | None = None, *, older_if_damaged: bool = False
 ) -> dict[str, Any]:
-    """Go on with a run; a recipe that differs from the run's own is refused."""
+    """Resume a run; a recipe that differs from the run's own is refused. Returns the run's summary."""
     folder = RunFolder.open(path)
     setup = setup_to_resume(folder, callback, recipe)
     return to_the_end(
@@ -92,7 +92,7 @@ def engine_of(setup: TrainingSetup) -> BatchedUsers:
 
 
 def program_of(setup: TrainingSetup, folder: RunFolder) -> SimulatedProgram:
-    """The setup with simulated users, as the driver takes it."""
+    """The setup as a program with simulated users, for the driver."""
     sampler = _sampler(setup)
 
     def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:

@@ -19,9 +19,11 @@ import numpy as np
 import optax
 
 from tacit.data.canaries.plan import CanaryPlan
+from tacit.data.memory import MemoryUsers
 from tacit.data.store import Store
 from tacit.data.users import Examples, SplittableUsers, Users
 from tacit.data.views import split_users
+from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError, PrivacyError, RecipeError, RunError
 from tacit.learning.batches import Batching, ImageBatches, LaidOut, OneUserAtATime, TextBatches
 from tacit.learning.loop import TrainingState
@@ -32,9 +34,12 @@ from tacit.models.word_lm import parameter_count
 from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.noise.strategies import Strategy, from_description
 from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.facts import DataRecord
 from tacit.privacy.record.ledger import read_ledger
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import Opened
 from tacit.recipe.reading import toml_of
+from tacit.recipe.training import reasons_of_settings
 from tacit.runs.folder import RunFolder, first_difference
 from tacit.runs.journal import Schedule
 from tacit.training.datasets import Dataset, check_population, planted
@@ -108,7 +113,7 @@ def setup_of_call(
             {
                 CALLED: "tacit.train",
                 "name": name,
-                "data": {**_source(users), "batches": _described(cut)},
+                "data": {**_named(users), "batches": _described(cut)},
                 "model": {"class": _name(model), "sha256": digest_of(model)},
                 "task": _described(what),
                 "work": _described(work),
@@ -128,7 +133,7 @@ def setup_of_call(
         strategy=strategy or privacy.build_strategy(rounds),
         evaluate=evaluate,
         summarise=summarise,
-        reasons_not_private=dataset.reasons_not_private,
+        reasons_not_private=(*reasons_of_settings(privacy, seed), *dataset.reasons_not_private),
         gate_audit=gate_audit,
     )
 
@@ -176,7 +181,7 @@ def _dataset(
     reasons = []
     vocabulary = getattr(users, "vocabulary", None)
     if vocabulary is not None and not vocabulary.is_public:
-        reasons.append("the vocabulary was counted on the private users themselves")
+        reasons.append(Reason(Why.COUNTED_VOCABULARY))
     if not isinstance(held_out, int):
         train, aside = users, held_out
     elif isinstance(users, SplittableUsers):
@@ -234,22 +239,38 @@ def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **setti
     return setup
 
 
-def _source(users: Any) -> dict[str, Any]:
-    """What the ledger says about who the users are."""
+def _source(users: Any) -> DataRecord:
+    """What the ledger says about who the users are, through whatever views."""
     vocabulary = getattr(users, "vocabulary", None)
-    about = {} if vocabulary is None else {"vocabulary": vocabulary.provenance}
-    if isinstance(users, Store):
-        return {"store": users.store_id, **about}
-    return {"users": _name(users), **about}
+    words = None if vocabulary is None else vocabulary.provenance
+    beneath = _beneath(users)
+    if isinstance(beneath, Store):
+        return DataRecord(store=beneath.store_id, vocabulary=words)
+    if isinstance(beneath, MemoryUsers):
+        return DataRecord(memory=beneath.store_id, vocabulary=words)
+    if isinstance(beneath, KeyboardWorld):
+        return DataRecord(world="keyboard", seed=beneath.seed, users=len(beneath))
+    return DataRecord(vocabulary=words)
+
+
+def _named(users: Any) -> dict[str, Any]:
+    """Who the users are, for the settings: as in the ledger, but a store by its folder, where its odometer lies."""
+    record = {name: value for name, value in asdict(_source(users)).items() if value is not None}
+    store = _store_of(users)
+    return record if store is None else {**record, "store": str(store.resolve())}
 
 
 def _store_of(users: Any) -> Path | None:
     """The folder of the store that these users come from, through whatever views."""
-    while not isinstance(users, Store):
-        users = getattr(users, "_users", None)
-        if users is None:
-            return None
-    return users.path
+    beneath = _beneath(users)
+    return beneath.path if isinstance(beneath, Store) else None
+
+
+def _beneath(users: Any) -> Any:
+    """The users under all views."""
+    while hasattr(inner := getattr(users, "_users", None), "gather"):
+        users = inner
+    return users
 
 
 def _name(value: Any) -> str:

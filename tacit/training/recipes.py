@@ -101,7 +101,7 @@ class RecipeSetup(TrainingSetup):
     def from_public_data(self, folder: RunFolder, callback: Callback | None = None) -> Self:
         """The same, its rounds starting from what public data made of the model, where the recipe asks for that."""
         found = pretrained(self.recipe, self.dataset, self.start.model, folder, callback)
-        return self if found is None else self.starting_from(found.model, found.description)
+        return self if found is None else self.starting_from(found.model, found.record)
 
 
 def model_config(recipe: Recipe, vocabulary: int) -> WordLMConfig:

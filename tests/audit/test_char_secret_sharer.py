@@ -86,7 +86,7 @@ def test_templates_are_ranked_apart_and_in_chunks(monkeypatch: pytest.MonkeyPatc
 def test_mistakes_are_told_without_the_secret() -> None:
     pin, *_ = canaries_of("pin ###", 1)
     words = Canary(units=("sea", "of", "tin"), sharing=SHARED)
-    with pytest.raises(AuditError, match="canary 2 is one of words") as caught:
+    with pytest.raises(AuditError, match="canary 2 consists of words") as caught:
         filling_ranks(untrained(), [pin, words], seed=1)
     assert "tin" not in str(caught.value)
     with pytest.raises(AuditError, match="at least 1 random filling"):

@@ -23,6 +23,7 @@ from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.gate.sums import ClipThresholds, Contributions, Diagnostics, Gate
 from tacit.privacy.noise.mechanisms.gaussian import Gaussian, NoNoise
 from tacit.privacy.participation.log import verified
+from tacit.privacy.record.facts import PlantedCanaries
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.statement.guarantee import Guarantee
 from tacit.recipe.training import Recipe, parse_recipe
@@ -92,13 +93,9 @@ def found(run: Path) -> AuditOutcome:
 
 def test_the_ledger_says_that_canaries_were_planted_and_not_which(run: Path, plan: Path) -> None:
     ledger = read_ledger(run / "ledger.jsonl")
-    assert ledger.opened.data["audit"] == {
-        "plan": load_plan(plan).digest(),
-        "canaries": 18 + COINS,
-        "devices": 63,
-        "coin_users": COINS,
-        "device_rate": None,
-    }
+    assert ledger.opened.planted == PlantedCanaries(
+        plan=load_plan(plan).digest(), canaries=18 + COINS, devices=63, coin_users=COINS, device_rate=None
+    )
     stated = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents))
     assert 0 < stated.epsilon < 1
     assert f"{63 + COINS} made-up users" in stated.as_markdown()

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from sqlalchemy import Engine, select
 
-from tacit.fleet.server import schema
+from tacit.fleet.database import schema
 from tacit.privacy.gate.rounding import HEADROOM
 from tacit.privacy.participation.log import verified
 from tacit.privacy.record.ledger import read_ledger

@@ -15,11 +15,11 @@ import httpx
 import pytest
 from sqlalchemy import Engine, select
 
-from tacit.fleet.server import schema
+from tacit.fleet.database import schema
+from tacit.fleet.database.transactions import read_only
+from tacit.fleet.logs import configure_logs, log, log_failure
 from tacit.fleet.server.api import create_app
-from tacit.fleet.server.database import reading
 from tacit.fleet.server.enrolment import make_token
-from tacit.fleet.server.observability import configure_logs, log, log_failure
 from tests.fleet.fake_reports import HERE, REPORT_BYTES, FakeReports
 from tests.fleet.people import Person, a_process, a_round, a_task, enrolled
 from tests.fleet.serving import running
@@ -41,7 +41,7 @@ class World:
     def everything(self, *, but_counters: bool = False) -> str:
         left_out = {schema.devices.c.counter} if but_counters else set()
         columns = [[column for column in table.c if column not in left_out] for table in schema.metadata.sorted_tables]
-        with reading(self.engine) as connection:
+        with read_only(self.engine) as connection:
             tables = [sorted(map(str, connection.execute(select(*chosen)))) for chosen in columns]
         return repr((tables, self.reports.taken))
 

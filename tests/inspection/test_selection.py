@@ -242,20 +242,19 @@ def test_a_subpopulation_is_counted_and_must_exist() -> None:
 
 def test_the_ledger_can_say_how_users_were_chosen() -> None:
     constant = Selected(POPULATION, UserAccuracy(by_brightness, Threshold(0.88), "low"), minimum_examples=5)
-    assert constant.description == {
+    assert constant.description.settings() == {
         "task": "T4",
         "by": "user",
         "accuracy": "low",
-        "threshold": 0.88,
-        "from": "public constant",
+        "threshold": {"value": 0.88},
         "minimum_examples": 5,
     }
     paid = UserAccuracy(by_brightness, Threshold(0.88, noise_multiplier=2.0), "low").describe()
-    assert (paid["from"], paid["noise_multiplier"]) == ("private quantile", 2.0)
+    assert paid.threshold == Threshold(0.88, 2.0)
 
 
 def test_wrong_use_is_one_sentence() -> None:
-    with pytest.raises(DataError, match="at least 1 example a user, got 0"):
+    with pytest.raises(DataError, match="at least 1 example per user, got 0"):
         Selected(POPULATION, Everything(), minimum_examples=0)
     with pytest.raises(DataError, match="labelled images"):
         Selected(ListUsers([[[4]]]), Classes({1})).gather(np.array([0]))

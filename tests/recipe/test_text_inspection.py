@@ -39,7 +39,7 @@ def tiny_text(**sections: dict[str, Any]) -> TextInspection:
 
 def test_the_recipe_that_comes_along_is_sound_and_private() -> None:
     recipe = load_text_inspection(TEXT)
-    assert recipe.reasons_not_private() == []
+    assert recipe.reasons_not_private() == ()
     assert recipe.fault is not None
     assert (recipe.fault.kind, recipe.fault.share) == ("concatenated", 0.1)
     assert recipe.longest == recipe.data.length - 1

@@ -196,7 +196,7 @@ def test_a_run_that_cannot_be_audited_says_why(changes: dict[str, Any], reason: 
     shared = report_html(folder, share=True)
     assert "The gate of this run was not audited: " in shared
     assert reason in shared
-    assert "gate_canaries" not in folder.ledger().opened.data
+    assert folder.ledger().opened.gate_audit is None
 
 
 def test_the_recipe_can_leave_it_out_and_need_not_plant_anything(tmp_path: Path) -> None:

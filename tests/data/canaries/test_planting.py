@@ -154,7 +154,7 @@ def test_texts_hold_the_canaries_where_the_words_do() -> None:
     planted = plant(WithTexts(population()), plan, WORDS, DATA)
     texts = split_texts(_bytes(planted.texts(everyone(planted))))  # type: ignore[attr-defined]
     assert texts == [_text(sentence) for user in listed(planted) for sentence in user]
-    with pytest.raises(AuditError, match="keep their texts"):
+    with pytest.raises(AuditError, match="not their texts"):
         plant(Listed(population()), plan, WORDS, DATA).texts(everyone(planted))  # type: ignore[attr-defined]
 
 
@@ -209,5 +209,5 @@ def test_what_does_not_fit_is_refused() -> None:
         plant(people, on_devices(), WORDS, DATA)
     with pytest.raises(AuditError, match=r"vocabulary's 46 words, but word \d of canary"):
         plant(people, shared(), WORDS[:50], DATA)
-    with pytest.raises(AuditError, match="got images"):
+    with pytest.raises(AuditError, match="not among images"):
         plant(Listed(population(), images=True), shared(), WORDS, DATA).gather(np.arange(3))

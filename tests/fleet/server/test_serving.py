@@ -20,14 +20,17 @@ import uvicorn
 from sqlalchemy import insert, select, update
 
 from tacit.errors import FleetError, RunError
-from tacit.fleet.rounds.gathering import DeviceCohort, Peers
-from tacit.fleet.rounds.sealed import make_secret
-from tacit.fleet.rounds.sums import PartialSum
-from tacit.fleet.server import schema
-from tacit.fleet.server.database import migrate, open_database
-from tacit.fleet.server.leases import LEAVING
+from tacit.fleet.database import schema
+from tacit.fleet.database.leases import LEAVING
+from tacit.fleet.database.migrations import migrate
+from tacit.fleet.database.transactions import open_database
+from tacit.fleet.rounds.partial_sums import PartialSum
+from tacit.fleet.rounds.peers import Peers
+from tacit.fleet.rounds.round_attempt import DeviceCohort
 from tacit.fleet.server.serving import ServeSettings, _transport, serve
-from tacit.fleet.wire.messages import ROUNDS, pack_report
+from tacit.fleet.wire.messages import ROUNDS
+from tacit.fleet.wire.reports import pack_report
+from tacit.fleet.wire.sealing import make_secret
 from tacit.fleet.wire.tls import CERTIFICATE
 from tacit.recipe.training import parse_recipe
 from tacit.runs.folder import RunFolder
@@ -41,7 +44,7 @@ from tests.fleet.worlds import recipe_tree
     [
         ({"http": True, "host": "0.0.0.0"}, "--http only with a loopback"),
         ({"role": "selector"}, "--database and --secret"),
-        ({"certificate": Path("c.pem")}, "--certificate and --key together"),
+        ({"certificate": Path("c.pem")}, "both --certificate and --key"),
         ({"http": True, "certificate": Path("c.pem"), "key": Path("k.pem")}, "either --http or --certificate"),
         ({"recipe": None}, "a recipe with a [fleet] section"),
         ({"recipe": parse_recipe(recipe_tree())}, "a recipe with a [fleet] section"),

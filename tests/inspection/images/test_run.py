@@ -21,14 +21,16 @@ from tacit.data.users import Examples
 from tacit.errors import DataError, RunError
 from tacit.inspection.images import run as image_run
 from tacit.inspection.images.data import ImageUsers, open_images
-from tacit.inspection.images.run import Looked, load_classifier, resume_images, start_images
-from tacit.inspection.images.stages import ImageStage, classifier_stage, gan_stage, made_up
+from tacit.inspection.images.run import ImageInspectionResult, load_classifier, resume_images, start_images
+from tacit.inspection.images.stages import ImageStage, classifier_stage, gan_stage, generated_images
+from tacit.inspection.record import FaultRecord, InspectionRecord
 from tacit.inspection.selection import Threshold
 from tacit.learning.loop import TrainingState
 from tacit.learning.state import load_model
 from tacit.models import classifier as classifiers
 from tacit.privacy.noise.mechanisms import NoNoise
 from tacit.privacy.record.ledger import read_ledger
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import UPDATE
 from tacit.recipe.image_inspection import ImageInspection, parse_image_inspection
 from tacit.recipe.reading import apply_change
@@ -60,20 +62,22 @@ def same(one: Path, other: Path) -> bool:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Looked]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ImageInspectionResult]:
     """An inspection without a seed, so that its guarantee is finite."""
     out = tmp_path_factory.mktemp("inspections") / "one"
     return out, start_images(tiny_images(), out, tacit.Callback())
 
 
-def test_every_model_is_a_run_and_all_are_accounted(finished: tuple[Path, Looked]) -> None:
+def test_every_model_is_a_run_and_all_are_accounted(finished: tuple[Path, ImageInspectionResult]) -> None:
     out, looked = finished
     epsilons = []
     for stage, rounds in zip(STAGES, (2, 1, 3, 3), strict=True):
         ledger = RunFolder.open(out / stage).ledger()
         assert ledger.closed is not None
         assert (ledger.closed.outcome, len(ledger.intents)) == ("finished", rounds)
-        assert ledger.opened.data["inspection"]["stage"] == stage
+        about = InspectionRecord.read(ledger.opened)
+        assert about is not None
+        assert about.stage == stage
         epsilons.append((RunFolder.open(out / stage).summary() or {})["privacy"]["epsilon"])
         assumed = " ".join((RunFolder.open(out / stage).summary() or {})["privacy"]["assumptions"])
         chose = {"classifier": (), "accuracy": ("classifier",)}.get(stage, ("classifier", "accuracy"))
@@ -86,36 +90,37 @@ def test_every_model_is_a_run_and_all_are_accounted(finished: tuple[Path, Looked
     assert saved == json.loads(json.dumps(looked.findings.as_dict()))
 
 
-def test_thresholds_come_from_the_released_histogram(finished: tuple[Path, Looked]) -> None:
+def test_thresholds_come_from_the_released_histogram(finished: tuple[Path, ImageInspectionResult]) -> None:
     out, looked = finished
     released = final(out / "accuracy")["model"]
     assert looked.findings.histogram == tuple(float(each) for each in released)
     thresholds = looked.findings.thresholds
     assert thresholds is not None
     for stage, value in zip(("low", "high"), thresholds, strict=True):
-        about = read_ledger(out / stage / "ledger.jsonl").opened.data["inspection"]
-        assert (about["threshold"], about["from"], about["noise_multiplier"]) == (value, "private quantile", 0.5)
-        assert about["released_by"] == RunFolder.open(out / "accuracy").run_id
-        assert about["fault"] == {"kind": "inverted", "share": 0.5, "seed": 1}
+        about = InspectionRecord.read(read_ledger(out / stage / "ledger.jsonl").opened)
+        assert about is not None
+        assert about.selection is not None
+        assert about.selection.threshold == Threshold(value, 0.5, RunFolder.open(out / "accuracy").run_id)
+        assert about.fault == FaultRecord("inverted", 0.5, 1)
     assert "fault" not in RunFolder.open(out / "classifier").recipe()
 
 
-def test_only_the_discriminator_is_released(finished: tuple[Path, Looked]) -> None:
+def test_only_the_discriminator_is_released(finished: tuple[Path, ImageInspectionResult]) -> None:
     out, _ = finished
     opened = read_ledger(out / "low" / "ledger.jsonl").opened
     discriminator = [leaf for name, leaf in final(out / "low").items() if name.startswith("model.discriminator")]
-    assert opened.data["coordinates"] == sum(leaf.size for leaf in discriminator)
-    assert opened.data["arrays"] == len(discriminator)
+    assert opened.release.coordinates == sum(leaf.size for leaf in discriminator)
+    assert opened.release.arrays == len(discriminator)
 
 
-def test_pictures_show_what_the_generators_make_and_nothing_else(finished: tuple[Path, Looked]) -> None:
+def test_pictures_show_what_the_generators_make_and_nothing_else(finished: tuple[Path, ImageInspectionResult]) -> None:
     """Every picture of the report is recomputed from a released generator; no file holds anybody's image."""
     out, looked = finished
     recipe = tiny_images()
     users = open_images(recipe)
     for side in ("high", "low"):
         stage = stage_of(recipe, users)
-        made = made_up(load_model(stage.model, final(out / side)), 64, 1)
+        made = generated_images(load_model(stage.model, final(out / side)), 64, 1)
         assert np.array_equal(looked.images[side], made)
         expected = picture(grid(made, 8), "").data
         shown = [b for s in read_sections(RunFolder.open(out / side), share=True) for b in s.blocks]
@@ -127,7 +132,9 @@ def test_pictures_show_what_the_generators_make_and_nothing_else(finished: tuple
     assert not any(image in content for image in real for content in files)
 
 
-def test_the_report_of_either_side_opens_with_the_findings(finished: tuple[Path, Looked], tmp_path: Path) -> None:
+def test_the_report_of_either_side_opens_with_the_findings(
+    finished: tuple[Path, ImageInspectionResult], tmp_path: Path
+) -> None:
     out, _ = finished
     page = write_report(RunFolder.open(out / "low"), tmp_path / "page.html", share=True).read_text()
     assert page.count("data:image/png;base64,") == 2
@@ -226,7 +233,7 @@ def test_what_has_finished_is_not_taken_for_what_another_recipe_says(
 
 
 def test_another_classifier_is_not_put_in_the_place_of_the_first(
-    seeded: Path, finished: tuple[Path, Looked], tmp_path: Path
+    seeded: Path, finished: tuple[Path, ImageInspectionResult], tmp_path: Path
 ) -> None:
     """What the first one had released would be left out of what all runs cost together."""
     other = finished[0] / "classifier"
@@ -241,7 +248,7 @@ def test_another_classifier_is_not_put_in_the_place_of_the_first(
 def test_a_run_that_is_gone_is_not_made_again(seeded: Path, tmp_path: Path) -> None:
     shutil.copytree(seeded, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "accuracy")
-    with pytest.raises(RunError, match="its run accuracy/ is gone, on which later ones rest"):
+    with pytest.raises(RunError, match="its run accuracy/ is missing, and later runs depend on it"):
         resume_images(tmp_path / "run", tacit.Callback())
     assert not (tmp_path / "run" / "accuracy").exists()
 
@@ -265,7 +272,7 @@ def test_without_privacy_the_pictures_are_the_owners_alone(seeded: Path) -> None
     assert [each.name for each in read_sections(folder, share=True)] == ["gate-audit"]
     assert len(read_sections(folder, share=False)) == 2
     reasons = read_ledger(seeded / "low" / "ledger.jsonl").opened.reasons_not_private
-    assert "the classifier was trained on users without privacy" in reasons
+    assert Reason(Why.CLASSIFIER_NOT_PRIVATE) in reasons
 
 
 @pytest.fixture
@@ -294,8 +301,10 @@ def test_a_store_is_inspected_by_example_and_its_odometer_knows(store: Path, tmp
     assert "images classified wrongly" in looked.findings.conclusion()
     ids = [RunFolder.open(tmp_path / "run" / stage).run_id for stage in STAGES]
     assert list(odometer.runs_of(store)) == ids
-    about = read_ledger(tmp_path / "run" / "low" / "ledger.jsonl").opened.data["inspection"]
-    assert (about["task"], about["predicted"]) == ("T2", "wrongly")
+    about = InspectionRecord.read(read_ledger(tmp_path / "run" / "low" / "ledger.jsonl").opened)
+    assert about is not None
+    assert about.selection is not None
+    assert (about.selection.task, about.selection.predicted) == ("T2", "wrongly")
 
 
 def test_an_earlier_classifier_is_used_and_must_fit(store: Path, seeded: Path, tmp_path: Path) -> None:

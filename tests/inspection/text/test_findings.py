@@ -108,13 +108,13 @@ def test_a_primary_model_has_a_section_of_its_own() -> None:
 def test_what_the_primary_models_say_is_compared_where_both_have_one() -> None:
     before, after = dataclasses.replace(SOUND, primary=SAID), dataclasses.replace(JOINED, primary=SAID_AFTER)
     found = InspectionComparison(before, after, COST)
-    assert found.place_columns() == ["place", "before", "after", "made up before", "made up after"]
+    assert found.place_columns() == ["place", "before", "after", "generated before", "generated after"]
     assert found.place_rows() == [["1", "1.0%", "11.0%", "2.0%", "12.0%"], ["2", "5.0%", "5.0%", "6.0%", ""]]
     assert "of those that the primary models make up 2.0% and 12.0%" in found.conclusion()
     tables = [block.rows for block in found.section().blocks if isinstance(block, Table)]
     assert tables[1] == [["see you UNK", "UNK you soon"]]
     pictures = [[each.name for each in block.series] for block in found.section().blocks if isinstance(block, Lines)]
-    assert pictures == [["before", "after"], ["made up before", "made up after"]]
+    assert pictures == [["before", "after"], ["generated before", "generated after"]]
     assert InspectionComparison(SOUND, after, COST).place_columns() == ["place", "before", "after"]
 
 

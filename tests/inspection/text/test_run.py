@@ -14,6 +14,7 @@ import pytest
 import tacit
 from tacit.cli.app import main
 from tacit.errors import DataError, PrivacyError, RunError
+from tacit.inspection.record import InspectionRecord
 from tacit.inspection.text.comparison import compare_inspections
 from tacit.inspection.text.run import resume_inspection, start_inspection
 from tacit.privacy.record.ledger import read_ledger
@@ -113,10 +114,13 @@ def test_a_private_inspection_is_a_run_with_its_own_guarantee(store: Path, tmp_p
     assert ledger.closed.outcome == "finished"
     assert summary["privacy"]["releases"] == len(ledger.intents) == 4
     assert 0 < summary["privacy"]["epsilon"] < math.inf
-    assert ledger.opened.data["inspection"]["task"] == "T3"
+    about = InspectionRecord.read(ledger.opened)
+    assert about is not None
+    assert about.selection is not None
+    assert (about.stage, about.selection.task) == ("words", "T3")
     assert [entry.run_id for entry in odometer.read(store)].count(ledger.opened.run_id) == 1
     shared = write_report(RunFolder.open(tmp_path / "run"), share=True).read_text()
-    assert "Unknown words, as a model makes them up" in shared
+    assert "Unknown words, as a model generates them" in shared
     for name, content in everything(tmp_path / "run").items():
         assert RARE.encode() not in content, name
 
@@ -161,7 +165,7 @@ def test_without_unknown_words_there_is_nothing_to_learn(store: Path, tmp_path: 
     with pytest.raises(SystemExit):
         main(["data", "import", str(tmp_path / "chat.jsonl"), *columns, *imported])
     recipe = tiny_text(data={**STORE, "store": str(tmp_path / "store")})
-    with pytest.raises(DataError, match="words that the vocabulary does not have, got none"):
+    with pytest.raises(DataError, match="no unknown words to evaluate on"):
         start_inspection(recipe, tmp_path / "run", tacit.Callback())
     assert not (tmp_path / "run").exists()
 
