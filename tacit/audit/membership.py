@@ -44,6 +44,20 @@ def loss_scores(before: WordLM, after: WordLM, phrases: Sequence[NDArray[np.int3
     return scores
 
 
+def task_loss_scores(task: Any, before: Any, after: Any, batches: Any) -> NDArray[np.float64]:
+    """By how much the task's loss over each user's batches [users, steps, ...] is smaller after training than before."""
+
+    def losses(model: Any) -> NDArray[np.float64]:
+        found = eqx.filter_jit(lambda model: jax.lax.map(lambda user: _loss(task, model, user), batches))(model)
+        return np.asarray(found, np.float64)
+
+    return losses(before) - losses(after)
+
+
+def _loss(task: Any, model: Any, batches: Any) -> Array:
+    return jnp.sum(jax.lax.map(lambda batch: task.loss_sum(model, batch)[0], batches))
+
+
 def trajectory_scores(
     work: LocalWork, before: WordLM, after: WordLM, batches: NDArray[np.int32], steps: NDArray[np.int64]
 ) -> NDArray[np.float64]:

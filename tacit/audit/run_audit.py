@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 
 from tacit.audit.exposures import SettingExposure, by_setting, exposures
 from tacit.audit.lower_bound import CONFIDENCE, LowerBound, lower_bound
-from tacit.audit.membership import loss_scores, trajectory_scores
+from tacit.audit.membership import loss_scores, task_loss_scores, trajectory_scores
 from tacit.audit.outcome import BY_LOSS, BY_TRAJECTORY, Attacked, AuditOutcome, Proven
 from tacit.audit.secret_sharer import BEAM_WIDTH, COMPARISONS, extraction, random_sampling
 from tacit.data.canaries.plan import CanaryPlan, CoinUser, encode
 from tacit.data.canaries.synthetic_users import WithCoinUsers
 from tacit.data.ragged import offsets_of
-from tacit.data.rows import pack, to_rows
 from tacit.data.users import Examples, Users
 from tacit.data.views import View
 from tacit.errors import AuditError
 from tacit.learning.batches import TextBatches
+from tacit.models.word_lm import WordLM
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.participation.log import participations, verified
 from tacit.privacy.plan import ADJACENCY, PrivacyPlan
@@ -32,7 +32,9 @@ from tacit.privacy.record.planned import charged_for
 from tacit.recipe.training import parse_recipe
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
+from tacit.training.calls import CallSetup
 from tacit.training.recipes import RecipeSetup, reopen
+from tacit.training.setup import TrainingSetup
 from tacit.training.trained import load_trained
 
 PREFIX = 2
@@ -79,6 +81,23 @@ def audit_run(
     if plan.synthetic_users:
         proven = _proven(folder, ledger, plan)
     return AuditOutcome(prefix, comparison_count(suffixes), width, attacked, seen, bounds, proven)
+
+
+def audit_call(setup: CallSetup, folder: RunFolder, model: Any) -> AuditOutcome:
+    """Hold the proven epsilon of a run of `tacit.train` against what its canary users let an attacker guess.
+
+    The secret sharer's attacks are for word models and are left out: only the users of the plan's coins are guessed.
+    AuditError for a run without such users.
+    """
+    plan = setup.dataset.canaries
+    if plan is None or not len(plan.coin_canaries()):
+        raise AuditError(
+            f"Expected a run with canary users, got {folder.path}, which has none.",
+            hint="Make a plan with tacit.canaries(...) and train with tacit.train(..., canaries=plan).",
+        )
+    ledger = folder.accountable_ledger()
+    bounds = _bounds(setup, plan, model, setup.dataset.words)
+    return AuditOutcome(PREFIX, 0, BEAM_WIDTH, [], [], bounds, _proven(folder, ledger, plan))
 
 
 def attack_canaries(
@@ -157,23 +176,22 @@ def _rate(plan: PrivacyPlan, drawn_from: int) -> float:
     return plan.sampling_probability if plan.sampling == "poisson" else plan.cohort / drawn_from
 
 
-def _bounds(setup: RecipeSetup, plan: CanaryPlan, model: Any, words: Sequence[str]) -> dict[str, LowerBound]:
+def _bounds(setup: TrainingSetup, plan: CanaryPlan, model: Any, words: Sequence[str]) -> dict[str, LowerBound]:
     """One bound for each kind of score; all of them hold together with probability CONFIDENCE."""
-    start, shape = setup.start.model, setup.batches
+    start = setup.start.model
     supposed = WithCoinUsers(setup.dataset.train, plan, words, all_in=True)
     numbers = len(setup.dataset.train) + np.arange(len(plan.coin_canaries()))
-    rows = to_rows(
-        supposed.gather(numbers), layout=shape.layout, length=shape.length, max_rows=shape.steps * shape.batch_size
-    )
-    batches = pack(rows, np.arange(len(numbers)), batch_size=shape.batch_size, steps=shape.steps)
-    steps = np.maximum(-(-rows.sizes() // shape.batch_size), 1)
+    laid_out = setup.batches.lay_out(supposed.gather(numbers))
+    batches = laid_out.batches(np.arange(len(numbers)))
+    steps = np.maximum(-(-laid_out.sizes // setup.batches.batch_size), 1)
     phrases = encode([plan.canaries[i] for i in plan.coin_canaries()], words)
-    scores = {
-        BY_LOSS: loss_scores(start, model, phrases),
-        BY_TRAJECTORY: trajectory_scores(setup.work, start, model, batches, steps),
-    }
+    if isinstance(model, WordLM):
+        by_loss = loss_scores(start, model, phrases)
+    else:
+        by_loss = task_loss_scores(setup.work.task, start, model, batches)
+    scores = {BY_LOSS: by_loss, BY_TRAJECTORY: trajectory_scores(setup.work, start, model, batches, steps)}
     each = 1 - (1 - CONFIDENCE) / len(scores)
-    delta = setup.recipe.privacy.delta
+    delta = setup.plan.delta
     return {name: lower_bound(score, plan.coins(), delta=delta, confidence=each) for name, score in scores.items()}
 
 

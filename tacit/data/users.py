@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,6 +120,7 @@ class Users(Protocol):
         ...
 
 
+@runtime_checkable
 class SplittableUsers(Users, Protocol):
     """Users of whom some are held out, each by their own name: a store, or `tacit.users`."""
 

@@ -9,11 +9,13 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import EPSILON_SO_FAR, read_metrics
 
 INK, ACCENT, FAINT = "#1f2933", "#0b7285", "#9aa5b1"
-# What a run is judged by, the first that its metrics have: a share, its name, a title.
+# What a run is judged by, the first that its metrics have: its name and a title. All but the loss are shares.
+LOSS = "loss"
 MEASURES = {
     "top1": ("next word guessed right, %", "Accuracy on held-out people"),
     "accuracy": ("guessed right, %", "Accuracy on held-out people"),
     "inverted": ("images with bright background, %", "What the model makes up"),
+    LOSS: ("mean loss", "Loss on held-out people"),
 }
 
 
@@ -38,7 +40,7 @@ def plot_training(folder: RunFolder, out: Path) -> None:
     figure, (accuracy, budget) = pyplot.subplots(
         1, 2, figsize=(9, 3.4), width_ratios=[3, 2], layout="constrained", facecolor="white"
     )
-    reached = [100 * record[measure] for record in records]
+    reached = [(1 if measure == LOSS else 100) * record[measure] for record in records]
     accuracy.plot(rounds, reached, color=ACCENT, lw=2, marker="o", ms=3)
     baselines = summary.get("baselines", {})
     levels = {}

@@ -113,6 +113,7 @@ class KeyboardWorld:
                 f"got {tokens_per_user} and {most_sentences}."
             )
         self.words: tuple[str, ...] = (RESERVED + grammar.words)[: vocabulary_size or full]
+        self.seed = seed
         self._users = users
         self._grammar = grammar
         self._tables = _tables()
