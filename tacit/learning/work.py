@@ -82,10 +82,13 @@ class FedAvg:
 
         def one_step(i: jax.Array, local: Model) -> Model:
             batch = jax.tree.map(lambda leaf: leaf[i], batches)
-            local = task.sgd_step(local, batch, self.learning_rate)
+            stepped = task.sgd_step(local, batch, self.learning_rate)
             if not self.clip_every_step:
-                return local
-            return jax.tree.map(jnp.add, model, clip_norm(_minus(local, model)))
+                return stepped
+            clipped = jax.tree.map(jnp.add, model, clip_norm(_minus(stepped, model)))
+            # model + (local - model) is not local to the last bit, and how many empty batches there are depends on others.
+            still = _equal(stepped, local)
+            return jax.tree.map(lambda before, after: jnp.where(still, before, after), local, clipped)
 
         def one_epoch(_: jax.Array, local: Model) -> Model:
             local = jax.lax.fori_loop(0, steps, one_step, local)
@@ -196,6 +199,11 @@ def _require_count(name: str, value: Any) -> None:
 def _require_rate(value: float) -> None:
     if not math.isfinite(value) or value <= 0:
         raise RecipeError(f"Expected learning_rate to be a finite number above 0, got {value!r}.")
+
+
+def _equal(a: Any, b: Any) -> jax.Array:
+    """Whether all arrays are equal."""
+    return jnp.stack(jax.tree.leaves(jax.tree.map(jnp.array_equal, a, b))).all()
 
 
 def _minus(a: Any, b: Any) -> Any:
