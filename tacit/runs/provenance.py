@@ -17,10 +17,11 @@ Classes are compared by identity, because a subclass may do anything; for the sa
 is not Tacit's. A mechanism, strategy or participation from outside comes into a run by its name in the plan, which builds it
 from what is registered (`tacit.privacy.outside`). The accounting then asks it for its cost, which is its author's claim.
 
-**What this does not look at.** The work, the task and the server's step may be anybody's: they run before the clip or after the
-release. The users' data may be anybody's too: that one user's examples are one person's is assumed in every statement. So is
-that the model which the run starts from holds nothing of these users, and that `evaluate` and `finish` read nobody who is
-trained on. Nor can code be compared that was exchanged inside Tacit's own classes: the gate-level audit measures what they do.
+**What this does not look at.** The work, the task and the server's step may be anybody's: they run before the clip or after
+the release, and the engine hands the work one user's batches and no more (that it is a pure function of them is assumed). The
+users' data may be anybody's too: that one user's examples are one person's is assumed in every statement. So is that the model
+which the run starts from holds nothing of these users, and that `evaluate` and `finish` read nobody who is trained on. Nor can
+code be compared that was exchanged inside Tacit's own classes: the gate-level audit measures what they do.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Simulate whole cohorts on one machine: users in chunks, each chunk one compiled call.
 
 A chunk holds a fixed number of users of similar size; chunks go to the machine's accelerators in turn. Local steps run in
-lockstep for as many users as suit the accelerator (`placement.py`). The loop ends with the chunk's largest user where steps on
-padding are known to change nothing (`ignores_empty_batches`), and otherwise runs all steps for everybody. Updates go directly
-into the accelerator's gate, and the chunk's memory is reused. Short cohorts are padded with absent users of weight 0. No call
-waits for the accelerator.
+lockstep for as many users as suit the accelerator (`placement.py`), in a loop that ends with the chunk's largest user. Work
+whose steps on padding are not known to change nothing gets each user's own number of steps. Updates go directly into the
+accelerator's gate, and the chunk's memory is reused. Short cohorts are padded with absent users of weight 0. No call waits for
+the accelerator.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,7 +24,7 @@ from tacit.errors import PrivacyError
 from tacit.learning.batches import Batching, user_by_user
 from tacit.learning.secure_sums import SecureSums
 from tacit.learning.trainable import place
-from tacit.learning.work import UserWork, ignores_empty_batches, learned_by, require_update_of
+from tacit.learning.work import UserWork, ignores_padding, learned_by, require_update_of
 from tacit.privacy.gate.rounding import MOST_USERS
 from tacit.privacy.gate.sums import BoundedSum, ClipThresholds, Contributions, Diagnostics, Gate
 from tacit.privacy.plan import PrivacyPlan
@@ -37,12 +38,17 @@ GATHERED_CHUNKS = 8
 
 @dataclass(frozen=True)
 class Chunk:
-    """Users' examples as batches [users, steps, rows, ...]; `steps` is the largest number of batches of any user."""
+    """Users' examples as batches [users, steps, rows, ...], and how many batches each of them has."""
 
     batches: Any
-    steps: int
+    own_steps: NDArray[np.int32]
     weights: NDArray[np.float32]
     present: NDArray[np.bool_]
+
+    @property
+    def steps(self) -> int:
+        """The largest number of batches that a user has."""
+        return int(self.own_steps.max(initial=0))
 
 
 class BatchedUsers:
@@ -60,7 +66,6 @@ class BatchedUsers:
         self.users, self.plan, self.chunk, self.secure = users, plan, spread.chunk, secure
         self.shape = user_by_user(shape)
         self._work, self._devices = work, spread.devices
-        self._ends_early = ignores_empty_batches(work)
         self._updates = _updates_of(work, spread.lanes)
 
     def collect(
@@ -76,7 +81,8 @@ class BatchedUsers:
         for number, chunk in enumerate(cohort.chunks):
             turn = number % len(self._devices)
             batches = jax.device_put(chunk.batches, self._devices[turn])
-            updates = self._updates(models[turn], batches, np.int32(chunk.steps), np.float32(norms.clip))
+            steps = np.int32(chunk.steps) if ignores_padding(self._work) else chunk.own_steps
+            updates = self._updates(models[turn], batches, steps, np.float32(norms.clip))
             diagnostics.append(gates[turn].admit(Contributions(updates, chunk.weights, chunk.present)))
         if last is not None:
             last(gates)
@@ -114,35 +120,36 @@ class BatchedUsers:
             order = np.argsort(-laid_out.sizes, kind="stable")
             for first in range(0, len(order), self.chunk):
                 chosen = order[first : first + self.chunk]
-                batches = laid_out.batches(chosen)
-                steps = jax.tree.leaves(batches)[0].shape[1]
-                if self._ends_early:
-                    steps = -(-int(laid_out.sizes[chosen].max()) // self.shape.batch_size)
-                yield self._chunk(batches, steps, laid_out.predictions[chosen])
+                yield self._chunk(laid_out.batches(chosen), laid_out.sizes[chosen], laid_out.predictions[chosen])
 
-    def _chunk(self, batches: Any, steps: int, predictions: NDArray[np.int64]) -> Chunk:
+    def _chunk(self, batches: Any, rows: NDArray[np.int64], predictions: NDArray[np.int64]) -> Chunk:
         """Pad to a full chunk."""
         missing = self.chunk - len(predictions)
         cap = self.plan.example_cap
         weights = np.minimum(predictions / cap, 1) if cap is not None else predictions > 0
         return Chunk(
             jax.tree.map(lambda leaf: np.pad(leaf, ((0, missing), *[(0, 0)] * (leaf.ndim - 1))), batches),
-            steps,
+            np.pad((-(-rows // self.shape.batch_size)).astype(np.int32), (0, missing)),
             np.pad(weights.astype(np.float32), (0, missing)),
             np.pad(np.ones(len(predictions), bool), (0, missing)),
         )
 
 
 def _updates_of(work: UserWork, lanes: int) -> Callable[[Any, Any, Any, Any], Any]:
-    """The work of a chunk of users, compiled; functions and other leaves of a model that are not arrays are constants."""
+    """The work of a chunk of users, compiled; functions and other leaves of a model that are not arrays are constants.
+
+    `steps` is one number for all, or each user's own [users].
+    """
 
     @eqx.filter_jit
     def updates(model: Any, batches: Any, steps: jax.Array, clip_norm: jax.Array) -> Any:
         learned = learned_by(work, model)
 
-        def of_user(one: Any) -> Any:
+        def of_user(one: Any, steps: jax.Array) -> Any:
             return require_update_of(learned, work(model, one, steps, clip_norm))
 
-        return jax.lax.map(of_user, batches, batch_size=lanes)
+        if jnp.ndim(steps) == 0:
+            return jax.lax.map(lambda one: of_user(one, steps), batches, batch_size=lanes)
+        return jax.lax.map(lambda pair: of_user(*pair), (batches, steps), batch_size=lanes)
 
     return updates

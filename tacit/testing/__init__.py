@@ -20,7 +20,9 @@ _PUBLIC = {
     "MechanismContract": "tacit.testing.mechanism",
     "ParticipationContract": "tacit.testing.participation",
     "StrategyContract": "tacit.testing.strategy",
+    "TaskContract": "tacit.testing.work",
     "UsersContract": "tacit.testing.users",
+    "WorkContract": "tacit.testing.work",
 }
 
 __all__ = sorted(_PUBLIC)

@@ -221,6 +221,52 @@ class MeanImage:
         return ink * model["scale"] / jnp.maximum(jnp.sum(batches["mask"]), 1.0)
 
 
+@dataclass(frozen=True)
+class Careless:
+    """Work that counts its steps, empty or not, on a task that learns from padding."""
+
+    batch_size: int = 2
+
+    def update(self, task: Any, model: Any, batches: Any, steps: jax.Array, clip_norm: Any) -> Any:
+        step = FedAvg(learning_rate=0.1).update(task, model, batches, steps, clip_norm)
+        return jax.tree.map(lambda leaf: leaf * (1 + steps).astype(leaf.dtype), step)
+
+
+def counts_padding(model: WordLM, tokens: jax.Array) -> tuple[jax.Array, int]:
+    return NextWord().loss_sum(model, jnp.maximum(tokens, 3))[0], tokens.size
+
+
+@pytest.mark.parametrize(
+    "work",
+    [LocalWork(Careless(), NextWord()), LocalWork(FedAvg(), counts_padding), LocalWork(FedSGD(), counts_padding)],
+    ids=["work", "task", "one gradient"],
+)
+def test_work_and_tasks_of_ones_own_cannot_make_a_users_update_depend_on_the_others(work: LocalWork) -> None:
+    assert not work.ignores_padding
+    user, others = [[4, 5, 6, 7]], [[[5, 4]], [[4] * 7] * 4]
+    batched, shares = engine(work, plan(clip_norm=1e6), "windows"), []
+    for company in others:
+        totals = []
+        for users in ([user, company], [company]):
+            batched.users = ListUsers(users)
+            bounded, _ = batched.collect(
+                tiny_model(), Cohort(0, batched.prepare(np.arange(len(users)))), ClipThresholds(1e6)
+            )
+            totals.append([np.asarray(leaf) for leaf in jax.tree.leaves(_total(bounded))])
+        shares.append([one - other for one, other in zip(*totals, strict=True)])
+    for one, other in zip(*shares, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+
+
+def test_an_update_that_would_broadcast_in_the_sum_is_refused() -> None:
+    class Short:
+        def __call__(self, model: WordLM, batches: Any, steps: jax.Array, clip_norm: jax.Array) -> Any:
+            return jax.tree.map(lambda leaf: leaf[:1], model)
+
+    with pytest.raises(PrivacyError, match="the structure and shapes of what users update"):
+        collect(ListUsers([[[4, 5]]]), Short(), plan(), "windows")
+
+
 def image_engine(users: Users) -> BatchedUsers:
     spread = Spread(suitable_spread(1, 1).devices, chunk=4, lanes=2)
     return BatchedUsers(users, MeanImage(), plan(clip_norm=1e6), ImageBatches(2, 3), spread)

@@ -33,6 +33,11 @@ class AccuracyWork:
 
     classifier: Classifier
 
+    @property
+    def ignores_padding(self) -> bool:
+        """A batch without images is not counted."""
+        return True
+
     def __call__(self, model: Array, batches: Any, steps: Array, clip_norm: Array) -> Array:
         """The user's one-hot bin, [bins]; its norm is at most 1."""
 
