@@ -3,6 +3,7 @@
 cli           the commands
 testing       contract suites for extensions: mechanisms, strategies, participations, work, tasks, users, callbacks
 api           the public Python calls: train, resume, open_run, rounds, Run
+testing       contract suites: what every extension must do, as tests to inherit
 audit         attacks on finished runs: the secret sharer, epsilon from below
 inspection    private generative models in place of looking at data: text, images
 keyboard      typing replayed with a model: n-gram baseline, comparison, intervals
@@ -18,6 +19,7 @@ secagg        secure aggregation: vectors as integers, the protocol as pure stag
 data          users and their examples: stores, import, vocabulary, views, canaries, built-in worlds
 models        one model a file
 files         durable writes, locks, private files
+figures       numbers as JSON holds them and as people read them
 errors        every mistake a person can make, as one tree
 
 Imports only go down this list, and simulation and fleet do not see each other (docs/design.md). `import tacit` itself loads

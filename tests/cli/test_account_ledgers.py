@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.cli.figures import rounded_up
 from tacit.data.store import open_store
+from tacit.figures import rounded_up
 from tacit.privacy.accounting.adaptive import ACCOUNTANT
 from tacit.privacy.accounting.several_runs import PLANNED, together
 from tacit.privacy.accounting.spent import spent_by

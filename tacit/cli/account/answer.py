@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.cli.figures import rounded_up
 from tacit.errors import RecipeError
-from tacit.figures import finite_or_none
+from tacit.figures import finite_or_none, rounded_up
 from tacit.privacy.plan import LEAST_NOISE, MOST_NOISE
 from tacit.privacy.record.reasons import Reason, in_words, reasons_as_json
 from tacit.privacy.statement.wording import epsilon_text

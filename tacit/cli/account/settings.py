@@ -29,8 +29,8 @@ from tacit.cli.account.answer import (
     require_sensible,
     tell,
 )
-from tacit.cli.figures import rounded_up
 from tacit.errors import RecipeError
+from tacit.figures import rounded_up
 from tacit.privacy.accounting import conventions as papers
 from tacit.privacy.accounting import gaussian, tree
 from tacit.privacy.accounting.conventions import CONVENTIONS, Convention
