@@ -228,12 +228,12 @@ def test_a_run_goes_on_with_the_plan_it_was_begun_with_or_not_at_all(plan: Path,
     load_plan(plan).save(mine)
     run = trained(mine, tmp_path / "run")
     load_plan(plan).model_copy(update={"seed": 12}).save(mine)
-    with pytest.raises(PrivacyError, match=r"data\.audit\.plan"):
+    with pytest.raises(PrivacyError, match=r"planted\.plan"):
         audit_run(run)
     ledger = (run / "ledger.jsonl").read_text().splitlines(keepends=True)
     assert '"closed"' in ledger[-1]
     (run / "ledger.jsonl").write_text("".join(ledger[:-1]))
-    with pytest.raises(PrivacyError, match=r"data\.audit\.plan"):
+    with pytest.raises(PrivacyError, match=r"planted\.plan"):
         resume_run(run, tacit.Callback())
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from tacit.privacy.record.facts import DataRecord, ReleaseSize, SecureSumRecord
 from tacit.privacy.record.reasons import Reason, Why
 
-WORLD = DataRecord(world="keyboard", seed=1, users=20)
+WORLD = DataRecord(world="keyboard", seed=1, users=200)
 FACTS: dict[str, Any] = {"recipe": "ab" * 32, "release": ReleaseSize(10, 1), "data": WORLD}
 NO_NOISE, SEEDED = Reason(Why.NO_NOISE), Reason(Why.SEEDED)
 

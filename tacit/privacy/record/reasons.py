@@ -59,7 +59,6 @@ class Why(StrEnum):
     DELTA_TOO_LARGE = "delta-too-large"
 
 
-_DETAIL = "{detail}"
 _SENTENCES: dict[str, str] = {
     Why.NO_NOISE: "no noise is added",
     Why.SEEDED: "the noise can be replayed by anybody who knows the seed (run.seed)",
@@ -77,24 +76,38 @@ _SENTENCES: dict[str, str] = {
     Why.UNDESCRIBED_PLAN: "the ledger's first record does not describe the plan that is followed",
     Why.UNDESCRIBED_RELEASE: "the ledger's first record does not describe how many numbers a release has",
     Why.UNDESCRIBED_OUTSIDE: "the ledger's first record does not describe what comes from outside Tacit",
-    Why.FROM_OUTSIDE: _DETAIL,
+    Why.FROM_OUTSIDE: "something that the run uses comes from outside Tacit, and is not what the ledger names",
     Why.NOT_LISTED: "the run is not entered into the odometer of the store that it reads",
     Why.NOT_FRESH: "the run starts with a state that is not the one before the first round",
     Why.CLASSIFIER_NOT_PRIVATE: "the classifier was trained on users without privacy",
     Why.ACCURACIES_NOT_PRIVATE: "users' accuracies were counted in a run that can claim no privacy",
     Why.UNREADABLE_PLAN: "the plan in the ledger is not one this version of Tacit can read",
-    Why.UNPROVEN_RELEASES: _DETAIL,
-    Why.UNPROVEN_MECHANISM: _DETAIL,
-    Why.DEPARTS_FROM_PLAN: _DETAIL,
-    Why.BROKEN_PROMISE: _DETAIL,
-    Why.NOISE_TAIL: _DETAIL,
+    Why.UNPROVEN_RELEASES: "the releases in the ledger are not ones whose cost is proven",
+    Why.UNPROVEN_MECHANISM: "nothing is proven here for the mechanism and the sampling in the ledger",
+    Why.DEPARTS_FROM_PLAN: "the ledger departs from its own plan",
+    Why.BROKEN_PROMISE: "users took part in another way than the plan promises",
+    Why.NOISE_TAIL: "the proof does not cover draws of noise that are extremely far out",
     Why.NO_FINITE_BOUND: "the accountant found no finite bound",
     Why.NO_FINITE_COST: "its mechanism states no finite cost",
-    Why.WRONG_ACCOUNT: _DETAIL,
-    Why.NOT_COMPARABLE: _DETAIL,
-    Why.UNKNOWN_COST: _DETAIL,
+    Why.WRONG_ACCOUNT: "the cost was not computed for the releases in the ledger",
+    Why.NOT_COMPARABLE: "the runs are stated for different units or neighbours",
+    Why.UNKNOWN_COST: "what a run cost is not known",
     Why.DELTA_TOO_LARGE: "the group's delta reaches 1, where nothing is promised",
 }
+# Of these the detail is the whole sentence, where there is one.
+_TOLD_BY_DETAIL = frozenset(
+    {
+        Why.FROM_OUTSIDE,
+        Why.UNPROVEN_RELEASES,
+        Why.UNPROVEN_MECHANISM,
+        Why.DEPARTS_FROM_PLAN,
+        Why.BROKEN_PROMISE,
+        Why.NOISE_TAIL,
+        Why.WRONG_ACCOUNT,
+        Why.NOT_COMPARABLE,
+        Why.UNKNOWN_COST,
+    }
+)
 _UNKNOWN = "the ledger gives a reason that this version of Tacit does not know ({code})"
 
 
@@ -109,12 +122,9 @@ class Reason(Typed):
     @property
     def sentence(self) -> str:
         """The reason in plain English, without a capital letter and a full stop."""
-        known, detail = _SENTENCES.get(self.code), plain(self.detail)
-        text = _UNKNOWN.format(code=plain(self.code)) if known is None else known
-        if _DETAIL in text:
-            text = text.format(detail=detail)
-        elif detail:
-            text = f"{text}: {detail}"
+        text, detail = _SENTENCES.get(self.code) or _UNKNOWN.format(code=plain(self.code)), plain(self.detail)
+        if detail:
+            text = detail if self.code in _TOLD_BY_DETAIL else f"{text}: {detail}"
         return f"{text} (run {plain(self.run)})" if self.run else text
 
     def in_run(self, run_id: str) -> Reason:

@@ -152,7 +152,7 @@ def test_data_that_changed_is_not_gone_on_with(tmp_path: Path, monkeypatch: pyte
         start_inspection(tiny_text(fault={"share": 0.5}), tmp_path / "run", tacit.Callback())
     written = tmp_path / "run" / "recipe.toml"
     written.write_text(written.read_text().replace("share = 0.5", "share = 0.25"))
-    with pytest.raises(PrivacyError, match=r"data\.inspection\.fault\.share is 0\.5, got 0\.25"):
+    with pytest.raises(PrivacyError, match=r"notes\.inspection\.fault\.share is 0\.5, got 0\.25"):
         resume_inspection(tmp_path / "run", tacit.Callback())
 
 

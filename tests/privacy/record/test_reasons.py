@@ -14,11 +14,13 @@ from tests.privacy.accounting.made_up import intent, opened
 
 def test_every_code_has_a_sentence_that_begins_small_and_ends_open() -> None:
     for why in Why:
-        sentence = Reason(why, "because of this").sentence
+        assert "because of this" in Reason(why, "because of this").sentence
+        sentence = Reason(why).sentence
         assert "does not know" not in sentence
-        assert "because of this" in sentence
         assert sentence[0].islower()
-        assert not sentence.endswith(".")
+        assert not sentence.endswith((".", ":"))
+    assert Reason(Why.BROKEN_PROMISE, "a user took part twice").sentence == "a user took part twice"
+    assert Reason(Why.SEEDED, "5").sentence.endswith("who knows the seed (run.seed): 5")
 
 
 def test_codes_are_distinct_and_stable() -> None:
