@@ -244,7 +244,7 @@ def test_a_device_without_sentences_is_in_the_masked_sum_with_zeros(tmp_path):
     with Home.open(round.homes[0]) as found:
         found.examples_path.write_text("")
     assert round.run() == [["Took part in round 0 of small, with secure aggregation."]] * DEVICES
-    encoding, total = secure_aggregation.encoding_of(round.fake.prepared.task.secagg), round.fake.secagg.sum
+    encoding, total = round.fake.prepared.task.secagg.encoding(), round.fake.secagg.sum
     expected = plain_sum(tmp_path, round.made, 0.25, users=range(1, DEVICES))
     signs = public_signs(bytes.fromhex(SEED), encoding.padded)
     update = decoded(total[: encoding.padded], encoding, signs=signs) * 0.3

@@ -183,7 +183,7 @@ def test_an_abandoned_round_leaves_nothing(engine: Engine, lease: leases.Lease) 
     aggregator.report(round_id, device, report(round_id, device))
     assert round_table.abandon(engine, lease, round_id, "because")
     aggregator.sweep()
-    assert not aggregator._held
+    assert not aggregator._sums
     with pytest.raises(Refusal) as caught:
         aggregator.report(round_id, device, report(round_id, device))
     assert caught.value.status == 410

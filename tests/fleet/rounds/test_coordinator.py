@@ -23,7 +23,7 @@ from tacit.fleet.database import leases, participation_table, round_table, schem
 from tacit.fleet.database.heartbeat import Heartbeat
 from tacit.fleet.database.migrations import migrate
 from tacit.fleet.database.transactions import open_database
-from tacit.fleet.rounds import coordinator, round_attempt
+from tacit.fleet.rounds import coordinator, device_rounds, round_attempt
 from tacit.fleet.rounds.aggregator import Aggregator
 from tacit.fleet.rounds.program import DeviceUsers
 from tacit.fleet.rounds.task_compiler import prepare
@@ -111,7 +111,10 @@ def test_a_round_that_comes_to_nothing_costs_nothing_and_is_opened_again(
             wait_for(lambda: len(server.named("round abandoned")) >= 2)
             assert not read_ledger(run / "ledger.jsonl").intents
             # Three on any machine that is not too busy to hear them all in time.
-            assert all(re.match("[0-3] reports came", each["reason"]) for each in server.named("round abandoned"))
+            assert all(
+                re.match("Expected 4 reports before the deadline, got [0-3]", each["reason"])
+                for each in server.named("round abandoned")
+            )
             few.join(devices[3:])
             assert result() is not None
     require_sound(sqlite, recipe, run)
@@ -139,7 +142,7 @@ def test_a_process_that_is_lost_with_its_part_of_the_sum_costs_nothing(
     def dies_once(self: Aggregator, round_id: str, what: str, content: bytes = b"") -> bytes:
         if not lost:
             lost.append(round_id)
-            self._held.clear()  # a new process under an old name would have no memory either
+            self._sums.clear()  # a new process under an old name would have no memory either
         return asked(self, round_id, what, content)
 
     asked = Aggregator.ask
@@ -159,7 +162,7 @@ def test_a_sum_that_is_not_of_those_who_were_counted_is_not_used(
     def forges_once(self: Aggregator, round_id: str, what: str, content: bytes = b"") -> bytes:
         if not forged:
             forged.append(round_id)
-            self._held[round_id].total.devices[0] = 999
+            self._sums[round_id].total.devices[0] = 999
         return asked(self, round_id, what, content)
 
     asked = Aggregator.ask
@@ -279,7 +282,7 @@ def test_a_coordinator_killed_at_any_point_is_followed_by_another(
 
     monkeypatch.setattr(where, what, killed_after)
     with monkeypatch.context() as dying:
-        dying.setattr(round_attempt.DeviceRounds, "close", lambda self: None)
+        dying.setattr(device_rounds.DeviceRounds, "close", lambda self: None)
         dying.setattr(Heartbeat, "release", lambda self: None)
         with (
             Server(sqlite, recipe, run) as first,
@@ -356,7 +359,7 @@ def test_a_database_that_forgets_while_the_run_goes_on_lets_nobody_in_too_early(
             same.join(devices[4:])
             assert result() is not None
     require_sound(sqlite, recipe, run)
-    assert [each["reason"][:23] for each in server.named("round abandoned")] == ["A device was too early:"]
+    assert [each["reason"][:30] for each in server.named("round abandoned")] == ["A device took part too early, "]
 
 
 def test_a_run_folder_that_was_put_back_does_not_release_anew_what_its_ledger_has_forgotten(
