@@ -212,7 +212,7 @@ def victim_seen(done: Round, victim: int, revealed: dict[int, bytes]) -> np.ndar
 
 def test_without_the_consistency_round_a_server_isolates_a_device(monkeypatch):
     """Each device is told that only it and the victim are included: the server gets the victim's seed and all mask keys."""
-    monkeypatch.setattr(device, "_enough", lambda *_: None)  # nobody counts who is included or who agrees
+    monkeypatch.setattr(device, "require_at_least", lambda *_: None)  # nobody counts who is included or who agrees
     done, victim, revealed = whole_round(SIX), 0, {}
     for index in range(1, 6):
         _, state = done.speak(Kind.SURVIVORS, index, _forged(done, index, {index, victim}))

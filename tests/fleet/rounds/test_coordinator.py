@@ -150,7 +150,7 @@ def test_a_process_that_is_lost_with_its_part_of_the_sum_costs_nothing(
     with Server(sqlite, recipe, run, aggregators=2) as server, Crowd(sqlite, server.aggregators, devices, size):
         assert server.coordinator.run() is not None
     require_sound(sqlite, recipe, run)
-    assert [each["reason"][:25] for each in server.named("round abandoned")] == ["A part of the sum is lost"]
+    assert [each["reason"][:21] for each in server.named("round abandoned")] == ["A partial sum is lost"]
     assert all(attempt == 0 for _, attempt, _ in cohorts(run))
 
 
@@ -171,7 +171,7 @@ def test_a_sum_that_is_not_of_those_who_were_counted_is_not_used(
         assert server.coordinator.run() is not None
     require_sound(sqlite, recipe, run)
     assert [each["reason"] for each in server.named("round abandoned")] == [
-        "A part of the sum is not of those who were counted."
+        "A partial sum has other devices than the database counted."
     ]
 
 
