@@ -171,9 +171,9 @@ def agree(state: Masked, announcement: bytes) -> tuple[bytes, Agreed]:
     """Check the set of included devices and sign it."""
     session, index = state.session, state.index
     body = messages.opened(session, Kind.SURVIVORS, messages.SERVER, index, announcement)
-    everybody = messages.bits_bytes(session.devices)
-    survivors = messages.from_bits(body[:everybody], range(session.devices), Kind.SURVIVORS)
-    witnesses = messages.bundle(body[everybody:], messages.witness_size(session), Kind.SURVIVORS)
+    size = messages.bits_bytes(session.devices)
+    survivors = messages.from_bits(body[:size], range(session.devices), Kind.SURVIVORS)
+    witnesses = messages.bundle(body[size:], messages.witness_size(session), Kind.SURVIVORS)
     if index not in survivors:
         raise ProtocolError(f"Device {index} sent its vector and is not among the included devices.")
     require_at_least(len(survivors), session.minimum, "included devices")

@@ -152,7 +152,7 @@ def test_sessions_that_would_expose_a_device_are_refused(changes, assumptions):
         secure_aggregation.require_safe(session, task, width, SecAggAssumptions(**assumptions))
 
 
-def test_those_who_are_chosen_beyond_the_goal_count_as_lost():
+def test_devices_selected_beyond_the_goal_count_as_lost():
     """A session that bears a tenth of its devices lost does not bear half of them, which over-selection makes of it."""
     found = parameters.choose(1_000, dropout=0.1, corruption=0.1, server="curious")
     task = prepared_of(SECURE).task.model_copy(update={"report_goal": 500})

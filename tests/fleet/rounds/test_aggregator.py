@@ -246,7 +246,7 @@ def test_a_bit_is_wanted_exactly_where_there_is_a_threshold(engine: Engine) -> N
     aggregator.report(round_id, device, report(round_id, device, within=-1))
 
 
-def test_only_who_has_a_place_here_may_send(engine: Engine) -> None:
+def test_only_a_device_with_a_place_here_may_send(engine: Engine) -> None:
     chosen, stranger, other = enrolled_many(engine, 3)
     aggregator = Aggregator(engine, "1")
     task = a_task(engine)

@@ -101,7 +101,7 @@ def test_the_model_is_made_of_what_those_in_the_record_sent(
     assert kept == {task.task, described["plan"], described["vocabulary"]}
 
 
-def test_a_round_that_comes_to_nothing_costs_nothing_and_is_opened_again(
+def test_a_round_with_too_few_reports_costs_nothing_and_is_opened_again(
     sqlite: Engine, size: int, tmp_path: Path
 ) -> None:
     recipe, run, devices = fleet_recipe(fleet={"deadline_s": 1.0}), tmp_path / "run", enrolled_many(sqlite, 12)
@@ -154,7 +154,7 @@ def test_a_process_that_is_lost_with_its_part_of_the_sum_costs_nothing(
     assert all(attempt == 0 for _, attempt, _ in cohorts(run))
 
 
-def test_a_sum_that_is_not_of_those_who_were_counted_is_not_used(
+def test_a_sum_of_other_devices_than_were_counted_is_not_used(
     sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     devices, run, forged = enrolled_many(sqlite, 12), tmp_path / "run", list[str]()
@@ -339,7 +339,7 @@ def test_the_table_of_participations_is_made_to_match_the_runs_own_record(
     require_sound(sqlite, recipe, run)
 
 
-def test_a_database_that_forgets_while_the_run_goes_on_lets_nobody_in_too_early(
+def test_a_database_that_forgets_during_a_run_lets_no_device_in_too_early(
     sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     devices, run, real, forgot = enrolled_many(sqlite, 12), tmp_path / "run", round_table.open_round, list[int]()

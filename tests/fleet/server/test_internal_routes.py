@@ -1,4 +1,4 @@
-"""Between processes: nothing is answered without the secret, and nothing false is believed."""
+"""Requests between processes: no answer without the secret, and no forged answer is accepted."""
 
 from __future__ import annotations
 
