@@ -1,6 +1,6 @@
-"""A whole round in one process: for simulation, tests, and to read how the stages fit together.
+"""A whole round in one process, without a network: for simulation and tests, and to read how the stages fit together.
 
-Every message goes through its bytes; only the network is missing.
+All messages are encoded to bytes and parsed again, as over a network.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tacit.secagg.shamir import Entropy
 
 
 class RehearsalStage(IntEnum):
-    """When a device is lost: before it sends the message of this stage."""
+    """The stages, in order. A device that is lost at a stage does not send its message of that stage."""
 
     ADVERTISE = 0
     SHARE = 1
@@ -29,7 +29,7 @@ class RehearsalStage(IntEnum):
 
 @dataclass(frozen=True)
 class RehearsalResult:
-    """The sum modulo 2^bits and whose vectors are in it."""
+    """The sum modulo 2^bits, and the devices whose vectors are in it."""
 
     total: masks.Words
     included: frozenset[int]
@@ -42,7 +42,7 @@ def rehearse(
     lost: Mapping[int, RehearsalStage] | None = None,
     entropy: Entropy = os.urandom,
 ) -> RehearsalResult:
-    """Run the protocol with these devices' vectors; the devices in `lost` fall silent at their stage.
+    """Run the protocol with these devices' vectors; the devices in `lost` send nothing from their stage on.
 
     A device that refuses to go on (too few neighbours are left) is lost too. Raises `ProtocolError` if the round fails.
     """
@@ -89,7 +89,7 @@ def rehearse(
             try:
                 message, devices[index] = speak(index, devices[index], outgoing[index])
             except ProtocolError:
-                continue  # it leaves the round, as a real one would
+                continue  # the device leaves the round, as a real one would
             state = receive(state, index, message)
         if close is not None:
             outgoing, state = close(state)

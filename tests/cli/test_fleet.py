@@ -55,9 +55,9 @@ def test_the_state_is_told_in_a_table(tacit: Tacit, engine: Engine, options: lis
     a_round(engine, task, 1, deadline=time.time() + 60, selected=3, reported=1)
     out = tacit("fleet", "status", *options).out
     assert "Devices enrolled: 1. Processes: 1 × all." in out
-    assert "round 1: 1 of 2 reports, 3 chosen" in out
-    assert "round 1 waits for 2 devices, and about 1 could be in it" in out
-    assert "the last abandoned round: Too few devices came." in out
+    assert "round 1: 1 of 2 reports, 3 selected" in out
+    assert "round 1 waits for 2 devices, but only about 1 may take part" in out
+    assert "the last round was abandoned because: Too few devices came." in out
     found = tacit("fleet", "status", *options, "--json").object
     assert found["tasks"][0]["rounds"] == {"committed": 1, "abandoned": 1, "open": 1}
 
@@ -83,7 +83,7 @@ def test_mistakes_are_one_sentence(tacit: Tacit, options: list[str], tmp_path: P
     wrong.write_text("7" * 64)
     assert "administrator's token" in tacit("fleet", "status", *options[:3], wrong).refusal(9)
     assert "Cannot read" in tacit("fleet", "status", *options[:3], tmp_path / "none").refusal(9)
-    assert "got something else" in tacit("fleet", "status", *options, "--ca", wrong).refusal(9)
+    assert "TLS cannot load it" in tacit("fleet", "status", *options, "--ca", wrong).refusal(9)
     for server in (address.replace("http", "https"), "http://localhost:1"):
         said = tacit("fleet", "status", "--server", server, "--admin-token", token).refusal(9)
         assert f"No answer from {server}." in said

@@ -13,7 +13,7 @@ from tests.fleet.crowd import fleet_recipe
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((), "Expected a recipe for the role 'all', got none."),
+        ((), "--role all needs a recipe."),
         (("fleet.toml", "--role", "selectr"), "Expected --role all, selector, aggregator, coordinator, got 'selectr'."),
         (("tiny.toml",), "--role all needs a recipe with a [fleet] section."),
         (("fleet.toml", "--set", "fleet.deadline_s=0"), "Expected fleet.deadline_s > 0, got 0."),

@@ -1,4 +1,4 @@
-"""Whether a run on devices is what it says it is, whatever was in its way."""
+"""Checks that a run on devices is sound: its ledger, participation and model agree, whatever failed on the way."""
 
 from __future__ import annotations
 

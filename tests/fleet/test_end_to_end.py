@@ -206,7 +206,7 @@ def test_secure_aggregation_differs_by_quantisation_alone(tmp_path: Path) -> Non
     assert difference(model, simulated(plain, out / "run")) < 1e-5
 
 
-def test_nobody_unmasks_before_the_intent_is_on_disk_and_a_lost_round_counts(
+def test_no_mask_is_removed_before_the_intent_is_on_disk_and_a_lost_round_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noise = {"mechanism": "discrete", "noise_multiplier": 0.5, "delta": 1e-3}

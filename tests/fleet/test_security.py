@@ -197,13 +197,13 @@ def test_a_body_of_the_wrong_length_is_refused_before_a_byte_of_it_comes(world, 
     assert world.reports.taken == []
 
 
-def test_whoever_is_not_a_device_is_refused_before_a_byte_of_his_body_comes(world):
+def test_an_unknown_sender_is_refused_before_their_body_arrives(world):
     stranger = Person(number=world.person.number)
     answer = world.raw(head(f"content-length: {REPORT_BYTES}", stranger, bytes(REPORT_BYTES)))
     assert answer.startswith(b"HTTP/1.1 401 ")
 
 
-def test_a_truncated_body_counts_for_nothing_and_harms_nobody(world):
+def test_a_truncated_body_changes_nothing(world):
     body = os.urandom(REPORT_BYTES)
     world.raw(head(f"content-length: {REPORT_BYTES}", world.person, body), body[:500], then_close=True)
     assert world.reports.taken == []

@@ -98,7 +98,7 @@ def test_a_false_share_is_noticed():
     state = done.server_states[Kind.AGREEMENTS]
     shares = {owner: dict(held) for owner, held in state.shares.items()}
     shares[2][0] = bytes(32)
-    with pytest.raises(ProtocolError, match="seed device 2 committed to"):
+    with pytest.raises(ProtocolError, match="share of device 2's seed is wrong"):
         server.recovered(replace(state, shares=shares))
 
 
@@ -119,7 +119,7 @@ def test_a_false_share_of_a_mask_key_is_noticed():
     np.testing.assert_array_equal(total, sum(done.values[i] for i in range(5)) % (1 << constants.bits))
     shares = {owner: dict(held) for owner, held in revealing.shares.items()}
     shares[5][1] = bytes(31) + b"\1"
-    with pytest.raises(ProtocolError, match="mask key device 5 advertised"):
+    with pytest.raises(ProtocolError, match="share of device 5's mask key is wrong"):
         server.recovered(replace(revealing, shares=shares))
 
 

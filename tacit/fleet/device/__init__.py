@@ -5,7 +5,7 @@ connection.py          signed requests to the server, with limits on its answers
 backoff.py             how long a device waits before it tries a request again
 enrolment.py           exchanges an enrolment token for a device number
 home.py                the device's folder: identity, settings, examples, downloads
-memory.py              what the device remembers of tasks, and the limits it enforces itself
+memory.py              the device's memory of tasks and rounds, and the limits it enforces itself
 conditions.py          whether the device is idle, charging and on an unmetered network
 examples.py            the device's own text, as batches for a compiled plan
 compiled_plans.py      checks and runs a downloaded plan

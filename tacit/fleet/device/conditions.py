@@ -1,4 +1,4 @@
-"""Whether the device is idle, charging and on an unmetered network.
+"""Tells whether the device is idle, charging and on an unmetered network.
 
 Here a file says so; a phone would ask its operating system.
 """

@@ -1,4 +1,4 @@
-"""What a device remembers of tasks, and the limits that it enforces whatever the server says.
+"""A device's memory of tasks and rounds, and the limits that it enforces whatever the server says.
 
 A task is named by the hash of its description, so its terms cannot change. A description with the name of a known task and
 weaker terms (a smaller separation, more participations, a shorter timer, or no secure aggregation where there was some) is

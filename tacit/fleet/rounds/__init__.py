@@ -4,7 +4,7 @@ coordinator.py          starts a run, and continues it from the ledger after eve
 program.py              a run on devices as the run driver takes it; devices' sums cross the gate here
 evaluation.py           measures a trained model on devices, through the same gate
 task_compiler.py        compiles the work of a recipe into the task that devices download
-fleet_context.py        what all rounds of a run have in common
+fleet_context.py        the context that all rounds of a run share
 device_rounds.py        the rounds of a run, one after the other; the limit on lost rounds
 round_attempt.py        one round: opened, filled, and settled, or abandoned when devices are missing
 participation_check.py  MinS and MaxP once more, checked against the run's own record

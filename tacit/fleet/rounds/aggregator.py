@@ -30,7 +30,7 @@ from tacit.fleet.wire.reports import report_bytes, unpack_report
 from tacit.fleet.wire.task import DeviceTask
 
 
-class Question(StrEnum):
+class PeerQuestion(StrEnum):
     """What a coordinator can ask a process that adds up (`Aggregator.ask`)."""
 
     SUM = "sum"  # a settled round's partial sum
@@ -116,24 +116,24 @@ class Aggregator:
     def ask(self, round_id: str, question: str, content: bytes = b"") -> bytes:
         """Answer the coordinator, which the caller has authenticated; FleetError if the round is not here or not that far."""
         match question:
-            case Question.SUM:
+            case PeerQuestion.SUM:
                 return self._give_sum(round_id)
-            case Question.BEGIN:
+            case PeerQuestion.BEGIN:
                 self._begin(round_id, SecureRoundTerms.model_validate_json(content))
                 return b""
-            case Question.PROGRESS:
+            case PeerQuestion.PROGRESS:
                 return self._secure_round(round_id).progress().model_dump_json().encode()
-            case Question.INCLUDED:
+            case PeerQuestion.INCLUDED:
                 return json.dumps(self._secure_round(round_id).included()).encode()
-            case Question.PROCEED:
+            case PeerQuestion.PROCEED:
                 self._secure_round(round_id).proceed()
                 return b""
-            case Question.TOTAL:
+            case PeerQuestion.TOTAL:
                 total = self._secure_round(round_id).total()
                 with self._lock:
                     self._secure.pop(round_id, None)  # `sweep` may have removed it already
                 return total.astype("<u4", copy=False).tobytes()
-        raise FleetError(f"Expected one of {', '.join(Question)}, got {question!r}.")
+        raise FleetError(f"Expected one of {', '.join(PeerQuestion)}, got {question!r}.")
 
     def sweep(self) -> None:
         """Delete the sums of rounds that are over."""

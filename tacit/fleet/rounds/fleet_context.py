@@ -1,4 +1,4 @@
-"""What all rounds of a run have in common: the database, the lease, the task, the peers."""
+"""The context that all rounds of a run share: the database, the lease, the task, the peers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Log(Protocol):
 
 @dataclass(frozen=True)
 class FleetContext:
-    """What all rounds of a run have in common."""
+    """The context that all rounds of a run share."""
 
     engine: Engine
     lease: Lease

@@ -31,7 +31,7 @@ class Peer(Protocol):
     """A process that adds up, as the coordinator sees it."""
 
     def ask(self, round_id: str, question: str, content: bytes = b"") -> bytes:
-        """The answer to an `aggregator.Question`; FleetError if the process has none or cannot be reached."""
+        """The answer to an `aggregator.PeerQuestion`; FleetError if the process has none or cannot be reached."""
         ...
 
 

@@ -24,7 +24,7 @@ from tacit.errors import FleetError, ProtocolError
 from tacit.fleet.database import clock, leases, participation_table, round_table, task_table
 from tacit.fleet.database.round_table import Round
 from tacit.fleet.database.schema import OPEN
-from tacit.fleet.rounds.aggregator import Question
+from tacit.fleet.rounds.aggregator import PeerQuestion
 from tacit.fleet.rounds.fleet_context import FleetContext, places_of
 from tacit.fleet.rounds.partial_sums import PartialSum, unpack_sum
 from tacit.fleet.rounds.participation_check import ParticipationCheck
@@ -73,12 +73,12 @@ class MaskedSum:
     def unmasked(self) -> NDArray[np.uint32]:
         """The sum, after the devices have revealed what removes the masks; RoundLost if that fails."""
         try:
-            self.peer.ask(self.round_id, Question.PROCEED)
+            self.peer.ask(self.round_id, PeerQuestion.PROCEED)
             while (found := _progress(self.peer, self.round_id)).stage != DONE:
                 if found.stage == FAILED:
                     raise FleetError(found.reason or "")
                 time.sleep(POLL_S)
-            return np.frombuffer(self.peer.ask(self.round_id, Question.TOTAL), "<u4")
+            return np.frombuffer(self.peer.ask(self.round_id, PeerQuestion.TOTAL), "<u4")
         except (FleetError, ProtocolError) as error:
             raise RoundLost(f"Secure aggregation failed after the intent: {error.sentence}") from error
 
@@ -153,7 +153,7 @@ class RoundAttempt:
         total = PartialSum(opened.clip_norm, context.task.update_shapes, context.task.clipping == "per_layer")
         for peer, counted in self._holders(opened):
             try:
-                part = unpack_sum(peer.ask(opened.round_id, Question.SUM), total)
+                part = unpack_sum(peer.ask(opened.round_id, PeerQuestion.SUM), total)
             except FleetError as error:
                 raise _RoundFailed(f"A partial sum is lost: {error.sentence}") from error
             if set(part.devices) != counted or len(part.devices) != len(counted):
@@ -188,13 +188,13 @@ class RoundAttempt:
             corruption=section.corruption,
         )
         try:
-            peer.ask(opened.round_id, Question.BEGIN, terms.model_dump_json().encode())
+            peer.ask(opened.round_id, PeerQuestion.BEGIN, terms.model_dump_json().encode())
             while (found := _progress(peer, opened.round_id)).stage != WAITING:
                 if found.stage == FAILED:
                     raise _RoundFailed(f"Secure aggregation failed: {found.reason}.")
                 context.pause(POLL_S)
             self._settle(opened)
-            included = json.loads(peer.ask(opened.round_id, Question.INCLUDED))
+            included = json.loads(peer.ask(opened.round_id, PeerQuestion.INCLUDED))
         except (_RoundFailed, leases.LeaseLost):
             raise
         except (FleetError, ProtocolError) as error:
@@ -267,7 +267,7 @@ class RoundAttempt:
 
 
 def _progress(peer: Peer, round_id: str) -> StageProgress:
-    return StageProgress.model_validate_json(peer.ask(round_id, Question.PROGRESS))
+    return StageProgress.model_validate_json(peer.ask(round_id, PeerQuestion.PROGRESS))
 
 
 def _weighted(task: DeviceTask) -> bool:

@@ -1,4 +1,4 @@
-"""Whether a request comes from the device that it names, and is new: signature, counter, revocation."""
+"""Authenticates devices' requests: the signature, the counter against replays, and revocation."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def open_secret(path: Path) -> bytes:
     except (OSError, ValueError):
         found = b""
     if len(found) != SECRET_BYTES:
-        raise FleetError(f"Expected {2 * SECRET_BYTES} hexadecimal digits in {path}, got something else.")
+        raise FleetError(f"The file {path} does not hold {2 * SECRET_BYTES} hexadecimal digits.")
     return found
 
 

@@ -1,4 +1,4 @@
-"""All processes go by the database's clock, whatever their machines say."""
+"""All processes use the database's clock, whatever their own clocks say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One coordinator at a time, on both databases, and one that was overtaken changes nothing more."""
+"""One coordinator at a time, on both databases; a coordinator that has lost its lease changes nothing more."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_lease_from_before_the_clock_was_set_back_is_not_waited_for(engine: En
     assert leases.acquire(engine, "run:x", "b", now=NOW - 3600) is None
 
 
-def test_who_was_overtaken_can_change_no_round(engine: Engine) -> None:
+def test_a_coordinator_without_its_lease_can_change_no_round(engine: Engine) -> None:
     old = leases.acquire(engine, "run:x", "one", now=NOW)
     assert old is not None
     task = a_task(engine)
@@ -95,7 +95,9 @@ def test_processes_appear_and_are_missed(engine: Engine) -> None:
     assert leases.alive(engine, ("aggregator", "all"), now=NOW + 11) == {}
 
 
-def test_a_heart_keeps_its_lease_and_notices_when_it_is_gone(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heartbeat_renews_its_lease_and_notices_when_it_is_lost(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tacit.fleet.database.heartbeat.RENEW_S", 0.02)
     beaten = threading.Event()
     heartbeat = Heartbeat(engine, "a", role="coordinator", address="http://a", on_beat=beaten.set)

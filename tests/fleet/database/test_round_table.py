@@ -1,4 +1,4 @@
-"""What the database remembers of rounds, whatever was done to it."""
+"""Participations survive a database that was restored from a backup."""
 
 from __future__ import annotations
 

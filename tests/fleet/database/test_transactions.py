@@ -1,4 +1,4 @@
-"""Both databases give the same transactions; migrations run once, whoever starts first."""
+"""Both databases keep the same promises about transactions; of several processes one migrates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A device in a fleet: it takes part once, sends one report a round whatever happens to it, and believes nothing unchecked."""
+"""A device sends one report a round whatever happens to it, and checks everything that the server sends."""
 
 from __future__ import annotations
 

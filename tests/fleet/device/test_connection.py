@@ -1,4 +1,4 @@
-"""Requests are signed, counted, repeated with patience, and answers are bounded."""
+"""Requests are signed, counted and repeated with growing pauses, and answers are limited in size."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_addresses_that_will_do(address):
         "https://",
     ],
 )
-def test_nothing_is_uploaded_to_somebody_else(world, address):
+def test_nothing_is_uploaded_to_another_host(world, address):
     with pytest.raises(FleetError, match=r"neither fleet\.test nor a subdomain"):
         world[2].permitted(address)
 

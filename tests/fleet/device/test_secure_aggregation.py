@@ -152,7 +152,7 @@ def test_sessions_that_would_expose_a_device_are_refused(changes, assumptions):
         secure_aggregation.require_safe(session, task, width, SecAggAssumptions(**assumptions))
 
 
-def test_those_who_are_chosen_beyond_the_goal_count_as_lost():
+def test_devices_selected_beyond_the_goal_count_as_lost():
     """A session that bears a tenth of its devices lost does not bear half of them, which over-selection makes of it."""
     found = parameters.choose(1_000, dropout=0.1, corruption=0.1, server="curious")
     task = prepared_of(SECURE).task.model_copy(update={"report_goal": 500})
@@ -244,7 +244,7 @@ def test_a_device_without_sentences_is_in_the_masked_sum_with_zeros(tmp_path):
     with Home.open(round.homes[0]) as found:
         found.examples_path.write_text("")
     assert round.run() == [["Took part in round 0 of small, with secure aggregation."]] * DEVICES
-    encoding, total = secure_aggregation.encoding_of(round.fake.prepared.task.secagg), round.fake.secagg.sum
+    encoding, total = round.fake.prepared.task.secagg.encoding(), round.fake.secagg.sum
     expected = plain_sum(tmp_path, round.made, 0.25, users=range(1, DEVICES))
     signs = public_signs(bytes.fromhex(SEED), encoding.padded)
     update = decoded(total[: encoding.padded], encoding, signs=signs) * 0.3

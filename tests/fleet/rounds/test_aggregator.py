@@ -12,7 +12,7 @@ from sqlalchemy import Engine, insert, select
 from tacit.errors import FleetError
 from tacit.fleet.database import leases, round_table, schema
 from tacit.fleet.database.round_table import UNCLIPPED
-from tacit.fleet.rounds.aggregator import Aggregator, Question
+from tacit.fleet.rounds.aggregator import Aggregator, PeerQuestion
 from tacit.fleet.rounds.partial_sums import PartialSum, unpack_sum
 from tacit.fleet.wire.refusals import Refusal
 from tacit.fleet.wire.reports import pack_report, report_bytes
@@ -45,7 +45,7 @@ def report(round_id: str, device: int, *, norm: float = 0.5, within: int = 0, we
 
 
 def summed(aggregator: Aggregator, round_id: str) -> PartialSum:
-    return unpack_sum(aggregator.ask(round_id, Question.SUM), PartialSum(1.0, ((SIZE,),), False))
+    return unpack_sum(aggregator.ask(round_id, PeerQuestion.SUM), PartialSum(1.0, ((SIZE,),), False))
 
 
 def reported(engine: Engine, round_id: str) -> int:
@@ -168,11 +168,11 @@ def test_a_sum_is_given_once_and_only_of_a_settled_round(engine: Engine, lease: 
     place(engine, round_id, [device], "1")
     aggregator.report(round_id, device, report(round_id, device))
     with pytest.raises(FleetError, match="not settled"):
-        aggregator.ask(round_id, Question.SUM)
+        aggregator.ask(round_id, PeerQuestion.SUM)
     round_table.settle(engine, lease, round_id)
-    aggregator.ask(round_id, Question.SUM)
+    aggregator.ask(round_id, PeerQuestion.SUM)
     with pytest.raises(FleetError, match="has no reports"):
-        aggregator.ask(round_id, Question.SUM)
+        aggregator.ask(round_id, PeerQuestion.SUM)
 
 
 def test_an_abandoned_round_leaves_nothing(engine: Engine, lease: leases.Lease) -> None:
@@ -183,7 +183,7 @@ def test_an_abandoned_round_leaves_nothing(engine: Engine, lease: leases.Lease) 
     aggregator.report(round_id, device, report(round_id, device))
     assert round_table.abandon(engine, lease, round_id, "because")
     aggregator.sweep()
-    assert not aggregator._held
+    assert not aggregator._sums
     with pytest.raises(Refusal) as caught:
         aggregator.report(round_id, device, report(round_id, device))
     assert caught.value.status == 410
@@ -246,7 +246,7 @@ def test_a_bit_is_wanted_exactly_where_there_is_a_threshold(engine: Engine) -> N
     aggregator.report(round_id, device, report(round_id, device, within=-1))
 
 
-def test_only_who_has_a_place_here_may_send(engine: Engine) -> None:
+def test_only_a_device_with_a_place_here_may_send(engine: Engine) -> None:
     chosen, stranger, other = enrolled_many(engine, 3)
     aggregator = Aggregator(engine, "1")
     task = a_task(engine)

@@ -23,7 +23,7 @@ from tacit.fleet.database import leases, participation_table, round_table, schem
 from tacit.fleet.database.heartbeat import Heartbeat
 from tacit.fleet.database.migrations import migrate
 from tacit.fleet.database.transactions import open_database
-from tacit.fleet.rounds import coordinator, round_attempt
+from tacit.fleet.rounds import coordinator, device_rounds, round_attempt
 from tacit.fleet.rounds.aggregator import Aggregator
 from tacit.fleet.rounds.program import DeviceUsers
 from tacit.fleet.rounds.task_compiler import prepare
@@ -101,7 +101,7 @@ def test_the_model_is_made_of_what_those_in_the_record_sent(
     assert kept == {task.task, described["plan"], described["vocabulary"]}
 
 
-def test_a_round_that_comes_to_nothing_costs_nothing_and_is_opened_again(
+def test_a_round_with_too_few_reports_costs_nothing_and_is_opened_again(
     sqlite: Engine, size: int, tmp_path: Path
 ) -> None:
     recipe, run, devices = fleet_recipe(fleet={"deadline_s": 1.0}), tmp_path / "run", enrolled_many(sqlite, 12)
@@ -111,7 +111,10 @@ def test_a_round_that_comes_to_nothing_costs_nothing_and_is_opened_again(
             wait_for(lambda: len(server.named("round abandoned")) >= 2)
             assert not read_ledger(run / "ledger.jsonl").intents
             # Three on any machine that is not too busy to hear them all in time.
-            assert all(re.match("[0-3] reports came", each["reason"]) for each in server.named("round abandoned"))
+            assert all(
+                re.match("Expected 4 reports before the deadline, got [0-3]", each["reason"])
+                for each in server.named("round abandoned")
+            )
             few.join(devices[3:])
             assert result() is not None
     require_sound(sqlite, recipe, run)
@@ -139,7 +142,7 @@ def test_a_process_that_is_lost_with_its_part_of_the_sum_costs_nothing(
     def dies_once(self: Aggregator, round_id: str, what: str, content: bytes = b"") -> bytes:
         if not lost:
             lost.append(round_id)
-            self._held.clear()  # a new process under an old name would have no memory either
+            self._sums.clear()  # a new process under an old name would have no memory either
         return asked(self, round_id, what, content)
 
     asked = Aggregator.ask
@@ -147,11 +150,11 @@ def test_a_process_that_is_lost_with_its_part_of_the_sum_costs_nothing(
     with Server(sqlite, recipe, run, aggregators=2) as server, Crowd(sqlite, server.aggregators, devices, size):
         assert server.coordinator.run() is not None
     require_sound(sqlite, recipe, run)
-    assert [each["reason"][:25] for each in server.named("round abandoned")] == ["A part of the sum is lost"]
+    assert [each["reason"][:21] for each in server.named("round abandoned")] == ["A partial sum is lost"]
     assert all(attempt == 0 for _, attempt, _ in cohorts(run))
 
 
-def test_a_sum_that_is_not_of_those_who_were_counted_is_not_used(
+def test_a_sum_of_other_devices_than_were_counted_is_not_used(
     sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     devices, run, forged = enrolled_many(sqlite, 12), tmp_path / "run", list[str]()
@@ -159,7 +162,7 @@ def test_a_sum_that_is_not_of_those_who_were_counted_is_not_used(
     def forges_once(self: Aggregator, round_id: str, what: str, content: bytes = b"") -> bytes:
         if not forged:
             forged.append(round_id)
-            self._held[round_id].total.devices[0] = 999
+            self._sums[round_id].total.devices[0] = 999
         return asked(self, round_id, what, content)
 
     asked = Aggregator.ask
@@ -168,7 +171,7 @@ def test_a_sum_that_is_not_of_those_who_were_counted_is_not_used(
         assert server.coordinator.run() is not None
     require_sound(sqlite, recipe, run)
     assert [each["reason"] for each in server.named("round abandoned")] == [
-        "A part of the sum is not of those who were counted."
+        "A partial sum has other devices than the database counted."
     ]
 
 
@@ -279,7 +282,7 @@ def test_a_coordinator_killed_at_any_point_is_followed_by_another(
 
     monkeypatch.setattr(where, what, killed_after)
     with monkeypatch.context() as dying:
-        dying.setattr(round_attempt.DeviceRounds, "close", lambda self: None)
+        dying.setattr(device_rounds.DeviceRounds, "close", lambda self: None)
         dying.setattr(Heartbeat, "release", lambda self: None)
         with (
             Server(sqlite, recipe, run) as first,
@@ -336,7 +339,7 @@ def test_the_table_of_participations_is_made_to_match_the_runs_own_record(
     require_sound(sqlite, recipe, run)
 
 
-def test_a_database_that_forgets_while_the_run_goes_on_lets_nobody_in_too_early(
+def test_a_database_that_forgets_during_a_run_lets_no_device_in_too_early(
     sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     devices, run, real, forgot = enrolled_many(sqlite, 12), tmp_path / "run", round_table.open_round, list[int]()
@@ -356,7 +359,7 @@ def test_a_database_that_forgets_while_the_run_goes_on_lets_nobody_in_too_early(
             same.join(devices[4:])
             assert result() is not None
     require_sound(sqlite, recipe, run)
-    assert [each["reason"][:23] for each in server.named("round abandoned")] == ["A device was too early:"]
+    assert [each["reason"][:30] for each in server.named("round abandoned")] == ["A device took part too early, "]
 
 
 def test_a_run_folder_that_was_put_back_does_not_release_anew_what_its_ledger_has_forgotten(

@@ -1,4 +1,4 @@
-"""A large population is spread, a small one gathered."""
+"""Check-ins of a large population are spread over time; those of a small one come together."""
 
 from __future__ import annotations
 

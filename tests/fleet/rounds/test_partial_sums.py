@@ -61,7 +61,7 @@ def test_one_long_layer_is_refused_where_layers_are_clipped():
         PartialSum(0.7, SHAPES, True).admit(1, update, 1.0, 0)
 
 
-def test_nobody_is_counted_twice():
+def test_no_device_is_counted_twice():
     update = np.full(10, 0.1, np.float32)
     one, two = PartialSum(1.0, SHAPES, False), PartialSum(1.0, SHAPES, False)
     one.admit(7, update, 1.0, 0)

@@ -1,4 +1,4 @@
-"""Who may follow those who have taken part."""
+"""MinS and MaxP against the run's own record."""
 
 from __future__ import annotations
 

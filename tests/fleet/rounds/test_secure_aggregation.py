@@ -1,4 +1,4 @@
-"""The stages of secure aggregation, driven by messages and by time: who is lost, who lies, and what is told when."""
+"""The stages of secure aggregation, driven by messages and by time, with devices that drop out or lie."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class People:
 
 
 @pytest.mark.parametrize("dropout", [0.4, 0.0])
-def test_the_sum_is_of_those_who_are_included_and_exactly_the_goal(dropout: float) -> None:
+def test_the_sum_is_of_the_included_devices_and_exactly_the_goal(dropout: float) -> None:
     """Also if nobody was expected to be lost: those who are slower than the goal's last always are."""
     people = People(TERMS.model_copy(update={"dropout": dropout}))
     people.until_masked(lost=2)
@@ -104,7 +104,7 @@ def test_a_vector_beyond_the_goal_is_refused_and_not_in_the_sum() -> None:
     assert people.round.total().tolist() == [100] * 5
 
 
-def test_nobody_is_told_who_is_in_before_the_run_has_written_it_down() -> None:
+def test_no_device_learns_the_included_set_before_the_run_has_written_it() -> None:
     people = People()
     people.until_masked(lost=2)
     people.clock = 1e6  # no time makes it go on by itself
@@ -130,7 +130,7 @@ def test_a_device_that_is_not_counted_in_the_database_is_not_in_the_sum() -> Non
     assert not people.round._state.witnesses
 
 
-def test_a_stage_ends_when_its_time_is_up_and_goes_on_with_who_is_there() -> None:
+def test_a_stage_ends_when_its_time_is_up_and_the_round_continues_with_the_rest() -> None:
     people = People()
     people.speak("advertise", NUMBERS[:5])
     assert people.round.fetch(10, "advertise") is None
@@ -170,7 +170,7 @@ def test_too_few_in_a_stage_and_the_round_has_failed(stage: str) -> None:
         people.round.included()
 
 
-def test_what_is_said_twice_counts_once_and_other_words_are_refused() -> None:
+def test_a_repeated_message_counts_once_and_a_different_one_is_refused() -> None:
     people = People()
     body = people.message(10, "advertise")
     assert not people.round.post(10, "advertise", body).repeated
@@ -188,7 +188,7 @@ def test_a_message_of_a_later_stage_may_come_again() -> None:
     assert (caught.value.status, caught.value.again) == (409, True)
 
 
-def test_nobody_speaks_for_another() -> None:
+def test_no_device_can_send_for_another() -> None:
     people = People()
     body = people.message(10, "advertise")
     for number in (20, 99):  # another place, and none at all

@@ -1,4 +1,4 @@
-"""Places go to devices that may have them, whatever happens at the same time; the others are told when to come."""
+"""Places go only to devices that may have them, also with concurrent check-ins; the others get a waiting time."""
 
 from __future__ import annotations
 
@@ -129,14 +129,14 @@ def test_in_secure_aggregation_a_place_is_offered_once(engine):
 @pytest.mark.parametrize(
     "change", [{"state": "settled"}, {"state": "abandoned"}, {"deadline": NOW}, {"places": 0}, {"aggregator": "f" * 32}]
 )
-def test_a_round_that_takes_nobody_is_not_offered(engine, change):
+def test_a_full_round_is_not_offered(engine, change):
     task = a_task(engine)
     a_process(engine)
     a_round(engine, task, **change)
     assert ask(engine, *enrolled_many(engine, 1)).assignment is None
 
 
-def test_nobody_is_sent_to_a_process_that_is_gone_or_takes_no_reports(engine):
+def test_no_device_is_sent_to_a_process_that_is_gone_or_accepts_no_reports(engine):
     task = a_task(engine)
     a_process(engine, seen_at=NOW - 60)
     a_process(engine, role="selector")
@@ -238,7 +238,7 @@ def test_an_abandoned_round_counts_for_nothing(engine):
     assert ask(engine, device).assignment.round_id == second
 
 
-def test_how_many_could_come_leaves_out_who_rests_who_is_done_and_who_tried_in_vain(engine):
+def test_could_come_leaves_out_devices_that_wait_are_done_or_reported_in_abandoned_rounds(engine):
     name = a_task(engine, min_separation=2, max_participation=1)
     with read_only(engine) as connection:
         task = DeviceTask.model_validate_json(connection.execute(select(schema.tasks.c.description)).scalar_one())

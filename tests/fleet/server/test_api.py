@@ -206,7 +206,7 @@ def test_a_device_that_asks_too_often_is_told_to_wait(patient):
     assert patient.ask(other, "GET", path).status_code == 200
 
 
-def test_nobody_can_use_up_what_another_device_may_ask(patient):
+def test_a_device_cannot_use_up_the_rate_limit_of_another(patient):
     person, thief = enrolled(patient.engine), Person()
     thief.number = person.number
     path = f"/v1/rounds/{HERE}/secagg/session"
@@ -273,7 +273,7 @@ def test_each_process_answers_for_its_part(sqlite_engine):
     assert "/v1/admin/status" in paths[0] & paths[1]
 
 
-def test_a_bug_is_told_without_its_words_and_ends_the_connection(sqlite_engine):
+def test_a_500_response_does_not_reveal_the_exception_and_ends_the_connection(sqlite_engine):
     def fail() -> None:
         raise ValueError("secret words")
 

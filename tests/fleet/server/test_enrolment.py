@@ -1,4 +1,4 @@
-"""Enrolment takes a valid token, once for each use; a counter is taken once."""
+"""Enrolment needs a valid token, and each use counts once; a counter is accepted once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_expired_or_invented_token_is_refused(engine):
     assert uses_left(engine) == 5
 
 
-def test_an_invented_token_keeps_nobody_waiting_who_writes(sqlite_engine):
+def test_an_invented_token_takes_no_write_lock(sqlite_engine):
     with sqlite_engine.begin(), pytest.raises(Refusal):  # the one write lock is taken
         enrol(sqlite_engine, Person().request("an invented token"), now=NOW)
 
@@ -116,7 +116,7 @@ def test_a_request_is_taken_once(engine):
     door.authenticate(credentials_of(person.headers("GET", "/x")), "GET", "/x")
 
 
-def test_an_older_counter_is_refused_and_the_last_one_told(engine):
+def test_an_older_counter_is_refused_with_the_last_one_in_a_header(engine):
     door = DeviceAuthenticator(engine)
     person = enrolled(engine)
     older = credentials_of(person.headers("GET", "/x"))
@@ -141,7 +141,7 @@ def test_of_many_copies_of_a_request_one_is_taken(engine):
         assert sorted(pool.map(one, range(16))) == [200] + 15 * [409]
 
 
-def test_whoever_cannot_be_established_is_told_nothing(engine):
+def test_a_sender_that_cannot_be_authenticated_learns_nothing(engine):
     door = DeviceAuthenticator(engine)
     person, other = enrolled(engine), enrolled(engine)
     door.authenticate(credentials_of(person.headers("GET", "/x")), "GET", "/x")
@@ -198,5 +198,5 @@ def test_a_number_is_whose_it_is_in_the_database_though_that_was_put_back(engine
     first.authenticate(credentials_of(later.headers("GET", "/x")), "GET", "/x")
 
 
-def test_revoking_nobody_is_refused(engine):
+def test_revoking_an_unknown_device_is_refused(engine):
     refused(404, revoke, engine, 5)

@@ -1,4 +1,4 @@
-"""Between processes: nothing is answered without the secret, and nothing false is believed."""
+"""Requests between processes: no answer without the secret, and no forged answer is accepted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tacit.fleet.database import leases, round_table
 from tacit.fleet.database.migrations import migrate
 from tacit.fleet.database.transactions import open_database
 from tacit.fleet.rounds import peers
-from tacit.fleet.rounds.aggregator import Aggregator, Question
+from tacit.fleet.rounds.aggregator import Aggregator, PeerQuestion
 from tacit.fleet.rounds.partial_sums import PartialSum, unpack_sum
 from tacit.fleet.rounds.peers import INTERNAL, RemotePeer
 from tacit.fleet.server.api import create_app
@@ -99,7 +99,7 @@ def test_a_sum_comes_across_and_cannot_be_read_on_the_way(
 ) -> None:
     through = Through(client)
     connected(monkeypatch, through)
-    found = RemotePeer(SECRET, aggregator.process, "http://there").ask(settled, Question.SUM)
+    found = RemotePeer(SECRET, aggregator.process, "http://there").ask(settled, PeerQuestion.SUM)
     part = unpack_sum(found, PartialSum(1.0, ((3,),), False))
     assert len(part.devices) == 1
     for number in part.update[part.update != 0]:
@@ -154,11 +154,11 @@ def test_an_answer_that_was_tampered_with_or_is_an_older_one_is_not_believed(
     peer = RemotePeer(SECRET, aggregator.process, "http://there")
     through.spoil = lambda answer: answer[:-1] + bytes([answer[-1] ^ 1])
     with pytest.raises(FleetError, match="not sealed"):
-        peer.ask(settled, Question.SUM)
+        peer.ask(settled, PeerQuestion.SUM)
     older = through.seen[-1]
     through.spoil = lambda answer: older
     with pytest.raises(FleetError):
-        peer.ask(settled, Question.SUM)
+        peer.ask(settled, PeerQuestion.SUM)
 
 
 def test_a_process_that_is_gone_or_refuses_is_one_sentence(
@@ -166,7 +166,7 @@ def test_a_process_that_is_gone_or_refuses_is_one_sentence(
 ) -> None:
     peer = RemotePeer(SECRET, aggregator.process, "http://127.0.0.1:1")
     with pytest.raises(FleetError, match="cannot be reached"):
-        peer.ask(settled, Question.SUM)
+        peer.ask(settled, PeerQuestion.SUM)
     connected(monkeypatch, Through(client))
     with pytest.raises(FleetError, match="with status 200, got 4"):
         peer.ask(settled, "included")

@@ -1,4 +1,4 @@
-"""Nobody asks more often than he may, and of a body nothing is read that is not wanted."""
+"""Rate limits, and limits on the length and duration of a body."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_burst_then_so_many_a_second():
     assert [allowed(buckets, "a") for _ in range(5)] == [True] * 3 + [False] * 2
 
 
-def test_who_asks_too_often_is_told_when_to_come_back():
+def test_a_sender_above_the_rate_limit_gets_a_retry_after():
     buckets = RateLimiter(per_s=0.1, burst=1, clock=Clock())
     buckets.take("a")
     with pytest.raises(Refusal) as raised:
@@ -116,7 +116,7 @@ def test_bodies_share_the_room_in_the_order_they_come():
     asyncio.run(play())
 
 
-def test_who_gives_up_leaves_no_gap():
+def test_a_request_that_is_cancelled_frees_its_memory():
     async def play():
         crowd = Crowd(BodyMemory(10))
         for name, size in (("a", 10), ("b", 10), ("c", 10), ("d", 10)):

@@ -1,4 +1,4 @@
-"""One process: what it refuses to begin with, and how it ends."""
+"""One process of the server: which settings it refuses, and how it stops."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_what_stops_the_coordinator_stops_the_process(tmp_path: Path) -> None:
         serve(ServeSettings(out=tmp_path, recipe=fleet_recipe(), port=0, http=True))
 
 
-def test_an_aggregator_that_is_told_to_stop_finishes_the_rounds_it_has(tmp_path: Path) -> None:
+def test_an_aggregator_that_is_to_stop_finishes_its_rounds(tmp_path: Path) -> None:
     url, stopping, heard = f"sqlite:///{tmp_path}/fleet.db", threading.Event(), list[str]()
     make_secret(tmp_path / "secret")
     engine = open_database(url)

@@ -1,4 +1,4 @@
-"""A refusal is said before the body is read, and reaches whoever is still sending."""
+"""A refusal is sent before the body is read, and a client that is still sending can read it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def whole_answer(connection: socket.socket) -> tuple[int, dict[str, str], bytes]
         ("GET /healthz", 200),
     ],
 )
-def test_an_early_answer_is_not_taken_back_from_whoever_goes_on_sending(url, first_line, status):
+def test_a_client_that_is_still_sending_can_read_an_early_answer(url, first_line, status):
     length = 5_000_000
     with asked(url, first_line, length=length, headers={}) as connection:
         said, headers, body = whole_answer(connection)  # before a byte of the body was sent
@@ -90,7 +90,7 @@ def test_a_refusal_of_what_was_read_leaves_the_connection_open(url, sqlite_engin
         assert whole_answer(connection)[0] == 200
 
 
-def test_nobody_is_listened_to_without_end(url, monkeypatch):
+def test_a_body_is_discarded_up_to_a_limit(url, monkeypatch):
     monkeypatch.setattr(unread_bodies, "DISCARDED_BYTES", 100_000)
     stranger = Person(number=1).headers("PUT", REPORT, bytes(REPORT_BYTES))
     with asked(url, f"PUT {REPORT}", length=1 << 40, headers=stranger) as connection:
@@ -99,7 +99,7 @@ def test_nobody_is_listened_to_without_end(url, monkeypatch):
             connection.sendall(bytes(50_000_000))
 
 
-def test_nobody_is_waited_for_without_end(url, monkeypatch):
+def test_a_body_is_discarded_for_a_limited_time(url, monkeypatch):
     monkeypatch.setattr(unread_bodies, "BODY_SECONDS", 0.1)
     with asked(url, f"PUT {REPORT}", length=REPORT_BYTES, headers={}) as connection:
         assert whole_answer(connection)[0] == 401

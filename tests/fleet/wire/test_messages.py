@@ -1,4 +1,4 @@
-"""What is said over the wire: exact sizes, nothing but finite numbers, answers that look alike."""
+"""Messages have exact sizes and finite numbers, and all answers to check-ins have the same length."""
 
 import math
 

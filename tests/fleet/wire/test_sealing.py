@@ -1,4 +1,4 @@
-"""What travels between processes cannot be read, changed or passed off as something else."""
+"""A sealed message cannot be read, changed, or used for another purpose, round or process."""
 
 from __future__ import annotations
 
