@@ -13,7 +13,7 @@ INK, ACCENT, FAINT = "#1f2933", "#0b7285", "#9aa5b1"
 MEASURES = {
     "top1": ("next word guessed right, %", "Accuracy on held-out people"),
     "accuracy": ("guessed right, %", "Accuracy on held-out people"),
-    "inverted": ("images with bright background, %", "What the model makes up"),
+    "inverted": ("images with a bright background, %", "What the model generates"),
 }
 
 

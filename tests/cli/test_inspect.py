@@ -75,7 +75,7 @@ def test_a_run_of_a_next_word_model_is_looked_into(tacit: Tacit, inspected: Path
     assert facts["together"]["releases"] == 2
     assert all(sentence in shown.out for sentence in facts["inspection"]["primary"]["sentences"])
     compared = tacit("inspect", "compare", "looked", "looked")
-    assert "made up after" in compared.out
+    assert "generated after" in compared.out
     assert (
         tacit("train", "inspect_text").refusal(2).startswith("Expected a recipe for training, got one for an inspect")
     )

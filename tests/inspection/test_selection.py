@@ -255,7 +255,7 @@ def test_the_ledger_can_say_how_users_were_chosen() -> None:
 
 
 def test_wrong_use_is_one_sentence() -> None:
-    with pytest.raises(DataError, match="at least 1 example a user, got 0"):
+    with pytest.raises(DataError, match="at least 1 example per user, got 0"):
         Selected(POPULATION, Everything(), minimum_examples=0)
     with pytest.raises(DataError, match="labelled images"):
         Selected(ListUsers([[[4]]]), Classes({1})).gather(np.array([0]))

@@ -1,14 +1,14 @@
-"""An inspection of images from end to end (Debugging, section 6): a folder of runs, one after another.
+"""Run an inspection of images from end to end (Debugging, section 6): a folder of runs, one after another.
 
     inspection.toml    the recipe
-    classifier/        the run of the primary model, unless an earlier one's is used
+    classifier/        the run of the primary model, unless that of an earlier run is used
     accuracy/          the run of the histogram of users' accuracies
     high/, low/        the runs of the two generative models
-    findings.json      what came out
+    findings.json      the findings
 
 Each is a run like any other, with its own ledger, checkpoints and guarantee, and its own entry in the store's odometer.
-Resuming goes on with the first that is not finished; those that are must be what the recipe still says, and no run may be
-missing before one that is there: what a lost run released would be left out of what all of them cost together.
+Resuming continues the first run that is not finished. Finished runs must match the recipe, and no run may be missing before one
+that exists: the releases of a lost run would be left out of the total cost.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ from tacit.runs.report.sections import write_section
 from tacit.simulation.placement import use_every_core
 
 FINDINGS = "findings.json"
-# Who is told how a stage goes, by its name and its number of rounds.
+# Makes the observer of a stage from its name and its number of rounds.
 MakeObserver = Callable[[str, int], Observer]
 
 
 @dataclass(frozen=True)
 class ImageInspectionResult:
-    """A finished inspection: what was found, and the images that both generators make, by side."""
+    """A finished inspection: its findings, and the generated images of both sides."""
 
     findings: ImageFindings
     images: dict[str, NDArray[np.uint8]]
 
 
 def start_images(recipe: ImageInspection, out: Path, make_observer: MakeObserver) -> ImageInspectionResult:
-    """Inspect in a new folder. A mistake in the recipe or the data is told before there is one."""
+    """Inspect in a new folder. The folder is made only if the recipe and the data have no mistake."""
     refuse_if_inspected(out)
     use_every_core()
     users = open_images(recipe)
@@ -82,18 +82,18 @@ def start_images(recipe: ImageInspection, out: Path, make_observer: MakeObserver
 
 
 def resume_images(folder: Path, make_observer: MakeObserver) -> ImageInspectionResult:
-    """Go on with an inspection that was stopped or killed; of a finished one, what came out."""
+    """Resume an inspection; a finished one returns its result."""
     recipe = image_inspection_of(folder)
     use_every_core()
     return _follow(recipe, open_images(recipe), folder, make_observer)
 
 
 def load_classifier(run: Path, classes: int) -> Classifier:
-    """The classifier of a finished run; DataError if it tells other classes apart."""
+    """The classifier of a finished run; DataError if it has another number of classes."""
     folder = RunFolder.open(run)
     shape = folder.recipe().get("model", {})
     if folder.recipe().get("stage") != "classifier" or folder.summary() is None:
-        raise RunError(f"Expected the finished run of a classifier, got {run}, which is none.")
+        raise RunError(f"The run {run} is not the finished run of a classifier.")
     if shape["classes"] != classes:
         raise DataError(
             f"Expected a classifier of data.classes = {classes} classes, got {run}, which has {shape['classes']}."
@@ -135,17 +135,17 @@ def _follow(
 
 
 def _require_whole(out: Path, names: Sequence[str]) -> None:
-    """RunError if a run is missing before one that is there: it would be made again, and what it had released forgotten."""
+    """RunError if a run is missing before one that exists: its releases would be forgotten."""
     there = [is_run(out / name) for name in names]
     if there != sorted(there, reverse=True):
         gone = names[there.index(False)]
-        raise RunError(f"The inspection {out} is damaged: its run {gone}/ is gone, on which later ones rest.")
+        raise RunError(f"The inspection {out} is damaged: its run {gone}/ is missing, and later runs depend on it.")
 
 
 def _run(stage: ImageStage, path: Path, make_observer: MakeObserver) -> dict[str, Any]:
-    """Train a stage's model, go on with it, or read what came of it; returns the run's summary.
+    """Train a stage's model, resume it, or read its result; returns the run's summary.
 
-    RunError or PrivacyError if the run that is there, finished or not, is not the stage's.
+    RunError or PrivacyError if the existing run, finished or not, is not that of the stage.
     """
     observer = make_observer(stage.name, stage.run.rounds)
     if not is_run(path):
@@ -162,19 +162,19 @@ def _run(stage: ImageStage, path: Path, make_observer: MakeObserver) -> dict[str
         return go_on(stage.program(folder), folder, observer)
     require_same_promise(ledger.opened, stage.opened(folder))
     if summary is None:
-        raise RunError(f"The run {path} is damaged: it has finished, but its summary.json is gone.")
+        raise RunError(f"The run {path} is damaged: it has finished, but its summary.json is missing.")
     return summary
 
 
 def _trained(folder: RunFolder) -> Mapping[str, np.ndarray]:
-    """The last model of a finished run, which must be the one that its ledger names."""
+    """The arrays of the last model of a finished run, which must be the one that its ledger names."""
     checkpoint = folder.last_checkpoint()
     assert checkpoint is not None  # the ledger of a finished run names one
     return checkpoint.arrays
 
 
 def _without_privacy(run: Path, reason: str) -> list[str]:
-    """The reason, if the run can claim no privacy: what rests on it then cannot either."""
+    """The reason, if the run cannot claim privacy: then runs that depend on it cannot either."""
     return [reason] if (RunFolder.open(run).summary() or {})["privacy"]["epsilon"] is None else []
 
 
@@ -188,16 +188,16 @@ def _threshold(recipe: ImageInspection, histogram: NDArray[np.float64], side: Si
 
 
 def _require_users(recipe: ImageInspection, histogram: NDArray[np.float64], side: Side, threshold: float) -> None:
-    """DataError if, by the released histogram, nobody meets the selection or too few do. It costs nothing to ask."""
+    """DataError if, by the released histogram, no users or too few users meet the selection. This costs no privacy."""
     selection, cohort = recipe.selection, recipe.gan.privacy.cohort
     what = f"an accuracy of at {'most' if side == 'low' else 'least'} {threshold:.1%}"
     if selection.by == "example":
-        least = selection.minimum_examples / recipe.data.most_images  # who has fewer of them has none
+        least = selection.minimum_examples / recipe.data.most_images  # users with fewer of them have none
         threshold = least if side == "high" else 1 - least
-        what = f"{selection.minimum_examples} images or more classified {'rightly' if side == 'high' else 'wrongly'}"
+        what = f"{selection.minimum_examples} images or more classified {'correctly' if side == 'high' else 'wrongly'}"
     there = share_beyond(histogram, threshold, side=side) * selection.privacy.population
     if there < 0.5:
-        raise DataError(f"Expected users with {what}, got none in the released histogram: the subpopulation is empty.")
+        raise DataError(f"The released histogram has no users with {what}: the subpopulation is empty.")
     if there < cohort:
         raise DataError(
             f"Expected at least gan.privacy.cohort = {cohort:g} users with {what}, got about {there:.0f} by the released "

@@ -1,10 +1,10 @@
 """The models of an inspection of images, each ready to be trained as a run of its own.
 
-    classifier   the primary model, on users' images as they were: local SGD
-    accuracy     the histogram of users' accuracies, on their images as they come now: one round
-    high, low    DP-FedAvg-GAN on what the selection keeps of the users whom the classifier serves well, and badly
+    classifier   the primary model, on users' images before the fault: local SGD
+    accuracy     the histogram of users' accuracies, on their images with the fault: one round
+    high, low    DP-FedAvg-GAN on the selected examples, for high and for low accuracy of the classifier
 
-All of them are the one loop with another work and server step; sampling, gate, noise, ledger and checkpoints are the same.
+All of them use the same loop with different work and server steps; sampling, gate, noise, ledger and checkpoints are the same.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ from tacit.simulation.program import SimulatedProgram
 
 Side = Literal["high", "low"]
 SIDES: tuple[Side, Side] = ("high", "low")
-# Images a step of the histogram's work looks at.
+# Images per step of the histogram's work.
 _BATCH = 32
 _MADE_UP = "generated images, which cost nothing more"
 
 
 @dataclass(frozen=True)
 class ImageStage:
-    """One model of an inspection: who its users are, what is learned of them and how. Nothing is on disk yet.
+    """One model of an inspection: its users, what is learned from them and how. Nothing is on disk yet.
 
-    `evaluate` looks at a model for the metrics; `outcome` is what the run's summary says of the last one beyond them.
+    `evaluate` computes a model's metrics; `outcome` gives further entries of the run's summary, from the last model.
     """
 
     name: str
@@ -92,7 +92,7 @@ class ImageStage:
         )
 
     def program(self, folder: RunFolder) -> SimulatedProgram:
-        """The same, as what `running` takes."""
+        """The stage as a program, for `tacit.runs.driver`."""
         plan, learned = self.plan, learned_by(self.work, self.model)
         spread = suitable_spread(parameter_count(self.model), math.ceil(plan.cohort), self.chunk)
 
@@ -122,7 +122,7 @@ class ImageStage:
         )
 
     def warnings(self) -> list[str]:
-        """What the noise will do to the model, where that is bad."""
+        """Warnings about noise that would prevent learning."""
         learned = learned_by(self.work, self.model)
         norm = float(np.sqrt(sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(learned))))
         found = warnings_of(self.plan, parameters=parameter_count(learned), model_norm=max(norm, 1.0), server_rate=1.0)
@@ -158,7 +158,7 @@ def classifier_stage(recipe: ImageInspection, users: ImageUsers) -> ImageStage:
 def accuracy_stage(
     recipe: ImageInspection, users: ImageUsers, classifier: Classifier, trained_by: str, rests_on: Sequence[str]
 ) -> ImageStage:
-    """The histogram: one round, whose update is a user's place in it."""
+    """The histogram of accuracies: one round, whose updates are users' one-hot bins."""
     selection = recipe.selection
     about = {"stage": "accuracy", "classifier": trained_by, "fault": fault_of(recipe)}
     run = ImageRun(rounds=1, seed=recipe.classifier.run.seed)
@@ -205,7 +205,7 @@ def gan_stage(
         generator.batch_size,
         precision,
     )
-    # One seed for both sides: what differs between their images comes from users, not from where they began.
+    # One seed for both sides, so that their images differ because of the users and not because of the initialisation.
     network_key, public_key = jax.random.split(jax.random.key(section.init_seed))
     model = jax.jit(lambda: adversaries(gan.build(gan.preset(section.preset), key=network_key), key=public_key))()
     look = recipe.look
@@ -235,7 +235,7 @@ def gan_stage(
 
 
 def generated_images(model: Adversaries, count: int, seed: int) -> np.ndarray:
-    """So many images of a generator, uint8 [count, 28, 28]: a function of releases and a public seed."""
+    """Generate `count` images, uint8 [count, 28, 28]: a function of releases and a public seed."""
     return to_bytes(gan.generate(model.generator, count, key=jax.random.key(seed)))
 
 
@@ -245,7 +245,7 @@ def right_share(model: Classifier, examples: Examples) -> float:
 
 
 def _of_training(recipe: ImageInspection, users: ImageUsers, section: ImageTraining) -> dict[str, Any]:
-    """What follows from a section alone."""
+    """The fields of a stage that follow from its section alone."""
     batch = section.work.batch_size
     return {
         "plan": section.privacy,
@@ -257,7 +257,7 @@ def _of_training(recipe: ImageInspection, users: ImageUsers, section: ImageTrain
 
 
 def _network(section: ClassifierSection | GanSection) -> dict[str, Any]:
-    """What the network begins as."""
+    """The network's preset and seed, for the stage's recipe."""
     return {"preset": section.preset, "init_seed": section.init_seed}
 
 
@@ -272,11 +272,11 @@ def _text(
     model: Mapping[str, Any],
     sections: Mapping[str, Any] | None = None,
 ) -> str:
-    """What the run of one stage was told, as its folder shows it; the whole recipe lies beside it."""
-    told = sections or {name: getattr(section, name) for name in ("work", "privacy", "server", "run")}
+    """The recipe of one stage's run, for its folder; the inspection's whole recipe is in the parent folder."""
+    shown = sections or {name: getattr(section, name) for name in ("work", "privacy", "server", "run")}
     if stage in SIDES:
-        told = {"generator": recipe.gan.generator, **told}
-    dumped = {name: each.model_dump(mode="json", exclude_none=True) for name, each in told.items()}
+        shown = {"generator": recipe.gan.generator, **shown}
+    dumped = {name: each.model_dump(mode="json", exclude_none=True) for name, each in shown.items()}
     data = recipe.data.model_dump(mode="json", exclude_none=True)
     fault = {} if recipe.fault is None or stage == "classifier" else {"fault": fault_of(recipe)}
     head = {"inspect": "images", "name": f"{recipe.name}-{stage}", "stage": stage}

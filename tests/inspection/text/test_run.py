@@ -125,7 +125,7 @@ def test_a_private_inspection_is_a_run_with_its_own_guarantee(store: Path, tmp_p
     assert ledger.opened.data["inspection"]["task"] == "T3"
     assert [entry.run_id for entry in odometer.read(store)].count(ledger.opened.run_id) == 1
     shared = write_report(RunFolder.open(tmp_path / "run"), share=True).read_text()
-    assert "Unknown words, as a model makes them up" in shared
+    assert "Unknown words, as a model generates them" in shared
     for name, content in everything(tmp_path / "run").items():
         assert RARE.encode() not in content, name
 
@@ -170,14 +170,14 @@ def test_without_unknown_words_there_is_nothing_to_learn(store: Path, tmp_path: 
     with pytest.raises(SystemExit):
         main(["data", "import", str(tmp_path / "chat.jsonl"), *columns, *imported])
     recipe = tiny_text(data={**STORE, "store": str(tmp_path / "store")})
-    with pytest.raises(DataError, match="words that the vocabulary does not have, got none"):
+    with pytest.raises(DataError, match="no unknown words to evaluate on"):
         start_inspection(recipe, tmp_path / "run", Silent())
     assert not (tmp_path / "run").exists()
 
 
 def test_only_finished_inspections_are_compared(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run", "")
-    with pytest.raises(RunError, match="Expected a finished inspection of text"):
+    with pytest.raises(RunError, match="is not a finished inspection of text"):
         compare_inspections(tmp_path / "run", tmp_path / "run")
 
 

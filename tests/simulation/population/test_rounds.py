@@ -171,7 +171,7 @@ def test_rounds_from_before_count_in_the_limits():
 
 def test_a_population_of_another_size_is_not_restored():
     arrays = Population.create(SMALL, np.random.default_rng(0)).arrays()
-    with pytest.raises(RunError, match=r"of 500 devices, got one of 400\."):
+    with pytest.raises(RunError, match=r"of 500 devices, got 400\."):
         Population.restore(dataclasses.replace(SMALL, devices=500), arrays)
 
 
@@ -278,5 +278,5 @@ def test_limits_the_population_cannot_sustain():
 
 def test_a_timer_so_long_that_rounds_cease():
     plan = dataclasses.replace(SMALL, report_goal=100, timer_hours=2_000)
-    with pytest.raises(RecipeError, match=r"timer_hours 2000: round \d+ missed its goal for 28 simulated days\.$"):
+    with pytest.raises(RecipeError, match=r"^Round \d+ missed its goal for 28 simulated days, .* timer_hours 2000\.$"):
         list(Population.create(plan, np.random.default_rng(0)).rounds(20))

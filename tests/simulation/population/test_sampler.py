@@ -43,7 +43,7 @@ def test_the_check_ins_of_a_population_came_from_the_plan(tmp_path):
 
 def test_another_population_is_noticed():
     devices, others = DeviceCheckIns(SETTINGS, 1), DeviceCheckIns(SETTINGS, 2)
-    with pytest.raises(RunError, match="not the one this run was begun with"):
+    with pytest.raises(RunError, match="differs from the one this run was begun with"):
         others.remember(devices.sample(draws(np.random.default_rng(0), 400)))
 
 
