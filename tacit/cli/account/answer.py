@@ -11,7 +11,7 @@ import typer
 
 from tacit.cli.progress import epsilon_text
 from tacit.errors import RecipeError
-from tacit.figures import finite_or_none
+from tacit.numbers import finite_or_none
 from tacit.privacy.plan import LEAST_NOISE, MOST_NOISE
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
