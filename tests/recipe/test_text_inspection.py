@@ -96,3 +96,12 @@ def test_a_mistake_is_one_sentence(sections: dict[str, Any], sentence: str) -> N
     with pytest.raises(RecipeError) as refused:
         tiny_text(**sections)
     assert refused.value.sentence.startswith(sentence)
+
+
+def test_an_unknown_key_comes_with_the_keys_of_the_inspections_own_section() -> None:
+    with pytest.raises(RecipeError) as refused:
+        tiny_text(look={"tops": 3})
+    assert refused.value.hint == "Did you mean top?"
+    with pytest.raises(RecipeError) as refused:
+        tiny_text(look={"zoom": 3})
+    assert refused.value.hint == "Known keys here: top, width, drawn, seed."

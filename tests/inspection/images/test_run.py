@@ -145,7 +145,7 @@ def test_the_report_of_either_side_opens_with_the_findings(
     page = write_report(RunFolder.open(out / "low"), tmp_path / "page.html", share=True).read_text()
     assert page.count("data:image/png;base64,") == 2
     for part in (
-        "Images, as two models make them up",
+        "Images, as two models generate them",
         "bright background",
         "share of users, as released",
         "All 4 models together",
