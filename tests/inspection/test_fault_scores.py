@@ -1,4 +1,4 @@
-"""The numbers that say whether a fault is visible."""
+"""Scores that show whether a fault is visible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selections: what each criterion keeps, and that nobody's membership is anybody else's business."""
+"""Selections: what each criterion keeps, and that a user's membership does not depend on other users."""
 
 from __future__ import annotations
 

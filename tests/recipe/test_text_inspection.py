@@ -1,4 +1,4 @@
-"""Recipes of inspections: what they may say, and one sentence for what they may not."""
+"""Recipes of inspections of text: their keys, and one sentence for each mistake."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tacit.recipe.text_inspection import TEXT, TextInspection, load_text_inspect
 
 
 def tiny_text(**sections: dict[str, Any]) -> TextInspection:
-    """A few rounds of a very small model on two hundred made-up users."""
+    """A few rounds of a very small model on two hundred synthetic users."""
     tree: dict[str, Any] = {
         "name": "tiny-text",
         "data": {

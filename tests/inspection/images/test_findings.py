@@ -1,4 +1,4 @@
-"""What is said of two sides' images, and to whom."""
+"""The conclusion from both sides' images, and who may see it."""
 
 from __future__ import annotations
 

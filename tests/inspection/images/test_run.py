@@ -1,4 +1,4 @@
-"""Whole inspections of images: durable like any run, accounted as a whole, and nobody's images get out."""
+"""Whole inspections of images: durable like any run, accounted together, and no user's image is written."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def test_what_has_finished_is_not_taken_for_what_another_recipe_says(
 def test_another_classifier_is_not_put_in_the_place_of_the_first(
     seeded: Path, finished: tuple[Path, ImageInspectionResult], tmp_path: Path
 ) -> None:
-    """What the first one had released would be left out of what all runs cost together."""
+    """The releases of the lost run would be left out of the total cost."""
     other = finished[0] / "classifier"
     written = Path(shutil.copytree(seeded, tmp_path / "run")) / "inspection.toml"
     written.write_text(

@@ -1,4 +1,4 @@
-"""What is said about made-up words, when it is said to everybody, and what it costs."""
+"""The conclusion from generated words, who may see it, and what it costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run of a next-word model as the primary model: what is asked of it, what it shows, and what it costs with the other."""
+"""A run of a next-word model as the primary model: its requirements, its findings, and the cost of both models."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ QUICK = {"noise_multiplier": 4.0}
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of two rounds on four hundred made-up people."""
+    """A finished run of two rounds on four hundred synthetic users."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "IDEAL_SENTENCES", 5)
         path = tmp_path_factory.mktemp("runs") / "words"

@@ -1,4 +1,4 @@
-"""Whole inspections of text: a fault that is there is found, a run is durable like any other, nobody's words get out."""
+"""Whole inspections of text: a fault is found, the run is durable like any other, and no user's words are written."""
 
 from __future__ import annotations
 
