@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from tacit.audit.exposures import SettingExposure
 from tacit.audit.lower_bound import LowerBound
-from tacit.figures import finite_or_none
+from tacit.numbers import finite_or_none
 from tacit.privacy.record.reasons import Reason, in_words
 from tacit.privacy.statement.wording import round_up
 from tacit.runs.report.blocks import Paragraph, Section, Table

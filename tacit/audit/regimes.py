@@ -25,12 +25,12 @@ from tacit.audit.secret_sharer import extraction
 from tacit.data.canaries.plan import CoinUser, load_plan
 from tacit.data.rows import to_rows
 from tacit.errors import AuditError, DivergedError, RecipeError
-from tacit.figures import finite_or_none
 from tacit.files import write_atomic
 from tacit.learning.central import Descent, shuffled, train_central, user_by_user
 from tacit.learning.next_word import NextWord, evaluate
 from tacit.learning.server import OptimizerName
 from tacit.models.word_lm import build
+from tacit.numbers import finite_or_none
 from tacit.privacy.accounting.spent import spent_by
 from tacit.recipe.reading import apply_change
 from tacit.recipe.training import Recipe, parse_recipe

@@ -33,7 +33,7 @@ from tacit.recipe.training import parse_recipe
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
 from tacit.training.calls import CallSetup
-from tacit.training.recipes import RecipeSetup, reopen
+from tacit.training.recipes import RecipeSetup, verified_setup
 from tacit.training.setup import TrainingSetup
 from tacit.training.trained import load_trained
 
@@ -63,7 +63,7 @@ def audit_run(
             hint="tacit audit plant makes a plan; train with --set audit.plan=PLAN",
         )
     on_progress("opening the data")
-    setup, ledger = reopen(folder)
+    setup, ledger = verified_setup(folder)
     plan = setup.dataset.canaries
     assert plan is not None
     trained = load_trained(path)

@@ -63,7 +63,7 @@ def compare(
     from tacit.keyboard.comparison import compare as run_comparison
 
     if plot is not None:
-        from tacit.simulation.population.plots import require_picture
+        from tacit.plotting import require_picture
 
         require_picture(plot)
     settings = NgramSettings(ngram_order, ngram_on, ngram_public, save_ngram)

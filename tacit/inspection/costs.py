@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.errors import PrivacyError
-from tacit.figures import finite_or_none
+from tacit.numbers import finite_or_none
 from tacit.privacy.accounting.several_runs import together
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.reasons import Reason, Why, reasons_as_json

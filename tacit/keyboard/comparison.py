@@ -18,7 +18,6 @@ import numpy as np
 from tacit.data.store import open_store
 from tacit.data.users import BOS, EOS, PAD, Users
 from tacit.errors import DataError, PrivacyError, RunError
-from tacit.figures import finite_or_none
 from tacit.keyboard.comparison_users import ComparisonUsers, open_comparison_users
 from tacit.keyboard.history import WithHistory
 from tacit.keyboard.jackknife import BUCKETS, Change, Ratio, assign_buckets, relative_change
@@ -27,6 +26,7 @@ from tacit.keyboard.replay import METRICS, ReplayCounts, record, replay
 from tacit.keyboard.taps import Keyboard
 from tacit.learning.pretrain import Reworded
 from tacit.learning.stepwise import Neural, Stepwise
+from tacit.numbers import finite_or_none
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import by_name
 from tacit.training.trained import load_trained

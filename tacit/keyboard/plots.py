@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from tacit.errors import RunError
 from tacit.keyboard.comparison import KeyboardComparison
 from tacit.keyboard.replay import LESS_IS_BETTER, METRICS
+from tacit.plotting import load_pyplot, save_figure
 from tacit.runs.plots import ACCENT, FAINT, INK
 
 
 def plot_comparison(comparison: KeyboardComparison, out: Path) -> None:
     """Write a PNG or SVG with one panel per metric, each on its own scale, and one mark per model."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    pyplot = load_pyplot()
 
     baseline, *others = comparison.results
     figure, panels = pyplot.subplots(
@@ -41,9 +38,4 @@ def plot_comparison(comparison: KeyboardComparison, out: Path) -> None:
     figure.supxlabel(
         f"change against {baseline.name}, %, with 95% intervals ({comparison.users:,} held-out users)", fontsize=9
     )
-    try:
-        figure.savefig(out, dpi=160)
-    except OSError as error:
-        raise RunError(f"Cannot write {out} ({error.strerror}).") from None
-    finally:
-        pyplot.close(figure)
+    save_figure(figure, out)

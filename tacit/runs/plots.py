@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tacit.errors import RunError
+from tacit.plotting import load_pyplot, require_picture, save_figure
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import EPSILON_SO_FAR, read_metrics
 
@@ -14,20 +15,15 @@ LOSS = "loss"
 MEASURES = {
     "top1": ("next word guessed right, %", "Accuracy on held-out people"),
     "accuracy": ("guessed right, %", "Accuracy on held-out people"),
-    "inverted": ("images with bright background, %", "What the model makes up"),
+    "inverted": ("images with a bright background, %", "What the model generates"),
     LOSS: ("mean loss", "Loss on held-out people"),
 }
 
 
 def plot_training(folder: RunFolder, out: Path) -> None:
     """What the run is judged by over its rounds, with what it can be compared to, and epsilon beside it, as a PNG or SVG."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    if out.suffix not in (".png", ".svg"):
-        raise RunError(f"Expected a picture that ends in .png or .svg, got {out}.")
+    require_picture(out)
+    pyplot = load_pyplot()
     records = list(read_metrics(folder.metrics_path))
     if not records:
         raise RunError(f"Expected a run with at least one evaluation, got {folder.path}, which has none yet.")
@@ -70,12 +66,7 @@ def plot_training(folder: RunFolder, out: Path) -> None:
         )
     for axes in (accuracy, budget):
         axes.spines[["top", "right"]].set_visible(False)
-    try:
-        figure.savefig(out, dpi=160)
-    except OSError as error:
-        raise RunError(f"Cannot write {out} ({error.strerror}).") from None
-    finally:
-        pyplot.close(figure)
+    save_figure(figure, out)
 
 
 def _level(axes: object, height: float, label: str) -> None:

@@ -1,4 +1,4 @@
-"""Numbers in a known form, looked for in a model of characters."""
+"""Numbers in a known form are ranked by a character model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def untrained(seed: int = 0) -> CharLM:
 
 
 def trained_on(texts: list[str]) -> CharLM:
-    """Until hardly anything but these is likely."""
+    """Train until hardly any other text is likely."""
     model, rows = build(SMALL, key=jax.random.key(1)), jnp.asarray(encode_words(texts, 32))
     step = jax.jit(lambda model: NextSymbol().sgd_step(model, rows, 1.0))
     for _ in range(400):

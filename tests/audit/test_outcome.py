@@ -1,4 +1,4 @@
-"""What an audit says: bounds rounded to their safe side, a verdict, and secrets in the owner's section alone."""
+"""The outcome of an audit: bounds are rounded to the safe side, and canaries appear in the owner's section alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training regimes: each changes what makes it another, steps are not repeated, and tables say what was found."""
+"""Training regimes: each changes the recipe as stated, finished regimes are not repeated, and tables show the results."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_what_diverges_is_tried_with_half_the_step(
 
 
 def test_a_run_that_diverged_is_not_gone_on_with(plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if killed after the divergence, before the next try was done."""
+    """The state after a kill between the divergence and the end of the next attempt."""
     regime = BY_NAME["FedAvg, by user"]
     wild = {**base().model_dump(mode="json", exclude_none=True)}
     wild["work"] |= {"learning_rate": 1e30}

@@ -1,4 +1,4 @@
-"""A planted run and its audit: the ledger says so and names no canary, and a broken mechanism is caught."""
+"""A run with canaries and its audit: the ledger records the plan without its canaries, and a broken mechanism is caught."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_clip_that_is_not_applied_is_caught(coins: Path, tmp_path: Path, monke
 
 
 def test_made_up_users_may_come_at_a_rate_of_their_own(plan: Path, tmp_path: Path) -> None:
-    """They are in every round, people in one out of four; what is proven of them is what that costs."""
+    """Synthetic users are in every round, real users in one out of four: the proven epsilon is that of every round."""
     often = tmp_path / "often.json"
     load_plan(plan).model_copy(update={"device_rate": 1.0}).save(often)
     run = trained(often, tmp_path / "run", privacy={"cohort": PEOPLE / 4})
@@ -256,7 +256,7 @@ def test_an_example_counts_if_its_last_word_is_read() -> None:
 
 @pytest.mark.parametrize("estimator", ["fixed", "clipped"])
 def test_who_is_out_gives_nothing_to_any_block(coins: Path, estimator: str) -> None:
-    """Otherwise out and in would be farther apart than with and without, which the proven epsilon is about."""
+    """Otherwise in and out would differ in more than one user's data, which the proven epsilon does not cover."""
     weights = {"estimator": "clipped", "total_weight": 20, "example_cap": 100} if estimator == "clipped" else {}
     adaptive = {"quantile": 0.5, "count_noise": 10.0}
     setup = RecipeSetup.build(recipe_of(coins, privacy={"adaptive": adaptive, "noise_multiplier": 1.0, **weights}))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tacit.data.store import open_store
-from tacit.figures import rounded_up
+from tacit.numbers import rounded_up
 from tacit.privacy.accounting.adaptive import ACCOUNTANT
 from tacit.privacy.accounting.several_runs import PLANNED, together
 from tacit.privacy.accounting.spent import spent_by

@@ -68,7 +68,7 @@ def test_a_run_of_a_next_word_model_is_looked_into(tacit: Tacit, inspected: Path
     ]
     shown = tacit("inspect", "text", "tiny-1", *small, noise, "--out", "looked")
     assert shown.code == 0, shown.err
-    for part in ("The primary model (runs/tiny-1) guesses", "outside the guarantee", "All 2 models together: ε = "):
+    for part in ("The primary model (runs/tiny-1) predicts", "outside the guarantee", "All 2 models together: ε = "):
         assert part in shown.out
     assert "At scale, an estimate and not this run: 800 of 40,000 users" in shown.out
     facts = json.loads((inspected / "looked" / "summary.json").read_text())

@@ -1,4 +1,4 @@
-"""A file that does not say what the model says is found out, wherever the mistake is."""
+"""The check finds an ONNX file that disagrees with the model, wherever the mistake is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replayed typing: every count equals one taken by hand on made-up models, and no model is favoured."""
+"""Replayed typing: every count equals one computed by hand on simple models, and no model is favoured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing is claimed for a program that is not what its plan builds: a mechanism, a sampler or an engine of one's own."""
+"""No privacy is claimed for a program with a mechanism, a sampler or an engine that its plan did not build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secure sums in the batched engine: exact integers, a bound that holds, noise of the stated law, the whole protocol."""
+"""Secure sums in the batched engine: exact integers, the stated bound, noise of the stated distribution, the protocol."""
 
 from __future__ import annotations
 

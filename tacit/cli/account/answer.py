@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit.errors import RecipeError
-from tacit.figures import finite_or_none, rounded_up
+from tacit.numbers import finite_or_none, rounded_up
 from tacit.privacy.plan import LEAST_NOISE, MOST_NOISE
 from tacit.privacy.record.reasons import Reason, in_words, reasons_as_json
 from tacit.privacy.statement.wording import epsilon_text

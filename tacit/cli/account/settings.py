@@ -30,7 +30,7 @@ from tacit.cli.account.answer import (
     tell,
 )
 from tacit.errors import RecipeError
-from tacit.figures import rounded_up
+from tacit.numbers import rounded_up
 from tacit.privacy.accounting import conventions as papers
 from tacit.privacy.accounting import gaussian, tree
 from tacit.privacy.accounting.conventions import CONVENTIONS, Convention

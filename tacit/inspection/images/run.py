@@ -65,10 +65,7 @@ class ImageInspectionResult:
 
 
 def start_images(recipe: ImageInspection, out: Path, callback: Callback) -> ImageInspectionResult:
-    """Inspect in a new folder. A mistake in the recipe or the data is told before there is one.
-
-    `callback` is told of each stage as of a run of its own, named by the stage.
-    """
+    """Inspect in a new folder. The folder is made only if the recipe and the data have no mistake."""
     refuse_if_inspected(out)
     use_every_core()
     users = open_images(recipe)
@@ -84,7 +81,7 @@ def start_images(recipe: ImageInspection, out: Path, callback: Callback) -> Imag
 
 
 def resume_images(folder: Path, callback: Callback) -> ImageInspectionResult:
-    """Go on with an inspection that was stopped or killed; of a finished one, what came out."""
+    """Resume an inspection; a finished one returns its result."""
     recipe = image_inspection_of(folder)
     use_every_core()
     return _follow(recipe, open_images(recipe), folder, callback)
@@ -143,7 +140,7 @@ def _require_whole(out: Path, names: Sequence[str]) -> None:
 
 
 def _run(stage: ImageStage, path: Path, callback: Callback) -> dict[str, Any]:
-    """Train a stage's model, go on with it, or read what came of it; returns the run's summary.
+    """Train a stage's model, resume it, or read its result; returns the run's summary.
 
     RunError or PrivacyError if the existing run, finished or not, is not that of the stage.
     """
@@ -173,7 +170,7 @@ def _trained(folder: RunFolder) -> Mapping[str, np.ndarray]:
 
 
 def _without_privacy(run: Path, why: Why) -> list[Reason]:
-    """The reason, if the run can claim no privacy: what rests on it then cannot either."""
+    """The reason, if the run cannot claim privacy: then runs that depend on it cannot either."""
     return [Reason(why)] if (RunFolder.open(run).summary() or {})["privacy"]["epsilon"] is None else []
 
 

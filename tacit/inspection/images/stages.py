@@ -63,7 +63,7 @@ _MADE_UP = "generated images, which cost nothing more"
 class ImageStage:
     """One model of an inspection: its users, what is learned from them and how. Nothing is on disk yet.
 
-    `evaluate` looks at a model for the metrics; `outcome` is what the run's summary says of the last one beyond them.
+    `evaluate` computes a model's metrics; `outcome` gives further entries of the run's summary, from the last model.
     `rests_on` are the reasons why nothing may be claimed of the runs that it builds on.
     """
 

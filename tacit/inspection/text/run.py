@@ -121,7 +121,7 @@ def model_config(recipe: TextInspection) -> CharLMConfig:
 
 
 def start_inspection(recipe: TextInspection, out: Path, callback: Callback) -> dict[str, Any]:
-    """Train the recipe's model in a new run folder and ask it for its words; returns the run's summary."""
+    """Train the recipe's model in a new run folder and examine it; returns the run's summary."""
     inspector = Inspector.build(recipe)
     for sentence in inspector.setup.warnings():
         callback.on_warning(sentence)
@@ -130,7 +130,7 @@ def start_inspection(recipe: TextInspection, out: Path, callback: Callback) -> d
 
 
 def resume_inspection(path: Path, callback: Callback, *, older_if_damaged: bool = False) -> dict[str, Any]:
-    """Go on with such a run, under the promise its ledger was begun with; see `tacit.runs.driver`."""
+    """Resume an inspection of text, under the promise that its ledger was begun with; see `tacit.runs.driver`."""
     folder = RunFolder.open(path)
     recipe = text_inspection_of(folder)
     if not folder.begun:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import RunError
+from tacit.plotting import load_pyplot, require_picture, save_figure
 from tacit.runs.plots import ACCENT, FAINT, INK
 from tacit.simulation.population.habits import DAY, HOUR, MINUTE
 from tacit.simulation.population.summary import PopulationOutcome, available_share
@@ -17,21 +17,10 @@ SHADE, WARM, COOL = "#e9eef2", "#e8590c", "#74b9c4"
 MOST_DAYS = 10  # days in the picture; with more, single days could not be seen
 
 
-def require_picture(out: Path) -> None:
-    """RunError if no picture can be written to this path; call it before a long simulation."""
-    if out.suffix not in (".png", ".svg"):
-        raise RunError(f"Expected a picture that ends in .png or .svg, got {out}.")
-    if not out.parent.is_dir():
-        raise RunError(f"Expected a picture in a folder that exists, got {out}.")
-
-
 def plot_population(outcomes: Sequence[PopulationOutcome], out: Path) -> None:
     """Write a PNG or SVG: the rounds of the first outcome over time, and all outcomes side by side by timer."""
     require_picture(out)
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    pyplot = load_pyplot()
 
     figure, axes = pyplot.subplot_mosaic(
         [["time", "time"], ["separation", "calls"]],
@@ -41,17 +30,12 @@ def plot_population(outcomes: Sequence[PopulationOutcome], out: Path) -> None:
         layout="constrained",
         facecolor="white",
     )
-    try:
-        _rounds_over_days(axes["time"], outcomes[0])
-        _separation(axes["separation"], outcomes)
-        _calls(axes["calls"], outcomes)
-        for each in axes.values():
-            each.spines[["top", "right"]].set_visible(False)
-        figure.savefig(out, dpi=160)
-    except OSError as error:
-        raise RunError(f"Cannot write {out} ({error.strerror}).") from None
-    finally:
-        pyplot.close(figure)
+    _rounds_over_days(axes["time"], outcomes[0])
+    _separation(axes["separation"], outcomes)
+    _calls(axes["calls"], outcomes)
+    for each in axes.values():
+        each.spines[["top", "right"]].set_visible(False)
+    save_figure(figure, out)
 
 
 def _rounds_over_days(axes: Any, outcome: PopulationOutcome) -> None:

@@ -51,7 +51,7 @@ def everyone(users: Users) -> NDArray[np.int64]:
 
 
 def expected_with_sharers(people: list[list[list[int]]], plan: CanaryPlan) -> list[list[list[int]]]:
-    """The federated secret sharer as its paper tells it, one example at a time."""
+    """The federated secret sharer as in its paper, one example at a time."""
     ids = [canary.tolist() for canary in encode(plan.canaries, WORDS)]
     planted = [[list(sentence) for sentence in user] for user in people]
     for user, sentences in enumerate(planted):

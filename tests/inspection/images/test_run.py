@@ -1,4 +1,4 @@
-"""Whole inspections of images: durable like any run, accounted as a whole, and nobody's images get out."""
+"""Whole inspections of images: durable like any run, accounted together, and no user's image is written."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_the_report_of_either_side_opens_with_the_findings(
     page = write_report(RunFolder.open(out / "low"), tmp_path / "page.html", share=True).read_text()
     assert page.count("data:image/png;base64,") == 2
     for part in (
-        "Images, as two models make them up",
+        "Images, as two models generate them",
         "bright background",
         "share of users, as released",
         "All 4 models together",
@@ -235,7 +235,7 @@ def test_what_has_finished_is_not_taken_for_what_another_recipe_says(
 def test_another_classifier_is_not_put_in_the_place_of_the_first(
     seeded: Path, finished: tuple[Path, ImageInspectionResult], tmp_path: Path
 ) -> None:
-    """What the first one had released would be left out of what all runs cost together."""
+    """The releases of the lost run would be left out of the total cost."""
     other = finished[0] / "classifier"
     written = Path(shutil.copytree(seeded, tmp_path / "run")) / "inspection.toml"
     written.write_text(
@@ -259,7 +259,7 @@ def test_a_damaged_run_is_one_sentence(seeded: Path, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"The checkpoint after 3 rounds that the ledger of .*low names is missing"):
         resume_images(tmp_path / "run", tacit.Callback())
     (tmp_path / "run" / "accuracy" / "summary.json").unlink()
-    with pytest.raises(RunError, match=r"accuracy is damaged: it has finished, but its summary\.json is gone"):
+    with pytest.raises(RunError, match=r"accuracy is damaged: it has finished, but its summary\.json is missing"):
         resume_images(tmp_path / "run", tacit.Callback())
     stolen = tmp_path / "run" / "classifier" / "checkpoints"
     shutil.copy(stolen / "round-000001.safetensors", stolen / "round-000002.safetensors")
@@ -335,21 +335,19 @@ def test_a_subpopulation_that_is_empty_or_too_small_is_refused(tmp_path: Path, s
     by_value = tiny_images(*quiet).model_dump(mode="json", exclude_none=True)
     by_value["selection"].pop("percentiles")
     by_value["selection"]["thresholds"] = [0.5, 0.999]
-    with pytest.raises(
-        DataError, match=r"at least 99\.9%, got none in the released histogram: the subpopulation is empty"
-    ):
+    with pytest.raises(DataError, match=r"no users with an accuracy of at least 99\.9%: the subpopulation is empty"):
         start_images(parse_image_inspection(by_value), tmp_path / "empty", tacit.Callback())
     by_value["selection"]["thresholds"] = [0.001, 0.002]
     by_value["gan"]["privacy"] |= {"population": 4000, "cohort": 50, "delta": 1e-5}
     with pytest.raises(DataError, match=r"gan.privacy.cohort = 50 users .* smaller than the cohort"):
         start_images(parse_image_inspection(by_value), tmp_path / "small", tacit.Callback())
     by_example = tiny_images(*quiet, "selection.by=example", "selection.minimum_examples=8")  # all that anybody has
-    with pytest.raises(DataError, match=r"8 images or more classified rightly, got none in the released histogram"):
+    with pytest.raises(DataError, match=r"no users with 8 images or more classified correctly"):
         start_images(by_example, tmp_path / "right", tacit.Callback())
 
 
 def test_images_that_do_not_fit_are_refused(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match=r"data\.classes = 3 classes, got another among those held out\.$"):
+    with pytest.raises(DataError, match=r"a class beyond data\.classes = 3\.$"):
         start_images(of_store(store, "data.classes=3"), tmp_path / "no", tacit.Callback())
     whole = Examples(np.zeros((1, 14, 28), np.uint8), np.arange(2), np.array([0, 1, 1]), np.zeros(1, np.int32))
     monkeypatch.setattr("tacit.data.store.Store.gather", lambda self, users: whole)

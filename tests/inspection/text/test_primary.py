@@ -1,4 +1,4 @@
-"""A run of a next-word model as the primary model: what is asked of it, what it shows, and what it costs with the other."""
+"""A run of a next-word model as the primary model: its requirements, its findings, and the cost of both models."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ QUICK = {"noise_multiplier": 4.0}
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of two rounds on four hundred made-up people."""
+    """A finished run of two rounds on four hundred synthetic users."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "IDEAL_SENTENCES", 5)
         path = tmp_path_factory.mktemp("runs") / "words"
@@ -110,7 +110,7 @@ def test_what_one_without_privacy_says_is_the_owners(tmp_path: Path, monkeypatch
     plain = tiny(run={"rounds": 1}, privacy={"mechanism": "none", "noise_multiplier": 0.0})
     start_run(plain, tmp_path / "words", tacit.Callback())
     start_inspection(inspection_of(tmp_path / "words", tmp_path), tmp_path / "run", tacit.Callback())
-    said = "sentences that it makes up"
+    said = "sentences that it generates"
     (private,) = (tmp_path / "run" / "private" / "sections").iterdir()
     assert said in private.read_text()
     (sentence, *_) = next(each["rows"] for each in json.loads(private.read_text())["blocks"] if "rows" in each)[0]

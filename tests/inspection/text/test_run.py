@@ -1,4 +1,4 @@
-"""Whole inspections of text: a fault that is there is found, a run is durable like any other, nobody's words get out."""
+"""Whole inspections of text: a fault is found, the run is durable like any other, and no user's words are written."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_without_unknown_words_there_is_nothing_to_learn(store: Path, tmp_path: 
 
 def test_only_finished_inspections_are_compared(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run", "")
-    with pytest.raises(RunError, match="Expected a finished inspection of text"):
+    with pytest.raises(RunError, match="is not a finished inspection of text"):
         compare_inspections(tmp_path / "run", tmp_path / "run")
 
 

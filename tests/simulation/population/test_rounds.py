@@ -1,4 +1,4 @@
-"""Participation: what no round may ever do, checked against a plain account of everything that happened."""
+"""Rounds of a population: their invariants, checked against a plain record of every device that was taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run whose cohorts come from a simulated population: it says how long it took, keeps its limits, and can go on."""
+"""A run whose cohorts come from a simulated population: it reports its duration, keeps its limits, and can be resumed."""
 
 from __future__ import annotations
 
