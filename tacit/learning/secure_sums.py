@@ -20,7 +20,7 @@ import numpy as np
 
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.noise_split import BIT_BOUND
-from tacit.privacy.gate.discretisation import DISCRETE, SecAggSection
+from tacit.privacy.gate.discretisation import SecAggSection
 from tacit.privacy.gate.sums import HEADROOM, Block, BoundedSum, ClipThresholds
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.facts import SecureSumRecord
@@ -44,7 +44,7 @@ class SecureSums:
         if plan.secagg is None:
             return None
         bits, cohort = plan.secagg.bits, int(plan.cohort)
-        if plan.mechanism != DISCRETE:
+        if not plan.kind.on_devices:
             return cls(
                 for_server_noise(dimension, clip_norm=1.0, largest_cohort=cohort, bits=bits), plan.secagg, cohort
             )

@@ -13,7 +13,7 @@ A disagreement is a LedgerError, wherever an epsilon would be stated: nobody can
 
 **What this cannot find.** Nothing here is signed, so a forger who rewrites all of it is believed: every edit of the plan,
 if recipe.toml is edited in the same way and the checkpoints are written again or removed. Where the checkpoints are gone,
-these edits of the first record need nothing else: `strategy` (other coefficients of the same kind of strategy), the facts
+these edits of the first record need nothing else: `outside`, `strategy` (other coefficients of the same kind), the facts
 beside `recipe` (`release`, `data`, `secure_sum`, `planted`, `pretraining`, `fleet`, `notes` and the like), `tacit_version`, and
 the `reasons_not_private` that do not follow from the recipe (a vocabulary counted on the users, a model that was trained
 without privacy). Intents that were cut off the end are found by a later checkpoint, or by the participation record where it
@@ -29,7 +29,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tacit.privacy.plan import CORRELATED, PrivacyPlan, with_rounds
+from tacit.privacy.noise.kinds.correlated import undescribed
+from tacit.privacy.plan import PrivacyPlan, with_rounds
 from tacit.privacy.record.departures import departures_from_plan
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.reasons import Why
@@ -88,8 +89,8 @@ def _first_record_objection(plan: PrivacyPlan, rounds: int, recipe: Mapping[str,
     for name, value in wanted.items():
         if getattr(opened, name) != value:
             return f"{name} is {value!r} by recipe.toml and {getattr(opened, name)!r} in the ledger's first record"
-    if opened.strategy.get("strategy") != (plan.mechanism if plan.mechanism in CORRELATED else None):
-        return f"the ledger does not describe how the noise of the mechanism {plan.mechanism!r} is correlated"
+    if plan.kind.known and opened.strategy.get("strategy") != (plan.mechanism if plan.kind.correlated else None):
+        return undescribed(plan.mechanism)
     forbids = {
         "run.seed": (seeded, Why.SEEDED),
         "data.iid": (_section(recipe, "data").get("iid") is True, Why.MIXED_USERS),

@@ -33,7 +33,7 @@ def opening(
     gate_audit: bool = False,
     **facts: Any,
 ) -> Opened:
-    """The first record of a run's ledger; `learned` is the subtree of the model that users update, `data` names the users.
+    """The first record of a run's ledger; `learned` is the subtree that users update, `data` names the users.
 
     `gate_audit`: it is a simulation whose gate is to be audited, and the record says so where it can be. `facts` are the
     further fields of `Opened`, each a typed record.
@@ -55,6 +55,7 @@ def opening(
         data=data,
         unit=UNIT,
         adjacency=plan.adjacency,
+        outside=plan.outside,
         gate_audit=GateAuditRecord(canaries_for(plan.cohort)) if audited else None,
         **facts,
     )

@@ -14,13 +14,14 @@ their own that adds no noise. So everything on the users' side of a release is c
     release      as many numbers, in as many arrays, as the first record says
 
 Classes are compared by identity, because a subclass may do anything; for the same reason an instance with methods of its own
-is not Tacit's. A mechanism that is proven elsewhere would have to bring a cost that the accounting can read; there is no way
-to do that yet.
+is not Tacit's. A mechanism, strategy or participation from outside comes into a run by its name in the plan, which builds it
+from what is registered (`tacit.privacy.outside`). The accounting then asks it for its cost, which is its author's claim.
 
-**What this does not look at.** The work, the task and the server's step may be anybody's: they run before the clip or after the
-release. The users' data may be anybody's too: that one user's examples are one person's is assumed in every statement. So is
-that the model which the run starts from holds nothing of these users, and that `evaluate` and `finish` read nobody who is
-trained on. Nor can code be compared that was exchanged inside Tacit's own classes: the gate-level audit measures what they do.
+**What this does not look at.** The work, the task and the server's step may be anybody's: they run before the clip or after
+the release, and the engine hands the work one user's batches and no more (that it is a pure function of them is assumed). The
+users' data may be anybody's too: that one user's examples are one person's is assumed in every statement. So is that the model
+which the run starts from holds nothing of these users, and that `evaluate` and `finish` read nobody who is trained on. Nor can
+code be compared that was exchanged inside Tacit's own classes: the gate-level audit measures what they do.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ import numpy as np
 
 from tacit.errors import TacitError
 from tacit.learning.secure_sums import SecureSums
+from tacit.privacy.accounting.claims import outside_objection
 from tacit.privacy.noise.strategies import from_description
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.reasons import Reason, Why, distinct
@@ -68,6 +70,10 @@ def reasons_of(program: Program) -> list[Reason]:
         plan.adjacency,
     ):
         found.append(Reason(Why.UNDESCRIBED_PLAN))
+    if opened.outside != plan.outside:
+        found.append(Reason(Why.UNDESCRIBED_OUTSIDE))
+    if (objection := outside_objection(opened)) is not None:
+        found.append(Reason(Why.FROM_OUTSIDE, objection))
     if not _is_the_plans_mechanism(program):
         found.append(Reason(Why.FOREIGN_MECHANISM))
     if program.seed is not None and Reason(Why.SEEDED) not in opened.reasons_not_private:
@@ -88,7 +94,7 @@ def is_the_plans_secure_sum(secure: SecureSums | None, program: Program) -> bool
 
 
 def size_objections(learned: Any, program: Program) -> list[Reason]:
-    """A reason if the first record has another number of numbers in a release; `learned` is what users' updates are of."""
+    """A reason if the first record has another size of a release; `learned` is the subtree that users update."""
     fits = program.opened.release == release_size(learned, program.plan)
     return [] if fits else [Reason(Why.UNDESCRIBED_RELEASE)]
 

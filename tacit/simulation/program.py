@@ -1,4 +1,4 @@
-"""A run whose users are simulated on this machine, as `tacit.runs.driver` takes it."""
+"""The `Program` of a run whose users are simulated on this machine, for `tacit.runs.driver`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.data.users import all_names
-from tacit.learning.batches import ImageBatches, TextBatches
+from tacit.learning.batches import foreign_name, keeps_users_apart
 from tacit.learning.work import learned_by
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.samplers import OwnRate
@@ -26,12 +26,12 @@ from tacit.runs.provenance import (
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.cohorts import CohortStream
 from tacit.simulation.gate_audit import audit_of
-from tacit.simulation.population.check_ins import DeviceCheckIns
+from tacit.simulation.population.sampler import DeviceCheckIns
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedProgram(Program):
-    """A run on simulated users. With `gate_audit`, its gate is audited where that is possible."""
+    """A run on simulated users. With `gate_audit`, its gate is audited if that is possible."""
 
     users: BatchedUsers
     gate_audit: bool = True
@@ -49,7 +49,7 @@ class SimulatedProgram(Program):
         )
 
     def audit(self, folder: RunFolder) -> GateAudit:
-        """The users and the mechanism, with canaries between them where the gate can be audited."""
+        """The users and the mechanism, with the audit between them if the gate can be audited."""
         return audit_of(
             self.plan,
             self.users,
@@ -72,8 +72,10 @@ def departures(program: SimulatedProgram) -> list[Reason]:
         found.append(Reason(Why.FOREIGN_SAMPLER))
     if users.plan != plan:
         found.append(Reason(Why.ENGINE_OF_OTHER_PLAN))
-    if type(users.shape) not in (TextBatches, ImageBatches) or has_own_methods(users.shape):
+    if not keeps_users_apart(users.shape):
         found.append(Reason(Why.FOREIGN_BATCHES))
+    elif program.opened.batching != foreign_name(users.shape):
+        found.append(Reason(Why.UNDESCRIBED_BATCHES))
     if not is_the_plans_secure_sum(users.secure, program):
         found.append(Reason(Why.FOREIGN_SECURE_SUM))
     return found + size_objections(learned_by(users._work, program.start.model), program)
@@ -94,8 +96,8 @@ def _is_the_plans_sampler(program: SimulatedProgram) -> bool:
 
 def _draws_people(sampler: Any, plan: PrivacyPlan, people: int) -> bool:
     """Whether this is the plan's sampler, with as many people to draw from as it promises."""
-    if type(sampler) is DeviceCheckIns:
-        return not has_own_methods(sampler) and sampler.describe() == plan.build_sampler().describe()
+    if type(sampler) is DeviceCheckIns and plan.participation is None:
+        return not has_own_methods(sampler) and sampler.describe() == plan.sampling_constants
     return same(sampler, plan.build_sampler()) and (plan.sampling != "fixed" or people >= plan.population)
 
 

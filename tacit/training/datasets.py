@@ -18,10 +18,12 @@ from tacit.data.views import Reshuffled, split_users
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import AuditError, DataError, PrivacyError
 from tacit.learning.pretrain import Reworded
+from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.facts import DataRecord, PlantedCanaries
 from tacit.privacy.record.notes import Note
 from tacit.privacy.record.reasons import Reason, Why
-from tacit.recipe.training import AuditSection, Recipe
+from tacit.recipe.sections import AuditSection
+from tacit.recipe.training import Recipe
 
 # The best possible accuracy of a world is computed exactly, over so many held-out sentences: a second, not minutes.
 IDEAL_SENTENCES = 600
@@ -57,19 +59,25 @@ def open_dataset(recipe: Recipe) -> Dataset:
         synthetic = recipe.privacy.population
         dealt = Reshuffled(dataset.train, synthetic, seed=recipe.data.shuffle_seed)
         dataset = replace(dataset, train=dealt, people=synthetic)
-    plan = recipe.privacy
-    # Fixed-size rounds and check-ins have neighbours with as many users, so these refusals tell nothing about one user.
+    check_population(recipe.privacy, dataset, recipe.run.rounds, counted=recipe.fleet is None)
+    return dataset
+
+
+def check_population(plan: PrivacyPlan, dataset: Dataset, rounds: int, *, counted: bool = True) -> None:
+    """PrivacyError unless there are as many users as the plan promises; with `counted` false, users are devices nobody counts.
+
+    Fixed-size rounds and check-ins have neighbours with as many users, so these refusals tell nothing about one user.
+    """
     if plan.sampling == "fixed" and dataset.people < plan.population:
         raise PrivacyError(
             f"Expected at least privacy.population = {plan.population} users for fixed-size rounds, got {dataset.people}: "
             "a smaller population is amplified less than the plan claims."
         )
-    if plan.sampling == "check_in" and recipe.fleet is None:  # devices are not counted here
+    if plan.sampling == "check_in" and counted:
         try:
-            plan.model_copy(update={"population": len(dataset.train)}).check_participation(recipe.run.rounds)
+            plan.model_copy(update={"population": len(dataset.train)}).check_participation(rounds)
         except ValueError as error:
             raise PrivacyError(f"{str(error).capitalize()} (users in the data).") from None
-    return dataset
 
 
 def _world(recipe: Recipe) -> Dataset:
@@ -109,18 +117,23 @@ def _store(recipe: Recipe) -> Dataset:
 
 
 def _planted(dataset: Dataset, recipe: Recipe, section: AuditSection) -> Dataset:
-    """The same users with a plan's canaries among them."""
+    """The same users with the canaries of the recipe's plan among them."""
     plan = load_plan(Path(str(section.plan)))
     if recipe.data.iid and plan.synthetic_users:
         raise AuditError(
             "Expected canaries shared by real users with data.iid, got synthetic users: they would be dealt out."
         )
-    if plan.device_rate is not None and (recipe.privacy.sampling == "check_in" or recipe.privacy.secagg is not None):
+    public = _public_sentences(dataset, recipe, section) if len(plan.device_canaries()) else None
+    return planted(dataset, recipe.privacy, plan, public)
+
+
+def planted(dataset: Dataset, privacy: PrivacyPlan, plan: CanaryPlan, public: Examples | None) -> Dataset:
+    """The same users with a plan's canaries among them. The ledger will say how many and which plan, never which phrases."""
+    if plan.device_rate is not None and (privacy.sampling == "check_in" or privacy.secagg is not None):
         raise AuditError(
             f"Expected a canary plan whose synthetic users have no rate of their own, got {plan.device_rate:g}: with check-ins "
             "or secure aggregation everybody is asked in one way."
         )
-    public = _public_sentences(dataset, recipe, section) if len(plan.device_canaries()) else None
     train = plant(dataset.train, plan, dataset.words, dataset.description.name, public)
     return replace(dataset, train=train, canaries=plan)
 

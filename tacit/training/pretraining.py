@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -27,20 +27,15 @@ from tacit.learning.pretrain import Reworded, Schedule, predictions_in, pretrain
 from tacit.learning.state import load_model, model_arrays
 from tacit.privacy.record.codec import from_json
 from tacit.privacy.record.facts import PretrainingRecord
-from tacit.recipe.training import PretrainSection, Recipe
+from tacit.recipe.sections import PretrainSection
+from tacit.recipe.training import Recipe
 from tacit.runs import checkpoints
+from tacit.runs.callbacks import Callback, notifying
 from tacit.runs.folder import RunFolder
 from tacit.training.datasets import Dataset
 
 WORLD_USERS = 2_000
 _DESCRIPTION = "public data"
-
-
-@runtime_checkable
-class PretrainingObserver(Protocol):
-    """An observer that also wants to know how pre-training goes."""
-
-    def pretrained(self, done: int, total: int, loss: float) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -77,7 +72,7 @@ def open_public(recipe: Recipe, dataset: Dataset) -> PublicText | None:
 
 
 def pretrained(
-    recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, observer: object = None
+    recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, callback: Callback | None = None
 ) -> Pretrained | None:
     """What the run's rounds start from, None if that is `model` itself.
 
@@ -92,7 +87,7 @@ def pretrained(
             raise RunError(
                 f"Expected the pre-trained model that the run {folder.path} began with, but {path} is missing."
             )
-        _make(recipe, dataset, model, folder, observer)
+        _make(recipe, dataset, model, folder, callback or Callback())
     kept = checkpoints.load(path)
     try:
         record = from_json(PretrainingRecord, {**json.loads(kept.metadata[_DESCRIPTION]), "digest": kept.digest})
@@ -101,7 +96,7 @@ def pretrained(
     return Pretrained(load_model(model, kept.arrays), record)
 
 
-def _make(recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, observer: object) -> None:
+def _make(recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, callback: Callback) -> None:
     section, public = recipe.pretrain, open_public(recipe, dataset)
     assert section is not None
     assert public is not None
@@ -110,8 +105,8 @@ def _make(recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, obser
     descent = Descent(
         NextWord(recipe.engine.precision), section.optimizer, section.learning_rate, momentum=section.momentum
     )
-    told = observer.pretrained if isinstance(observer, PretrainingObserver) else None
-    trained = pretrain(model, rows, schedule, descent, told=told)
+    with notifying(callback):
+        trained = pretrain(model, rows, schedule, descent, on_progress=callback.on_pretraining)
     description = {
         "public": public.public,
         "asserted": public.asserted,

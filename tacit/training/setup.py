@@ -16,11 +16,11 @@ import jax
 import numpy as np
 import optax
 
-from tacit.learning.batches import Batching
+from tacit.learning.batches import Batching, foreign_name
 from tacit.learning.loop import TrainingState
 from tacit.learning.secure_sums import SecureSums
 from tacit.learning.server import Server
-from tacit.learning.work import Work, learned_by
+from tacit.learning.work import LocalWork
 from tacit.models.word_lm import parameter_count
 from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.noise.mechanisms import Mechanism
@@ -51,7 +51,7 @@ class TrainingSetup:
     seed: int | None
     dataset: Dataset
     store: Path | None
-    work: Work
+    work: LocalWork
     batches: Batching
     start: TrainingState
     server: Server
@@ -74,13 +74,13 @@ class TrainingSetup:
         plan: PrivacyPlan,
         schedule: Schedule,
         model: Any,
-        work: Work,
+        work: LocalWork,
         optimizer: optax.GradientTransformation,
         strategy: Strategy | None,
         **fields: Any,
     ) -> Self:
         """The setup whose server, mechanism, secure sums and first state are those that the plan builds for this model."""
-        server, learned = Server.build(optimizer, plan.denominator), learned_by(work, model)
+        server, learned = Server.build(optimizer, plan.denominator, work.trainable), work.learned(model)
         mechanism = plan.build_mechanism(schedule.rounds, strategy)
         blocks = {name: learned if name == UPDATE else np.zeros((), np.float32) for name in plan.noise_multipliers}
         start = TrainingState(0, model, server.init(model), plan.build_clipping().init(), mechanism.init(blocks))
@@ -99,7 +99,7 @@ class TrainingSetup:
     @property
     def learned(self) -> Any:
         """The subtree of the model that users update."""
-        return learned_by(self.work, self.start.model)
+        return self.work.learned(self.start.model)
 
     def starting_from(self, model: Any, pretraining: PretrainingRecord) -> Self:
         """The same, its rounds starting from this model, which public data made."""
@@ -135,4 +135,5 @@ class TrainingSetup:
             planted=None if self.dataset.canaries is None else planted_canaries(self.dataset.canaries),
             pretraining=self.pretraining,
             notes=notes_of(*self.dataset.notes),
+            batching=foreign_name(self.batches),
         )

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tacit.cli.progress import epsilon_text
 from tacit.cli.runs import app
 from tacit.errors import RunError
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.records import FRESH_NOISE, Closed, Opened, Record, Resumed
-from tacit.recipe.training import toml_of
+from tacit.privacy.statement.wording import epsilon_text
+from tacit.recipe.reading import toml_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import MetricsWriter
 from tests.privacy.record.test_ledger import intent, opened
@@ -145,7 +145,7 @@ def test_show_says_what_a_run_came_to() -> None:
 @pytest.mark.usefixtures("three")
 def test_show_without_a_summary_reads_metrics_and_ledger() -> None:
     text = invoke("show", "cut")
-    assert "1, and 1 that ran again and count again" in text
+    assert "1, and 1 further attempt, accounted in addition" in text
     truth = spent_by(
         opened(rounds=2, plan=PLAN.model_dump(mode="json")), [intent(0), intent(0, 1)]
     ).epsilon  # the ledger's, not the last evaluation's

@@ -1,4 +1,4 @@
-"""Nothing is claimed for a program that is not what its plan builds: a mechanism, a sampler or an engine of one's own."""
+"""No privacy is claimed for a program with a mechanism, a sampler or an engine that its plan did not build."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import jax
 import numpy as np
 import pytest
 
+import tacit
 from tacit.errors import PrivacyError
-from tacit.learning.batches import TextBatches
+from tacit.learning.batches import OneUserAtATime, TextBatches
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.noise.mechanisms.gaussian import Gaussian, NoNoise
 from tacit.privacy.participation.samplers import CheckIn, FixedSize, OwnRate, Poisson
@@ -20,7 +21,9 @@ from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.facts import DataRecord
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.record.reasons import Why
+from tacit.privacy.statement.assumptions import assumptions_of
 from tacit.privacy.statement.guarantee import Guarantee
+from tacit.privacy.statement.wording import Mark
 from tacit.recipe.training import Recipe
 from tacit.runs.driver import begin, go_on
 from tacit.runs.folder import RunFolder
@@ -30,7 +33,7 @@ from tacit.simulation import training
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.program import SimulatedProgram
 from tacit.training.recipes import RecipeSetup
-from tests.simulation.test_training import Silent, _stop_after, quick_ideal, tiny
+from tests.simulation.test_training import _stop_after, quick_ideal, tiny
 
 __all__ = ["quick_ideal"]
 
@@ -134,6 +137,14 @@ FOREIGN: dict[str, tuple[Callable[[SimulatedProgram], dict[str, Any]], str]] = {
         lambda p: {"users": engine_like(p, BatchedUsers, shape=Mixed(**vars(p.users.shape)))},
         "mix users",
     ),
+    "batches cut by something that the ledger does not name": (
+        lambda p: {"users": engine_like(p, BatchedUsers, shape=OneUserAtATime(Mixed(**vars(p.users.shape))))},
+        "does not name what cuts",
+    ),
+    "another batching than the ledger names": (
+        lambda p: opened(p, batching="somewhere:Else"),
+        "does not name what cuts",
+    ),
     "a plan of one's own": (lambda p: {"plan": OwnPlan(**p.plan.model_dump())}, "plan is not one of Tacit's"),
     "another plan": (lambda p: {"plan": p.plan.model_copy(update={"noise_multiplier": 0.1})}, "does not describe"),
     "another plan in the ledger": (
@@ -185,6 +196,24 @@ def test_what_a_recipe_builds_came_from_its_plan(
     assert "mechanism" in reasons_of(foreign)[0].sentence
 
 
+def test_a_batching_of_ones_own_is_called_for_one_user_at_a_time_and_the_statement_says_what_is_assumed(
+    tmp_path: Path,
+) -> None:
+    recipe = tiny()
+    setup = RecipeSetup.build(recipe)
+    setup = dataclasses.replace(setup, batches=Mixed(**vars(setup.batches)))
+    folder = RunFolder.create(tmp_path / "run", recipe.to_toml(), vocabulary=setup.dataset.words)
+    program = training.program_of(setup, folder)
+    assert type(program.users.shape) is OneUserAtATime
+    assert reasons_of(program) == []
+    assert begin(program, folder, tacit.Callback())["privacy"]["epsilon"] is not None
+    ledger = read_ledger(folder.ledger_path)
+    lines = assumptions_of(ledger, spent_by(ledger.opened, ledger.intents))
+    [line] = [line for line in lines if "tests.simulation.test_program:Mixed" in line.text]
+    assert line.mark is Mark.ASSUMED
+    assert "keeps nothing from one user to the next" in line.text
+
+
 @pytest.mark.parametrize(("change", "said"), FOREIGN.values(), ids=FOREIGN.keys())
 def test_whatever_did_not_come_from_the_plan_is_a_reason(
     tmp_path: Path, change: Callable[[SimulatedProgram], dict[str, Any]], said: str
@@ -226,7 +255,7 @@ def test_correlated_noise_with_another_strategy_or_stream_is_a_reason(tmp_path: 
 def test_the_ledger_says_so_before_the_first_round_and_nothing_is_claimed(tmp_path: Path, name: str) -> None:
     program, folder = program_of(tmp_path)
     change, said = FOREIGN[name]
-    summary = begin(dataclasses.replace(program, **change(program)), folder, Silent())
+    summary = begin(dataclasses.replace(program, **change(program)), folder, tacit.Callback())
     assert summary["privacy"]["epsilon"] is None
     ledger = read_ledger(folder.ledger_path)
     assert said in ledger.opened.reasons_not_private[0].sentence
@@ -240,10 +269,10 @@ def test_a_run_does_not_go_on_with_another_mechanism(tmp_path: Path, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 3))
         with pytest.raises(StopRequested):
-            begin(program, folder, Silent())
+            begin(program, folder, tacit.Callback())
     before = folder.ledger_path.read_bytes()
     quiet = dataclasses.replace(program, mechanism=Alike(program.mechanism.noise_multipliers))
     with pytest.raises(PrivacyError, match="reasons_not_private is"):
-        go_on(quiet, folder, Silent())
+        go_on(quiet, folder, tacit.Callback())
     assert folder.ledger_path.read_bytes() == before
-    assert go_on(program, folder, Silent())["privacy"]["epsilon"] is not None
+    assert go_on(program, folder, tacit.Callback())["privacy"]["epsilon"] is not None

@@ -1,4 +1,4 @@
-"""`tacit account zcdp`, `group` and `conventions`: from one way to state a cost to another."""
+"""`tacit account zcdp`, `group` and `conventions`: convert one way to state a cost to another."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def zcdp(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Epsilon of a rho, by the exact curve of the Gaussian mechanism.
+    """Convert rho to epsilon, by the exact curve of the Gaussian mechanism.
 
     Example: tacit account zcdp --rho 0.25 --delta 1e-10
     """
@@ -44,7 +44,7 @@ def group(
     size: Annotated[int, typer.Option("--size", help="How many users are protected together.")],
     as_json: Json = False,
 ) -> None:
-    """What a guarantee for one user says about a group of them.
+    """Convert the guarantee for one user to one for a group of users.
 
     Example: tacit account group --epsilon 1 --delta 1e-8 --size 16
     """
@@ -60,7 +60,7 @@ def group(
 
 
 def conventions(as_json: Json = False) -> None:
-    """List the papers' ways to count, and how each differs from what is proven."""
+    """List the ways in which papers count epsilon, and how each differs from what is proven."""
     if as_json:
         typer.echo(json.dumps({"conventions": [vars(each) for each in CONVENTIONS.values()]}))
         return

@@ -1,8 +1,8 @@
-"""A run's ledger, with as much of it checked as the person at the keyboard may see.
+"""A run's ledger, checked as far as the person who asks may see.
 
-The ledger's chain is always checked. Whoever may open the run's private folder also has the participation record compared with
-it, cohort by cohort, and the cohorts with the sampling that the ledger names (`accounting.sampler_check`). Where
-users are not sampled, the cohorts say how often and how closely each of them really came.
+The ledger's chain is always checked. For a person who may open the run's private folder, the participation record is compared
+with the ledger, cohort by cohort, and the cohorts with the sampling that the ledger names (`accounting.sampler_check`). Where
+users are not sampled, the cohorts show how often and how closely each of them took part.
 
 An audited run draws made-up users as well, numbered after the real ones. They are drawn with everybody else, or each of them
 independently at a rate of their own; then the two kinds are compared with two laws, each with its own chance of a false alarm.
@@ -54,7 +54,7 @@ def evidence_of(run: Path, *, as_listed: bool = True) -> Evidence:
     """
     folder = RunFolder.open(by_name(run))
     if not folder.begun:
-        raise RunError(f"{folder.path} has not begun: expected a run with a ledger.")
+        raise RunError(f"{folder.path} has no ledger yet, because the run has not begun.")
     ledger = folder.accountable_ledger()
     if as_listed:
         _require_as_listed(folder, ledger)
@@ -78,24 +78,24 @@ def _compared(folder: RunFolder, ledger: Ledger, cohorts: Iterator[Cohort]) -> s
     if rate is None:
         check_sampler(pairs, None if real is None else real + made_up)
         if real is None:
-            return "the cohorts were compared with the sampling, but for their sizes: the data are not where the recipe says"
-        return "the cohorts were compared with the sampling, and can be its"
+            return (
+                "the cohorts agree with the stated sampling; their sizes could not be checked, because the data are not where "
+                "the recipe says"
+            )
+        return "the cohorts agree with the stated sampling"
     if real is None:
         for _ in pairs:  # each is compared with the ledger
             pass
         return (
-            "the cohorts are as the ledger says: made-up users with a rate of their own cannot be told from real ones, as the "
-            "data are not where the recipe says"
+            "the cohorts are as the ledger says; they could not be compared with the sampling, because made-up users have a "
+            "rate of their own, and the data that show who is real are not where the recipe says"
         )
     check_sampler(_between(pairs, 0, real), real, whose="The cohorts of the real users")
     law = {"kind": "poisson", "probability": rate}
     again = participation_record.verified(folder.participation_path, ledger)
     others = ((replace(intent, sampling=law), cohort) for intent, cohort in zip(ledger.intents, again, strict=False))
     check_sampler(_between(others, real, None), made_up, whose="The cohorts of the made-up users")
-    return (
-        "the cohorts of real users were compared with the sampling, and those of made-up users with a rate of their own; "
-        "they can be theirs"
-    )
+    return "the cohorts of real users agree with the stated sampling, and those of made-up users with their own rate"
 
 
 def _between(pairs: Iterable[tuple[Intent, Cohort]], first: int, stop: int | None) -> Iterator[tuple[Intent, Cohort]]:
@@ -118,11 +118,11 @@ def _require_as_listed(folder: RunFolder, ledger: Ledger) -> None:
 def _why_unseen(folder: RunFolder, ledger: Ledger) -> str | None:
     """Why the participation record is left alone; None if it is not."""
     if ledger.opened.reasons_not_private:
-        return "the cohorts were not compared with the sampling, as nothing is claimed"
+        return "the cohorts were not compared with the sampling, because no privacy is claimed"
     if not os.access(folder.private_path, os.R_OK | os.X_OK):
-        return "the cohorts are as the ledger says: only the run's owner can compare them"
+        return "the cohorts were not compared with the sampling: only the run's owner can do that"
     if is_being_written(folder.ledger_path):
-        return "the cohorts are as the ledger says: they are compared when the run is at rest"
+        return "the cohorts were not compared with the sampling, because the run is being written"
     return None if ledger.intents else "there are no cohorts yet"
 
 

@@ -40,11 +40,11 @@ class _Listed:
 
 
 def odometer(
-    store: Annotated[Path, typer.Argument(help="A store's folder, or that of a server of devices.")],
+    store: Annotated[Path, typer.Argument(help="The folder of a store, or of a fleet's server.")],
     delta: DeltaOfAll = None,
     as_json: Json = False,
 ) -> None:
-    """Every run on a store's users, tuning included, and what all of them have cost together.
+    """List every run on a store's users, tuning included, and compute what all of them have cost together.
 
     The bound holds for runs that were chosen by looking at what earlier ones released.
 

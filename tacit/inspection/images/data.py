@@ -1,4 +1,4 @@
-"""The users with images that an inspection's recipe names: as they were, as they come now, and some held out."""
+"""Open the users with images of an inspection's recipe: before the fault, with it, and held out."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tacit.recipe.image_inspection import ImageInspection
 
 @dataclass(frozen=True)
 class ImageUsers:
-    """`before`: the users as the classifier met them. `now`: the same users as their devices pass their images on.
+    """`before`: the users that the classifier is trained on. `now`: the same users, with the fault in their images.
 
-    `held_out` and `held_out_now` are other people's images, in the open.
+    `held_out` and `held_out_now` are the images of held-out users, before the fault and with it.
     """
 
     before: Users
@@ -34,7 +34,7 @@ class ImageUsers:
 
 
 def open_images(recipe: ImageInspection) -> ImageUsers:
-    """Open what the recipe's [data] names; DataError unless it is images of the right size and classes."""
+    """Open the recipe's [data]; DataError unless it holds images of the right size and classes."""
     data = recipe.data
     if data.store is None:
         world: Users = HandwritingWorld(data.world_seed, data.users + data.held_out, glyphs_per_writer=data.images)
@@ -74,5 +74,5 @@ def _checked(examples: Examples, classes: int) -> Examples:
         got = "text" if examples.labels is None else "×".join(map(str, size))
         raise DataError(f"Expected users with images of {SIDE}×{SIDE}, got {got}.")
     if examples.labels.max(initial=0) >= classes:
-        raise DataError(f"Expected images of data.classes = {classes} classes, got another among those held out.")
+        raise DataError(f"A held-out image has a class beyond data.classes = {classes}.")
     return examples

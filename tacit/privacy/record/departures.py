@@ -27,7 +27,7 @@ def departures_from_plan(opened: Opened, intents: Sequence[Intent]) -> list[Reas
         plan = PrivacyPlan.model_validate(opened.plan)
     except ValidationError:
         return [Reason(Why.UNREADABLE_PLAN)]
-    sampling, noise = plan.build_sampler().describe(), plan.noise_multipliers
+    sampling, noise = plan.sampling_constants, plan.noise_multipliers
     for intent in intents:
         if intent.sampling != sampling:
             return _departed(intent, "was sampled otherwise than the plan says")

@@ -31,11 +31,12 @@ class ReleaseSize(Typed):
 class DataRecord(Typed):
     """Whose data the run reads: the users of a store, those of a generated world, or others (neither is named).
 
-    `users` is how many users the world has. `vocabulary` says where the words come from that the model knows, if the run
-    was told.
+    `memory` names users who were given as Python objects (`tacit.users`): no odometer lists the runs on them. `users` is how
+    many users the world has. `vocabulary` says where the words come from that the model knows, if the run was told.
     """
 
     store: str | None = None
+    memory: str | None = None
     world: str | None = None
     seed: int | None = None
     users: int | None = None
@@ -43,8 +44,8 @@ class DataRecord(Typed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.store is not None and self.world is not None:
-            raise ValueError(f"expected the users of a store or of a world, got {self.store!r} and {self.world!r}")
+        if sum(each is not None for each in (self.store, self.memory, self.world)) > 1:
+            raise ValueError("expected the users of a store, of Python objects or of a world, got several of them")
         if not ((self.world is None) == (self.seed is None) == (self.users is None)):
             raise ValueError("expected a world with its seed and its number of users, or none of them")
 
@@ -53,6 +54,8 @@ class DataRecord(Typed):
         """What tells these users from others: the store's id, or the world and its seed; empty where nothing names them."""
         if self.store is not None:
             return {"store": self.store}
+        if self.memory is not None:
+            return {"memory": self.memory}
         return {} if self.world is None or self.seed is None else {"world": self.world, "seed": self.seed}
 
 

@@ -38,7 +38,7 @@ CUT_OFF = "rounds were cut off and run again for reasons that did not depend on 
 
 def planned_intents(plan: PrivacyPlan, rounds: int, *, start: int = 0) -> list[Intent]:
     """The intents that rounds `start` to `rounds` - 1 of this plan would write, without a cohort."""
-    sampling, noise = plan.build_sampler().describe(), plan.noise_multipliers
+    sampling, noise = plan.sampling_constants, plan.noise_multipliers
     side_bounds = {WEIGHT: 1.0, WITHIN: BIT_BOUND}
     found = []
     for round in range(start, rounds):

@@ -31,10 +31,13 @@ class Why(StrEnum):
     FOREIGN_SAMPLER = "foreign-sampler"
     FOREIGN_ENGINE = "foreign-engine"
     FOREIGN_BATCHES = "foreign-batches"
+    UNDESCRIBED_BATCHES = "undescribed-batches"
     FOREIGN_SECURE_SUM = "foreign-secure-sum"
     ENGINE_OF_OTHER_PLAN = "engine-of-other-plan"
     UNDESCRIBED_PLAN = "undescribed-plan"
     UNDESCRIBED_RELEASE = "undescribed-release"
+    UNDESCRIBED_OUTSIDE = "undescribed-outside"
+    FROM_OUTSIDE = "from-outside"
     NOT_LISTED = "not-listed"
     NOT_FRESH = "not-fresh"
     # What the run rests on.
@@ -48,6 +51,7 @@ class Why(StrEnum):
     BROKEN_PROMISE = "broken-promise"
     NOISE_TAIL = "noise-tail"
     NO_FINITE_BOUND = "no-finite-bound"
+    NO_FINITE_COST = "no-finite-cost"
     WRONG_ACCOUNT = "wrong-account"
     # What several runs, or a figure without a run, cannot be added up or converted to.
     NOT_COMPARABLE = "not-comparable"
@@ -62,14 +66,17 @@ _SENTENCES: dict[str, str] = {
     Why.MIXED_USERS: "users are synthetic (data.iid): the examples of one person are spread over many of them",
     Why.FOREIGN_PROGRAM: "the program is not one of Tacit's, so it is not known who takes part and what is summed",
     Why.FOREIGN_PLAN: "the plan is not one of Tacit's, so nothing is proven about what it builds",
-    Why.FOREIGN_MECHANISM: "the mechanism is not the one that the plan builds, and brings no proof of its own cost",
+    Why.FOREIGN_MECHANISM: "the mechanism is not the one that the plan builds",
     Why.FOREIGN_SAMPLER: "the sampler is not the one that the plan builds, so it is not known how it draws users",
     Why.FOREIGN_ENGINE: "the users' side of the gate is not Tacit's, so it is not known what it clips and sums",
     Why.FOREIGN_BATCHES: "the code that cuts users' examples into batches is not Tacit's, and may mix users",
+    Why.UNDESCRIBED_BATCHES: "the ledger's first record does not name what cuts users' examples into batches",
     Why.FOREIGN_SECURE_SUM: "sums are not made as the plan's secure aggregation makes them",
     Why.ENGINE_OF_OTHER_PLAN: "the users' side of the gate clips and weighs by another plan",
     Why.UNDESCRIBED_PLAN: "the ledger's first record does not describe the plan that is followed",
     Why.UNDESCRIBED_RELEASE: "the ledger's first record does not describe how many numbers a release has",
+    Why.UNDESCRIBED_OUTSIDE: "the ledger's first record does not describe what comes from outside Tacit",
+    Why.FROM_OUTSIDE: "something that the run uses comes from outside Tacit, and is not what the ledger names",
     Why.NOT_LISTED: "the run is not entered into the odometer of the store that it reads",
     Why.NOT_FRESH: "the run starts with a state that is not the one before the first round",
     Why.CLASSIFIER_NOT_PRIVATE: "the classifier was trained on users without privacy",
@@ -81,6 +88,7 @@ _SENTENCES: dict[str, str] = {
     Why.BROKEN_PROMISE: "users took part in another way than the plan promises",
     Why.NOISE_TAIL: "the proof does not cover draws of noise that are extremely far out",
     Why.NO_FINITE_BOUND: "the accountant found no finite bound",
+    Why.NO_FINITE_COST: "its mechanism states no finite cost",
     Why.WRONG_ACCOUNT: "the cost was not computed for the releases in the ledger",
     Why.NOT_COMPARABLE: "the runs are stated for different units or neighbours",
     Why.UNKNOWN_COST: "what a run cost is not known",
@@ -89,6 +97,7 @@ _SENTENCES: dict[str, str] = {
 # Of these the detail is the whole sentence, where there is one.
 _TOLD_BY_DETAIL = frozenset(
     {
+        Why.FROM_OUTSIDE,
         Why.UNPROVEN_RELEASES,
         Why.UNPROVEN_MECHANISM,
         Why.DEPARTS_FROM_PLAN,

@@ -50,8 +50,10 @@ class Opened(Record):
     independent. `rounds` is how many rounds are planned, a public constant: they are what the run is charged for, however
     early it ends (`record.planned`). `reasons_not_private` is empty exactly when the run may claim a finite epsilon.
     `recipe` is the SHA-256 of the settings that the run folder keeps. `evaluates` is the SHA-256 of the model that devices
-    measure, where they train none. `selected_by` are the runs whose releases decide which users this one reads. `notes` are
-    what higher layers keep here for themselves, by owner (`record.notes`).
+    measure, where they train none. `batching` names a batching that is not Tacit's (`tacit.learning.batches`). `selected_by`
+    are the runs whose releases decide which users this one reads. `notes` are what higher layers keep here for themselves, by
+    owner (`record.notes`). `outside` holds version and description of what comes from outside Tacit, by field of the plan
+    (`tacit.privacy.outside`).
     """
 
     kind: ClassVar[str] = "opened"
@@ -75,9 +77,11 @@ class Opened(Record):
     gate_audit: GateAuditRecord | None = None
     pretraining: PretrainingRecord | None = None
     fleet: FleetRecord | None = None
+    batching: str | None = None
     evaluates: str | None = None
     selected_by: tuple[str, ...] = ()
     notes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    outside: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tacit.privacy.accounting.device_noise import constants_of
-from tacit.privacy.accounting.spent import Spent, rounds_of
-from tacit.privacy.accounting.zcdp import gaussian_rho
-from tacit.privacy.gate.discretisation import DISCRETE
-from tacit.privacy.plan import ADJACENCY, CORRELATED
+from tacit.privacy.accounting.claims import outside_objection
+from tacit.privacy.accounting.spent import Spent
+from tacit.privacy.noise.kinds import KINDS, kind_of
+from tacit.privacy.noise.kinds.correlated import undescribed
+from tacit.privacy.outside import is_path
+from tacit.privacy.plan import ADJACENCY
 from tacit.privacy.record.departures import departures_from_plan
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.reasons import Reason, Why
@@ -24,13 +25,6 @@ from tacit.privacy.statement.wording import Line, Mark, plain, times
 
 # Samplings whose secrecy the proof rests on.
 SAMPLED = ("poisson", "fixed")
-# The samplings a mechanism is proven under. What is not listed here is not described, and claims nothing.
-PROVEN_UNDER: dict[str, tuple[str, ...]] = {
-    "gaussian": ("poisson", "fixed", "check_in"),
-    "none": ("poisson", "fixed", "check_in"),
-    DISCRETE: ("check_in",),
-    **dict.fromkeys(CORRELATED, ("check_in",)),
-}
 
 
 @dataclass(frozen=True)
@@ -43,8 +37,8 @@ class Observed:
 def objections(ledger: Ledger, spent: Spent) -> list[Reason]:
     """Why no finite epsilon may be stated from this ledger, beyond the reasons in the ledger itself; usually none."""
     opened, sampling = ledger.opened, str(ledger.opened.plan.get("sampling"))
-    found = departures(ledger)
-    if sampling not in PROVEN_UNDER.get(opened.mechanism, ()):
+    found, kind = departures(ledger), kind_of(opened.mechanism)
+    if not kind.known or sampling not in kind.proven_under:
         return found
     if spent.adjacency != opened.adjacency:
         other = f"the cost was computed for other neighbours ({plain(spent.adjacency)}) than the ledger's"
@@ -55,7 +49,7 @@ def objections(ledger: Ledger, spent: Spent) -> list[Reason]:
     if spent.rounds_planned != opened.rounds:
         rounds = f"{spent.rounds_planned} rounds were accounted, the ledger plans {opened.rounds}"
         found.append(Reason(Why.WRONG_ACCOUNT, rounds))
-    if sampling not in SAMPLED and opened.mechanism != "none":
+    if sampling not in SAMPLED and kind.adds_noise and not spent.reasons_not_private:
         found += _doubts_about_rho(spent.rho, opened, ledger.intents)
     return found
 
@@ -63,10 +57,10 @@ def objections(ledger: Ledger, spent: Spent) -> list[Reason]:
 def departures(ledger: Ledger) -> list[Reason]:
     """Where the ledger is not one whose cost is proven, or departs from its own plan; usually empty."""
     opened, sampling = ledger.opened, str(ledger.opened.plan.get("sampling"))
-    if opened.mechanism not in PROVEN_UNDER:
-        unknown = f"the mechanism {plain(opened.mechanism)!r} is unknown to this version of Tacit"
-        return [Reason(Why.UNPROVEN_MECHANISM, unknown)]
-    if sampling not in PROVEN_UNDER[opened.mechanism]:
+    kind = kind_of(opened.mechanism)
+    if not kind.known:
+        return [Reason(Why.UNPROVEN_MECHANISM, KINDS.missing(opened.mechanism))]
+    if sampling not in kind.proven_under:
         unproven = (
             f"nothing is proven here for the mechanism {opened.mechanism!r} with the sampling {plain(sampling)!r}"
         )
@@ -75,25 +69,23 @@ def departures(ledger: Ledger) -> list[Reason]:
     if opened.adjacency != ADJACENCY[sampling]:
         other = f"the stated neighbours ({plain(opened.adjacency)}) are not those of {sampling} sampling"
         found.append(Reason(Why.DEPARTS_FROM_PLAN, other))
-    if opened.strategy.get("strategy") != (opened.mechanism if opened.mechanism in CORRELATED else None):
-        unsaid = f"the ledger does not describe how the noise of the mechanism {opened.mechanism!r} is correlated"
-        found.append(Reason(Why.UNPROVEN_MECHANISM, unsaid))
+    if opened.strategy.get("strategy") != (opened.mechanism if kind.correlated else None):
+        found.append(Reason(Why.UNPROVEN_MECHANISM, undescribed(opened.mechanism)))
+    if (foreign := outside_objection(opened)) is not None:
+        found.append(Reason(Why.FROM_OUTSIDE, foreign))
     return found + departures_from_plan(opened, ledger.intents)
 
 
 def _doubts_about_rho(rho: float | None, opened: Opened, intents: Sequence[Intent]) -> list[Reason]:
-    """Without sampling the proof is a rho, and a single participation costs at least 1/(2z²), however noise is correlated.
+    """Without sampling the proof is a rho, and it cannot be less than a single participation costs.
 
-    With noise from devices it costs at least what the noise of a full cohort leaves: no round has more noise.
+    A mechanism from outside may state its cost without a rho.
     """
+    if rho is None and is_path(opened.mechanism):
+        return []
     if rho is None or math.isinf(rho):
         return [Reason(Why.WRONG_ACCOUNT, "rho was not computed, and without sampling the proof needs it")]
-    most_noise = max((group.noise_multiplier for group in rounds_of(intents)), default=math.inf)
-    least = gaussian_rho(most_noise)
-    if opened.mechanism == DISCRETE:
-        noise = constants_of(opened)
-        least = noise.rho(int(opened.plan["cohort"])) if noise is not None and intents else 0.0
-    if rho < least * (1 - 1e-9):
+    if rho < kind_of(opened.mechanism).least_rho(opened, intents) * (1 - 1e-9):
         return [Reason(Why.WRONG_ACCOUNT, "the computed rho is less than a single participation costs")]
     return []
 
@@ -111,7 +103,7 @@ def assumptions_of(
     lines += [line for line in on_devices if line.mark is Mark.ENFORCED]
     lines += [Line(text, Mark.OBSERVED) for text in _seen(ledger)]
     lines += [Line(text, Mark.OBSERVED) for text in _recorded(ledger, happened or spent, observed)]
-    lines += [Line(text, Mark.ASSUMED) for text in spent.assumptions]
+    lines += [Line(text, Mark.ASSUMED) for text in (*spent.assumptions, *_assumed(opened))]
     lines += [line for line in on_devices if line.mark is Mark.ASSUMED]
     return tuple(replace(line, text=line.text[:1].upper() + line.text[1:]) for line in lines)
 
@@ -122,41 +114,36 @@ def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[
     found = [
         f"every release is counted: its intent was on disk before {before}, and counts even if the round was cut off"
     ]
-    trusted = devices_are_trusted(opened)
+    trusted, kind, outside = devices_are_trusted(opened), kind_of(opened.mechanism), is_path(opened.mechanism)
     if bounded and not trusted:
         found.append(
             "one user moves a released sum by at most the stated bound: norms, clipping and sums are computed in float64, and "
             "the bound includes rounding"
         )
     # The server cannot check the noise that devices draw.
-    drawn_here = opened.mechanism != DISCRETE or not trusted
-    if opened.mechanism != "none" and not opened.seeded and drawn_here:
-        found.append(
-            "the noise has the stated scale and comes from the operating system's entropy; no key is ever on disk, so "
-            + (
-                "a resumed run, or a copy of it, adds fresh draws to every later sum"
-                if opened.mechanism in CORRELATED  # the state they share holds the draws of before
-                else "neither a resumed run nor a copy of it adds the same draws to another sum"
-            )
-        )
-        found.append(
-            "devices draw their noise exactly, in integers, and its tail is complete"
-            if opened.mechanism == DISCRETE
-            else "the noise is the ideal Gaussian's, rounded to a grid, to the last bit and with all of its tail; what float64 "
-            "adds to correlated noise is within the room for rounding"
-        )
-    if opened.secure_sum is not None and opened.mechanism != DISCRETE and not trusted:
+    if not opened.seeded and not outside and not (kind.on_devices and trusted):
+        found += kind.enforced()
+    if opened.secure_sum is not None and not kind.on_devices and not trusted:
         found.append(
             f"sums of {opened.secure_sum.bits}-bit integers cannot wrap around: the largest cohort times the "
             "largest entry is below half the modulus; the bound on one user's share includes what rounding adds"
         )
-    if sampling in SAMPLED:
+    if sampling in SAMPLED and opened.plan.get("participation") is None:
         found.append(
             "the sampler is the one that was accounted for: one plan builds both, and a cohort is never cut or filled up"
         )
     if sampling == "fixed":
         found.append("there are at least as many users as the stated population")
     return found
+
+
+def _assumed(opened: Opened) -> list[str]:
+    if opened.batching is None:
+        return []
+    return [
+        f"the batching {plain(opened.batching)}, which was given one user's examples at a time, keeps nothing from one "
+        "user to the next in variables of its module or class, in files or in a shared random generator"
+    ]
 
 
 def _seen(ledger: Ledger) -> list[str]:
@@ -167,7 +154,7 @@ def _seen(ledger: Ledger) -> list[str]:
     again = len(intents) - len({intent.round for intent in intents})
     found.append(
         f"{len(intents):,} releases in {len(intents) - again:,} rounds"
-        + (f"; rounds that ran again are {again:,} of them, and count too" if again else "")
+        + (f"; {again:,} of them are further attempts at a round, and are accounted too" if again else "")
     )
     for name in intents[0].blocks:
         blocks = [intent.blocks.get(name, {"bound": None, "noise_multiplier": 0.0}) for intent in intents]
@@ -184,8 +171,8 @@ def _recorded(ledger: Ledger, spent: Spent, observed: Observed | None) -> list[s
         often, apart = times(spent.participation.max_participation), spent.participation.min_separation
         found = f"nobody took part more than {often}, and there were at least {apart} rounds between two participations"
         if len(ledger.intents) > len({intent.round for intent in ledger.intents}):
-            # Each way is accounted by itself: a user may have been in a round that was lost and in the one in its place.
-            found = f"{found}, on each of the ways that the run took through its rounds, lost rounds included"
+            # Each branch is accounted by itself: a user may have been in a round that was lost and in the one that replaced it.
+            found = f"{found}, on each branch of the run by itself, lost rounds included"
         return [found]
     if observed is None:
         return []

@@ -8,29 +8,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tacit.privacy.accounting.conventions import without_replacement_epsilon
-from tacit.privacy.accounting.spent import Spent, rounds_of
+from tacit.privacy.accounting.releases import rounds_of
+from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
-from tacit.privacy.gate.discretisation import DISCRETE
+from tacit.privacy.noise.kinds import kind_of
 from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
-from tacit.privacy.plan import CORRELATED
+from tacit.privacy.outside import is_path
 from tacit.privacy.record.facts import PlantedCanaries
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.planned import charged_for
 from tacit.privacy.record.reasons import in_words
-from tacit.privacy.statement.assumptions import PROVEN_UNDER, SAMPLED, Observed
+from tacit.privacy.statement.assumptions import SAMPLED, Observed
 from tacit.privacy.statement.wording import Line, round_up, times
 
 if TYPE_CHECKING:
     from tacit.privacy.statement.guarantee import Guarantee
 
-_NOISE = {
-    "gaussian": "Independent Gaussian noise on the sum of each round (DP-FedAvg)",
-    "tree": "Gaussian noise on the nodes of a binary tree over the rounds (DP-FTRL)",
-    "blt": "Gaussian noise correlated over the rounds by a buffered linear Toeplitz strategy (DP-FTRL)",
-    "banded": "Gaussian noise correlated over the rounds by a banded strategy (DP-FTRL)",
-    DISCRETE: "Discrete Gaussian noise that each device adds to its own integers, fresh in every round",
-    "none": "No noise on the sum of each round",
-}
 _NEIGHBOURS = {
     "add or remove one user": "one is the other with all the data of one {unit} added or removed",
     "replace one user": "one is the other with all the data of one {unit} replaced by any other data",
@@ -60,6 +53,13 @@ _DISTRIBUTED = (
     "What is trusted instead is the secure aggregation, and that no more than the stated share of a round's devices is "
     "corrupt. A simulated run holds all devices in one process, whose owner is trusted to run this code.",
 )
+_SECRET_SAMPLE = (
+    "Part of the protection may come from the secrecy of the sample. Nothing is claimed against somebody who steals the "
+    "participation record and knows who was drawn."
+)
+_BOUNDED_OUTSIDE = (
+    "The adversary is computationally bounded. How well the noise hides what it should is up to the mechanism's author."
+)
 _BOUNDED = (
     "The adversary is computationally bounded. The noise comes from a cipher with a 256-bit key; an adversary who cannot break "
     "the cipher cannot tell the noise from true randomness."
@@ -76,10 +76,10 @@ class ListedRuns:
 
 def trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[Line, ...]:
     """Who is trusted with what, and against whom nothing is claimed."""
-    secure = ledger.opened.secure_sum is not None
+    secure, kind = ledger.opened.secure_sum is not None, kind_of(said.mechanism)
     masked = secure and ledger.opened.fleet is not None
-    lines = [Line(text) for text in (_DISTRIBUTED if said.mechanism == DISCRETE else _MASKED if masked else _CENTRAL)]
-    if secure and not masked and said.mechanism != DISCRETE:
+    lines = [Line(text) for text in (_DISTRIBUTED if kind.on_devices else _MASKED if masked else _CENTRAL)]
+    if secure and not masked and not kind.on_devices:
         lines.append(
             Line(
                 "Updates were turned into integers and summed as secure aggregation sums them. A server that runs the protocol "
@@ -88,18 +88,19 @@ def trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[L
                 "user is no longer bounded."
             )
         )
-    if said.mechanism in CORRELATED:
+    if kind.correlated:
         lines.append(
             Line(
                 "Whoever steals the private folder gets the state of the correlated noise and can subtract that noise from "
                 "the releases. Nothing is claimed against such a thief."
             )
         )
+    outside = is_path(said.mechanism)
     if said.private and said.sampling in SAMPLED:
-        lines.append(Line(_stolen_record(said, ledger, observed)))
-    elif said.private:
+        lines.append(Line(_SECRET_SAMPLE if outside else _stolen_record(said, ledger, observed)))
+    elif said.private and not outside:
         lines.append(Line("The proof also holds against an adversary who knows who takes part in which round."))
-    if not (masked and said.mechanism == DISCRETE):  # where devices add the noise, the server holds nothing without it
+    if not (masked and kind.on_devices):  # where devices add the noise, the server holds nothing without it
         updates = "sums of updates" if masked else "updates"
         lines.append(
             Line(
@@ -108,7 +109,7 @@ def trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[L
             )
         )
     if said.private:
-        lines.append(Line(_BOUNDED))
+        lines.append(Line(_BOUNDED_OUTSIDE if outside else _BOUNDED))
     return tuple(lines)
 
 
@@ -142,7 +143,8 @@ def covered(said: Guarantee) -> tuple[Line, ...]:
         ),
         Line(
             "A run that ends early is charged for all planned rounds, so the decision to end it may depend on what was "
-            "released. No filter for adaptively chosen rounds is used: more rounds than planned would make epsilon infinite."
+            "released. Rounds cannot be added in that way (no privacy filter is used): more rounds than planned make epsilon "
+            "infinite."
         ),
         Line("Everything that is computed from the releases alone: the models, their suggestions, attacks on them."),
     )
@@ -185,8 +187,8 @@ def not_covered(ledger: Ledger, listed: ListedRuns | None) -> tuple[Line, ...]:
         lines.append(
             Line(
                 f"In some or all rounds up to {opened.gate_audit.canaries} made-up contributions passed the gate to audit it, "
-                "and were taken out of the release again. They do not depend on users, so the statement holds with them as "
-                "without."
+                "and were subtracted from the release again. They do not depend on users, so the statement is the same "
+                "with and without them."
             )
         )
     return tuple(lines)
@@ -263,9 +265,10 @@ def unit(said: Guarantee) -> tuple[Line, ...]:
 
 def accounting(said: Guarantee, ledger: Ledger, happened: Spent | None) -> tuple[Line, ...]:
     """How epsilon was computed, and from which participation."""
-    if said.mechanism not in PROVEN_UNDER or said.sampling not in PROVEN_UNDER[said.mechanism]:
+    kind = kind_of(said.mechanism)
+    if not kind.known or said.sampling not in kind.proven_under:
         return (Line("None: this version of Tacit does not know how the noise and the sampling of this run work."),)
-    lines = [Line(f"{_NOISE[said.mechanism]}; {_law(said, ledger)}.")]
+    lines = [Line(f"{kind.noise}; {_law(said, ledger)}.")]
     if not said.private:
         return tuple(lines)
     lines.append(Line(f"Composed by {_ACCOUNTANTS.get(said.accountant, said.accountant)}."))
@@ -274,6 +277,7 @@ def accounting(said: Guarantee, ledger: Ledger, happened: Spent | None) -> tuple
         lines.append(Line(f"{what_happened(happened)}."))
     if (
         said.sampling == "fixed"
+        and not is_path(said.mechanism)
         and (printed := _as_the_papers_print(said, ledger)) is not None
         and printed < said.epsilon
     ):
@@ -332,7 +336,12 @@ def formal(said: Guarantee) -> tuple[Line, ...]:
         )
     ]
     if said.rho is None:
-        lines.append(Line("No ρ is stated, because zero-concentrated privacy gives no useful bound for sampled users."))
+        why = (
+            "because zero-concentrated privacy gives no useful bound for sampled users"
+            if said.sampling in SAMPLED
+            else "because the author of the mechanism states epsilon alone"
+        )
+        lines.append(Line(f"No ρ is stated, {why}."))
     else:
         lines.append(
             Line(f"The releases are ρ-zero-concentrated differentially private with ρ = {round_up(said.rho, 4)}.")

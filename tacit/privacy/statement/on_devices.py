@@ -6,7 +6,7 @@ secure aggregation it sees no update and no norm, so it has to assume of the dev
 
 from __future__ import annotations
 
-from tacit.privacy.gate.discretisation import DISCRETE
+from tacit.privacy.noise.kinds import kind_of
 from tacit.privacy.record.facts import FleetRecord
 from tacit.privacy.record.records import Opened
 from tacit.privacy.statement.wording import Line, Mark
@@ -63,7 +63,7 @@ def _plain() -> list[Line]:
 
 
 def _secure(opened: Opened, fleet: FleetRecord) -> list[Line]:
-    noise = " and adds its share of the noise, drawn exactly" if opened.mechanism == DISCRETE else ""
+    noise = " and adds its share of the noise, drawn exactly" if kind_of(opened.mechanism).on_devices else ""
     return [
         Line(
             "the server sees sums of at least as many updates as the report goal, and no single update", Mark.ENFORCED

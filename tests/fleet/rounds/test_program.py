@@ -1,4 +1,4 @@
-"""What a run on devices says of itself."""
+"""The description of a fleet in the ledger."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tacit.fleet.rounds.program import describe_fleet
 from tacit.privacy.record.facts import FleetRecord
-from tacit.recipe.training import FleetSection
+from tacit.recipe.sections import FleetSection
 
 
 def described(section: FleetSection, *, secure: bool) -> FleetRecord:
@@ -19,7 +19,7 @@ def described(section: FleetSection, *, secure: bool) -> FleetRecord:
 
 
 @pytest.mark.parametrize(("over_selection", "lost"), [(1.0, 0.3), (1.3, 1 / 3), (4.0, 0.75)])
-def test_those_who_are_chosen_beyond_the_goal_are_among_the_lost(over_selection: float, lost: float) -> None:
+def test_devices_selected_beyond_the_goal_count_as_dropouts(over_selection: float, lost: float) -> None:
     """Four of six places are filled, and two devices are always too slow."""
     section = FleetSection(over_selection=over_selection, dropout=0.3)
     assert described(section, secure=True).dropout == pytest.approx(lost)

@@ -14,7 +14,7 @@ from tacit.privacy.participation.samplers import Poisson
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.facts import DataRecord
 from tacit.privacy.record.records import FORMAT, Closed, Intent, Opened
-from tacit.recipe.training import toml_of
+from tacit.recipe.reading import toml_of
 from tacit.runs.folder import RunFolder
 from tests.helpers import draws
 from tests.support.first_record import FACTS

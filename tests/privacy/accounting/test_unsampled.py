@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tacit.errors import PrivacyError
-from tacit.privacy.accounting.spent import Spent, branches_of, spent_by
+from tacit.privacy.accounting.releases import branches_of
+from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.accounting.tree import sensitivity_squared
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.noise.strategies import BufferedToeplitz, Tree

@@ -256,7 +256,7 @@ def test_who_came_is_said_of_each_way_through_the_rounds_where_some_ran_again(tm
     users = [np.arange(10), np.arange(10, 20), np.arange(10, 20)]
     spent = spent_by(writer.ledger.opened, writer.ledger.intents, cohorts=users)
     (line,) = [each.text for each in Guarantee.of(writer.ledger, spent).assumptions if "took part" in each.text]
-    assert line.endswith("on each of the ways that the run took through its rounds, lost rounds included")
+    assert line.endswith("on each branch of the run by itself, lost rounds included")
 
 
 def test_fixed_size_rounds_say_what_papers_would_print(tmp_path):
@@ -300,7 +300,7 @@ def test_rounds_that_ran_again_are_told(tmp_path):
         for record in (intent_of(plan, 0), intent_of(plan, 0, 1), intent_of(plan, 1)):
             writer.append(record)
         found = guarantee_of(writer.ledger)
-    assert any("rounds that ran again are 1 of them" in line.text for line in found.assumptions)
+    assert any("1 of them are further attempts at a round" in line.text for line in found.assumptions)
 
 
 def test_a_run_that_ended_early_states_the_rounds_that_were_planned(tmp_path):

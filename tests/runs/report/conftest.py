@@ -14,7 +14,7 @@ from tacit.privacy.participation.log import ParticipationWriter
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.facts import DataRecord
 from tacit.privacy.record.records import Closed
-from tacit.recipe.training import toml_of
+from tacit.recipe.reading import toml_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import EPSILON_SO_FAR, MetricsWriter
 from tests.privacy.statement.test_guarantee import NONE, POISSON, intent_of, opened_with
