@@ -336,7 +336,9 @@ def test_a_strategy_from_outside_trains_and_is_accounted_by_its_matrix(outside: 
     cost = cost_of(trained(tmp_path / "run", mechanism=f"{NAME}:Halving", **CHECK_IN))
     assert cost.ledger.opened.strategy == {"strategy": f"{NAME}:Halving", "ratio": 0.5}
     assert cost.stated.rho == pytest.approx(sum(0.25**lag for lag in range(6)) / (2 * 0.8**2))
-    assert "the claim of its author (outside_tacit:Halving)" in cost.guarantee().as_markdown().replace("\\", "")
+    stated = cost.guarantee().as_markdown().replace("\\", "")
+    assert "the claim of its author (outside_tacit:Halving)" in stated
+    assert "the noise has the stated scale" not in stated.lower()
     assert read_outcome(RunFolder.open(tmp_path / "run")).verdict == "passed"  # type: ignore[union-attr]
 
 
