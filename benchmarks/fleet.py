@@ -27,11 +27,14 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Engine, insert, update
 
-from tacit.fleet.rounds.selection import OUTLOOK_S
-from tacit.fleet.server import schema
-from tacit.fleet.server.database import migrate, open_database
-from tacit.fleet.wire.messages import CHECK_IN, ROUNDS, Task, pack_report
+from tacit.fleet.database import schema
+from tacit.fleet.database.migrations import migrate
+from tacit.fleet.database.transactions import open_database
+from tacit.fleet.rounds.selection import SNAPSHOT_S
+from tacit.fleet.wire.messages import CHECK_IN, ROUNDS
+from tacit.fleet.wire.reports import pack_report
 from tacit.fleet.wire.signing import signed_headers
+from tacit.fleet.wire.task import DeviceTask
 from tacit.secagg import keys
 
 NUMBERS = 1_250_000  # of a model of 5 MB
@@ -59,9 +62,9 @@ def serve(database: str, listener: socket.socket) -> None:
     """A process that selects and adds up, as `tacit serve` runs it."""
     import uvicorn
 
+    from tacit.fleet.database.heartbeat import Heartbeat
     from tacit.fleet.rounds.aggregator import Aggregator
     from tacit.fleet.server.api import create_app
-    from tacit.fleet.server.heartbeat import Heartbeat
 
     engine = open_database(database)
     Heartbeat(engine, PROCESS, role="all", address="http://here").start()
@@ -95,7 +98,7 @@ def enrol(engine: Engine, count: int) -> list[Device]:
 
 def open_round(engine: Engine, places: int) -> str:
     """A task of its own with an open round."""
-    description = Task(
+    description = DeviceTask(
         name=f"benchmark {os.urandom(8).hex()}",
         kind="train",
         plan="0" * 64,
@@ -121,7 +124,7 @@ def open_round(engine: Engine, places: int) -> str:
         connection.execute(insert(schema.tasks).values(**task_row))
         sizes = {"goal": max(places, 1), "places": places, "deadline": now + 3600}
         connection.execute(insert(schema.rounds).values(round_id=round_id, task=task, **row, **sizes))
-    time.sleep(2 * OUTLOOK_S)  # until the server has noticed
+    time.sleep(2 * SNAPSHOT_S)  # until the server has noticed
     return round_id
 
 

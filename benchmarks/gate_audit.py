@@ -23,7 +23,8 @@ from tacit.data.users import all_names
 from tacit.models.word_lm import parameter_count
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.record.records import UPDATE
-from tacit.recipe.training import find_recipe, load_recipe
+from tacit.recipe.reading import find_recipe
+from tacit.recipe.training import load_recipe
 from tacit.runs.gate_audit.checks import detectable_scale, level_of, planned_trials
 from tacit.runs.gate_audit.layout import Layout, canaries_for
 from tacit.runs.gate_audit.record import Design

@@ -31,7 +31,7 @@ from tacit.data.users import names_of_numbers
 from tacit.learning.batches import TextBatches
 from tacit.learning.next_word import NextWord
 from tacit.learning.server import Server, build_optimizer
-from tacit.learning.work import FedAvg
+from tacit.learning.work import FedAvg, LocalWork
 from tacit.models.word_lm import build, parameter_count, preset
 from tacit.privacy.gate.sums import Block, BoundedSum, ClipThresholds
 from tacit.privacy.noise import exact
@@ -75,7 +75,7 @@ def whole_rounds(case: Case, rounds: int) -> tuple[list[float], Any]:
     mechanism, state, kept = plan.build_mechanism(rounds, None), server.init(model), ()
     engine = BatchedUsers(
         ZipfUsers(POPULATION, config.vocabulary, case.tokens),
-        FedAvg(NextWord("float32" if jax.default_backend() == "cpu" else "bf16"), 1, 0.5),
+        LocalWork(FedAvg(learning_rate=0.5), NextWord("float32" if jax.default_backend() == "cpu" else "bf16")),
         plan,
         TextBatches("windows", LENGTH, BATCH, case.tokens // (LENGTH * BATCH)),
         suitable_spread(parameter_count(model), case.cohort, None),

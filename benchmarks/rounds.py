@@ -28,7 +28,7 @@ from tacit.data.users import FIRST_WORD, Examples, Names, names_of_numbers
 from tacit.learning.batches import TextBatches
 from tacit.learning.next_word import NextWord
 from tacit.learning.server import Server, build_optimizer
-from tacit.learning.work import FedAvg
+from tacit.learning.work import FedAvg, LocalWork
 from tacit.models.word_lm import build, parameter_count, preset
 from tacit.privacy.gate.sums import ClipThresholds
 from tacit.privacy.noise.randomness import Randomness
@@ -100,7 +100,7 @@ def case(
     spread = suitable_spread(parameters, cohort, chunk)
     engine = BatchedUsers(
         ZipfUsers(users),
-        FedAvg(NextWord(precision), 1, 0.5),
+        LocalWork(FedAvg(learning_rate=0.5), NextWord(precision)),
         plan,
         SHAPE,
         spread,

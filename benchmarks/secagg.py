@@ -32,7 +32,7 @@ from tacit.secagg import device, encoding, keys, masks, messages, server, shamir
 from tacit.secagg.hadamard import public_signs
 from tacit.secagg.messages import Kind
 from tacit.secagg.parameters import Server, choose
-from tacit.secagg.rehearsal import Stage, rehearse
+from tacit.secagg.rehearsal import RehearsalStage, rehearse
 from tacit.secagg.session import Session
 
 DIMENSION = 1_300_000
@@ -216,7 +216,9 @@ def whole_round(session: Session, dropout: float) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     row = rng.integers(0, 1 << session.bits, session.dimension).astype(np.uint32)
     values = dict.fromkeys(range(session.devices), row)  # memory for one vector; the protocol does not care
-    lost = {int(i): Stage.MASK for i in rng.permutation(session.devices)[: int(np.ceil(dropout * session.devices))]}
+    lost = {
+        int(i): RehearsalStage.MASK for i in rng.permutation(session.devices)[: int(np.ceil(dropout * session.devices))]
+    }
     seconds, outcome = timed(lambda: rehearse(session, values, lost=lost))
     expected = row * np.uint32(len(outcome.included)) & np.uint32((1 << session.bits) - 1)
     return {

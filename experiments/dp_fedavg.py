@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import tacit
 from tacit.errors import DivergedError
 from tacit.recipe.training import load_recipe
 from tacit.runs.folder import RunFolder, is_run
@@ -79,21 +80,18 @@ VARIANTS: dict[str, list[str]] = {
 }
 
 
-class Say:
+class Say(tacit.Callback):
     """A line an evaluation."""
 
     def __init__(self, name: str) -> None:
         self._name, self._started = name, time.monotonic()
 
-    def warned(self, sentence: str) -> None:
+    def on_warning(self, sentence: str) -> None:
         print(f"{self._name}: {sentence}", flush=True)
 
-    def round_done(self, round: int) -> None:
-        pass
-
-    def evaluated(self, record: Any) -> None:
+    def on_evaluation(self, round: int, metrics: Any) -> None:
         seconds = time.monotonic() - self._started
-        print(f"{self._name}: round {record['round']}, top-1 {record['top1']:.2%}, {seconds:.0f} s", flush=True)
+        print(f"{self._name}: round {round}, top-1 {metrics['top1']:.2%}, {seconds:.0f} s", flush=True)
 
 
 def step(names: list[str], folder: Path, results_path: Path, minutes: float, changes: list[str]) -> bool:
@@ -121,7 +119,7 @@ def step(names: list[str], folder: Path, results_path: Path, minutes: float, cha
         }
         try:
             record |= resume_run(out, Say(name)) if is_run(out) else start_run(recipe, out, Say(name))
-            model, _ = load_trained(out)
+            model = load_trained(out).model
             rows = open_dataset(recipe).held_out[:5_000]
             record["head_words"] = head_word_histogram(model, rows)
         except DivergedError as error:

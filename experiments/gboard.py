@@ -24,7 +24,8 @@ from tacit.privacy.accounting.gaussian import sensitivity_squared as independent
 from tacit.privacy.planning.calibration import calibrate_sampled, calibrate_unsampled
 from tacit.privacy.planning.scaling import scaled_up
 from tacit.privacy.record.ledger import read_ledger
-from tacit.recipe.training import Recipe, apply_change, parse_recipe
+from tacit.recipe.reading import apply_change
+from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.folder import is_run
 from tacit.runs.metrics import read_metrics
 

@@ -18,7 +18,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import tacit
 from tacit.recipe.image_inspection import RECIPE, load_image_inspection
+from tacit.runs.callbacks import RunStart
 from tacit.runs.folder import RunFolder, is_run
 
 HERE = Path(__file__).parent
@@ -33,20 +35,18 @@ VARIANTS: dict[str, list[str]] = {
 }
 
 
-class Say:
+class Say(tacit.Callback):
     """Prints evaluations, nothing else."""
 
-    def __init__(self, name: str, rounds: int) -> None:
-        self.name, self.rounds = name, rounds
+    def on_start(self, run: RunStart) -> None:
+        self.run = run
 
-    def warned(self, sentence: str) -> None:
+    def on_warning(self, sentence: str) -> None:
         print(sentence, flush=True)
 
-    def round_done(self, round: int) -> None: ...
-
-    def evaluated(self, record: Mapping[str, Any]) -> None:
-        seen = {name: round(each, 4) for name, each in record.items() if name in ("accuracy", "inverted", "brightness")}
-        print(f"{self.name} {record['round']}/{self.rounds}: {seen}", flush=True)
+    def on_evaluation(self, round: int, metrics: Mapping[str, Any]) -> None:
+        seen = {name: f"{each:.4f}" for name, each in metrics.items() if name in ("accuracy", "inverted", "brightness")}
+        print(f"{self.run.name} {round}/{self.run.rounds}: {seen}", flush=True)
 
 
 def folder_of(folder: Path, name: str) -> Path:
@@ -69,13 +69,13 @@ def step(chosen: list[str], folder: Path, results_path: Path, minutes: float, ch
             return False
         began, out = time.monotonic(), folder_of(folder, name)
         if (out / RECIPE).exists():
-            looked = resume_images(out, Say)
+            looked = resume_images(out, Say())
         else:
             known = trained if is_run(trained) and RunFolder.open(trained).summary() is not None else None
             recipe = load_image_inspection(
                 HERE / "inspection_images.toml", [*VARIANTS[name], *changes], classifier=known
             )
-            looked = start_images(recipe, out, Say)
+            looked = start_images(recipe, out, Say())
         seconds = time.monotonic() - began
         longest = max(longest, seconds)
         pictures(looked.images, results_path.parent, name)
@@ -98,7 +98,7 @@ def pictures(images: Mapping[str, Any], folder: Path, name: str) -> None:
 def report(results_path: Path) -> None:
     """Print the scores, and how the images came to be chosen."""
     results = json.loads(results_path.read_text())
-    print("| inspection | images like those of | bright context | mean intensity | confidence | on negatives |")
+    print("| inspection | images like those of | bright background | mean intensity | confidence | on negatives |")
     print("|---|---|---|---|---|---|")
     for name, found in results.items():
         for side, score in found["scores"].items():

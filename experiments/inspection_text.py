@@ -25,8 +25,10 @@ from typing import Any
 
 from inspection_text_report import report
 
-from tacit.recipe.text_inspection import TEXT, FaultSection, load_text_inspection
-from tacit.recipe.training import RECIPES, Recipe, apply_change, parse_recipe, read_toml
+import tacit
+from tacit.recipe.reading import RECIPES, apply_change, read_toml
+from tacit.recipe.text_inspection import TEXT, TextFault, load_text_inspection
+from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.folder import RunFolder, is_run
 
 HERE = Path(__file__).parent
@@ -56,29 +58,25 @@ CORPORA: dict[str, tuple[Path, list[str]]] = {
 }
 
 
-class Say:
+class Say(tacit.Callback):
     """A line an evaluation."""
 
     def __init__(self, name: str) -> None:
         self._name, self._started = name, time.monotonic()
 
-    def warned(self, sentence: str) -> None:
+    def on_warning(self, sentence: str) -> None:
         print(f"{self._name}: warning: {sentence}", flush=True)
 
-    def round_done(self, round: int) -> None:
-        pass
-
-    def evaluated(self, record: Any) -> None:
+    def on_evaluation(self, round: int, metrics: Any) -> None:
         seconds = time.monotonic() - self._started
-        print(
-            f"{self._name}: round {record['round']}, perplexity {record['perplexity']:.3g}, {seconds:.0f} s", flush=True
-        )
+        print(f"{self._name}: round {round}, perplexity {metrics['perplexity']:.3g}, {seconds:.0f} s", flush=True)
 
 
-def train_words(recipe: Recipe, fault: FaultSection, out: Path) -> dict[str, Any]:
+def train_words(recipe: Recipe, fault: TextFault, out: Path) -> dict[str, Any]:
     """Train the primary model on faulty text, or go on with it; its summary."""
     import jax
 
+    from tacit.inspection.record import InspectionRecord, fault_record
     from tacit.inspection.text.run import with_fault
     from tacit.learning.next_word import NextWord
     from tacit.models.word_lm import build
@@ -91,7 +89,7 @@ def train_words(recipe: Recipe, fault: FaultSection, out: Path) -> dict[str, Any
     dataset = dataclasses.replace(
         sound,
         train=with_fault(sound.train, fault, sound.words),
-        description={**sound.description, "fault": fault.model_dump(mode="json")},
+        notes=(InspectionRecord("primary", fault=fault_record(fault)),),
     )
     model = build(model_config(recipe, len(dataset.words)), key=jax.random.key(recipe.model.init_seed))
     setup = RecipeSetup.of(recipe, dataset, model, NextWord(recipe.engine.precision), None)
@@ -134,7 +132,7 @@ def step(arguments: argparse.Namespace) -> bool:
                         return False
                     began = time.monotonic()
                     if out is words:
-                        fault = FaultSection(share=share)
+                        fault = TextFault(share=share)
                         summary = train_words(primary_recipe(corpus, arguments.words), fault, out)
                     else:
                         summary = inspect(corpus, share, words, out, arguments.letters)

@@ -23,7 +23,8 @@ from dp_fedavg import Say
 
 from tacit.privacy.planning.scaling import scaled_up
 from tacit.privacy.record.ledger import read_ledger
-from tacit.recipe.training import Recipe, apply_change, parse_recipe
+from tacit.recipe.reading import apply_change
+from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.folder import RunFolder, is_run
 
 HERE = Path(__file__).parent
@@ -105,8 +106,8 @@ def replay(folder: Path, store: str) -> dict[str, Any]:
         "users": against_ngram.users,
         "words": against_ngram.words,
         "buckets": against_ngram.buckets,
-        "against n-grams": [each.as_dict() for each in against_ngram.outcomes],
-        "against FedAvg": [each.as_dict() for each in against_fedavg.outcomes],
+        "against n-grams": [each.as_dict() for each in against_ngram.results],
+        "against FedAvg": [each.as_dict() for each in against_fedavg.results],
     }
 
 

@@ -17,7 +17,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import tacit
 from tacit.errors import DivergedError, PrivacyError
+from tacit.privacy.record.codec import to_json
 from tacit.recipe.training import load_recipe
 from tacit.runs.folder import is_run
 
@@ -46,21 +48,15 @@ SCHEMES: dict[str, list[str]] = {
 VARIANTS = {f"{corpus}, {scheme}": CORPORA[corpus] + SCHEMES[scheme] for scheme in SCHEMES for corpus in CORPORA}
 
 
-class Say:
+class Say(tacit.Callback):
     """A line an evaluation."""
 
     def __init__(self, name: str) -> None:
         self._name, self._started = name, time.monotonic()
 
-    def warned(self, sentence: str) -> None:
-        pass
-
-    def round_done(self, round: int) -> None:
-        pass
-
-    def evaluated(self, record: Any) -> None:
+    def on_evaluation(self, round: int, metrics: Any) -> None:
         seconds = time.monotonic() - self._started
-        print(f"{self._name}: round {record['round']}, top-1 {record['top1']:.2%}, {seconds:.0f} s", flush=True)
+        print(f"{self._name}: round {round}, top-1 {metrics['top1']:.2%}, {seconds:.0f} s", flush=True)
 
 
 def step(names: list[str], folder: Path, results_path: Path, minutes: float, changes: list[str]) -> bool:
@@ -85,7 +81,7 @@ def step(names: list[str], folder: Path, results_path: Path, minutes: float, cha
                 "top1": summary["metrics"]["top1"],
                 "unigram_top1": summary["baselines"]["unigram_top1"],
                 "parameters": summary["parameters"],
-                "secagg": opened.opened.data.get("secagg"),
+                "secagg": to_json(opened.opened.secure_sum),
                 "bound": opened.intents[-1].blocks["update"]["bound"],
             }
         except (DivergedError, PrivacyError) as error:

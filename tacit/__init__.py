@@ -1,21 +1,29 @@
 """Tacit trains language models on text that nobody may look at, and proves how much they can have learned about anybody.
 
-errors        every mistake a person can make, as one tree
-privacy       what is released about users, and what it costs them: gate, mechanisms, ledger, accounting, plan, guarantee
-secagg        secure aggregation: vectors as integers, the protocol as pure stages; no I/O, no JAX
-data          users and their examples: stores, import, vocabulary, views, built-in worlds
-models        one model a file
-learning      the loop; work on one user; the server's step; central training; evaluation
-runs          a run on disk: folder, journal, checkpoints, metrics, report, odometer
-recipe        a run as validated data
-audit         canaries, the secret sharer's attacks, epsilon from below
-simulation    users on this machine: the batched engine, the slow reference, populations, training
-inspection    private generative models in place of looking at data
-fleet         users on their own devices: server, rounds, the device
 cli           the commands
-testing       contract suites for mechanisms, strategies and participations of one's own
+testing       contract suites for extensions: mechanisms, strategies, participations, work, tasks, users, callbacks
+api           the public Python calls: train, resume, open_run, rounds, Run
+testing       contract suites: what every extension must do, as tests to inherit
+audit         attacks on finished runs: the secret sharer, epsilon from below
+inspection    private generative models in place of looking at data: text, images
+keyboard      typing replayed with a model: n-gram baseline, comparison, intervals
+export        a trained model as safetensors or ONNX, its guarantee inside
+simulation    users on this machine: the batched engine, the slow reference, populations of devices
+fleet         users on their own devices: wire, server, rounds, device
+training      from a recipe or a call to everything a run needs, except where its users are
+recipe        a run as validated data
+runs          a run on disk: driver, folder, journal, checkpoints, metrics, cost, odometer, gate audit, report
+learning      the loop; work on one user; the server's step; central training; evaluation
+privacy       what is released about users, and what it costs them: gate, noise, participation, record, accounting, statement
+secagg        secure aggregation: vectors as integers, the protocol as pure stages; no I/O, no JAX
+data          users and their examples: stores, import, vocabulary, views, canaries, built-in worlds
+models        one model a file
+files         durable writes, locks, private files
+figures       numbers as JSON holds them and as people read them
+errors        every mistake a person can make, as one tree
 
-Imports only go up this list, and inspection and fleet do not know each other; `import tacit` itself loads nothing heavy.
+Imports only go down this list, and simulation and fleet do not see each other (docs/design.md). `import tacit` itself loads
+nothing heavy.
 """
 
 from __future__ import annotations
@@ -29,31 +37,56 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Block": "tacit.privacy.gate.sums",
     "BoundedSum": "tacit.privacy.gate.sums",
+    "Callback": "tacit.runs.callbacks",
     "Cost": "tacit.privacy.accounting.cost",
     "CustomParticipation": "tacit.privacy.participation.custom",
     "Examples": "tacit.data.users",
+    "FedAvg": "tacit.learning.work",
+    "FedSGD": "tacit.learning.work",
     "Gaussian": "tacit.privacy.noise.mechanisms",
     "HandwritingWorld": "tacit.data.worlds",
+    "ImageBatches": "tacit.learning.batches",
     "KeyboardWorld": "tacit.data.worlds",
+    "LocalWork": "tacit.learning.work",
+    "MLflow": "tacit.runs.trackers.mlflow",
     "MatrixStrategy": "tacit.privacy.noise.strategies",
     "Mechanism": "tacit.privacy.noise.mechanisms",
     "MechanismKind": "tacit.privacy.noise.kinds",
+    "MemoryUsers": "tacit.data.memory",
+    "NextWord": "tacit.learning.next_word",
     "PrivacyPlan": "tacit.privacy.plan",
+    "Progress": "tacit.runs.progress",
     "Recipe": "tacit.recipe.training",
     "Releases": "tacit.privacy.accounting.releases",
+    "Round": "tacit.api.train",
+    "Rounds": "tacit.api.train",
+    "Run": "tacit.api.run",
     "RunFolder": "tacit.runs.folder",
+    "StatedCost": "tacit.api.run",
     "Strategy": "tacit.privacy.noise.strategies",
     "TacitError": "tacit.errors",
+    "Task": "tacit.learning.tasks",
+    "TensorBoard": "tacit.runs.trackers.tensorboard",
+    "TextBatches": "tacit.learning.batches",
+    "Transformer": "tacit.models.transformer",
+    "TransformerConfig": "tacit.models.transformer",
     "Users": "tacit.data.users",
     "Vocabulary": "tacit.data.vocabulary",
+    "WandB": "tacit.runs.trackers.wandb",
+    "Work": "tacit.learning.work",
+    "add_adapters": "tacit.models.lora",
+    "as_task": "tacit.learning.tasks",
     "load_recipe": "tacit.recipe.training",
+    "open_run": "tacit.api.run",
     "open_store": "tacit.data.store",
     "read_ledger": "tacit.privacy.record.ledger",
     "register_mechanism": "tacit.privacy.noise.kinds",
     "register_participation": "tacit.privacy.participation.custom",
     "register_strategy": "tacit.privacy.noise.kinds",
-    "resume_run": "tacit.simulation.training",
-    "start_run": "tacit.simulation.training",
+    "resume": "tacit.api.train",
+    "rounds": "tacit.api.train",
+    "train": "tacit.api.train",
+    "users": "tacit.data.memory",
 }
 
 __all__ = sorted(_PUBLIC)

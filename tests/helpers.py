@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.build import pseudonym
-from tacit.data.store import is_held_out
-from tacit.data.users import Examples, Names, names_of_numbers
+from tacit.data.users import Examples, Names, is_held_out, names_of_numbers
 from tacit.privacy.gate.clipping import global_norm
 
 # A store's key decides who is held out. With this one a twentieth of 12, 30, 64 and 500 numbered users is 1, 3, 4 and 21; with
@@ -24,7 +23,7 @@ KEY = bytes([1]) * 32
 class ListUsers:
     """Users given as lists of sentences of word numbers."""
 
-    def __init__(self, users: list[list[list[int]]]) -> None:
+    def __init__(self, users: list[list[Any]]) -> None:
         self.users = users
 
     def __len__(self) -> int:

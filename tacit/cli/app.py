@@ -35,7 +35,7 @@ from tacit.privacy.outside import import_module_named
 
 app = typer.Typer(
     name="tacit",
-    help="Train language models on text nobody may look at, and prove how much they can have learned about anybody.",
+    help="Train language models on text nobody may look at, and prove how much they can have learned about any one person.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",  # paragraphs flow with the terminal, and [fleet] is not taken for a style
@@ -53,7 +53,7 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def _tacit(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     modules: Annotated[
         list[str] | None,
@@ -91,7 +91,7 @@ app.add_typer(runs.app, name="runs")
 def main(arguments: Sequence[str] | None = None) -> None:
     """The `tacit` command: ends in SystemExit, with what went wrong on stderr and never on stdout."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal without ε is no reason to stop
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show ε gets an escape, not an error
     try:
         app(args=arguments, prog_name="tacit")
     except TacitError as error:
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _explain(error: TacitError) -> None:
-    """One line for the sentence, one for the hint. Both quote what a person typed, so neither is read as markup."""
+    """Print the sentence on one line and the hint on the next. Both quote what a person typed, so neither is read as markup."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(Text.assemble(("error:", "bold red"), " ", _one_line(error.sentence)))
     if error.hint is not None:

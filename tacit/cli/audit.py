@@ -7,7 +7,7 @@ import secrets
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -18,16 +18,19 @@ from tacit.errors import AuditError
 from tacit.runs.folder import RunFolder, by_name
 
 if TYPE_CHECKING:
-    from tacit.audit.outcome import Outcome
+    from tacit.audit.outcome import AuditOutcome
     from tacit.data.canaries.plan import CanaryPlan
     from tacit.recipe.training import Recipe
     from tacit.runs.gate_audit.outcome import GateOutcome
 
-app = typer.Typer(help="Plant canaries, and look for them in the model afterwards.", no_args_is_help=True)
+app = typer.Typer(
+    help="Test whether a run keeps its promise: plant canaries, attack the model, compare training regimes.",
+    no_args_is_help=True,
+)
 
-# Apart from the codes of mistakes (tacit/errors.py): nothing was mistyped, the mechanism is broken.
+# Not one of the exit codes for mistakes (tacit/errors.py): the command was right, and the mechanism is broken.
 BROKEN_EXIT = 20
-# The audit ran, and says nothing about the proof: no attack could have contradicted it.
+# The audit ran and says nothing about the proof, because no attack could have contradicted it.
 COULD_NOT_FAIL_EXIT = 21
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
@@ -36,46 +39,58 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 @app.command("plant")
 def plant(
     data: Annotated[
-        str, typer.Argument(help="A recipe whose users are trained on, a store's folder, or keyboard for the world.")
+        str, typer.Argument(help="A recipe, a store's folder, or the word keyboard for the built-in world.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="The plan to write. Keep it secret: it names the canaries.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="The canary plan to write. Keep it secret: it contains the canaries.")
+    ],
     devices: Annotated[
-        int, typer.Option("--devices", min=0, help="Canaries for each of 9 settings of devices and copies.")
+        int,
+        typer.Option(
+            "--devices", min=0, help="How many canaries for each of the 9 settings of made-up devices and copies."
+        ),
     ] = 3,
     sharers: Annotated[
-        int, typer.Option("--sharers", min=0, help="Canaries for each of 9 settings of sharers among real users.")
+        int,
+        typer.Option(
+            "--sharers", min=0, help="How many canaries for each of the 9 settings of sharers among real users."
+        ),
     ] = 0,
     coins: Annotated[
         int,
         typer.Option(
             "--coins",
             min=0,
-            help="Canary users, in or out by a fair coin, for a lower bound on epsilon: some hundreds.",
+            help="How many canary users, each in or out by a fair coin, for a lower bound on epsilon; it takes hundreds.",
         ),
     ] = 0,
-    copies: Annotated[int, typer.Option("--copies", min=1, help="Copies that a canary user who is in holds.")] = 20,
+    copies: Annotated[
+        int, typer.Option("--copies", min=1, help="How many copies of the canary a canary user holds.")
+    ] = 20,
     expected_sharers: Annotated[
         str | None,
         typer.Option(
             "--expected-sharers",
             metavar="A,B,C",
-            help="How many real users share a canary.",
+            help="How many real users share a canary, on average: three numbers.",
             show_default="the paper's: 7.84,23.52,78.4",
         ),
     ] = None,
-    length: Annotated[int, typer.Option("--length", min=1, help="Words of a canary.")] = 5,
+    length: Annotated[int, typer.Option("--length", min=1, help="How many words a canary has.")] = 5,
     examples_per_device: Annotated[
         int,
         typer.Option(
-            "--examples-per-device", min=3, help="What a device holds; training reads data.tokens_per_user of it."
+            "--examples-per-device",
+            min=3,
+            help="How many examples a made-up device holds; training reads at most data.tokens_per_user tokens.",
         ),
     ] = 200,
     device_rate: Annotated[
         float | None,
         typer.Option(
             "--device-rate",
-            help="Probability of a made-up user to be in a round. Who hardly ever comes shows nothing.",
-            show_default="as anybody's",
+            help="Probability that a made-up user takes part in a round. If it is too low, the audit cannot detect anything.",
+            show_default="the same as for real users",
         ),
     ] = None,
     users: Annotated[
@@ -83,21 +98,24 @@ def plant(
         typer.Option(
             "--users",
             min=1,
-            help="keyboard: users of the world. A store's folder with --sharers: about how many users there are, a public "
-            "estimate.",
+            help="keyboard: how many users the world has. A store's folder with --sharers: a public estimate of how many users "
+            "there are.",
             show_default="keyboard: 500,000",
         ),
     ] = None,
-    world_seed: Annotated[int, typer.Option("--world-seed", min=0, help="keyboard: which world.")] = 1,
+    world_seed: Annotated[int, typer.Option("--world-seed", min=0, help="keyboard: the seed of the world.")] = 1,
     vocabulary: Annotated[int, typer.Option("--vocabulary", min=100, help="keyboard: size of the vocabulary.")] = 2_000,
     seed: Annotated[
         int | None,
         typer.Option(
-            "--seed", min=0, help="Repeats a plan. Whoever guesses it knows the canaries.", show_default="secret"
+            "--seed",
+            min=0,
+            help="Makes the same plan again. Anybody who guesses the seed knows the canaries.",
+            show_default="secret",
         ),
     ] = None,
 ) -> None:
-    """Draw canaries for a population and write the plan of who will hold them. Nobody's data is changed.
+    """Draw canaries and write the plan of who will hold them. Nobody's data is changed.
 
     Example: tacit audit plant demo --coins 300 --device-rate 0.5 --examples-per-device 20 --out canaries.json
     """
@@ -105,7 +123,7 @@ def plant(
 
     if out.exists():
         raise AuditError(f"Expected a new file for the plan, got {out}, which exists.")
-    description, population, words = _population(data, users=users, world_seed=world_seed, vocabulary=vocabulary)
+    named, population, words = _population(data, users=users, world_seed=world_seed, vocabulary=vocabulary)
     if population is None and sharers:
         raise AuditError(
             f"Expected --users with --sharers on the folder of a store, got none for {data}.",
@@ -113,7 +131,7 @@ def plant(
         )
     plan = mixed_plan(
         words,
-        description,
+        named,
         population=population or 1,
         seed=secrets.randbits(64) if seed is None else seed,
         devices=devices,
@@ -132,21 +150,24 @@ def plant(
 @app.command("run")
 def run(
     run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")],
-    prefix: Annotated[int, typer.Option("--prefix", help="Words of a canary that the attacker knows.")] = 2,
+    prefix: Annotated[int, typer.Option("--prefix", help="How many words of a canary the attacker knows.")] = 2,
     suffixes: Annotated[
         int | None,
         typer.Option(
-            "--suffixes", min=1, help="Random endings to compare with.", show_default="2,000,000; 20,000 on a CPU"
+            "--suffixes",
+            min=1,
+            help="How many random endings to compare with.",
+            show_default="2,000,000; 20,000 on a CPU",
         ),
     ] = None,
     width: Annotated[int, typer.Option("--width", help="Width of the beam search.")] = 5,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the random endings.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The seed of the random endings.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what the audit of the gate found, and attack a run that was trained with planted canaries.
+    """Show what the audit of the gate found; if the run was trained with planted canaries, attack it.
 
-    Exits with 20 if noise or clip are not what the ledger says, or if the attack got more than the proof allows, and with 21 if
-    no attack could have shown that. Also writes the owner's sections of `tacit report`.
+    The exit code is 20 if the noise or the clip is not what the ledger says, or if the attack got more than the proof allows.
+    It is 21 if no attack could have contradicted the proof. The findings also go into the owner's copy of `tacit report`.
 
     Example: tacit audit run runs/demo-1
     """
@@ -160,7 +181,7 @@ def run(
     gate = write_gate_section(folder)
     found = None
     if _is_planted(folder) or gate is None:
-        # Imported here: JAX takes a second, and help should not.
+        # Imported here: JAX takes a second to import, and --help should not wait for it.
         from tacit.audit.run_audit import audit_run
 
         with Console(stderr=True).status("") as status:
@@ -170,7 +191,7 @@ def run(
                 suffixes=suffixes,
                 width=width,
                 seed=seed,
-                told=lambda doing: status.update(Text(doing)),
+                on_progress=lambda doing: status.update(Text(doing)),
             )
         write_section(folder, found.section())
     broken = (found is not None and found.broken) or (gate is not None and bool(gate.alarms))
@@ -190,46 +211,58 @@ def run(
 
 @app.command("experiment")
 def experiment(
-    recipe: Annotated[str, typer.Argument(help="A recipe of DP-FedAvg, which every regime is a change of.")],
+    recipe: Annotated[str, typer.Argument(help="A recipe of DP-FedAvg; every regime changes some of its values.")],
     out: Annotated[Path, typer.Option("--out", help="A folder for the plan, the runs and the results.")],
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the recipe; may be repeated."),
     ] = None,
-    only: Annotated[list[str] | None, typer.Option("--only", help="This regime; may be repeated.")] = None,
-    sharers: Annotated[int, typer.Option("--sharers", min=1, help="Canaries for each of 9 settings of sharers.")] = 10,
+    only: Annotated[list[str] | None, typer.Option("--only", help="Train only this regime; may be repeated.")] = None,
+    sharers: Annotated[
+        int, typer.Option("--sharers", min=1, help="How many canaries for each of the 9 settings of sharers.")
+    ] = 10,
     expected_sharers: Annotated[
-        str, typer.Option("--expected-sharers", metavar="A,B,C", help="How many users share a canary.")
+        str,
+        typer.Option(
+            "--expected-sharers", metavar="A,B,C", help="How many users share a canary, on average: three numbers."
+        ),
     ] = "8,24,78",
     suffixes: Annotated[
         int | None,
         typer.Option(
-            "--suffixes", min=1, help="Random endings to compare with.", show_default="2,000,000; 20,000 on a CPU"
+            "--suffixes",
+            min=1,
+            help="How many random endings to compare with.",
+            show_default="2,000,000; 20,000 on a CPU",
         ),
     ] = None,
-    minutes: Annotated[float, typer.Option("--minutes", help="Begin no regime that would not be done by then.")] = 8.0,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the canaries.")] = 1,
+    minutes: Annotated[
+        float,
+        typer.Option("--minutes", help="Begin no regime that is not expected to be done by then."),
+    ] = 8.0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The seed of the canaries.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Plant canaries, train every regime, attack each model, and print what each has memorised.
 
-    Give the same command again to go on: what is done is not repeated.
+    Run the same command again to continue: finished regimes are not trained again.
 
     Example: tacit audit experiment own_data --out memorization --minutes 8
     """
     from tacit.audit.plans import mixed_plan
-    from tacit.audit.regimes import compare_regimes, possible, recipe_for, table_of
-    from tacit.recipe.training import find_recipe, load_recipe
+    from tacit.audit.regimes import compare_regimes, possible_regimes, recipe_for, table_of
+    from tacit.recipe.reading import find_recipe
+    from tacit.recipe.training import load_recipe
     from tacit.training.datasets import open_dataset
 
     base = load_recipe(find_recipe(recipe), changes or ())
-    for regime in possible(base):  # a recipe that does not do is told before there is a folder
+    for regime in possible_regimes(base):  # a recipe that cannot be used is refused before there is a folder
         recipe_for(base, regime, out / "canaries.json")
     data = open_dataset(base.model_copy(update={"audit": None}))
     expected = _numbers(expected_sharers)
     canaries = mixed_plan(
         data.words,
-        data.description,
+        data.description.name,
         population=base.data.users if base.data.store is None else base.privacy.population,
         seed=seed,
         sharers=sharers,
@@ -244,17 +277,17 @@ def experiment(
             names=only or (),
             minutes=minutes,
             suffixes=suffixes,
-            told=lambda doing: status.update(Text(doing)),
+            on_progress=lambda doing: status.update(Text(doing)),
         )
     if as_json:
         print(json.dumps({"done": done, "regimes": results}, allow_nan=False))
         return
     _print_table(Console(highlight=False, markup=False), *table_of(results))
-    typer.echo("All done." if done else "Time is up; run it again to go on.")
+    typer.echo("All done." if done else "The time is up. Run the same command again to continue.")
 
 
 def _kept(out: Path, base: Recipe, plan: CanaryPlan) -> Path:
-    """The plan's file in the experiment's folder; AuditError if what is done there is of another recipe or plan."""
+    """The plan's file in the experiment's folder; AuditError if the results there are those of another recipe or plan."""
     from tacit.data.canaries.plan import load_plan
     from tacit.files import write_atomic
 
@@ -265,9 +298,9 @@ def _kept(out: Path, base: Recipe, plan: CanaryPlan) -> Path:
         plan.save(canaries)
     elif load_plan(canaries) != plan or not recipe.exists() or recipe.read_text() != base.to_toml() + "\n":
         raise AuditError(
-            f"Expected the recipe, changes, --sharers, --expected-sharers and --seed that the experiment in {out} was begun "
-            "with, got others.",
-            hint="Its results would be mixed with other ones: give the command as it was, or another --out.",
+            f"Expected the recipe, changes, --sharers, --expected-sharers and --seed with which the experiment in {out} "
+            "began, got others.",
+            hint="Give the same options as before, or another --out, so that results of different experiments are not mixed.",
         )
     return canaries
 
@@ -278,7 +311,7 @@ def _is_planted(folder: RunFolder) -> bool:
     return isinstance(section, dict) and section.get("plan") is not None
 
 
-def _print(found: Outcome | None, gate: GateOutcome | None, path: Path) -> None:
+def _print(found: AuditOutcome | None, gate: GateOutcome | None, path: Path) -> None:
     console = Console(highlight=False, markup=False)
     if gate is not None:
         console.print("The audit of the gate", style="bold")
@@ -298,7 +331,7 @@ def _print(found: Outcome | None, gate: GateOutcome | None, path: Path) -> None:
 def _print_table(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     for number, column in enumerate(columns):
-        # Heads may be broken between words, figures never: a terminal that is too narrow shows them on the next line.
+        # Headings may be broken between words, figures never: a narrow terminal continues on the next line.
         least = max(map(len, (*column.split(), *(row[number] for row in rows))))
         table.add_column(column, justify="left" if number == 0 else "right", min_width=least)
     for row in rows:
@@ -308,11 +341,12 @@ def _print_table(console: Console, columns: Sequence[str], rows: Sequence[Sequen
 
 def _population(
     data: str, *, users: int | None, world_seed: int, vocabulary: int
-) -> tuple[Mapping[str, Any], int | None, Sequence[str]]:
-    """What tells the population from others, how large it is by public knowledge (None: nobody said), and the words."""
+) -> tuple[Mapping[str, str | int], int | None, Sequence[str]]:
+    """What identifies the users, a public estimate of how many there are (None: not given), and the words."""
     from tacit.data.store import open_store
     from tacit.data.worlds.keyboard import KeyboardWorld
-    from tacit.recipe.training import find_recipe, load_recipe
+    from tacit.recipe.reading import find_recipe
+    from tacit.recipe.training import load_recipe
 
     store = Path(data) if Path(data).is_dir() else None
     if store is None and data != "keyboard":

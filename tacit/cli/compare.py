@@ -1,4 +1,4 @@
-"""`tacit compare`: models against a baseline, on the keyboards of the same held-out users."""
+"""`tacit compare`: models against a baseline, by replaying the typing of the same held-out users."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tacit.cli.progress import epsilon_text
+from tacit.privacy.statement.wording import epsilon_text
 
 if TYPE_CHECKING:
-    from tacit.keyboard.comparison import Comparison
+    from tacit.keyboard.comparison import KeyboardComparison
     from tacit.keyboard.jackknife import Change
 
 _RATES = ("recall", "rate", "accuracy", "ratio")
@@ -26,40 +26,44 @@ def compare(
     models: Annotated[
         list[str],
         typer.Argument(
-            help="Two or more runs, ngram, ngram+history, or a saved n-gram (.npz); the first is the baseline."
+            help="Two or more of: a run, ngram, ngram+history, a saved n-gram (.npz). The first is the baseline."
         ),
     ],
-    on: Annotated[str, typer.Option("--on", help="A store's folder, or keyboard for the built-in world.")],
+    on: Annotated[str, typer.Option("--on", help="A store's folder, or the word keyboard for the built-in world.")],
     held_out: Annotated[
         int | None,
         typer.Option(
             "--held-out", help="How many users to replay, at most.", show_default="all that a store holds out"
         ),
     ] = None,
-    buckets: Annotated[int, typer.Option("--buckets", help="Buckets of users for the jackknife intervals.")] = 20,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Draws the taps and the buckets.")] = 0,
-    ngram_order: Annotated[int, typer.Option("--ngram-order", help="Words in the longest n-gram.")] = 5,
+    buckets: Annotated[
+        int, typer.Option("--buckets", help="How many buckets of users the jackknife intervals use.")
+    ] = 20,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The seed of the simulated taps and of the buckets.")] = 0,
+    ngram_order: Annotated[int, typer.Option("--ngram-order", help="How many words the longest n-gram has.")] = 5,
     ngram_on: Annotated[
         Path | None,
         typer.Option("--ngram-on", help="A store to count n-grams on.", show_default="the users who are not held out"),
     ] = None,
     ngram_public: Annotated[
-        bool, typer.Option("--ngram-public", help="You assert that the text of --ngram-on is public.")
+        bool, typer.Option("--ngram-public", help="You declare that the text of --ngram-on is public.")
     ] = False,
-    save_ngram: Annotated[Path | None, typer.Option("--save-ngram", help="Keep the n-gram model, as .npz.")] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Also draw it, as .png or .svg.")] = None,
+    save_ngram: Annotated[Path | None, typer.Option("--save-ngram", help="Save the n-gram model as .npz.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Also draw the comparison, as .png or .svg.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
 ) -> None:
-    """Replay held-out users' typing with each model: suggestions, Smart Compose, correction; change and 95% interval.
+    """Replay the typing of held-out users with each model, and compare suggestions, completions and corrections.
+
+    Each change against the baseline has a 95% interval.
 
     Example: tacit compare ngram runs/demo-1 --on keyboard
     """
-    # Imported here: JAX takes a second, and help should not.
+    # Imported here: JAX takes a second to import, and --help should not wait for it.
     from tacit.keyboard.comparison import NgramSettings
     from tacit.keyboard.comparison import compare as run_comparison
 
     if plot is not None:
-        from tacit.simulation.population.plots import require_picture
+        from tacit.plotting import require_picture
 
         require_picture(plot)
     settings = NgramSettings(ngram_order, ngram_on, ngram_public, save_ngram)
@@ -71,7 +75,7 @@ def compare(
             buckets=buckets,
             seed=seed,
             ngram=settings,
-            told=lambda doing: status.update(Text(doing)),
+            on_progress=lambda doing: status.update(Text(doing)),
         )
     if plot is not None:
         from tacit.keyboard.plots import plot_comparison
@@ -80,26 +84,26 @@ def compare(
     if as_json:
         about = {"on": found.on, "users": found.users, "words": found.words, "buckets": found.buckets}
         about["outside_guarantee"] = True
-        print(json.dumps({**about, "models": [each.as_dict() for each in found.outcomes]}, allow_nan=False))
+        print(json.dumps({**about, "models": [each.as_dict() for each in found.results]}, allow_nan=False))
     else:
         _print(found)
 
 
-def _print(found: Comparison) -> None:
+def _print(found: KeyboardComparison) -> None:
     console = Console(highlight=False, markup=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
-    for outcome in found.outcomes:
-        table.add_column(outcome.name, justify="right", overflow="fold", min_width=18)
-    for metric in found.outcomes[0].metrics:
+    for result in found.results:
+        table.add_column(result.name, justify="right", overflow="fold", min_width=18)
+    for metric in found.results[0].metrics:
         table.add_row(
-            metric, *(_cell(metric, each.metrics[metric], each.changes.get(metric)) for each in found.outcomes)
+            metric, *(_cell(metric, each.metrics[metric], each.changes.get(metric)) for each in found.results)
         )
     console.print(table)
-    for outcome in found.outcomes:
-        console.print(f"{outcome.name}: {_privacy(outcome.privacy)}.", soft_wrap=True)
+    for result in found.results:
+        console.print(f"{result.name}: {_privacy(result.privacy)}.", soft_wrap=True)
     console.print(
-        f"{found.words:,} words of {found.users:,} held-out users of {found.on}; change against {found.outcomes[0].name} with "
+        f"{found.words:,} words of {found.users:,} held-out users of {found.on}; change against {found.results[0].name} with "
         f"its 95% interval (jackknife, {found.buckets} buckets of users). Measured outside any guarantee.",
         soft_wrap=True,
     )

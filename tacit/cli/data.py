@@ -1,4 +1,4 @@
-"""`tacit data`: bring users' data in, make a vocabulary, and see how much there is, without ever showing a text or an id."""
+"""`tacit data`: import users' data, make a vocabulary, and show how much there is, but never a text or an id."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ from tacit.data.vocabulary import Vocabulary, checked_size, count_vocabulary, lo
 from tacit.errors import DataError
 
 app = typer.Typer(
-    help="Bring users' data in, make vocabularies, see how much there is.",
+    help="Import users' data, make vocabularies, and show how much data there is.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
 
 FormatOption = Annotated[
-    str | None, typer.Option("--format", help=f"The files' format, if their names do not tell: {', '.join(FORMATS)}.")
+    str | None,
+    typer.Option("--format", help=f"The format of the files, if their names do not show it: {', '.join(FORMATS)}."),
 ]
 UserOption = Annotated[str | None, typer.Option("--user", help="The column with the user's id.")]
 TextOption = Annotated[
@@ -77,14 +78,16 @@ def import_(
         Path | None,
         typer.Option(
             "--key-file",
-            help="A file of 32 secret bytes to hash user ids with, so that another import gives the same people the same "
-            "names and holds out the same. Whoever has it can look up a known id in the store.",
-            show_default="a random key, thrown away",
+            help="A file of 32 secret bytes with which user ids are hashed. Two imports with the same key hold out the same "
+            "people. Anybody who has the key can look up a known id in the store.",
+            show_default="a random key that is not kept",
         ),
     ] = None,
-    max_tokens: Annotated[int | None, typer.Option("--max-tokens", help="Keep a user's first so many tokens.")] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", help="Keep only the first N tokens of each user.", metavar="N")
+    ] = None,
     max_examples: Annotated[
-        int | None, typer.Option("--max-examples", help="Keep a user's first so many examples.")
+        int | None, typer.Option("--max-examples", help="Keep only the first N examples of each user.", metavar="N")
     ] = None,
     split: Annotated[
         str | None, typer.Option("--split", help="tff-sqlite: only this split (train, test, ...).")
@@ -97,9 +100,9 @@ def import_(
 ) -> None:
     """Make a store of users' texts or images.
 
-    Rows may come in any order and be more than fits into memory.
-    Compressed files (.gz, .zst) are read as they are.
-    User ids are hashed with a key that is thrown away, unless --key-file brings one.
+    Rows may be in any order, and there may be more of them than fit into memory.
+    Compressed files (.gz, .zst) need not be unpacked.
+    User ids are hashed with a random key that is not kept, unless --key-file gives one.
 
     Example: tacit data import chat.jsonl.gz --user user --text sentences --vocabulary english.vocab --out chat
     """
@@ -121,13 +124,13 @@ def import_(
         elif all(isinstance(source, TextSource) for source in sources):
             if wanted is None:
                 raise DataError(
-                    "Text needs a vocabulary, and none was named.",
-                    hint="--vocabulary FILE (public words), or --vocabulary-private N (makes every epsilon infinite).",
+                    "Text needs a vocabulary, and none was given.",
+                    hint="Add --vocabulary FILE (public words), or --vocabulary-private N (makes every epsilon infinite).",
                 )
             texts = cast("list[TextSource]", sources)
             store = import_text(texts, out, vocabulary=wanted, held_out=share, key=key, caps=caps, progress=progress)
         else:
-            raise DataError("Some of the files hold texts and some images; expected one kind.")
+            raise DataError("Some of the files hold texts and some hold images: import them separately.")
     _print(store, as_json)
 
 
@@ -149,7 +152,7 @@ def vocabulary_(
 ) -> None:
     """Make a vocabulary of the most frequent words of a public corpus, or of a word list.
 
-    Words counted on private users tell something about them: this command is for public text only.
+    A vocabulary counted on private users reveals something about them, so this command is for public text only.
 
     Example: tacit data vocabulary --corpus wiki.jsonl --user page --text text --public-name Wikipedia --out wiki.vocab
     """
@@ -162,7 +165,7 @@ def vocabulary_(
         made = load_vocabulary(words, size=size)
     else:
         if public_name is None:
-            raise DataError("A corpus needs --public-name: what guarantees will name as the source of the words.")
+            raise DataError("--corpus needs --public-name: guarantees name it as the source of the words.")
         provenance = public_corpus(public_name)
         sources = [read(path, ReadOptions(format, user, text)) for path in corpus or []]
         with _progress() as progress:
@@ -187,7 +190,7 @@ def show(
 ) -> None:
     """Show counts and quantiles of a store; never a text, never an id.
 
-    They are exact figures about private users, for whoever may read the store anyway: no guarantee covers them.
+    The figures are exact and no guarantee covers them: they are for people who may read the store anyway.
 
     Example: tacit data show chat
     """
@@ -232,7 +235,7 @@ def _texts(sources: list[Source], progress: build.Progress) -> Iterator[str]:
 
 @contextmanager
 def _progress() -> Iterator[build.Progress]:
-    """A bar on stderr that stays away where stderr is no terminal."""
+    """A progress bar on stderr, if stderr is a terminal."""
     console = Console(stderr=True)
     columns = (
         SpinnerColumn(),
@@ -297,7 +300,7 @@ def _remarks(summary: dict[str, Any]) -> Iterator[str]:
             yield f"cap: {cap:,} {name} a user"
     for reason, count in summary["skipped"].items():
         yield f"left out: {count:,} {reason}"
-    yield "Exact figures about private users, outside any guarantee."
+    yield "These are exact figures about private users. No guarantee covers them."
 
 
 def _quantile_name(key: str) -> str:

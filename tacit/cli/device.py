@@ -1,4 +1,4 @@
-"""`tacit device`: a device of a fleet, on this machine."""
+"""`tacit device`: run a device of a fleet on this machine."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from rich.console import Console
 from tacit.cli.fleet import without_extra
 from tacit.cli.running import STOPPED
 
-app = typer.Typer(help="Take part in a fleet's training with text that stays here.", no_args_is_help=True)
+app = typer.Typer(help="Take part in a fleet's training with text that stays on this machine.", no_args_is_help=True)
 
 
 @app.command()
 def enrol(
     server: Annotated[str, typer.Option(help="The server's address, https://…")],
-    token: Annotated[str, typer.Option(help="An enrolment token of the server.", envvar="TACIT_TOKEN")],
-    data: Annotated[Path, typer.Option(help='Sentences: a text file, one a line, or .jsonl with "text".')],
+    token: Annotated[
+        str, typer.Option(help="An enrolment token from the server's administrator.", envvar="TACIT_TOKEN")
+    ],
+    data: Annotated[Path, typer.Option(help='Sentences: a text file with one a line, or a .jsonl file with "text".')],
     home: Annotated[Path, typer.Option(help="A new folder for the device's key, text and memory.")],
-    ca: Annotated[Path | None, typer.Option(help="Certificate to trust, where the server has one of its own.")] = None,
+    ca: Annotated[Path | None, typer.Option(help="Certificate to trust, if the server has no public one.")] = None,
 ) -> None:
-    """Make this machine a device: a key, a copy of the sentences, and a number from the server.
+    """Enrol this machine: make a key, copy the sentences, and get a device number from the server.
 
     Example: tacit device enrol --server https://localhost:8443 --token … --data chat.txt --home phone --ca certificate.pem
     """
@@ -38,11 +40,11 @@ def enrol(
 @app.command()
 def run(
     home: Annotated[Path, typer.Option(help="The device's folder.")],
-    once: Annotated[bool, typer.Option("--once", help="Check in once, take part if chosen, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Check in once, take part if selected, and end.")] = False,
 ) -> None:
-    """Check in, take part in rounds when chosen, rest, and go on until stopped.
+    """Check in, take part in rounds when selected, wait, and repeat until stopped.
 
-    What a kill interrupts is sent again as the same bytes, or dropped; a round is never taken twice.
+    After a kill the device sends the same report again or deletes it. It never takes part twice in a round.
     """
     _require_extra()
     from tacit.fleet.device.agent import Agent
@@ -53,7 +55,7 @@ def run(
     console = Console()
     with Home.open(home) as opened:
         connection = Connection(opened)
-        agent = Agent(opened, connection, say=lambda sentence: _print(console, sentence))
+        agent = Agent(opened, connection, on_event=lambda sentence: _print(console, sentence))
         try:
             while True:
                 wait = agent.step()

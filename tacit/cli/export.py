@@ -1,4 +1,4 @@
-"""`tacit export`: a trained run as one file for others, its guarantee inside."""
+"""`tacit export`: the model of a run as one file for others, with its guarantee inside."""
 
 from __future__ import annotations
 
@@ -15,13 +15,19 @@ from tacit.runs.folder import by_name
 def export(
     run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")],
     onnx: Annotated[
-        Path | None, typer.Option("--onnx", help="Write one step of a keyboard: token and state in, three words out.")
+        Path | None,
+        typer.Option("--onnx", help="Write one step of a keyboard: a token and a state in, three words out."),
     ] = None,
     safetensors: Annotated[
         Path | None, typer.Option("--safetensors", help="Write the parameters and the words.")
     ] = None,
     check: Annotated[
-        int, typer.Option("--check", min=1, help="In so many contexts ONNX Runtime must show the model's words.")
+        int,
+        typer.Option(
+            "--check",
+            min=1,
+            help="In how many contexts ONNX Runtime must show the model's words.",
+        ),
     ] = 1_000,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
 ) -> None:
@@ -33,16 +39,16 @@ def export(
     """
     if onnx is None and safetensors is None:
         raise RunError("Expected --onnx FILE, --safetensors FILE or both, got neither.")
-    # Imported here: JAX takes a second, and help should not.
-    from tacit.export.files import export_onnx, export_safetensors, open_trained, require_onnx
+    # Imported here: JAX takes a second to import, and --help should not wait for it.
+    from tacit.export.model_files import export_onnx, export_safetensors, open_for_export, require_onnx
 
     if onnx is not None:
         require_onnx()
-    trained = open_trained(by_name(run))
-    written: dict[str, Any] = {"guarantee": trained.card["guarantee"]["headline"]}
+    exportable = open_for_export(by_name(run))
+    written: dict[str, Any] = {"guarantee": exportable.card["guarantee"]["headline"]}
     said = []
     if onnx is not None:
-        agreement = export_onnx(trained, onnx, contexts=check)
+        agreement = export_onnx(exportable, onnx, contexts=check)
         written["onnx"] = {"file": str(onnx), "bytes": onnx.stat().st_size, **vars(agreement)}
         said.append(
             f"Wrote {onnx} ({onnx.stat().st_size / 1e6:.1f} MB). ONNX Runtime shows the model's words in all "
@@ -50,7 +56,7 @@ def export(
             f"{agreement.largest_difference:.1e} of their size."
         )
     if safetensors is not None:
-        export_safetensors(trained, safetensors)
+        export_safetensors(exportable, safetensors)
         written["safetensors"] = {"file": str(safetensors), "bytes": safetensors.stat().st_size}
         said.append(f"Wrote {safetensors} ({safetensors.stat().st_size / 1e6:.1f} MB).")
     if as_json:

@@ -1,4 +1,4 @@
-"""`tacit fleet`: an administrator's view of a running server: tokens for devices, how things stand, shutting a device out."""
+"""`tacit fleet`: administer a running server: enrolment tokens, status, revoking devices."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ from rich.table import Table
 
 from tacit.errors import FleetError
 
-app = typer.Typer(
-    help="Look after a running fleet: enrolment tokens, its state, devices to shut out.", no_args_is_help=True
-)
+app = typer.Typer(help="Administer a running fleet: enrolment tokens, status, revoking devices.", no_args_is_help=True)
 Server = Annotated[str, typer.Option(help="The server's address.")]
 AdminToken = Annotated[
-    Path, typer.Option(help="File with the administrator's token; tacit serve keeps it in its folder.")
+    Path, typer.Option(help="File with the administrator's token: admin-token in the server's folder.")
 ]
-Ca = Annotated[Path | None, typer.Option(help="Certificate to trust, where the server has one of its own.")]
+Ca = Annotated[Path | None, typer.Option(help="Certificate to trust, if the server has no public one.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-HERE = "https://localhost:8443"
+DEFAULT_SERVER = "https://localhost:8443"
 
 
 @app.command()
 def token(
     admin_token: AdminToken,
-    server: Server = HERE,
+    server: Server = DEFAULT_SERVER,
     ca: Ca = None,
     uses: Annotated[int, typer.Option(help="How many devices may enrol with it.", min=1)] = 1,
     hours: Annotated[float, typer.Option(help="How long it is valid.", min=0.01)] = 24.0,
@@ -41,16 +39,18 @@ def token(
 
 
 @app.command()
-def status(admin_token: AdminToken, server: Server = HERE, ca: Ca = None, as_json: Json = False) -> None:
-    """How many devices and processes there are, and how each task's rounds go."""
+def status(admin_token: AdminToken, server: Server = DEFAULT_SERVER, ca: Ca = None, as_json: Json = False) -> None:
+    """Show the number of devices and processes, and the rounds of each task."""
     found = _ask("GET", "/v1/admin/status", server, admin_token, ca)
     if as_json:
         typer.echo(json.dumps(found))
         return
-    running = ", ".join(f"{count} × {role}" for role, count in sorted(found["processes"].items())) or "none seen lately"
+    running = (
+        ", ".join(f"{count} × {role}" for role, count in sorted(found["processes"].items())) or "none seen recently"
+    )
     typer.echo(f"Devices enrolled: {found['devices']}. Processes: {running}.")
     if not found["tasks"]:
-        typer.echo("No task yet: tacit serve RECIPE begins one.")
+        typer.echo("No task yet. tacit serve RECIPE starts one.")
         return
     table = Table("task", "state", "committed", "abandoned", "under way", box=None)
     for task in found["tasks"]:
@@ -62,27 +62,28 @@ def status(admin_token: AdminToken, server: Server = HERE, ca: Ca = None, as_jso
     for task in found["tasks"]:
         if (opened := task["under_way"]) is not None and task["could_come"] < opened["goal"]:
             typer.echo(
-                f"{task['name']}: round {opened['round']} waits for {opened['goal']} devices, and about {task['could_come']} "
-                "could be in it: the others were in a round too near, or as often as they may. It goes on when more enrol."
+                f"{task['name']}: round {opened['round']} waits for {opened['goal']} devices, but only about "
+                f"{task['could_come']} may take part: the others took part too recently, or as often as they may. "
+                "It continues when more devices enrol."
             )
         if task["last_abandoned"] is not None:
-            typer.echo(f"{task['name']}: the last abandoned round: {task['last_abandoned']}")
+            typer.echo(f"{task['name']}: the last round was abandoned because: {task['last_abandoned']}")
 
 
 @app.command()
 def revoke(
     device: Annotated[int, typer.Argument(help="The device's number.", min=0)],
     admin_token: AdminToken,
-    server: Server = HERE,
+    server: Server = DEFAULT_SERVER,
     ca: Ca = None,
 ) -> None:
-    """Never listen to a device again; what it has contributed stays counted."""
+    """Refuse every further request of a device. Its past participation stays counted."""
     _ask("POST", f"/v1/admin/devices/{device}/revoke", server, admin_token, ca)
     typer.echo("Revoked.")
 
 
 def without_extra(command: str, package: str | None) -> FleetError:
-    """What a command of a fleet says where a package of its extra is missing."""
+    """The error of a command whose extra is not installed."""
     sentence = f"{command} needs the extra tacit[fleet]: {package} is not installed."
     return FleetError(sentence, hint="pip install 'tacit[fleet]'")
 
@@ -90,14 +91,14 @@ def without_extra(command: str, package: str | None) -> FleetError:
 def _under_way(opened: dict[str, Any] | None) -> str:
     if opened is None:
         return "no round open"
-    reports = f"{opened['reported']} of {opened['goal']} reports, {opened['selected']} chosen"
+    reports = f"{opened['reported']} of {opened['goal']} reports, {opened['selected']} selected"
     return f"round {opened['round']}: {reports}, {opened['seconds_left']:.0f} s left"
 
 
 def _ask(
     method: str, path: str, server: str, admin_token: Path, ca: Path | None, body: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The server's answer; FleetError, in one sentence, if there is none or it refuses."""
+    """The server's answer; FleetError if there is none or the server refuses."""
     try:
         import httpx
     except ImportError:
@@ -106,7 +107,7 @@ def _ask(
 
     from tacit.fleet.device.connection import require_protected
 
-    require_protected(server)  # the token goes there
+    require_protected(server)  # the administrator's token is sent there
     try:
         secret = admin_token.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -114,14 +115,15 @@ def _ask(
     try:
         trusted = ssl.create_default_context(cafile=ca)
     except (OSError, ssl.SSLError):
-        raise FleetError(f"Expected a certificate in {ca}, got something else.") from None
+        raise FleetError(f"Expected certificates in PEM format in {ca}: TLS cannot load it.") from None
     try:
         with httpx.Client(verify=trusted, timeout=30, trust_env=False) as client:
             headers = {"authorization": f"Bearer {secret}"}
             answer = client.request(method, server.rstrip("/") + path, json=body, headers=headers)
     except (httpx.HTTPError, httpx.InvalidURL):
         raise FleetError(
-            f"No answer from {server}.", hint="Is tacit serve running there, and is its certificate given with --ca?"
+            f"No answer from {server}.",
+            hint="Check that tacit serve is running there, and give its certificate with --ca.",
         ) from None
     if answer.status_code == 204:
         return {}
@@ -131,5 +133,5 @@ def _ask(
             return dict(content)
         sentence = str(content["detail"])
     except (ValueError, KeyError, TypeError):
-        raise FleetError(f"Expected a Tacit server at {server}, got another.") from None
-    raise FleetError(f"{server} refuses: {sentence}")
+        raise FleetError(f"The server at {server} is not a Tacit server.") from None
+    raise FleetError(f"{server} refused the request: {sentence}")

@@ -1,4 +1,4 @@
-"""`tacit fleet demo`: a server and a few devices on this machine, to watch a fleet train."""
+"""`tacit fleet demo`: run a server and a few devices on this machine, and watch them train."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.cli.fleet import without_extra
-from tacit.cli.running import STOPPED, next_folder
+from tacit.cli.running import STOPPED
 from tacit.errors import FleetError
-from tacit.recipe.training import Recipe, find_recipe, load_recipe
+from tacit.recipe.reading import find_recipe
+from tacit.recipe.training import Recipe, load_recipe
+from tacit.runs.folder import next_folder
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -32,27 +34,27 @@ _LOOK_S = 0.25
 
 @dataclass
 class _Device:
-    """A device's process and what it said last."""
+    """A device's process and its last message."""
 
     number: int
     process: subprocess.Popen[str]
     rounds: int = 0
-    said: str = "waits to be chosen"
+    last_message: str = "waits for its first round"
 
 
 def demo(
     devices: Annotated[int, typer.Option(help="How many devices.", min=4, max=64)] = 8,
     rounds: Annotated[int, typer.Option(help="How many rounds.", min=1, max=1000)] = 5,
-    secagg: Annotated[bool, typer.Option("--secagg", help="Under secure aggregation.")] = False,
+    secagg: Annotated[bool, typer.Option("--secagg", help="Use secure aggregation.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="Where server and devices keep their files.", show_default="runs/fleet-demo-1, -2, ..."),
+        typer.Option(help="Folder of the server and the devices.", show_default="runs/fleet-demo-1, -2, ..."),
     ] = None,
 ) -> None:
     """Start a server and devices on this machine, and watch them train a small model.
 
-    Each device is a process with made-up text of its own, which stays with it; what they share is HTTPS and a certificate made
-    for the occasion. Among so few the noise drowns what there is to learn: it shows how a fleet works, not how well.
+    Each device is a process with made-up text of its own, and talks to the server over HTTPS. With so few devices the noise is
+    larger than what there is to learn: the demo shows how a fleet works, not how well it learns.
     """
     try:
         from tacit.fleet.server.admin import status  # noqa: F401
@@ -60,12 +62,12 @@ def demo(
         raise without_extra("tacit fleet demo", error.name) from None
     recipe, folder, console = demo_recipe(devices, rounds, secagg=secagg), out or next_folder("fleet-demo"), Console()
     if folder.exists():
-        raise FleetError(f"Expected a new folder for the demo, got {folder}, which exists.")
+        raise FleetError(f"Expected --out to be a new folder, got {folder}, which exists.")
     try:
         with _served(recipe, folder) as server, _enrolled(recipe, folder, server) as crowd:
             server.watch(crowd, console)
     except KeyboardInterrupt:
-        console.print(f"Stopped. What there is lies in {folder}.", highlight=False, soft_wrap=True)
+        console.print(f"Stopped. The files are in {folder}.", highlight=False, soft_wrap=True)
         raise typer.Exit(STOPPED) from None
     from tacit.cli.summary import print_summary
 
@@ -73,7 +75,7 @@ def demo(
 
 
 def demo_recipe(devices: int, rounds: int, *, secagg: bool) -> Recipe:
-    """The project's fleet recipe for so few devices: half of them make a round, and nobody rests for long."""
+    """The recipe `fleet` for few devices: half of them make a round, and no device waits long."""
     changes = [
         "name=fleet-demo",
         f"data.users={devices}",
@@ -95,31 +97,31 @@ def demo_recipe(devices: int, rounds: int, *, secagg: bool) -> Recipe:
     return load_recipe(find_recipe("fleet"), [*changes, *(["privacy.secagg={bits = 24}"] if secagg else [])])
 
 
-class _Server:
+class _DemoServer:
     """A server in a thread of this process."""
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         self.recipe, self.folder = recipe, folder
         self.address, self.stopping = "", threading.Event()
-        self._found: dict[str, Any] = {}
-        self._heard = threading.Event()
+        self._result: dict[str, Any] = {}
+        self._ready = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Return once devices can be heard."""
+        """Return when devices can connect."""
         self.thread.start()
-        self._heard.wait()
+        self._ready.wait()
         self._require_no_failure()
 
     def summary(self) -> dict[str, Any]:
         """The finished run's summary."""
         self._require_no_failure()
-        if self._found.get("summary") is None:
-            raise FleetError("Expected the run to finish, but the server ended before.")
-        return dict(self._found["summary"])
+        if self._result.get("summary") is None:
+            raise FleetError("The server ended before the run was finished.")
+        return dict(self._result["summary"])
 
     def watch(self, crowd: list[_Device], console: Console) -> None:
-        """Show how it goes until the run is finished: a live table, or a line for each round where nobody watches."""
+        """Show the progress until the run is finished: a live table in a terminal, otherwise a line for each change."""
         with _database(self.folder) as engine, ExitStack() as stack:
             live = stack.enter_context(Live(console=console, auto_refresh=False)) if console.is_terminal else None
             shown = ""
@@ -137,24 +139,24 @@ class _Server:
 
         def ready(address: str) -> None:
             self.address = address
-            self._heard.set()
+            self._ready.set()
 
         try:
             settings = ServeSettings(out=self.folder, recipe=self.recipe, port=0)
-            self._found["summary"] = serve(settings, stopping=self.stopping, ready=ready)
+            self._result["summary"] = serve(settings, stopping=self.stopping, ready=ready)
         except BaseException as error:
-            self._found["failure"] = error
+            self._result["failure"] = error
         finally:
-            self._heard.set()
+            self._ready.set()
 
     def _require_no_failure(self) -> None:
-        if "failure" in self._found:
-            raise self._found["failure"]
+        if "failure" in self._result:
+            raise self._result["failure"]
 
 
 @contextmanager
-def _served(recipe: Recipe, folder: Path) -> Iterator[_Server]:
-    server = _Server(recipe, folder)
+def _served(recipe: Recipe, folder: Path) -> Iterator[_DemoServer]:
+    server = _DemoServer(recipe, folder)
     try:
         server.start()
         yield server
@@ -164,8 +166,8 @@ def _served(recipe: Recipe, folder: Path) -> Iterator[_Server]:
 
 
 @contextmanager
-def _enrolled(recipe: Recipe, folder: Path, server: _Server) -> Iterator[list[_Device]]:
-    """A process for each user of the recipe's world, enrolled with the user's text; they end with the block."""
+def _enrolled(recipe: Recipe, folder: Path, server: _DemoServer) -> Iterator[list[_Device]]:
+    """A process for each user of the recipe's world, enrolled with the user's text. They end with the block."""
     from tacit.data.worlds.keyboard import KeyboardWorld
     from tacit.fleet.device.enrolment import enrol
     from tacit.fleet.server import enrolment
@@ -175,7 +177,7 @@ def _enrolled(recipe: Recipe, folder: Path, server: _Server) -> Iterator[list[_D
     world = KeyboardWorld(data.world_seed, data.users, vocabulary_size=data.vocabulary)
     with _database(folder) as engine:
         token = enrolment.make_token(engine, uses=data.users, expires_at=time.time() + 600)
-    # Plans are compiled once for all of them, and not on a graphics processor, which they would fill.
+    # All devices share one cache of compiled plans. They run on the CPU, because together they would fill a GPU's memory.
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_COMPILATION_CACHE_DIR": str((folder / "cache").resolve())}
     try:
         for user in range(data.users):
@@ -185,7 +187,7 @@ def _enrolled(recipe: Recipe, folder: Path, server: _Server) -> Iterator[list[_D
             config = enrol(home, server=server.address, token=token, data=text, ca=folder / CERTIFICATE)
             text.unlink()
             command = [sys.executable, "-m", "tacit", "device", "run", "--home", str(home)]
-            # Errors go where the words go: a device that ends early says why in the table.
+            # Errors go to the same stream, so that the table shows why a device ended early.
             process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
             )
@@ -203,13 +205,13 @@ def _listen(device: _Device) -> None:
     assert device.process.stdout is not None
     with device.process.stdout as lines:
         for line in lines:
-            device.said = line.strip()
+            device.last_message = line.strip()
             device.rounds += line.startswith("Took part")
 
 
 @contextmanager
 def _database(folder: Path) -> Iterator[Engine]:
-    from tacit.fleet.server.database import open_database
+    from tacit.fleet.database.transactions import open_database
     from tacit.fleet.server.serving import DATABASE
 
     engine = open_database(f"sqlite:///{(folder / DATABASE).resolve()}")
@@ -220,12 +222,12 @@ def _database(folder: Path) -> Iterator[Engine]:
 
 
 def _progress(engine: Engine, rounds: int) -> str:
-    """How many rounds are done, and what the one under way waits for."""
+    """The number of rounds that are done, and the reports of the round under way."""
     from tacit.fleet.server.admin import status
 
     found = status(engine, now=time.time()).tasks
     if not found:
-        return "The server prepares its task."
+        return "The server is preparing its task."
     task = found[0]
     done = f"{task.rounds.get('committed', 0)} of {rounds} rounds done, {task.rounds.get('abandoned', 0)} abandoned"
     if task.under_way is None:
@@ -234,7 +236,7 @@ def _progress(engine: Engine, rounds: int) -> str:
 
 
 def _table(progress: str, crowd: list[_Device]) -> Table:
-    table = Table("device", "rounds", "last heard", title=progress, title_justify="left", box=None)
+    table = Table("device", "rounds", "last message", title=progress, title_justify="left", box=None)
     for device in crowd:
-        table.add_row(str(device.number), str(device.rounds), Text(device.said))
+        table.add_row(str(device.number), str(device.rounds), Text(device.last_message))
     return table

@@ -1,4 +1,4 @@
-"""`tacit inspect`: faults in text nobody may read, found by a private model that makes such text up.
+"""`tacit inspect`: find faults in text that nobody may read, with a private model that makes up similar text.
 
 The command for images has a file of its own, `inspect_images.py`.
 """
@@ -17,25 +17,25 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.cli.inspect_images import images
-from tacit.cli.progress import Lines
-from tacit.cli.running import interruptible, next_folder
+from tacit.cli.running import interruptible
 from tacit.cli.summary import privacy_sentence, tacit_command
 from tacit.errors import RecipeError
-from tacit.recipe.text_inspection import TEXT, load_text_inspection, recipe_of
-from tacit.recipe.training import find_recipe
-from tacit.runs.folder import RunFolder, by_name, is_run, refuse_if_taken
+from tacit.recipe.reading import find_recipe
+from tacit.recipe.text_inspection import TEXT, load_text_inspection, text_inspection_of
+from tacit.runs.folder import RunFolder, by_name, is_run, next_folder, refuse_if_taken
+from tacit.runs.progress import Progress
 
 if TYPE_CHECKING:
     from tacit.inspection.text.findings import WordFindings
 
-app = typer.Typer(help="Find faults in data nobody may open, by private models that make such data up.")
+app = typer.Typer(help="Find faults in data that nobody may open, with private models that make up similar data.")
 app.command()(images)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 
 
 @app.callback()
 def inspect() -> None:
-    """Find faults in data nobody may open, by private models that make such data up."""
+    """Find faults in data that nobody may open, with private models that make up similar data."""
 
 
 @app.command()
@@ -44,15 +44,13 @@ def text(
         str | None,
         typer.Argument(
             metavar="[RUN|RECIPE]",
-            help="A finished run of tacit train, whose users and model are inspected, or the recipe of an inspection.",
+            help="A finished run of tacit train, to inspect its users and its model, or the recipe of an inspection.",
             show_default="inspect_text",
         ),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(
-            metavar="STORE", help="Inspect this store, as it is, in place of the run's or the recipe's users."
-        ),
+        typer.Option(metavar="STORE", help="Inspect this store in place of the users of the run or the recipe."),
     ] = None,
     changes: Annotated[
         list[str] | None,
@@ -62,21 +60,21 @@ def text(
         Path | None, typer.Option(help="The run folder to make.", show_default="runs/NAME-1, -2, ...")
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Go on with an inspection that was stopped or killed.")
+        Path | None, typer.Option(metavar="RUN", help="Continue an inspection that was stopped or killed.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Train a private model of the words that the vocabulary does not have, and show the words it makes up.
 
-    With a run of a next-word model that model is looked into as well: its accuracy, and sentences that it makes up. The default
-    is a built-in world with a fault of tokenization in a tenth of all sentences. With --data also say how many users there
-    are and how many take part: --set privacy.population=N --set privacy.cohort=C. Ctrl-C stops after the round under way.
+    If a run of a next-word model is given, its accuracy and sentences that it makes up are shown too. The default is a built-in
+    world with a fault of tokenization in a tenth of all sentences. With --data, also say how many users there are and how many
+    take part in a round: --set privacy.population=N --set privacy.cohort=C. Ctrl-C stops after the current round.
 
     Example: tacit inspect text runs/demo-1 --out runs/inspected
     """
     if resume is not None and (what is not None or data is not None or changes or out is not None):
         raise RecipeError(
-            "Expected --resume alone: an inspection goes on where it is, with the recipe it was begun with."
+            "Expected --resume alone: an inspection continues in its folder, with the recipe with which it began."
         )
     if resume is None:
         run = None if what is None else by_name(Path(what))
@@ -85,19 +83,19 @@ def text(
         else:
             followed = load_text_inspection(TEXT if what is None else find_recipe(what), changes or (), store=data)
         folder = out or next_folder(followed.name)
-        refuse_if_taken(folder)  # before the seconds that building takes
+        refuse_if_taken(folder)  # before the model is built, which takes seconds
     else:
         folder = by_name(resume)
-        followed = recipe_of(RunFolder.open(folder))
+        followed = text_inspection_of(RunFolder.open(folder))
     console = Console(stderr=True)
     with interruptible(console, folder, "inspect text"):
-        # Imported here: JAX takes a second, and every mistake above should be told at once.
+        # Imported here: JAX takes a second to import, and the mistakes above should be reported at once.
         from tacit.inspection.text.findings import WordFindings
         from tacit.inspection.text.run import resume_inspection, start_inspection
 
-        observer = Lines(console, followed.run.rounds, lambda seen: f"perplexity of a letter {seen['perplexity']:.2f}")
+        progress = Progress(console=console, bar=False, describe=_seen)
         begin = resume is None
-        summary = start_inspection(followed, folder, observer) if begin else resume_inspection(folder, observer)
+        summary = start_inspection(followed, folder, progress) if begin else resume_inspection(folder, progress)
     found = WordFindings.from_dict(summary["inspection"])
     if as_json:
         print(json.dumps({"run": str(folder), **summary, "conclusion": found.conclusion()}, allow_nan=False))
@@ -108,10 +106,10 @@ def text(
 @app.command()
 def compare(
     before: Annotated[Path, typer.Argument(help="A finished inspection of text, or its name in runs/.")],
-    after: Annotated[Path, typer.Argument(help="A later one; its report will show the comparison.")],
+    after: Annotated[Path, typer.Argument(help="A later inspection; its report will show the comparison.")],
     as_json: Json = False,
 ) -> None:
-    """Hold two inspections of text against each other: what the words of the later one have that those before had not.
+    """Compare two inspections of text: show what the words of the later one have and those of the earlier one do not.
 
     Example: tacit inspect compare runs/before runs/after
     """
@@ -126,9 +124,18 @@ def compare(
         return
     console = Console(highlight=False, markup=False)
     _print_table(console, ["before", "× 1000", "after", "× 1000"], found.rows())
-    _print_table(console, found.place_columns(), found.place_rows(), caption="Words that are unknown, by place")
+    _print_table(
+        console,
+        found.place_columns(),
+        found.place_rows(),
+        caption="Unknown words, by place in the sentence",
+    )
     for sentence in (found.conclusion(), found.price(), f"The report now shows this: tacit report {later}"):
         console.print(sentence, soft_wrap=True)
+
+
+def _seen(metrics: Mapping[str, Any]) -> str:
+    return f"perplexity of a letter {metrics['perplexity']:.2f}"
 
 
 def _print(found: WordFindings, folder: Path, summary: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""`tacit inspect images`: a fault in images nobody may see, found by two private models that make such images up."""
+"""`tacit inspect images`: find a fault in images that nobody may see, with two private models that make up similar images."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacit.cli.progress import Lines
-from tacit.cli.running import interruptible, next_folder
+from tacit.cli.running import interruptible
 from tacit.cli.summary import tacit_command
 from tacit.errors import RecipeError
-from tacit.recipe.image_inspection import IMAGES, load_image_inspection, recipe_of, refuse_if_inspected
-from tacit.recipe.training import find_recipe
-from tacit.runs.folder import by_name
+from tacit.recipe.image_inspection import IMAGES, image_inspection_of, load_image_inspection, refuse_if_inspected
+from tacit.recipe.reading import find_recipe
+from tacit.runs.folder import by_name, next_folder
+from tacit.runs.progress import Progress
 
 if TYPE_CHECKING:
     from tacit.inspection.images.findings import ImageFindings
@@ -31,11 +31,13 @@ def images(
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="STORE", help="Inspect this store, as it is, in place of the recipe's users."),
+        typer.Option(metavar="STORE", help="Inspect this store in place of the users of the recipe."),
     ] = None,
     classifier: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="The primary model: the run classifier/ of an earlier inspection."),
+        typer.Option(
+            metavar="RUN", help="Use the classifier of an earlier inspection: its run, in the folder classifier/."
+        ),
     ] = None,
     changes: Annotated[
         list[str] | None,
@@ -43,51 +45,50 @@ def images(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to make.", show_default="runs/NAME-1, -2, ...")] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Go on with an inspection that was stopped or killed.")
+        Path | None, typer.Option(metavar="FOLDER", help="Continue an inspection that was stopped or killed.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
 ) -> None:
-    """Train a classifier, see whom it serves well and badly, and let a private model of each make up images like theirs.
+    """Train a classifier, find the users it serves well and badly, and make up images like those of either group.
 
-    The default is a built-in world in which half of the devices exchange light and dark. With --data also say how many classes
+    The images are made up by one private model for each group. The default is a built-in world in which half of the devices
+    exchange light and dark. With --data, also say how many classes
     and users there are (--set data.classes=10, and population and cohort in selection.privacy, gan.privacy and
-    classifier.privacy). Ctrl-C stops after the round under way.
+    classifier.privacy). Ctrl-C stops after the current round.
 
     Example: tacit inspect images --set fault.share=0 --out runs/fixed
     """
     if resume is not None and (recipe or data or classifier or changes or out):
         raise RecipeError(
-            "Expected --resume alone: an inspection goes on where it is, with the recipe it was begun with."
+            "Expected --resume alone: an inspection continues in its folder, with the recipe with which it began."
         )
     if resume is None:
         path = IMAGES if recipe is None else find_recipe(recipe)
         primary = None if classifier is None else by_name(classifier)
         followed = load_image_inspection(path, changes or (), store=data, classifier=primary)
         folder = out or next_folder(followed.name)
-        refuse_if_inspected(folder)  # before the seconds that building takes
+        refuse_if_inspected(folder)  # before the model is built, which takes seconds
     else:
         folder = by_name(resume)
-        recipe_of(folder)
+        image_inspection_of(folder)
     console = Console(stderr=True)
     with interruptible(console, folder, "inspect images"):
-        # Imported here: JAX takes a second, and every mistake above should be told at once.
+        # Imported here: JAX takes a second to import, and the mistakes above should be reported at once.
         from tacit.inspection.images.run import resume_images, start_images
 
-        def watch(stage: str, rounds: int) -> Lines:
-            return Lines(console, rounds, _seen, stage=stage)
-
-        looked = resume_images(folder, watch) if resume is not None else start_images(followed, folder, watch)
+        progress = Progress(console=console, bar=False, describe=_seen, name_runs=True)
+        looked = resume_images(folder, progress) if resume is not None else start_images(followed, folder, progress)
     if as_json:
         print(json.dumps({"folder": str(folder), **looked.findings.as_dict()}, allow_nan=False))
     else:
         _print(looked.findings, folder)
 
 
-def _seen(record: Mapping[str, Any]) -> str:
-    """What an evaluation found, of the classifier or of a generator."""
-    if "accuracy" in record:
-        return f"{record['accuracy']:.1%} of held-out images classified right"
-    return f"{record['inverted']:.0%} of generated images have bright context"
+def _seen(metrics: Mapping[str, Any]) -> str:
+    """One line about an evaluation of the classifier or of a generator."""
+    if "accuracy" in metrics:
+        return f"{metrics['accuracy']:.1%} of held-out images classified right"
+    return f"{metrics['inverted']:.0%} of generated images have a bright background"
 
 
 def _print(found: ImageFindings, folder: Path) -> None:

@@ -13,78 +13,93 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from tacit.cli.plan_words import assumptions, notes, up, why
-from tacit.cli.progress import epsilon_text
+from tacit.cli.plan_words import assumptions, notes, why
 from tacit.errors import RecipeError
+from tacit.numbers import finite_or_none, rounded_up
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.noise.tail import apart_from_tail
 from tacit.privacy.planning.costs import MECHANISMS, rho_of_epsilon
 from tacit.privacy.planning.planner import DAYS_TO_MINUTES, POISSON, Answer, Devices, Question, Row, Simulation, Target
 from tacit.privacy.planning.planner import plan as planned
+from tacit.privacy.statement.wording import epsilon_text
 
-# Banded noise is asked for by name: it is hardly better than blt and keeps hundreds of models in memory.
+# Banded noise has to be asked for: it is hardly better than blt and keeps hundreds of models in memory.
 USUAL = ("tree", "blt", "gaussian", POISSON)
-# The table halves the largest report goal so often, at most.
+# How many report goals the table has at most: the largest one, its half, a quarter, ...
 MOST_GOALS = 6
 # The search for a tree's sensitivity takes minutes beyond this, with small gaps.
 MOST_ROUNDS = 20_000
 MOST_USERS = 10**12
 LEAST_FIGURE, MOST_FIGURE = 1e-9, 1e6
-# Beyond this the table does not tell how bad it is.
+# The table shows a larger epsilon as "> 1000".
 LARGE_EPSILON = 1000
 MOST_COLUMNS = 200
 
 
 OURS = "Target"
-SIMULATED = "What a small simulation endured"
+SIMULATED = "Noise with which a small simulation learned well"
 FLEET = "Devices"
 
 
 def plan(
-    population: Annotated[int, typer.Option("--population", help="How many users there are, estimated.")],
+    population: Annotated[int, typer.Option("--population", help="How many users there are: a public estimate.")],
     rounds: Annotated[int, typer.Option("--rounds", help="How many rounds of training.")],
     delta: Annotated[float, typer.Option("--delta", help="The delta of (epsilon, delta), between 0 and 1.")],
     epsilon: Annotated[
         float | None, typer.Option("--epsilon", help="The epsilon to stay at or below.", rich_help_panel=OURS)
     ] = None,
-    rho: Annotated[float | None, typer.Option("--rho", help="Or the rho (zCDP).", rich_help_panel=OURS)] = None,
+    rho: Annotated[
+        float | None, typer.Option("--rho", help="Or the rho (zCDP) to stay at or below.", rich_help_panel=OURS)
+    ] = None,
     simulated_noise: Annotated[
         float | None,
         typer.Option(
-            "--simulated-noise", help="The largest noise multiplier that learned well.", rich_help_panel=SIMULATED
+            "--simulated-noise",
+            help="The largest noise multiplier with which it learned well.",
+            rich_help_panel=SIMULATED,
         ),
     ] = None,
     simulated_report_goal: Annotated[
-        int | None, typer.Option("--simulated-report-goal", help="The users a round it had.", rich_help_panel=SIMULATED)
+        int | None,
+        typer.Option("--simulated-report-goal", help="How many users a round it had.", rich_help_panel=SIMULATED),
     ] = None,
     noise_on_mean: Annotated[
-        float | None, typer.Option("--noise-on-mean", help="Or the one over the other.", rich_help_panel=SIMULATED)
+        float | None,
+        typer.Option(
+            "--noise-on-mean", help="Or their ratio, noise multiplier / report goal.", rich_help_panel=SIMULATED
+        ),
     ] = None,
     simulated_mechanism: Annotated[
         str, typer.Option("--simulated-mechanism", help="The mechanism that was simulated.", rich_help_panel=SIMULATED)
     ] = "tree",
     devices_per_round: Annotated[
         int | None,
-        typer.Option("--devices-per-round", help="The most reports a round can gather.", rich_help_panel=FLEET),
+        typer.Option("--devices-per-round", help="How many reports a round can gather at most.", rich_help_panel=FLEET),
     ] = None,
     devices_per_day: Annotated[
-        float | None, typer.Option("--devices-per-day", help="Reports devices can make a day.", rich_help_panel=FLEET)
+        float | None,
+        typer.Option(
+            "--devices-per-day", help="How many reports all devices together make a day.", rich_help_panel=FLEET
+        ),
     ] = None,
     round_minutes: Annotated[
-        float | None, typer.Option("--round-minutes", help="The least time a round takes.", rich_help_panel=FLEET)
+        float | None,
+        typer.Option("--round-minutes", help="How many minutes a round takes at least.", rich_help_panel=FLEET),
     ] = None,
     timer_hours: Annotated[
         list[float] | None,
         typer.Option(
-            "--timer-hours", help="A device that reported waits so long; may be repeated.", rich_help_panel=FLEET
+            "--timer-hours",
+            help="How many hours a device waits after a report; may be repeated.",
+            rich_help_panel=FLEET,
         ),
     ] = None,
     min_separation: Annotated[
         list[int] | None,
         typer.Option(
             "--min-separation",
-            help="Or MinS itself: rounds strictly between two participations; may be repeated. "
-            "By default the most the population can sustain.",
+            help="Or MinS itself: rounds strictly between two participations of one user; may be repeated. "
+            "By default the largest that the population can sustain.",
             rich_help_panel=FLEET,
         ),
     ] = None,
@@ -92,7 +107,7 @@ def plan(
         int | None,
         typer.Option(
             "--max-participation",
-            help="MaxP, where devices count; by default what rounds and MinS allow.",
+            help="MaxP, if devices count their participations; by default what rounds and MinS allow.",
             rich_help_panel=FLEET,
         ),
     ] = None,
@@ -104,7 +119,7 @@ def plan(
         bool,
         typer.Option(
             "--uniform-sampling",
-            help="Rounds can draw users uniformly and keep secret whom: recommend poisson where it is best.",
+            help="You declare that rounds can draw users uniformly and in secret: then poisson may be recommended.",
             rich_help_panel=FLEET,
         ),
     ] = False,
@@ -119,7 +134,7 @@ def plan(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
 ) -> None:
-    """Choose report goal, noise multiplier and MinS for a target, or for what a small simulation endured.
+    """Choose report goal, noise multiplier and MinS, for a target or for the noise with which a simulation learned well.
 
     Example: tacit plan --population 4210000 --rounds 1900 --delta 1e-10 --simulated-noise 0.54
     --simulated-report-goal 500 --devices-per-round 6500 --epsilon 8
@@ -150,13 +165,13 @@ def plan(
     if timer_hours and round_minutes is None and devices_per_day is None:
         raise RecipeError(
             f"Expected --round-minutes or --devices-per-day with --timer-hours, here {timer_hours[0]:g}: "
-            "without the time a round takes, hours are no number of rounds."
+            "without the time a round takes, hours cannot be turned into rounds."
         )
     target = _target(epsilon, rho, delta)
     simulation = _simulation(simulated_noise, simulated_report_goal, noise_on_mean, simulated_mechanism)
     if target is None and simulation is None:
         raise RecipeError(
-            "Expected --epsilon or --rho, or the noise a simulation endured (--simulated-noise with "
+            "Expected --epsilon or --rho, or the noise of a simulation (--simulated-noise with "
             "--simulated-report-goal, or --noise-on-mean), got none of them."
         )
     gathered = _largest_goal(population, devices_per_round, devices_per_day, round_minutes)
@@ -198,7 +213,7 @@ def _target(epsilon: float | None, rho: float | None, delta: float) -> Target | 
         _sensible("--epsilon", epsilon)
         found = rho_of_epsilon(epsilon, apart_from_tail(delta))
         if found == 0:
-            raise RecipeError(f"Expected --epsilon that noise can reach at --delta {delta:g}, got {epsilon:g}.")
+            raise RecipeError(f"Expected a larger --epsilon: noise cannot reach {epsilon:g} at --delta {delta:g}.")
         return Target(found, epsilon, "epsilon")
     return None
 
@@ -228,7 +243,7 @@ def _simulation(
 def _largest_goal(
     population: int, per_round: int | None, per_day: float | None, round_minutes: float | None
 ) -> int | None:
-    """The most users a round can have, if that is known: stated, or those who come by in the time it takes."""
+    """The most users a round can have, if that is known: as stated, or as many as report while a round takes."""
     if per_round is not None:
         return min(per_round, population)
     if per_day is None or round_minutes is None:
@@ -243,7 +258,7 @@ def _largest_goal(
 
 
 def _goals(report_goals: list[int] | None, most: int | None, least: int) -> tuple[int, ...]:
-    """Those that were asked for, or the largest, its half, a quarter, ... down to the simulated one."""
+    """The report goals that were asked for; otherwise the largest, its half, a quarter, ... down to the simulated one."""
     if report_goals:
         beyond = [goal for goal in report_goals if most is not None and goal > most]
         if beyond:
@@ -261,9 +276,9 @@ def _goals(report_goals: list[int] | None, most: int | None, least: int) -> tupl
 def _as_dict(question: Question, answer: Answer) -> dict[str, Any]:
     row = answer.recommended
     return {
-        "epsilon": _finite(row.epsilon),
+        "epsilon": finite_or_none(row.epsilon),
         "delta": question.delta,
-        "rho": _finite(row.rho),
+        "rho": finite_or_none(row.rho),
         "adjacency": "add or remove one user" if row.mechanism == POISSON else "zero out one user",
         "accountant": "pld" if row.mechanism == POISSON else "zCDP, exact Gaussian curve",
         "assumptions": assumptions(row),
@@ -277,7 +292,7 @@ def _as_dict(question: Question, answer: Answer) -> dict[str, Any]:
 
 
 def _row_dict(row: Row) -> dict[str, Any]:
-    return asdict(row) | {"epsilon": _finite(row.epsilon), "rho": _finite(row.rho)}
+    return asdict(row) | {"epsilon": finite_or_none(row.epsilon), "rho": finite_or_none(row.rho)}
 
 
 def _print_table(answer: Answer, *, with_target: bool) -> None:
@@ -295,22 +310,18 @@ def _print_table(answer: Answer, *, with_target: bool) -> None:
             ">" if row is answer.recommended else "",
             str(row.report_goal),
             row.mechanism,
-            up(row.noise_multiplier),
-            up(row.noise_on_mean, 3),
-            up(row.prefix_error, 3),
+            rounded_up(row.noise_multiplier),
+            rounded_up(row.noise_on_mean, 3),
+            rounded_up(row.prefix_error, 3),
             "-" if row.min_separation is None else f"{row.min_separation}{'*' if row.capped else ' '}",
             "-" if row.max_participation is None else str(row.max_participation),
-            "-" if row.rho is None else up(row.rho),
+            "-" if row.rho is None else rounded_up(row.rho),
             epsilon_text(row.epsilon) if row.epsilon < LARGE_EPSILON else f"> {LARGE_EPSILON}",
             *([{None: "", True: "met", False: "missed"}[row.meets_target]] if with_target else []),
         )
     # Wider than a narrow terminal rather than with figures cut off.
     console = Console(markup=False, highlight=False, width=MOST_COLUMNS)
     console.print(table, width=Measurement.get(console, console.options, table).maximum)
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or math.isinf(value) else value
 
 
 def _one_of(option: str, value: str, choices: list[str]) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tacit.cli.plan_words import described, up
+from tacit.cli.plan_words import described
 from tacit.errors import RecipeError
+from tacit.numbers import rounded_up
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.participation.limits import Gap, most_participations
 from tacit.privacy.planning.costs import MECHANISMS, independent_prefix_rmse, poisson_epsilon, rho_of_epsilon
@@ -54,7 +55,7 @@ def draw_plan(question: Question, answer: Answer, out: Path) -> None:
         axes.spines["top"].set_visible(False)
         axes.grid(which="major", color="#e4e7eb", lw=0.7)
         axes.set_axisbelow(True)
-    row, ratio = curves.row, up(curves.noise(1), 3)
+    row, ratio = curves.row, rounded_up(curves.noise(1), 3)
     figure.suptitle(
         f"The dot is the recommended row: {described(row)}.\nAlong the curves of ρ, of {curves.mechanism}, the noise "
         f"multiplier is {ratio} times the report goal, and MinS + 1 is {curves.share:.0%} of population / report goal.",

@@ -1,4 +1,4 @@
-"""`tacit population`: how a population of devices would take part, before anything is trained on it."""
+"""`tacit population`: simulate how devices take part, before anything is trained on them."""
 
 from __future__ import annotations
 
@@ -15,45 +15,50 @@ from rich.table import Table
 from tacit.errors import RecipeError
 
 if TYPE_CHECKING:
-    from tacit.simulation.population.summary import Outcome
+    from tacit.simulation.population.summary import PopulationOutcome
 
 MOST_ROUNDS = 1_000_000
 
 
 def population(
     devices: Annotated[int, typer.Option("--devices", help="How many devices there are.")] = 100_000,
-    report_goal: Annotated[int, typer.Option("--report-goal", help="Reports that complete a round.")] = 130,
+    report_goal: Annotated[int, typer.Option("--report-goal", help="How many reports complete a round.")] = 130,
     rounds: Annotated[int, typer.Option("--rounds", help="How many rounds to complete.")] = 1_500,
     timer_hours: Annotated[
         str,
         typer.Option(
-            "--timer-hours", help="How long a device rests after a report; several, comma-separated, compare."
+            "--timer-hours",
+            help="How many hours a device waits after a report; several, separated by commas, are compared.",
         ),
     ] = "24,48,72,96,144,192",
     over_selection: Annotated[
-        float, typer.Option("--over-selection", help="Devices taken for each report of the goal.")
+        float, typer.Option("--over-selection", help="How many devices are selected for each report of the goal.")
     ] = 1.3,
-    drop_out: Annotated[float, typer.Option("--drop-out", help="Share of taken devices that fail.")] = 0.06,
+    drop_out: Annotated[float, typer.Option("--drop-out", help="Share of the selected devices that drop out.")] = 0.06,
     work_minutes: Annotated[
-        float, typer.Option("--work-minutes", help="What the median device takes to download, train and upload.")
+        float,
+        typer.Option("--work-minutes", help="How many minutes the median device takes to download, train and upload."),
     ] = 2.5,
     deadline_hours: Annotated[
-        float, typer.Option("--deadline-hours", help="A round without its reports by then is given up.")
+        float,
+        typer.Option("--deadline-hours", help="A round that has not got its reports after this time is abandoned."),
     ] = 12.0,
     zones: Annotated[
         str, typer.Option("--zones", help="Time zones: one, us, europe, world, or hours:share,... as in -5:0.6,-6:0.4.")
     ] = "us",
     min_separation: Annotated[
-        int | None, typer.Option("--min-separation", help="The server refuses a device with fewer rounds between.")
+        int | None,
+        typer.Option("--min-separation", help="MinS: the server refuses a device that waited fewer rounds than this."),
     ] = None,
     max_participation: Annotated[
-        int | None, typer.Option("--max-participation", help="The server refuses a device that took part so often.")
+        int | None,
+        typer.Option("--max-participation", help="MaxP: the server refuses a device that took part this often."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The same seed simulates the same population.")] = 0,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Also draw it, as .png or .svg.")] = None,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Also draw the participation, as .png or .svg.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
 ) -> None:
-    """Simulate who takes part, how long rounds take, and the MinS and MaxP that come of it (Gboard, section 2.2).
+    """Simulate which devices take part, how long rounds take, and which MinS and MaxP follow (Gboard, section 2.2).
 
     Example: tacit population --devices 5000000 --report-goal 6500 --rounds 1500 --timer-hours 24,144 --plot population.png
     """
@@ -82,7 +87,7 @@ def population(
     for each in settings:
         each.require_supply(rounds)
     if plot is not None:
-        from tacit.simulation.population.plots import require_picture
+        from tacit.plotting import require_picture
 
         require_picture(plot)
     outcomes = []
@@ -110,7 +115,7 @@ def _timers(text: str) -> list[float]:
     return timers
 
 
-def _print_json(outcomes: Sequence[Outcome], rounds: int, seed: int) -> None:
+def _print_json(outcomes: Sequence[PopulationOutcome], rounds: int, seed: int) -> None:
     settings = dataclasses.asdict(outcomes[0].settings)
     del settings["timer_hours"]
     found = {
@@ -123,19 +128,19 @@ def _print_json(outcomes: Sequence[Outcome], rounds: int, seed: int) -> None:
     typer.echo(json.dumps(found, allow_nan=False))
 
 
-def _print(outcomes: Sequence[Outcome], rounds: int) -> None:
+def _print(outcomes: Sequence[PopulationOutcome], rounds: int) -> None:
     settings = outcomes[0].settings
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in (
         "timer",
         "days",
-        "a round",
+        "median round",
         "quickest hour",
         "slowest hour",
-        "given up",
+        "abandoned",
         "MinS",
         "MaxP",
-        "calls/report",
+        "check-ins/report",
     ):
         table.add_column(heading, justify="right")
     for each in outcomes:
@@ -153,16 +158,16 @@ def _print(outcomes: Sequence[Outcome], rounds: int) -> None:
             f"{each.counts.check_ins / (rounds * settings.report_goal):.1f}",
         )
     typer.echo(
-        f"{rounds:,} rounds of {settings.report_goal:,} reports ({settings.wanted:,} taken) "
+        f"{rounds:,} rounds of {settings.report_goal:,} reports ({settings.wanted:,} devices selected) "
         f"from {settings.devices:,} devices, zones {settings.zones}."
     )
     Console(width=100, highlight=False).print(table)
     typer.echo(
-        f"MinS counts the rounds between two participations of one device; {settings.devices:,} devices allow "
-        f"{settings.largest_separation.rounds_between:,} at most."
+        f"MinS is the number of rounds between two participations of one device; {settings.devices:,} devices allow "
+        f"at most {settings.largest_separation.rounds_between:,}."
     )
     if any(each.realised.min_separation is None for each in outcomes):
-        typer.echo("none: no device took part twice in so few rounds.")
+        typer.echo("Where MinS is none, no device took part twice.")
 
 
 def _duration(seconds: float) -> str:

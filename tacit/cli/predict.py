@@ -26,11 +26,12 @@ def predict(
     from tacit.learning.next_word import suggest
     from tacit.training.trained import load_trained
 
-    model, words = load_trained(by_name(run))
+    trained = load_trained(by_name(run))
+    words = trained.words
     number = {word: index for index, word in enumerate(words)}
     typed = tokenize(text)
     unknown = [word for word in dict.fromkeys(typed) if word not in number]
-    top = suggest(model, [number.get(word, OOV) for word in typed], count)
+    top = suggest(trained.model, [number.get(word, OOV) for word in typed], count)
     if as_json:
         suggestions = [{"word": words[word], "probability": probability} for word, probability in top]
         print(json.dumps({"text": text, "suggestions": suggestions, "unknown": unknown}))
@@ -38,4 +39,4 @@ def predict(
     for word, probability in top:
         print(f"{words[word]:<20} {probability:6.1%}")
     if unknown:
-        print(f"(not in the vocabulary, read as an unknown word: {', '.join(unknown)})")
+        print(f"(not in the vocabulary, and treated as unknown words: {', '.join(unknown)})")

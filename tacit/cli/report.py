@@ -23,9 +23,9 @@ def report(
         bool, typer.Option("--share", help="Leave out everything that only the run's owner may know.")
     ] = False,
 ) -> None:
-    """Write a run as one HTML page: curves, the guarantee, the recipe. It needs no network and runs no script.
+    """Write a run as one HTML page with curves, the guarantee and the recipe. The page needs no network and has no script.
 
-    Without --share it is the owner's copy, which also shows participation and diagnostics, and which others cannot read.
+    Without --share it is the owner's copy: it also shows participation and diagnostics, and other people cannot read the file.
 
     Example: tacit report runs/demo-1 --share --out demo.html
     """
@@ -36,7 +36,11 @@ def report(
     if not share:
         write_gate_section(folder)
     path = write_report(folder, out, share=share)
-    whose = "anybody may see it" if share else "the owner's copy, not to be passed on (--share writes one that may be)"
+    whose = (
+        "anybody may see it"
+        if share
+        else "the owner's copy, which must not be passed on (--share writes one that may be)"
+    )
     typer.echo(f"Wrote {path}: {whose}.")
 
 
@@ -48,8 +52,8 @@ def guarantee(
 ) -> None:
     """Print the guarantee of a run: what is claimed, for whom, what it rests on, and how to check it.
 
-    Reads nothing in the run's private folder, so every reader sees the same numbers. Whoever can open the list of runs on the
-    same users, which lies in their store, also sees how many others there are.
+    The command reads nothing in the run's private folder, so every reader sees the same numbers. A reader who can open the
+    store's list of runs on the same users also sees how many others there are.
 
     Example: tacit guarantee runs/demo-1 --format json
     """

@@ -1,4 +1,4 @@
-"""`tacit runs`: which runs there are, what one came to, how several differ. Reads run folders and changes nothing."""
+"""`tacit runs`: list runs, show the result of one, compare several. Reads run folders and changes nothing."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacit.cli.progress import epsilon_text
 from tacit.cli.summary import owners_sentence
 from tacit.errors import RunError
 from tacit.privacy.record.ledger import Ledger
+from tacit.privacy.statement.wording import epsilon_text
 from tacit.runs.cost import HAPPENED, cohorts_for_owner, cost_of
 from tacit.runs.folder import RUNS, RunFolder, by_name, find_runs
 from tacit.runs.metrics import last_metrics
@@ -26,7 +26,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and no
 
 @app.callback(invoke_without_command=True)
 def runs(context: typer.Context, as_json: Json = False) -> None:
-    """List, show and compare runs; without a command, list those in runs/."""
+    """List, show, compare and plot runs; without a command, list the runs in runs/."""
     if context.invoked_subcommand is None:
         list_runs(RUNS, as_json)
 
@@ -35,7 +35,7 @@ def runs(context: typer.Context, as_json: Json = False) -> None:
 def list_runs(
     root: Annotated[Path, typer.Argument(help="The folder that holds runs.")] = RUNS, as_json: Json = False
 ) -> None:
-    """The runs below a folder, one a line."""
+    """List the runs below a folder, one a line."""
     nothing_yet = root == RUNS and not root.exists()
     found = [_facts_or_problem(path) for path in ([] if nothing_yet else find_runs(root))]
     if as_json:
@@ -55,7 +55,7 @@ def list_runs(
 def show(
     run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")], as_json: Json = False
 ) -> None:
-    """What a run came to: rounds, accuracy, epsilon and delta, or why epsilon is infinite."""
+    """Show the result of a run: rounds, accuracy, epsilon and delta, or why epsilon is infinite."""
     facts = _facts(RunFolder.open(by_name(run)), recount=True)
     if as_json:
         _print_json(facts)
@@ -65,16 +65,15 @@ def show(
     table.add_row("state", facts["state"])
     table.add_row("created", facts["created"])
     again = facts["releases"] - facts["rounds"]
-    table.add_row(
-        "rounds", f"{facts['rounds']}" + (f", and {again} that ran again and count again" if again > 0 else "")
-    )
+    more = f", and {again} further attempt{'' if again == 1 else 's'}, accounted in addition" if again > 0 else ""
+    table.add_row("rounds", f"{facts['rounds']}{more}")
     for name, value in facts["metrics"].items():
         table.add_row(name, _figure(value, percent="top" in name))
     for name, value in _flat(facts["baselines"]):
         table.add_row(f"baseline {name}", _figure(value, percent="top" in name))
     table.add_row("privacy", _privacy_words(facts))
     if facts["privacy"].get("rounds"):
-        table.add_row("  epsilon is that of", facts["privacy"]["rounds"])
+        table.add_row("  epsilon is for", facts["privacy"]["rounds"])
         table.add_row("  computed from", facts["privacy"]["computed_from"])
     if (happened := facts["privacy"].get(HAPPENED)) is not None:
         table.add_row("  for the owner", owners_sentence(happened))
@@ -88,7 +87,7 @@ def compare(
     runs: Annotated[list[Path], typer.Argument(help="Two or more runs' folders, or their names in runs/.")],
     as_json: Json = False,
 ) -> None:
-    """What several runs were told and what they came to, where they differ."""
+    """Compare runs: where their recipes differ, and the result of each."""
     if len(runs) < 2:
         raise RunError(f"Expected two or more runs to compare, got {len(runs)}.")
     folders = [RunFolder.open(by_name(run)) for run in runs]
@@ -125,7 +124,7 @@ def plot(
 
 
 def _facts_or_problem(path: Path) -> dict[str, Any]:
-    """A run's facts; if it is damaged, that it is, so that one bad run does not hide the others."""
+    """A run's facts, or the problem of a damaged run, so that one bad run does not hide the others."""
     try:
         return _facts(RunFolder.open(path))
     except RunError as error:
@@ -133,7 +132,7 @@ def _facts_or_problem(path: Path) -> dict[str, Any]:
 
 
 def _facts(folder: RunFolder, *, recount: bool = False) -> dict[str, Any]:
-    """What the folder says: the summary first; while there is none, the last metrics, and the cost of the whole ledger."""
+    """The facts in the folder: those of the summary; until there is one, the last metrics and the cost of the whole ledger."""
     summary = folder.summary() or {}
     last = last_metrics(folder.metrics_path) or {}
     ledger = folder.accountable_ledger() if folder.begun else None
@@ -153,7 +152,7 @@ def _facts(folder: RunFolder, *, recount: bool = False) -> dict[str, Any]:
 
 
 def _privacy(folder: RunFolder, ledger: Ledger, stated: dict[str, Any] | None, recount: bool) -> dict[str, Any]:
-    """What the summary states, while it speaks of all releases; else, and for whoever wants to be sure, from the ledger."""
+    """What the summary states, if it covers all releases; otherwise, and with `recount`, the cost computed from the ledger."""
     if stated and not recount and stated.get("releases") == len(ledger.intents):
         return stated
     cost = cost_of(folder, ledger, cohorts=cohorts_for_owner(folder, ledger) if recount else None)

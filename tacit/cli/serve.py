@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from tacit.cli.fleet import without_extra
-from tacit.cli.running import next_folder
 from tacit.cli.summary import owners_sentence, print_summary, privacy_sentence
 from tacit.errors import FleetError
-from tacit.recipe.training import find_recipe, load_recipe
+from tacit.recipe.reading import find_recipe
+from tacit.recipe.training import load_recipe
 from tacit.runs.cost import HAPPENED, owners_figures
-from tacit.runs.folder import RunFolder
+from tacit.runs.folder import RunFolder, next_folder
 
 
 def serve(
@@ -30,25 +30,28 @@ def serve(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Where the server keeps its files; the run is in run/ there.", show_default="runs/NAME-1, -2, ..."
-        ),
+        typer.Option(help="The server's folder; the run is in its subfolder run.", show_default="runs/NAME-1, -2, ..."),
     ] = None,
     role: Annotated[str, typer.Option(help="all, selector, aggregator or coordinator.")] = "all",
     database: Annotated[
-        str | None, typer.Option(help="postgresql://… that several processes share; none: a file in the folder.")
+        str | None,
+        typer.Option(
+            help="postgresql://…, shared by several processes; by default a SQLite file in the server's folder."
+        ),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8443,
     address: Annotated[
         str | None,
         typer.Option(
-            help="How devices reach this process, where it is behind something else; at their server's name, or below."
+            help="Address that devices use, if it differs: the host they enrolled with, or a subdomain of it."
         ),
     ] = None,
-    certificate: Annotated[Path | None, typer.Option(help="TLS certificate; none: one for this machine alone.")] = None,
-    key: Annotated[Path | None, typer.Option(help="The certificate's key.")] = None,
-    http: Annotated[bool, typer.Option("--http", help="Without TLS, on a loopback address only.")] = False,
+    certificate: Annotated[
+        Path | None, typer.Option(help="TLS certificate; by default one for this machine alone is made.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="The certificate's private key.")] = None,
+    http: Annotated[bool, typer.Option("--http", help="No TLS; allowed on a loopback address only.")] = False,
     secret: Annotated[
         Path | None, typer.Option(help="File with the secret that the server's processes share, 64 hexadecimal digits.")
     ] = None,
@@ -57,18 +60,20 @@ def serve(
     ] = None,
     odometer: Annotated[
         Path | None,
-        typer.Option(help="Folder that lists every run on these devices (tacit account odometer); none: the server's."),
+        typer.Option(
+            help="Folder that lists every run on these devices (tacit account odometer); by default the server's."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the run's summary as JSON at the end.")] = False,
 ) -> None:
-    """Serve devices: give them work, add up what they send, train the model, keep the ledger.
+    """Train a recipe on devices: select them for rounds, add up their updates, train the model, keep the ledger.
 
-    Without --role everything runs in this process, on a database in the folder. Start it again with the same folder to go on.
+    Without --role everything runs in this process, with a database in the server's folder. The same command continues a run.
 
     Example: tacit serve fleet --out server
     """
     try:
-        from tacit.fleet.server.observability import configure_logs
+        from tacit.fleet.logs import configure_logs
         from tacit.fleet.server.serving import ROLES, ServeSettings
         from tacit.fleet.server.serving import serve as serve_devices
     except ImportError as error:
@@ -76,7 +81,7 @@ def serve(
     if role not in ROLES:
         raise FleetError(f"Expected --role {', '.join(ROLES)}, got {role!r}.")
     if recipe is None and role in ("all", "coordinator"):
-        raise FleetError(f"Expected a recipe for the role {role!r}, got none.", hint="To begin with: tacit serve fleet")
+        raise FleetError(f"--role {role} needs a recipe.", hint="For example: tacit serve fleet")
     followed = None if recipe is None else load_recipe(find_recipe(recipe), changes or ())
     folder = out or next_folder("fleet" if followed is None else followed.name)
     settings = ServeSettings(
@@ -107,7 +112,7 @@ def serve(
             metrics = summary["metrics"]
             console = Console(highlight=False, soft_wrap=True)
             console.print(
-                f"Next word guessed right on devices: {metrics['top1']:.1%}, loss {metrics['loss']:.2f} nats."
+                f"Next words predicted correctly on devices: {metrics['top1']:.1%}, loss {metrics['loss']:.2f} nats."
             )
             console.print(privacy_sentence(summary["privacy"], measured_within=True))
             if happened is not None:

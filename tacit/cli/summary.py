@@ -1,4 +1,4 @@
-"""The summary of a run, in words a person understands."""
+"""The summary of a run, as `tacit train` prints it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from tacit.cli.progress import epsilon_text
-from tacit.privacy.statement.wording import round_up
+from tacit.privacy.statement.wording import epsilon_text, round_up
 from tacit.runs.gate_audit.outcome import GateOutcome
 
 
@@ -50,11 +49,13 @@ def print_summary(
     if gate is not None:
         console.print(gate.sentence(), markup=False)
     if clip_norm := summary.get("clip_norm"):
-        console.print(f"The clip came to {clip_norm:.3g}: a large run could fix it there (privacy.clip_norm).")
+        console.print(
+            f"Adaptive clipping ended at {clip_norm:.3g}, which a large run can use as its fixed privacy.clip_norm."
+        )
     if scale := summary.get("at_scale"):
         console.print(scale_sentence(scale))
     if summary["examples"]:
-        console.print("\nWhat it would suggest:")
+        console.print("\nWhat the model suggests:")
         for context, words in list(summary["examples"].items())[:3]:
             shown = ", ".join(f"[bold]{escape(word)}[/] {probability:.0%}" for word, probability in words)
             console.print(f"  {escape(context)} … {shown}")
@@ -94,7 +95,7 @@ def _accountant(name: str) -> str:
 
 
 def scale_sentence(scale: Mapping[str, Any]) -> str:
-    """What the same training would cost with a fleet, labelled as the estimate it is."""
+    """What the same training would cost at the larger scale, labelled as an estimate."""
     privacy = scale["privacy"]
     return (
         f"At scale (an [bold]estimate[/], not this run): {scale['cohort']:,.0f} of {scale['population']:,} users a round, "
@@ -104,6 +105,6 @@ def scale_sentence(scale: Mapping[str, Any]) -> str:
 
 
 def tacit_command() -> str:
-    """The command as this person can type it: by name, or where it lies if it is not on the path."""
+    """The command as this person can type it: `tacit`, or its path where it is not on the PATH."""
     lies_here = Path(sys.argv[0]).name == "tacit" and shutil.which("tacit") is None
     return os.path.relpath(sys.argv[0]) if lies_here else "tacit"

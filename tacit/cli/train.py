@@ -9,14 +9,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tacit.cli.progress import watching
-from tacit.cli.running import interruptible, next_folder
+from tacit.cli.running import interruptible
 from tacit.cli.summary import print_summary
 from tacit.errors import RecipeError
-from tacit.recipe.training import Recipe, find_recipe, load_recipe, parse_recipe
+from tacit.recipe.reading import find_recipe
+from tacit.recipe.training import Recipe, load_recipe, parse_recipe
 from tacit.runs.cost import HAPPENED, owners_figures
-from tacit.runs.folder import RunFolder, by_name, refuse_if_taken
+from tacit.runs.folder import RunFolder, by_name, next_folder, refuse_if_taken
 from tacit.runs.gate_audit.outcome import read_outcome
+from tacit.runs.progress import Progress
 
 
 def train(
@@ -31,38 +32,38 @@ def train(
         Path | None, typer.Option(help="The run folder to make.", show_default="runs/NAME-1, -2, ...")
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped or killed.")
+        Path | None, typer.Option(metavar="RUN", help="Continue a run that was stopped or killed.")
     ] = None,
     older_checkpoint: Annotated[
         bool,
         typer.Option(
             "--older-checkpoint",
-            help="With --resume: if the newest checkpoint is damaged, go back to the one before; the rounds since then "
-            "cost again.",
+            help="With --resume: if the newest checkpoint is damaged, use the one before it. The rounds since then run again "
+            "and are accounted again.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
 ) -> None:
     """Train a model. Without a recipe: the demo, a private next-word model on a built-in world.
 
-    Ctrl-C stops after the round under way; --resume goes on from there.
+    Ctrl-C stops after the current round; --resume continues from there.
 
     Example: tacit train demo --set run.rounds=40 --out runs/short
     """
     if resume is not None and out is not None:
-        raise RecipeError(f"Expected --resume or --out, got both: {resume} goes on where it is.")
+        raise RecipeError(f"Expected --resume or --out, got both: a resumed run stays in its folder, {resume}.")
     if resume is not None and changes and recipe is None:
         raise RecipeError(
-            f"Expected --resume without --set, got --set {changes[0]}: a run keeps the recipe it was begun with.",
+            f"Expected --resume without --set, got --set {changes[0]}: a run keeps the recipe with which it began.",
             hint="To train with another recipe, begin a new run.",
         )
     if older_checkpoint and resume is None:
         raise RecipeError("Expected --older-checkpoint with --resume only: a new run has no checkpoint.")
-    wanted: Recipe | None = None  # beside --resume: the recipe the run must have been begun with
+    wanted: Recipe | None = None  # with --resume: the recipe with which the run must have begun
     if resume is None:
         followed = load_recipe(find_recipe(recipe or "demo"), changes or ())
         folder = out or next_folder(followed.name)
-        refuse_if_taken(folder)  # before the seconds that building takes
+        refuse_if_taken(folder)  # before the model is built, which takes seconds
     else:
         if recipe is not None:
             wanted = load_recipe(find_recipe(recipe), changes or ())
@@ -71,14 +72,14 @@ def train(
 
     console = Console(stderr=True)
     with interruptible(console, folder, "train"):
-        # Imported here: JAX takes a second, and every mistake above should be told at once.
+        # Imported here: JAX takes a second to import, and the mistakes above should be reported at once.
         from tacit.simulation.training import resume_run, start_run
 
-        with watching(followed, console) as observer:
+        with Progress(console=console) as progress:
             if resume is None:
-                summary = start_run(followed, folder, observer)
+                summary = start_run(followed, folder, progress)
             else:
-                summary = resume_run(folder, observer, wanted, older_if_damaged=older_checkpoint)
+                summary = resume_run(folder, progress, wanted, older_if_damaged=older_checkpoint)
     happened = owners_figures(RunFolder.open(folder))
     owner = {} if happened is None else {HAPPENED: happened}
     if as_json:

@@ -1,6 +1,6 @@
-"""From somebody's files to a store: rows of (user, text) or (user, images) in, a new folder out.
+"""Import files into a store: rows of (user, text) or (user, images) become a new folder.
 
-A failed import leaves nothing behind. No message ever quotes a text or a user's id.
+A failed import leaves no files behind. No message quotes a text or a user's id.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from tacit.data.build import (
     write_info,
     write_vocabulary,
 )
+from tacit.data.flat import PSEUDONYM_BYTES
 from tacit.data.grouping import Grouped, Grouping, Keep, UserBlock
 from tacit.data.ragged import offsets_of
-from tacit.data.sources import ImageSource, Source, TextSource, skip
-from tacit.data.store import IMAGE_SHAPE, LABEL_DTYPE, PSEUDONYM_BYTES, Caps, Store, StoreInfo, is_held_out, open_store
+from tacit.data.sources import ImageSource, Source, TextSource, checked_user, skip
+from tacit.data.store import IMAGE_SHAPE, LABEL_DTYPE, Caps, Store, StoreInfo, open_store
 from tacit.data.text import cut, has_token, tokenize
+from tacit.data.users import is_held_out
 from tacit.data.vocabulary import PRIVATE, Vocabulary, checked_size, count_vocabulary
 from tacit.errors import DataError
 
-MOST_USER_BYTES = 1024
 NO_CAPS = Caps()
 _REPORT_EVERY = 10_000
 _BYTE = np.dtype(np.uint8)
@@ -60,13 +61,13 @@ def import_text(
     caps: Caps = NO_CAPS,
     progress: Progress = no_progress,
 ) -> Store:
-    """Make a store of rows of text, which may come in any order and be more than fits into memory.
+    """Make a store of rows of text, which may be in any order and larger than memory.
 
     About the share `held_out` of the users is held out, each by a hash of their own id (`tacit.data.store`). `key` makes
-    pseudonyms of ids, so that the same people get the same names and the same are held out; without one a
-    random key is used and thrown away.
+    pseudonyms of ids: with the same key the same people get the same names, and the same people are held out. Without a key,
+    a random one is used and thrown away.
 
-    A row is an example. Texts without any word are left out, and with them users that have no other. The caps keep a
+    A row is an example. Texts without any word are left out, and so are users who have no other texts. The caps keep a
     user's first examples and first tokens; the example that crosses the token cap is cut there.
     """
     checked_share(held_out)
@@ -76,7 +77,7 @@ def import_text(
         grouping = Grouping(folder / "spill", new_key() if key is None else key)
         for source, place, user, text in _rows(sources, progress):
             if has_token(text):
-                grouping.add(_checked_user(source, place, user), _checked_text(source, place, text))
+                grouping.add(checked_user(user, source.name, source.unit, place), _checked_text(source, place, text))
             else:
                 skip(source.skipped, "texts without a word")
         if grouping.rows == 0:
@@ -137,7 +138,7 @@ def import_images(
     with new_folder(Path(out)) as folder:
         grouping = Grouping(folder / "spill", new_key() if key is None else key)
         for source, place, user, images, labels in _rows(sources, progress):
-            _checked_user(source, place, user)
+            checked_user(user, source.name, source.unit, place)
             for image, label in zip(images, labels.tolist(), strict=True):
                 grouping.add(user, image.tobytes(), label)
         if grouping.rows == 0:
@@ -185,7 +186,7 @@ class _UserFiles:
 
 
 def _rows(sources: Sequence[Source], progress: Progress) -> Iterator[tuple]:
-    """The rows of all sources, each behind its source."""
+    """The rows of all sources, each with its source in front."""
     count = 0
     for source in sources:
         for row in source.rows:
@@ -193,23 +194,6 @@ def _rows(sources: Sequence[Source], progress: Progress) -> Iterator[tuple]:
             count += 1
             if count % _REPORT_EVERY == 0:
                 progress("reading rows", count, None)
-
-
-def _checked_user(source: Source, place: int, user: str) -> str:
-    if not user:
-        raise DataError(f"{source.name}, {source.unit} {place}: the user id is empty.")
-    # A character has at most four bytes, so a short id need not be encoded to be measured.
-    if len(user) * 4 > MOST_USER_BYTES:
-        size = len(user.encode(errors="replace"))
-        if size > MOST_USER_BYTES:
-            raise DataError(
-                f"{source.name}, {source.unit} {place}: the user id has {size} bytes; expected at most {MOST_USER_BYTES}."
-            )
-    try:
-        user.encode()
-    except UnicodeEncodeError:
-        raise DataError(f"{source.name}, {source.unit} {place}: the user id is not valid Unicode.") from None
-    return user
 
 
 def _checked_text(source: Source, place: int, text: str) -> bytes:

@@ -9,15 +9,15 @@ A store is a folder:
     labels.bin             the class of each image (images only)
     texts.bin, text_offsets.bin
                            the UTF-8 text of each example, for models of characters and unknown words (text only)
-    users.bin              16 bytes a user, the user's name: a keyed hash of the id. The key is thrown away unless the
-                           importer brought one
+    users.bin              16 bytes a user, the user's name: a keyed hash of the id. The key is thrown away, unless it
+                           was given to the import
     vocabulary.txt         the words behind the ids (text only)
 
 All numbers are little-endian; offsets are int64 and one longer than what they count.
 
-**Who is held out** was settled at import, for each user by their own name: the second half of the 16 bytes, read as a
-number of 64 bits, is below `StoreInfo.held_out` · 2⁶⁴. The share is a public constant, and the hash is uniform, so about that
-share of the users is held out; removing a user moves nobody else in or out.
+**A user's own name decides whether they are held out**: they are if the second half of the 16 bytes, read as a number of 64
+bits, is below `StoreInfo.held_out` · 2⁶⁴. The share is a public constant, and the hash is uniform, so about that share of the
+users is held out. Removing a user changes nothing for any other.
 """
 
 from __future__ import annotations
@@ -32,23 +32,19 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
-from tacit.data.ragged import offsets_of, take_slices
-from tacit.data.users import Examples, Names, all_names
+from tacit.data.flat import PSEUDONYM_BYTES, FlatUsers
+from tacit.data.users import BLOCK, Examples
 from tacit.data.vocabulary import Vocabulary, load_vocabulary
 from tacit.errors import DataError, StoreError
 
 INFO, VOCABULARY = "store.json", "vocabulary.txt"
 IMAGE_SHAPE = (28, 28)
-PSEUDONYM_BYTES = 16
 LABEL_DTYPE = np.dtype("<i4")
 OFFSET_DTYPE = np.dtype("<i8")
 
-# Users are gone through this many at a time where all are read: some tens of megabytes.
-BLOCK = 4096
-
 
 class Caps(BaseModel):
-    """What one user may hold at most; None is no limit."""
+    """How much of one user is kept at most; None is no limit."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     tokens: PositiveInt | None = None
@@ -56,7 +52,7 @@ class Caps(BaseModel):
 
 
 class VocabularyInfo(BaseModel):
-    """The vocabulary the ids belong to. A count on the store's own users leaves the held-out ones out."""
+    """The vocabulary that the word ids belong to. Words that were counted on the store's own users leave out the held-out."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     size: NonNegativeInt
@@ -85,12 +81,7 @@ class StoreInfo(BaseModel):
     skipped: dict[str, int] = {}
 
 
-def is_held_out(names: Names, share: float) -> NDArray[np.bool_]:
-    """Whether each of the users with these names is held out, where this share is."""
-    return np.asarray(names[:, 1] < np.uint64(share * 2**64))
-
-
-class Store:
+class Store(FlatUsers):
     """A store folder as `Users`. Open it with `open_store`."""
 
     def __init__(self, path: Path, info: StoreInfo, vocabulary: Vocabulary | None) -> None:
@@ -98,38 +89,34 @@ class Store:
         self.info = info
         self.vocabulary = vocabulary
         users, examples = info.users, info.examples
-        self._items = _map(path, "items", np.dtype(info.item_dtype), (info.items, *info.item_shape))
-        self._user_offsets = _map(path, "user_offsets", OFFSET_DTYPE, (users + 1,))
-        self._pseudonyms = _map(path, "users", np.dtype(np.uint8), (users, PSEUDONYM_BYTES))
-        _check_ends(path, "user_offsets", self._user_offsets, examples)
-        self._example_offsets = self._labels = self._texts = self._text_offsets = None
+        items = _map(path, "items", np.dtype(info.item_dtype), (info.items, *info.item_shape))
+        user_offsets = _map(path, "user_offsets", OFFSET_DTYPE, (users + 1,))
+        pseudonyms = _map(path, "users", np.dtype(np.uint8), (users, PSEUDONYM_BYTES))
+        _check_ends(path, "user_offsets", user_offsets, examples)
+        example_offsets = labels = self._texts = self._text_offsets = None
         if info.kind == "text":
-            self._example_offsets = _map(path, "example_offsets", OFFSET_DTYPE, (examples + 1,))
-            _check_ends(path, "example_offsets", self._example_offsets, info.items)
+            example_offsets = _map(path, "example_offsets", OFFSET_DTYPE, (examples + 1,))
+            _check_ends(path, "example_offsets", example_offsets, info.items)
         else:
-            self._labels = _map(path, "labels", LABEL_DTYPE, (examples,))
+            labels = _map(path, "labels", LABEL_DTYPE, (examples,))
         if info.text_bytes is not None:
             self._texts = _map(path, "texts", np.dtype(np.uint8), (info.text_bytes,))
             self._text_offsets = _map(path, "text_offsets", OFFSET_DTYPE, (examples + 1,))
             _check_ends(path, "text_offsets", self._text_offsets, info.text_bytes)
-
-    def __len__(self) -> int:
-        """How many users there are."""
-        return self.info.users
+        super().__init__(
+            items=items,
+            example_offsets=example_offsets,
+            user_offsets=user_offsets,
+            labels=labels,
+            pseudonyms=pseudonyms,
+            held_out=info.held_out,
+            where=f"The store {path}",
+        )
 
     @property
     def store_id(self) -> str:
-        """The random name this store got when it was made."""
+        """The id that this store got when it was made."""
         return self.info.store_id
-
-    def gather(self, users: NDArray[np.int64]) -> Examples:
-        """The examples of these users."""
-        first, last, user_offsets = self._spans(users)
-        if self._labels is not None:
-            count = np.arange(user_offsets[-1] + 1, dtype=np.int64)
-            labels = take_slices(self._labels, first, last).astype(np.int32, copy=False)
-            return Examples(take_slices(self._items, first, last), count, user_offsets, labels)
-        return self._gather_ragged(self._items, self._example_offsets, first, last, user_offsets)
 
     def texts(self, users: NDArray[np.int64]) -> Examples:
         """The texts of these users, as UTF-8: like `gather`, but an item is a byte."""
@@ -137,76 +124,12 @@ class Store:
             raise StoreError(f"The store {self.path} keeps no texts.")
         return self._gather_ragged(self._texts, self._text_offsets, *self._spans(users))
 
-    def pick(self, owners: NDArray[np.int64], positions: NDArray[np.int64]) -> Examples:
-        """Single examples: number `positions[i]` of user `owners[i]`, each as if it were a user of its own."""
-        examples = self._user_offsets[owners] + positions
-        singles = np.arange(len(examples) + 1, dtype=np.int64)
-        if self._labels is not None:
-            labels = self._labels[examples].astype(np.int32, copy=False)
-            return Examples(self._items[examples], singles, singles, labels)
-        return self._gather_ragged(self._items, self._example_offsets, examples, examples + 1, singles)
-
-    def example_counts(self) -> NDArray[np.int64]:
-        """How many examples each user has."""
-        return np.diff(self._user_offsets)
-
-    def token_counts(self) -> NDArray[np.int64]:
-        """How many items (words or images) each user has."""
-        if self._example_offsets is None:
-            return self.example_counts()
-        return np.diff(self._example_offsets[self._user_offsets])
-
-    def names(self, users: NDArray[np.int64]) -> Names:
-        """The names of these users."""
-        return np.ascontiguousarray(self._pseudonyms[users]).view("<u8")
-
-    def held_out_users(self, most: int | None = None) -> NDArray[np.int64]:
-        """The numbers of the held-out users, ascending; with `most`, of so many of them, those with the smallest hashes.
-
-        Fewer of them are always among more of them, and no other user has a say in who they are.
-        """
-        names = all_names(self)
-        aside = np.flatnonzero(is_held_out(names, self.info.held_out)).astype(np.int64)
-        if most is not None:
-            aside = aside[np.argsort(names[aside, 1], kind="stable")[:most]]
-        return np.sort(aside)
-
-    def pseudonyms(self, users: NDArray[np.int64]) -> list[str]:
-        """The hashed names of these users, in hexadecimal."""
-        return [row.tobytes().hex() for row in self._pseudonyms[users]]
-
     def text_blocks(self, users: NDArray[np.int64] | None = None) -> Iterator[list[str]]:
         """All examples of these users (of all, if not given) as strings, a block at a time."""
         everyone = np.arange(len(self), dtype=np.int64) if users is None else users
         for start in range(0, len(everyone), BLOCK):
             block = self.texts(everyone[start : start + BLOCK])
             yield split_texts(block)
-
-    def _spans(self, users: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        first, last = self._user_offsets[users], self._user_offsets[users + 1]
-        if np.any(last < first):
-            raise StoreError(f"The store {self.path} is damaged: user_offsets.bin is not in order.")
-        return first, last, offsets_of(last - first)
-
-    def _gather_ragged(
-        self,
-        flat: NDArray[np.generic],
-        offsets: NDArray[np.int64] | None,
-        first: NDArray[np.int64],
-        last: NDArray[np.int64],
-        user_offsets: NDArray[np.int64],
-    ) -> Examples:
-        """The flat content of the examples from `first` to `last` (a pair a user), with offsets that begin at 0."""
-        assert offsets is not None
-        starts, ends = offsets[first], offsets[last]
-        gathered = offsets_of(ends - starts)
-        example_offsets = np.empty(user_offsets[-1] + 1, np.int64)
-        example_offsets[-1] = gathered[-1]
-        example_offsets[:-1] = take_slices(offsets, first, last)
-        example_offsets[:-1] -= np.repeat(starts - gathered[:-1], last - first)
-        if np.any(np.diff(example_offsets) < 0):
-            raise StoreError(f"The store {self.path} is damaged: its example offsets are not in order.")
-        return Examples(take_slices(flat, starts, ends), example_offsets, user_offsets)
 
 
 def split_texts(block: Examples) -> list[str]:
@@ -220,7 +143,14 @@ def split_texts(block: Examples) -> list[str]:
 
 
 def open_store(path: str | Path) -> Store:
-    """The store in this folder; every file is checked for its size, none is read through."""
+    """Open the store in this folder. The size of every file is checked, and no file is read through.
+
+    >>> import tempfile, tacit
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     tacit.users({"ann": ["see you"]}, vocabulary=["see", "you"]).save(f"{folder}/chat")
+    ...     tacit.open_store(f"{folder}/chat").vocabulary.words
+    ('see', 'you')
+    """
     folder = Path(path)
     if not folder.is_dir():
         raise StoreError(f"There is no store {folder}.", hint="`tacit data import` makes one.")

@@ -57,8 +57,13 @@ class DiscriminatorWork:
     penalty: float = PENALTY
     precision: Precision = "float32"
 
+    @property
+    def ignores_padding(self) -> bool:
+        """A batch without images leaves the discriminator as it is."""
+        return True
+
     def learned(self, model: Adversaries) -> Discriminator:
-        """The part of what was sent out that users' updates are of: the template of the gate."""
+        """The subtree that users update."""
         return model.discriminator
 
     def __call__(self, model: Adversaries, batches: Any, steps: Array, clip_norm: Array) -> Discriminator:
@@ -118,6 +123,10 @@ class AdversarialServer(Server):
     def init(self, model: Adversaries) -> Any:
         """The states of both optimizers before the first round."""
         return self.optimizer.init(model.discriminator), self.generator_steps.optimizer.init(model.generator)
+
+    def step(self, model: Adversaries, state: Any, release: Release) -> tuple[Adversaries, Any, Array]:
+        """(next networks, next states, whether they are finite)."""
+        return self._step(model, state, release)
 
 
 def adversarial_server(

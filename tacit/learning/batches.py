@@ -1,12 +1,18 @@
-"""Users' examples cut into batches, the shape in which work on one user reads them: rows of text, or images."""
+"""Users' examples cut into batches, the shape in which work on one user reads them: rows of text, images, or one's own.
+
+The guarantee needs each user's batches to depend on that user's examples alone. `TextBatches` and `ImageBatches` are Tacit's
+own and keep users apart. Any other batching is called through `OneUserAtATime`.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +32,11 @@ class LaidOut:
 
 
 class Batching(Protocol):
-    """How users' examples become batches."""
+    """How users' examples become batches.
+
+    Batches of one user have the same shapes as those of any other, so a user with few examples is padded, and a user without
+    any gets padding alone. A batch of padding must ask for no prediction.
+    """
 
     @property
     def batch_size(self) -> int:
@@ -40,7 +50,18 @@ class Batching(Protocol):
 
 @dataclass(frozen=True)
 class TextBatches:
-    """Batches of text: row layout and length, rows a batch, at most so many batches a user."""
+    """Batches of text: row layout and length, rows a batch, at most so many batches a user.
+
+    >>> import numpy as np, tacit
+    >>> people = tacit.users({"ann": [[7, 8, 9]], "bob": [[4], [5]]})
+    >>> shape = tacit.TextBatches("sentences", length=4, batch_size=2, steps=1)
+    >>> laid_out = shape.lay_out(people.gather(np.arange(2)))
+    >>> laid_out.batches(np.array([1]))[0, 0]
+    array([[1, 4, 2, 0, 0],
+           [1, 5, 2, 0, 0]], dtype=int32)
+    >>> laid_out.predictions
+    array([4, 4])
+    """
 
     layout: Layout
     length: int
@@ -56,7 +77,14 @@ class TextBatches:
 
 @dataclass(frozen=True)
 class ImageBatches:
-    """Batches of images: so many a batch, at most so many batches a user."""
+    """Batches of images: so many a batch, at most so many batches a user.
+
+    >>> import numpy as np, tacit
+    >>> people = tacit.users({"ann": (np.zeros((3, 28, 28), np.uint8), [0, 1, 1])})
+    >>> batches = tacit.ImageBatches(batch_size=2, steps=2).lay_out(people.gather(np.array([0]))).batches(np.array([0]))
+    >>> batches["images"].shape, batches["mask"].tolist()
+    ((1, 2, 2, 28, 28), [[[1.0, 1.0], [1.0, 0.0]]])
+    """
 
     batch_size: int
     steps: int
@@ -90,3 +118,110 @@ def image_batches(examples: Examples, *, batch_size: int, steps: int) -> dict[st
         "labels": labels.reshape(shape),
         "mask": inside.astype(np.float32).reshape(shape),
     }
+
+
+class OneUserAtATime:
+    """Any batching, called for one user after the other, so that no user's batches depend on another user's examples.
+
+    What it enforces:
+
+    - Each call sees a copy of one user's examples and nothing else.
+    - Each call is made on a fresh deep copy of the batching as it was given, so what a call writes into the object is gone in
+      the next call.
+    - Batches have the shapes and types that a user without examples gets. DataError for a user whose batches differ.
+    - Every user counts as having all of their steps, so how long local work runs does not depend on other users either.
+
+    What it cannot enforce is that the batching keeps nothing from one user to the next outside of the object: in a variable of
+    its module or class, in a file, or in a random generator that calls share. A guarantee states this as an assumption, with
+    the batching's `name`.
+    """
+
+    def __init__(self, batching: Batching) -> None:
+        self.name = f"{type(batching).__module__}:{type(batching).__qualname__}"
+        self.batch_size = int(batching.batch_size)
+        if self.batch_size < 1:
+            raise DataError(f"Expected a batching with at least one row a batch, got batch_size = {self.batch_size}.")
+        try:
+            self._as_given = copy.deepcopy(batching)
+        except Exception as error:
+            raise DataError(
+                f"The batching {self.name} cannot be copied, and every user needs a copy: {error}."
+            ) from error
+
+    def lay_out(self, examples: Examples) -> LaidOut:
+        """The batches of each user, stacked."""
+        expected, _ = self._of_one(_nobody(examples))
+        users = len(examples.user_offsets) - 1
+        found = [self._of_one(_only(examples, user)) for user in range(users)]
+        if any(_described(batches) != _described(expected) for batches, _ in found):
+            raise DataError(
+                f"The batching {self.name} gave a user batches of other shapes or types than a user without examples has.",
+                hint="Pad every user to the same number of batches.",
+            )
+        steps = jax.tree.leaves(expected)[0].shape[1]
+        stacked = jax.tree.map(
+            lambda first, *rest: np.concatenate([first[:0], *rest]), expected, *[b for b, _ in found]
+        )
+        return LaidOut(
+            sizes=np.full(users, steps * self.batch_size, np.int64),
+            predictions=np.array([predictions for _, predictions in found], np.int64),
+            batches=lambda chosen: jax.tree.map(lambda leaf: leaf[chosen], stacked),
+        )
+
+    def _of_one(self, examples: Examples) -> tuple[Any, int]:
+        """The batches of one user and how many predictions they ask for, checked."""
+        laid_out = copy.deepcopy(self._as_given).lay_out(examples)
+        batches = jax.tree.map(lambda leaf: np.array(leaf), laid_out.batches(np.zeros(1, np.int64)))
+        leaves, predictions = jax.tree.leaves(batches), np.asarray(laid_out.predictions)
+        if not leaves or any(leaf.ndim < 2 or leaf.shape[:2] != (1, leaves[0].shape[1]) for leaf in leaves):
+            raise DataError(
+                f"The batching {self.name} gave one user no arrays [1, steps, ...] with the same number of steps in each."
+            )
+        if predictions.shape != (1,) or predictions.dtype.kind not in "iu" or predictions[0] < 0:
+            raise DataError(
+                f"The batching {self.name} did not say how many predictions the batches of one user ask for."
+            )
+        return batches, int(predictions[0])
+
+
+def user_by_user(batching: Batching) -> Batching:
+    """The batching itself if it is Tacit's own, which keeps users apart, or `OneUserAtATime` around it."""
+    return batching if keeps_users_apart(batching) else OneUserAtATime(batching)
+
+
+def keeps_users_apart(batching: Batching) -> bool:
+    """Whether a user's batches are known to depend on that user alone: Tacit's own batchings, and any through the wrapper.
+
+    Neither a subclass nor an instance that hides a method of its class is known.
+    """
+    own = type(batching) in (TextBatches, ImageBatches, OneUserAtATime)
+    return own and vars(batching).keys().isdisjoint(dir(type(batching)))
+
+
+def foreign_name(batching: Batching) -> str | None:
+    """The name of a batching that is not Tacit's own, for the ledger and the statement; None for Tacit's own."""
+    found = user_by_user(batching)
+    return found.name if isinstance(found, OneUserAtATime) else None
+
+
+def _only(examples: Examples, user: int) -> Examples:
+    """A copy of one user's examples: a slice would lead to the whole array."""
+    first, last = examples.user_offsets[user : user + 2].tolist()
+    offsets = examples.example_offsets[first : last + 1]
+    return Examples(
+        examples.items[offsets[0] : offsets[-1]].copy(),
+        offsets - offsets[0],
+        np.array([0, last - first], np.int64),
+        None if examples.labels is None else examples.labels[first:last].copy(),
+    )
+
+
+def _nobody(examples: Examples) -> Examples:
+    """A user without examples, of the same kind."""
+    labels = None if examples.labels is None else examples.labels[:0].copy()
+    return Examples(examples.items[:0].copy(), np.zeros(1, np.int64), np.zeros(2, np.int64), labels)
+
+
+def _described(batches: Any) -> tuple[Any, list[tuple[tuple[int, ...], np.dtype]]]:
+    leaves, structure = jax.tree.flatten(batches)
+    return structure, [(leaf.shape, leaf.dtype) for leaf in leaves]

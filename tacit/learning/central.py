@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 from tacit.errors import DivergedError
 from tacit.learning.server import OptimizerName, build_optimizer
-from tacit.learning.work import Batch, Model, Task
+from tacit.learning.tasks import Batch, Model, Task
 
 # Steps a compiled call: enough that nothing is lost between calls, few enough that progress can be told.
 BLOCK_STEPS = 256
 
-# Told after each compiled call: steps done, and the mean loss on the batch read last.
-Told = Callable[[int, float], None]
+# Called after each compiled call: steps done, and the mean loss on the batch read last.
+OnProgress = Callable[[int, float], None]
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def train_central(
     descent: Descent,
     *,
     batch_size: int,
-    told: Told | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Model:
     """The model after one step for each batch of `batch_size` records, taken as they come in each pass of `order`.
 
@@ -105,8 +105,8 @@ def train_central(
         done += steps
         if not bool(finite):
             raise DivergedError(f"Central training diverged by step {done}: the model is not finite any more.")
-        if told is not None:
-            told(done, float(loss))
+        if on_progress is not None:
+            on_progress(done, float(loss))
     return model
 
 

@@ -6,7 +6,7 @@ real devices are choices of `users`. The journal makes each round durable around
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -61,7 +61,7 @@ class Journal(Protocol):
         ...
 
 
-def train(
+def rounds(
     state: TrainingState,
     *,
     participation: Iterable[Any],
@@ -70,8 +70,8 @@ def train(
     mechanism: Mechanism,
     server: Server,
     journal: Journal,
-) -> TrainingState:
-    """Run a round for each cohort."""
+) -> Iterator[TrainingState]:
+    """Run a round for each cohort, and yield the state after each."""
     for invited in participation:
         norms = clipping.norms(state.clipping, invited.round)
         cohort = invited.settle(state.model, norms)
@@ -82,4 +82,11 @@ def train(
         learned = clipping.learn(state.clipping, release, cohort.round)
         state = TrainingState(cohort.round + 1, model, server_state, learned, noise, finite)
         journal.after(state, diagnostics)
+        yield state
+
+
+def train(state: TrainingState, **parts: Any) -> TrainingState:
+    """Run every round; the state after the last. Takes what `rounds` takes."""
+    for after in rounds(state, **parts):
+        state = after
     return state

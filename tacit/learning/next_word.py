@@ -7,17 +7,18 @@ vocabulary does not have is always a mistake, even if the model says "unknown" (
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.users import BOS, FIRST_WORD, OOV, PAD
+from tacit.learning.tasks import LossTask
 from tacit.models.layers.precision import Precision
 from tacit.models.layers.sgd import sgd_step
 from tacit.models.word_lm import Batch, WordLM, loss_sum
@@ -27,17 +28,39 @@ HEAD_SIZES = (10, 50, 100)
 
 @dataclass(frozen=True)
 class NextWord:
-    """The task of `tacit.learning.work`, on batches of rows: int32 [rows, length + 1]."""
+    """The task of `tacit.learning.tasks` on batches of rows: int32 [rows, length + 1].
+
+    The model is any that maps tokens [length] to logits [length, vocabulary]. `precision` and `kernels` serve `WordLM`, which
+    has a step of its own; None for `kernels` asks the device.
+    """
 
     precision: Precision = "float32"
-    kernels: bool | None = None  # of `tacit.models.layers.sgd`: None asks the device
+    kernels: bool | None = None
 
-    def sgd_step(self, model: WordLM, tokens: jax.Array, learning_rate: float) -> WordLM:
+    def sgd_step(self, model: Any, tokens: jax.Array, learning_rate: float) -> Any:
+        """One step of plain SGD on the mean loss over the batch's predictions."""
+        if not isinstance(model, WordLM):
+            return LossTask(self.loss_sum).sgd_step(model, tokens, learning_rate)
         batch: Batch = {"tokens": tokens, "mask": prediction_mask(tokens)}
         return sgd_step(model, batch, learning_rate, precision=self.precision, kernels=self.kernels)
 
-    def loss_sum(self, model: WordLM, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return loss_sum(model, {"tokens": tokens, "mask": prediction_mask(tokens)}, precision=self.precision)
+    def loss_sum(self, model: Any, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The sum of the cross-entropies of a batch's predictions, and how many there are."""
+        mask = prediction_mask(tokens)
+        if isinstance(model, WordLM):
+            return loss_sum(model, {"tokens": tokens, "mask": mask}, precision=self.precision)
+        logits = self.scores(model, tokens[:, :-1]).astype(jnp.float32)
+        own = jnp.take_along_axis(logits, tokens[:, 1:, None], axis=-1)[..., 0]
+        return jnp.sum((jax.nn.logsumexp(logits, axis=-1) - own) * mask), jnp.sum(mask)
+
+    def scores(self, model: Any, tokens: jax.Array) -> jax.Array:
+        """Logits [rows, length, vocabulary] after each of tokens [rows, length]."""
+        return jax.vmap(model)(tokens)
+
+    def metrics(self, model: Any, tokens: jax.Array) -> dict[str, tuple[jax.Array, jax.Array]]:
+        """Sums and counts of what `evaluate` measures of words."""
+        words, top1, top3, known, known_top1, _, _ = score_sums(model, tokens)
+        return {"top1": (top1, words), "top3": (top3, words), "in_vocabulary_top1": (known_top1, known)}
 
 
 def prediction_mask(tokens: jax.Array) -> jax.Array:
@@ -61,7 +84,7 @@ class Scores:
         return dict(vars(self))
 
 
-def evaluate(model: WordLM, rows: NDArray[np.int32], *, chunk: int | None = None) -> Scores:
+def evaluate(model: Any, rows: NDArray[np.int32], *, chunk: int | None = None) -> Scores:
     """Scores over these rows, each read from an empty state."""
     chunk = chunk or (128 if jax.default_backend() == "cpu" else 2048)
     total = np.zeros(7, np.float64)
@@ -78,8 +101,8 @@ def evaluate(model: WordLM, rows: NDArray[np.int32], *, chunk: int | None = None
     )
 
 
-@jax.jit
-def score_sums(model: WordLM, tokens: jax.Array) -> jax.Array:
+@eqx.filter_jit
+def score_sums(model: Any, tokens: Any) -> jax.Array:
     """Over rows: words, first and third guesses right, known words and first guesses among them, loss, predictions [7]."""
     targets = tokens[:, 1:]
     logits = jax.vmap(model)(tokens[:, :-1])  # [rows, length, vocabulary]
@@ -98,7 +121,7 @@ def score_sums(model: WordLM, tokens: jax.Array) -> jax.Array:
     return jnp.stack([*sums, jnp.sum(loss * mask), jnp.sum(mask)])
 
 
-def head_word_histogram(model: WordLM, rows: NDArray[np.int32], *, chunk: int = 128) -> dict[int, list[int]]:
+def head_word_histogram(model: Any, rows: NDArray[np.int32], *, chunk: int = 128) -> dict[int, list[int]]:
     """DP-FedAvg Table 3: for n in 10, 50, 100, how often k of the model's top ten words are among the n most frequent.
 
     Words of a counted vocabulary are numbered by falling frequency: the n most frequent are its first n. (In a word list
@@ -110,8 +133,8 @@ def head_word_histogram(model: WordLM, rows: NDArray[np.int32], *, chunk: int = 
     return {n: row.tolist() for n, row in zip(HEAD_SIZES, total, strict=True)}
 
 
-@jax.jit
-def _head_counts(model: WordLM, tokens: jax.Array) -> jax.Array:
+@eqx.filter_jit
+def _head_counts(model: Any, tokens: Any) -> jax.Array:
     logits = jax.vmap(model)(tokens[:, :-1])
     _, top = jax.lax.top_k(logits[..., FIRST_WORD:], 10)
     word = (tokens[:, 1:] >= OOV)[..., None]
@@ -119,22 +142,29 @@ def _head_counts(model: WordLM, tokens: jax.Array) -> jax.Array:
     return jnp.stack([jnp.sum(size & word, axis=(0, 1), dtype=jnp.int32) for size in sizes])
 
 
-@partial(jax.jit, static_argnames="count")
-def _suggest(model: WordLM, tokens: jax.Array, last: jax.Array, count: int) -> Any:
-    probabilities = jax.nn.softmax(model(tokens)[last])
+Scoring = Callable[[Any, jax.Array], jax.Array]  # (model, tokens [rows, length]) → logits [rows, length, vocabulary]
+
+
+@eqx.filter_jit
+def _suggest(scores: Scoring, model: Any, tokens: Any, last: Any, count: int) -> Any:
+    probabilities = jax.nn.softmax(scores(model, tokens[None])[0, last])
     return jax.lax.top_k(probabilities[FIRST_WORD:], count)
 
 
-def suggest(model: WordLM, context: list[int], count: int = 3) -> list[tuple[int, float]]:
+def suggest(
+    model: Any, context: list[int], count: int = 3, *, scores: Scoring | None = None, longest: int | None = None
+) -> list[tuple[int, float]]:
     """The most likely next words after bos and `context`, with their probabilities; reserved entries are never shown.
 
-    `count` of them, or all there are.
+    `count` of them, or all there are. `scores` is that of the model's task. A model that reads at most `longest` tokens gets
+    the last of them.
     """
-    tokens = [BOS, *context]
-    count = min(count, len(model.embedding) - FIRST_WORD)
-    padded = np.full(max(16, 1 << (len(tokens) - 1).bit_length()), PAD, np.int32)
+    scores = NextWord().scores if scores is None else scores
+    tokens = [BOS, *context][-(longest or 0) :]
+    padded = np.full(longest or max(16, 1 << (len(tokens) - 1).bit_length()), PAD, np.int32)
     padded[: len(tokens)] = tokens
-    probabilities, words = _suggest(model, padded, np.int32(len(tokens) - 1), count)
+    count = min(count, eqx.filter_eval_shape(scores, model, padded[None]).shape[-1] - FIRST_WORD)
+    probabilities, words = _suggest(scores, model, padded, np.int32(len(tokens) - 1), count)
     return [(int(word) + FIRST_WORD, float(p)) for word, p in zip(words, probabilities, strict=True)]
 
 

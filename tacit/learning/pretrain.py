@@ -16,15 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.rows import Layout, to_rows
-from tacit.data.store import BLOCK
-from tacit.data.users import BOS, FIRST_WORD, OOV, PAD, Examples, Users
+from tacit.data.users import BOS, FIRST_WORD, OOV, PAD, Examples, Users, in_blocks
 from tacit.data.views import View
 from tacit.errors import DataError, DivergedError
 from tacit.learning.central import Descent, first_steps, shuffled, train_central
-from tacit.learning.work import Model
+from tacit.learning.tasks import Model
 
-# Told how far it is: steps done, steps in all, the mean loss on the batch read last.
-Told = Callable[[int, int, float], None]
+# Called with how far it is: steps done, steps in all, the mean loss on the batch read last.
+OnProgress = Callable[[int, int, float], None]
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,8 @@ class Reworded(View):
 def public_rows(users: Users, *, layout: Layout, length: int) -> NDArray[np.int32]:
     """All that these users wrote, laid out as rows [n, length + 1]; DataError if no known word is in it."""
     blocks = [np.empty((0, length + 1), np.int32)]
-    for start in range(0, len(users), BLOCK):
-        examples = users.gather(np.arange(start, min(start + BLOCK, len(users)), dtype=np.int64))
+    for numbers in in_blocks(len(users)):
+        examples = users.gather(numbers)
         everything = len(examples.items) + 2 * len(examples.example_offsets)  # no user has more rows than that
         blocks.append(to_rows(examples, layout=layout, length=length, max_rows=everything).tokens)
     rows = np.concatenate(blocks)
@@ -92,7 +91,12 @@ def predictions_in(rows: NDArray[np.int32]) -> int:
 
 
 def pretrain(
-    model: Model, rows: NDArray[np.int32], schedule: Schedule, descent: Descent, *, told: Told | None = None
+    model: Model,
+    rows: NDArray[np.int32],
+    schedule: Schedule,
+    descent: Descent,
+    *,
+    on_progress: OnProgress | None = None,
 ) -> Model:
     """The model after central training on these rows; the same again for the same arguments."""
     total = schedule.steps_of(len(rows))
@@ -103,7 +107,7 @@ def pretrain(
             schedule.order(len(rows)),
             descent,
             batch_size=schedule.batch_size,
-            told=None if told is None else lambda done, loss: told(done, total, loss),
+            on_progress=None if on_progress is None else lambda done, loss: on_progress(done, total, loss),
         )
     except DivergedError as error:
         raise DivergedError(

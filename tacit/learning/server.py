@@ -16,13 +16,14 @@ The mean is then a step of any optimizer, taken as the negative of a gradient.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from tacit.learning.trainable import EVERYTHING, Trainable, join
 from tacit.privacy.gate.clipping import global_norm
 from tacit.privacy.gate.rounding import LARGEST_NORM
 from tacit.privacy.noise.mechanisms import Release
@@ -55,28 +56,36 @@ def is_finite(model: Any) -> jax.Array:
 
 @dataclass(frozen=True)
 class Server:
-    """Turns releases into models. `step` also says whether the new model is still finite."""
+    """Turns releases into models. `step` also says whether what is trained is still finite.
+
+    `trainable` selects the leaves that are stepped; the optimizer has a state for those alone.
+    """
 
     optimizer: optax.GradientTransformation
     denominator: float
     _step: Callable[..., Any]
+    trainable: Trainable = field(default=EVERYTHING, kw_only=True)
 
     @classmethod
-    def build(cls, optimizer: optax.GradientTransformation, denominator: float) -> Server:
+    def build(
+        cls, optimizer: optax.GradientTransformation, denominator: float, trainable: Trainable = EVERYTHING
+    ) -> Server:
         @jax.jit
-        def step(model: Any, state: Any, release: Release) -> tuple[Any, Any, jax.Array]:
+        def step(trained: Any, state: Any, release: Release) -> tuple[Any, Any, jax.Array]:
             mean = mean_update(release, denominator)
             downhill = jax.tree.map(jnp.negative, mean)
-            updates, state = optimizer.update(downhill, state, model)
-            model = optax.apply_updates(model, updates)
-            return model, state, is_finite(model)
+            updates, state = optimizer.update(downhill, state, trained)
+            trained = optax.apply_updates(trained, updates)
+            return trained, state, is_finite(trained)
 
-        return cls(optimizer, denominator, step)
+        return cls(optimizer, denominator, step, trainable=trainable)
 
     def init(self, model: Any) -> Any:
         """The optimizer's state before the first round."""
-        return self.optimizer.init(model)
+        return self.optimizer.init(self.trainable.trained(model))
 
     def step(self, model: Any, state: Any, release: Release) -> tuple[Any, Any, jax.Array]:
-        """(next model, next state, whether it is finite)."""
-        return self._step(model, state, release)
+        """(next model, next state, whether it is finite). Frozen leaves are handed on as they are."""
+        trained, frozen = self.trainable.split(model)
+        trained, state, finite = self._step(trained, state, release)
+        return join(trained, frozen), state, finite

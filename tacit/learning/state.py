@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -48,18 +49,22 @@ def load_model(template: Any, arrays: Mapping[str, Any]) -> Any:
     return _filled("model", template, arrays)
 
 
-def _names(prefix: str, tree: Any) -> list[str]:
+def _leaves(prefix: str, tree: Any) -> list[tuple[str, Any]]:
     paths, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return [prefix + jax.tree_util.keystr(path) for path, _ in paths]
+    return [(prefix + jax.tree_util.keystr(path), leaf) for path, leaf in paths]
 
 
 def _named(prefix: str, tree: Any) -> Arrays:
-    return dict(zip(_names(prefix, tree), map(np.asarray, jax.tree.leaves(tree)), strict=True))
+    """The arrays of a pytree. Other leaves, such as functions, belong to the program and are not saved."""
+    return {name: np.asarray(leaf) for name, leaf in _leaves(prefix, tree) if eqx.is_array(leaf)}
 
 
 def _filled(prefix: str, template: Any, arrays: Mapping[str, Any]) -> Any:
     leaves = []
-    for name, leaf in zip(_names(prefix, template), jax.tree.leaves(template), strict=True):
+    for name, leaf in _leaves(prefix, template):
+        if not eqx.is_array(leaf):
+            leaves.append(leaf)
+            continue
         if name not in arrays or arrays[name].shape != leaf.shape:
             raise RunError(f"The checkpoint does not fit the recipe's model: {name} is missing or has another shape.")
         with jax.enable_x64(True):  # the noise's state has 64 bits

@@ -1,66 +1,104 @@
 """Work on one user: what a device computes from its own examples (DP-FedAvg, Algorithm 1).
 
-Each is a pure function of the broadcast model and one user's batches, written for one user and batched outside. A batch
-that asks for no prediction changes nothing, so users with fewer batches than their neighbours are padded with empty ones. That
-holds up to `LARGEST_NORM`, and what is longer counts as nothing.
+`FedAvg` and `FedSGD` say how a user trains, a `Task` what the model learns, and a filter which leaves are trained; `LocalWork`
+binds the three, and is what the engine calls for each user. Each is a pure function of the broadcast model and one user's
+batches, written for one user and batched outside.
+
+**Padding.** One user's update must not depend on who else is there. In Tacit's own work and tasks a batch that asks for no
+prediction changes nothing (up to `LARGEST_NORM`; a longer update counts as zero), so the users of a chunk run the same number
+of steps, and those with fewer batches run empty ones. That is fast, and `ignores_padding` says that it is proven. All other
+work gets each user's own number of steps, which needs no promise of anybody.
 
 The result is an update Δ_k, *not yet trusted*: the gate clips every update again in float64, whatever the work did.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 
+from tacit.errors import PrivacyError, RecipeError
+from tacit.learning.next_word import NextWord
+from tacit.learning.tasks import Batch, Model, Task, TrainedPart, as_task
+from tacit.learning.trainable import Filter, trainable_of
+from tacit.models.char_lm import NextSymbol
+from tacit.models.classifier import Classify
 from tacit.privacy.gate.clipping import ClipStyle, clip, global_norm
 from tacit.privacy.gate.rounding import LARGEST_NORM
 
-Batch = Any  # a pytree of arrays, one batch
-Model = Any
-
-
-class Task(Protocol):
-    """What a model learns from a batch; the loss is a mean over its predictions."""
-
-    def sgd_step(self, model: Model, batch: Batch, learning_rate: float) -> Model:
-        """One step of plain SGD on the batch's mean loss; a batch without predictions returns the model unchanged."""
-        ...
-
-    def loss_sum(self, model: Model, batch: Batch) -> tuple[jax.Array, jax.Array]:
-        """The sum of losses over a batch's predictions, and their number."""
-        ...
-
-
-# (model, the user's batches [steps, ...], how many steps to run, clip norm) → Δ_k
-Work = Callable[[Model, Batch, jax.Array, jax.Array], Any]
+# What the engine calls for each user: (model, the user's batches [steps, ...], how many steps to run, clip norm) → Δ_k.
+UserWork = Callable[[Model, Batch, jax.Array, jax.Array], Any]
 
 
 @dataclass(frozen=True)
+class Clip:
+    """The round's clip, for work that clips its own steps: ``clip(update)`` is the update within the norm."""
+
+    norm: jax.Array
+    style: ClipStyle
+
+    def __call__(self, update: Any) -> Any:
+        return clip(update, self.norm, self.style)
+
+
+class Work(Protocol):
+    """How a user trains: `batch_size` examples a step, and `update`."""
+
+    @property
+    def batch_size(self) -> int:
+        """Examples a batch."""
+        ...
+
+    def update(self, task: Task, model: Model, batches: Batch, steps: jax.Array, clip_norm: Clip) -> Any:
+        """Δ_k, of the structure of `model`: what the first `steps` of a user's batches [steps, ...] make of it.
+
+        `model` holds the trained leaves alone, all floating-point arrays, and `task` knows the frozen rest. The update
+        depends on nothing else. The gate clips it: `clip_norm` is for work that clips in between.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
 class FedAvg:
-    """Several epochs of local SGD. With `clip_style`, clips after every step as UserUpdateFedAvg does; without, the gate
-    clips once at the end (Production, Algorithm 1)."""
+    """Several epochs of local SGD. With `clip_every_step`, clips after every step as UserUpdateFedAvg does; without, the gate
+    clips once at the end (Production, Algorithm 1).
 
-    task: Task
-    epochs: int
-    learning_rate: float
-    clip_style: ClipStyle | None = None
+    >>> FedAvg(epochs=2, learning_rate=0.5).batch_size
+    8
+    """
 
-    def __call__(self, model: Model, batches: Batch, steps: jax.Array, clip_norm: jax.Array) -> Any:
+    epochs: int = 1
+    batch_size: int = 8
+    learning_rate: float = 0.5
+    clip_every_step: bool = False
+
+    def __post_init__(self) -> None:
+        _require_count("epochs", self.epochs)
+        _require_count("batch_size", self.batch_size)
+        _require_rate(self.learning_rate)
+
+    def update(self, task: Task, model: Model, batches: Batch, steps: jax.Array, clip_norm: Clip) -> Any:
+        """The way that local SGD goes from the model."""
+
         def one_step(i: jax.Array, local: Model) -> Model:
             batch = jax.tree.map(lambda leaf: leaf[i], batches)
-            local = self.task.sgd_step(local, batch, self.learning_rate)
-            if self.clip_style is None:
-                return local
-            moved = clip(_minus(local, model), clip_norm, self.clip_style)
-            return jax.tree.map(jnp.add, model, moved)
+            stepped = task.sgd_step(local, batch, self.learning_rate)
+            if not self.clip_every_step:
+                return stepped
+            clipped = jax.tree.map(jnp.add, model, clip_norm(_minus(stepped, model)))
+            # model + (local - model) is not local to the last bit, and how many empty batches there are depends on others.
+            still = _equal(stepped, local)
+            return jax.tree.map(lambda before, after: jnp.where(still, before, after), local, clipped)
 
         def one_epoch(_: jax.Array, local: Model) -> Model:
             local = jax.lax.fori_loop(0, steps, one_step, local)
-            # As at the gate: what is too long there is padded to nothing, or is not, by who else is there.
+            # As at the gate: above LARGEST_NORM padding changes the result, and padding depends on the other users.
             near = global_norm(_minus(local, model)) <= LARGEST_NORM
             return jax.tree.map(lambda leaf: jnp.where(near, leaf, jnp.nan).astype(leaf.dtype), local)
 
@@ -69,19 +107,30 @@ class FedAvg:
         return _minus(jax.lax.fori_loop(0, self.epochs, one_epoch, model), model)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FedSGD:
-    """One gradient over all of a user's examples, times −learning_rate."""
+    """One gradient over all of a user's examples, times −learning_rate; `batch_size` of them are in memory at a time.
 
-    task: Task
-    learning_rate: float
+    >>> FedSGD(learning_rate=1.0).batch_size
+    8
+    """
 
-    def __call__(self, model: Model, batches: Batch, steps: jax.Array, clip_norm: jax.Array) -> Any:
+    batch_size: int = 8
+    learning_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        _require_count("batch_size", self.batch_size)
+        _require_rate(self.learning_rate)
+
+    def update(self, task: Task, model: Model, batches: Batch, steps: jax.Array, clip_norm: Clip) -> Any:
+        """−learning_rate times the gradient of the user's mean loss."""
+
         def one_batch(i: jax.Array, carry: tuple[Any, jax.Array]) -> tuple[Any, jax.Array]:
             gradient, count = carry
             batch = jax.tree.map(lambda leaf: leaf[i], batches)
-            more, here = jax.grad(self.task.loss_sum, has_aux=True)(model, batch)
-            return jax.tree.map(lambda g, m: jnp.where(here > 0, g + m, g), gradient, more), count + here
+            more, here = jax.grad(task.loss_sum, has_aux=True)(model, batch)
+            added = jax.tree.map(lambda g, m: jnp.where(here > 0, g + m, g), gradient, more)
+            return added, count + jnp.asarray(here).astype(jnp.float32)
 
         start = (jax.tree.map(jnp.zeros_like, model), jnp.zeros((), jnp.float32))
         gradient, count = jax.lax.fori_loop(0, steps, one_batch, start)
@@ -89,10 +138,88 @@ class FedSGD:
         return jax.tree.map(lambda leaf: leaf * factor.astype(leaf.dtype), gradient)
 
 
-def learned_by(work: Work, model: Model) -> Any:
-    """The part of the broadcast model that updates are of: all of it, unless the work's `learned` says which."""
+@dataclass(frozen=True)
+class LocalWork:
+    """What one user computes: this work on this task, for the leaves that `trainable` selects (`tacit.learning.trainable`).
+
+    `task` may be a loss function. `clip_style` is the plan's, for work that clips its own steps.
+    """
+
+    work: Work
+    task: Any
+    trainable: Filter = None
+    clip_style: ClipStyle = "flat"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.work, type) or not callable(getattr(self.work, "update", None)):
+            raise RecipeError(f"Expected work with update(...) and batch_size, such as FedAvg(), got {self.work!r}.")
+        object.__setattr__(self, "task", as_task(self.task))
+        object.__setattr__(self, "trainable", trainable_of(self.trainable))
+
+    @property
+    def batch_size(self) -> int:
+        """Examples a batch."""
+        return self.work.batch_size
+
+    @property
+    def ignores_padding(self) -> bool:
+        """Whether steps on empty batches are proven to change nothing. A loss function may count padding, so it is not."""
+        return type(self.work) in (FedAvg, FedSGD) and type(self.task) in (NextWord, NextSymbol, Classify)
+
+    def learned(self, model: Model) -> Any:
+        """The subtree that users update."""
+        return self.trainable.trained(model)
+
+    def __call__(self, model: Model, batches: Batch, steps: jax.Array, clip_norm: jax.Array) -> Any:
+        """Δ_k of the subtree that users update."""
+        trained, frozen = self.trainable.split(model)
+        # A task's own step may be faster than autodiff, but it steps the whole model.
+        task = TrainedPart(self.task, frozen) if jax.tree.leaves(frozen) else self.task
+        return self.work.update(task, trained, batches, steps, Clip(clip_norm, self.clip_style))
+
+
+def learned_by(work: UserWork, model: Model) -> Any:
+    """The subtree that users update: all of the model, unless the work's `learned` says which."""
     part = getattr(work, "learned", None)
     return model if part is None else part(model)
+
+
+def ignores_padding(work: UserWork) -> bool:
+    """Whether steps on empty batches are proven to change nothing; only work of Tacit's own may say so."""
+    return type(work).__module__.startswith("tacit.") and bool(getattr(work, "ignores_padding", False))
+
+
+def require_update_of(learned: Any, update: Any) -> Any:
+    """The update, if it has the structure and shapes of what users update. PrivacyError otherwise: a shape that broadcasts
+    would count several times in the sum and once in its norm."""
+    expected, got = (
+        (jax.tree.structure(tree), [jnp.shape(leaf) for leaf in jax.tree.leaves(tree)]) for tree in (learned, update)
+    )
+    if expected != got:
+        raise PrivacyError(
+            f"Expected an update of the structure and shapes of what users update, {_shown(expected)}, got {_shown(got)}."
+        )
+    return update
+
+
+def _shown(described: tuple[Any, list[tuple[int, ...]]]) -> str:
+    structure, shapes = described
+    return f"{structure.num_leaves} arrays of shapes {shapes}"
+
+
+def _require_count(name: str, value: Any) -> None:
+    if not isinstance(value, Integral) or value < 1:
+        raise RecipeError(f"Expected {name} to be a whole number of at least 1, got {value!r}.")
+
+
+def _require_rate(value: float) -> None:
+    if not math.isfinite(value) or value <= 0:
+        raise RecipeError(f"Expected learning_rate to be a finite number above 0, got {value!r}.")
+
+
+def _equal(a: Any, b: Any) -> jax.Array:
+    """Whether all arrays are equal."""
+    return jnp.stack(jax.tree.leaves(jax.tree.map(jnp.array_equal, a, b))).all()
 
 
 def _minus(a: Any, b: Any) -> Any:

@@ -43,7 +43,7 @@ LARGEST_COHORT = 100_000
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 # Beyond these, squares and their inverses leave the floating-point numbers in which the bound and the noise are proven.
 LEAST_NORM, MOST_NORM = 1e-30, 1e30
-LEAST_NOISE, MOST_NOISE = 1e-6, 1e6
+LEAST_NOISE, MOST_NOISE = 1e-6, 1e6  # noise multipliers: a plan takes none outside, a search looks for none outside
 
 
 def _within_reason(norm: float) -> float:

@@ -1,11 +1,11 @@
-"""A recipe for the inspection of images: the classifier that does badly, whom to look at, and the models that look.
+"""The recipe of an inspection of images: the classifier, the selection of users, and the generative models.
 
-Three kinds of models are trained, each a run with a privacy plan of its own: `[classifier]` is the primary model, `[selection]`
+An inspection has three kinds of runs, each with a privacy plan of its own: `[classifier]` is the primary model, `[selection]`
 the histogram of users' accuracies, `[gan]` the two generative models, of users with high and with low accuracy.
 
-In `[gan.privacy]`, population is a public estimate of how many users meet the selection and cohort how many of them take
-part in a round (N and qN of Debugging, Tables 3 and 11). Everybody is asked with the probability q that follows; who
-does not meet the selection adds nothing, so that the true number is never needed.
+In `[gan.privacy]`, population is a public estimate of the number of users in the selection, and cohort is how many of them
+take part in a round (N and qN of Debugging, Tables 3 and 11). All users are sampled with the probability q = cohort /
+population. Users outside the selection contribute zero, so their true number is never needed.
 """
 
 from __future__ import annotations
@@ -15,40 +15,31 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from tacit.errors import RecipeError, RunError
+from tacit.errors import RunError
 from tacit.privacy.plan import PrivacyPlan
-from tacit.recipe.training import (
-    RECIPES,
-    EngineSection,
-    Seed,
-    ServerSection,
-    apply_change,
-    read_toml,
-    sentence_of,
-    toml_of,
-)
+from tacit.recipe.mistakes import recipe_error
+from tacit.recipe.reading import RECIPES, apply_change, read_toml, toml_of
+from tacit.recipe.sections import EngineSection, RecipeSection, Seed, ServerSection
 from tacit.runs.folder import refuse_if_taken
 
 IMAGES = RECIPES / "inspect_images.toml"
 RECIPE = "inspection.toml"  # in the folder of an inspection
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ImageData(_Section):
+class ImageData(RecipeSection):
     """Users with images: the built-in world of handwriting, or a store made by `tacit data import`."""
 
     world: Literal["handwriting"] | None = None
     store: str | None = None
     users: int = Field(default=100_000, gt=0, description="writers of the world")
-    images: float = Field(default=30, gt=0, le=400, description="images a writer of the world leaves, on average")
+    images: float = Field(default=30, gt=0, le=400, description="mean number of images per writer of the world")
     world_seed: Seed = 1
-    classes: int = Field(default=62, ge=2, description="how many classes there are, a public constant")
-    held_out: int = Field(default=50, gt=0, le=100_000, description="users kept away, to measure accuracy on")
+    classes: int = Field(default=62, ge=2, description="number of classes, a public constant")
+    held_out: int = Field(
+        default=50, gt=0, le=100_000, description="users to measure accuracy on, who are never trained on"
+    )
     most_images: int = Field(default=192, gt=0, description="cap on one user's images")
 
     @model_validator(mode="after")
@@ -57,12 +48,12 @@ class ImageData(_Section):
             raise ValueError("expected either data.world or data.store, got " + ("both" if self.world else "neither"))
         if self.store is not None and "classes" not in self.model_fields_set:
             raise ValueError(
-                "expected data.classes with data.store: it is a public constant, and is not counted on users"
+                "expected data.classes with data.store: it is a public constant, and is never counted from users' data"
             )
         return self
 
 
-class ImageFault(_Section):
+class ImageFault(RecipeSection):
     """A fault put into the images on purpose (`tacit.data.faults`), after the classifier was trained."""
 
     kind: Literal["inverted", "rotated", "relabelled"] = "inverted"
@@ -70,25 +61,27 @@ class ImageFault(_Section):
     seed: Seed = 1
 
 
-class ImageWork(_Section):
-    """What one user computes: local SGD."""
+class ImageWork(RecipeSection):
+    """The local computation of one user: SGD."""
 
     epochs: int = Field(default=1, gt=0)
-    batch_size: int = Field(default=32, gt=0, description="images a batch")
+    batch_size: int = Field(default=32, gt=0, description="images per batch")
     learning_rate: float = Field(gt=0, allow_inf_nan=False)
 
 
-class ImageRun(_Section):
-    """How long, and what is written down how often."""
+class ImageRun(RecipeSection):
+    """How long the run is, and how often it evaluates and saves a checkpoint."""
 
     rounds: int = Field(gt=0)
     evaluate_every: int = Field(default=20, gt=0)
     checkpoint_every: int = Field(default=20, gt=0)
-    seed: Seed | None = Field(default=None, description="replayable noise, for science: the run is then not private")
+    seed: Seed | None = Field(
+        default=None, description="makes the noise replayable, for research: the run is then not private"
+    )
 
 
-class Training(_Section):
-    """How a model is trained."""
+class ImageTraining(RecipeSection):
+    """How one model is trained."""
 
     init_seed: Seed = 1
     work: ImageWork
@@ -97,31 +90,33 @@ class Training(_Section):
     run: ImageRun
 
     @model_validator(mode="after")
-    def _plan_fits(self) -> Training:
+    def _plan_fits(self) -> ImageTraining:
         require_plain(self.privacy)
         return self
 
 
-class ClassifierSection(Training):
-    """The primary model; with `trained`, one that an earlier inspection has trained, and nothing is trained here."""
+class ClassifierSection(ImageTraining):
+    """The primary model; with `trained`, the inspection uses an earlier run's classifier instead of training one."""
 
     preset: str = "small"
-    trained: str | None = Field(default=None, description="the folder of the run that trained it")
+    trained: str | None = Field(default=None, description="the folder of the run that has trained it")
 
 
-class SelectionSection(_Section):
-    """Whom the two generative models learn from.
+class SelectionSection(RecipeSection):
+    """The users that the two generative models learn from.
 
-    By user: those whose accuracy is at least and at most the two `thresholds`, or the two `percentiles` of the released
-    histogram. By example: examples that the classifier gets right, and those it gets wrong.
+    By user: users whose accuracy is at least the upper or at most the lower of the two `thresholds`, or of the two
+    `percentiles` of the released histogram. By example: examples that the classifier gets right, and those it gets wrong.
     """
 
     by: Literal["user", "example"] = "user"
-    percentiles: tuple[float, float] | None = Field(default=None, description="low, high, of users' accuracies")
-    thresholds: tuple[float, float] | None = Field(default=None, description="low, high: public constants")
-    minimum_examples: int = Field(default=5, gt=0, description="users with fewer selected examples have none")
-    bins: int = Field(default=50, ge=2, le=60, description="of the histogram")
-    privacy: PrivacyPlan = Field(description="of the histogram: a round of its own")
+    percentiles: tuple[float, float] | None = Field(
+        default=None, description="low and high percentile of users' accuracies"
+    )
+    thresholds: tuple[float, float] | None = Field(default=None, description="low and high threshold, public constants")
+    minimum_examples: int = Field(default=5, gt=0, description="users with fewer selected examples contribute none")
+    bins: int = Field(default=50, ge=2, le=60, description="number of bins of the histogram")
+    privacy: PrivacyPlan = Field(description="the plan of the histogram, a round of its own")
 
     @model_validator(mode="after")
     def _fits_together(self) -> SelectionSection:
@@ -135,7 +130,7 @@ class SelectionSection(_Section):
         require_plain(self.privacy)
         if self.privacy.clip_norm not in ((1,) if self.privacy.claims else (1, None)):
             raise ValueError(
-                f"expected selection.privacy.clip_norm = 1: a user stands in one bin, got {self.privacy.clip_norm}"
+                f"expected selection.privacy.clip_norm = 1: a user counts in one bin, got {self.privacy.clip_norm}"
             )
         for name in ("clip_schedule", "example_cap", "total_weight"):
             if getattr(self.privacy, name):
@@ -143,8 +138,8 @@ class SelectionSection(_Section):
         return self
 
 
-class GeneratorSection(_Section):
-    """How the generator follows the discriminator on the server, after each round."""
+class GeneratorSection(RecipeSection):
+    """How the server trains the generator after each round."""
 
     steps: int = Field(default=6, gt=0)
     batch_size: int = Field(default=32, ge=2)
@@ -153,25 +148,23 @@ class GeneratorSection(_Section):
     momentum: float = Field(default=0.9, ge=0, lt=1)
 
 
-class GanSection(Training):
-    """The generative models: the discriminator is learned through the gate, the generator from what was released."""
+class GanSection(ImageTraining):
+    """The generative models: the discriminator is learned through the gate, the generator from its releases."""
 
     preset: str = "small"
     penalty: float = Field(default=10.0, ge=0, allow_inf_nan=False)
     generator: GeneratorSection = GeneratorSection()
 
 
-class LookSection(_Section):
-    """How the trained generators are looked at; all of it is post-processing, and free."""
+class ImageLook(RecipeSection):
+    """How the trained generators are examined; all of this is post-processing and costs no privacy."""
 
-    made: int = Field(
-        default=256, ge=64, le=10_000, description="images that are made and scored; the first 64 are shown"
-    )
-    seed: Seed = Field(default=1, description="draws them; it protects nobody")
+    made: int = Field(default=256, ge=64, le=10_000, description="images to generate and score; the first 64 are shown")
+    seed: Seed = Field(default=1, description="for drawing them; no privacy depends on it")
 
 
-class ImageInspection(_Section):
-    """Everything that makes the inspection of images."""
+class ImageInspection(RecipeSection):
+    """The whole recipe of an inspection of images."""
 
     inspect: Literal["images"] = "images"
     name: str = Field(default="inspect-images", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -180,7 +173,7 @@ class ImageInspection(_Section):
     classifier: ClassifierSection
     selection: SelectionSection
     gan: GanSection
-    look: LookSection = LookSection()
+    look: ImageLook = ImageLook()
     engine: EngineSection = EngineSection()
     paper: dict[str, Any] = Field(default_factory=dict, description="notes: the paper's figures, how to scale up")
 
@@ -189,26 +182,26 @@ class ImageInspection(_Section):
         if self.selection.minimum_examples > self.data.most_images:
             raise ValueError(
                 f"expected selection.minimum_examples ≤ data.most_images = {self.data.most_images}, got "
-                f"{self.selection.minimum_examples}: nobody has so many"
+                f"{self.selection.minimum_examples}: no user has that many"
             )
         everybody, delta = self.selection.privacy.population, self.gan.privacy.delta
         if self.gan.privacy.claims and delta >= 1 / everybody:
             raise ValueError(
-                f"expected gan.privacy.delta < 1/selection.privacy.population = {1 / everybody:.3g}: everybody is asked, and "
-                f"not those alone who meet the selection, got {delta:g}"
+                f"expected gan.privacy.delta < 1/selection.privacy.population = {1 / everybody:.3g}, because all users "
+                f"are sampled and not only those in the selection, got {delta:g}"
             )
         return self
 
     def to_toml(self) -> str:
-        """The effective recipe, every default written out."""
+        """The effective recipe, with every default written out."""
         return toml_of(self.model_dump(mode="json", exclude_none=True))
 
 
 def require_plain(plan: PrivacyPlan) -> None:
     """ValueError unless rounds are Poisson samples with independent noise and a fixed clip.
 
-    Most of those asked do not meet a selection and answer with zeros. Only a Poisson sample of everybody is one of the
-    subpopulation too, and zeros would draw an adaptive clip down.
+    Most sampled users are outside the selection and contribute zeros. A Poisson sample of all users is also a Poisson sample of
+    the selection; no other sampling has this property. Zeros would pull an adaptive clip norm down.
     """
     for name, expected, got in (
         ("sampling", ("poisson",), plan.sampling),
@@ -225,10 +218,10 @@ def require_plain(plan: PrivacyPlan) -> None:
 def load_image_inspection(
     path: Path, changes: Iterable[str] = (), *, store: Path | None = None, classifier: Path | None = None
 ) -> ImageInspection:
-    """Read and validate such a recipe, with changes of the form section.key=value.
+    """Read and validate the recipe of an inspection of images, with changes of the form section.key=value.
 
-    With `store` the users are those of that store in place of the recipe's, and what was put into the recipe's is not. With
-    `classifier` the primary model is the one that run trained.
+    With `store` the inspection reads that store's users instead of the recipe's, without the recipe's fault. With `classifier`
+    the primary model is the classifier of that run.
     """
     tree = read_toml(path)
     if store is not None:
@@ -243,32 +236,29 @@ def load_image_inspection(
 
 
 def parse_image_inspection(tree: Mapping[str, Any]) -> ImageInspection:
-    """Validate such a recipe given as nested dictionaries."""
+    """Validate the recipe of an inspection of images given as nested dictionaries."""
     try:
         return ImageInspection.model_validate(tree)
     except ValidationError as error:
-        first = error.errors()[0]
-        if first["type"] == "extra_forbidden":
-            raise RecipeError(f"Unknown key {'.'.join(map(str, first['loc']))} in the recipe.") from None
-        raise sentence_of(error) from None
+        raise recipe_error(error, ImageInspection) from None
 
 
-def recipe_of(folder: Path) -> ImageInspection:
-    """The recipe that the inspection in this folder follows."""
+def image_inspection_of(folder: Path) -> ImageInspection:
+    """The recipe of the inspection in this folder."""
     try:
         return parse_image_inspection(tomllib.loads((folder / RECIPE).read_text(encoding="utf-8")))
     except FileNotFoundError:
-        what = "which is none" if folder.exists() else "which does not exist"
-        raise RunError(f"Expected the folder of an inspection of images, got {folder}, {what}.") from None
+        what = "is not an inspection of images" if folder.exists() else "does not exist"
+        raise RunError(f"The folder {folder} {what}.") from None
     except (OSError, ValueError):
         raise RunError(f"The inspection {folder} is damaged: its {RECIPE} cannot be read.") from None
 
 
 def refuse_if_inspected(folder: Path) -> None:
-    """RunError unless the folder is empty or not there yet."""
+    """RunError unless the folder is empty or does not exist yet."""
     if (folder / RECIPE).exists():
         raise RunError(
             f"The folder {folder} holds an inspection already.",
-            hint=f"Go on with it: tacit inspect images --resume {folder}, or choose another.",
+            hint=f"Continue it with tacit inspect images --resume {folder}, or choose another folder.",
         )
     refuse_if_taken(folder)

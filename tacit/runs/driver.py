@@ -11,8 +11,8 @@ import dataclasses
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -21,25 +21,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PrivacyError, RunError
-from tacit.learning.loop import TrainingState, train
+from tacit.learning.loop import TrainingState, rounds
 from tacit.learning.state import from_arrays, to_arrays
 from tacit.privacy.accounting.spent import cost_if_it_had_ended_here
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.log import repair_torn_tail, verified
 from tacit.privacy.record.ledger import Ledger, LedgerWriter
-from tacit.privacy.record.records import FRESH_NOISE, SEEDED_REPLAY, Committed, Opened, Resumed
+from tacit.privacy.record.records import FRESH_NOISE, SEEDED_REPLAY, Committed, Opened, Resumed, to_json
 from tacit.runs import checkpoints
+from tacit.runs.callbacks import Callback, RunEnd, notifying
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder, first_difference
-from tacit.runs.journal import Observer, RunJournal
+from tacit.runs.journal import RunJournal
 from tacit.runs.metrics import truncate_after
 from tacit.runs.odometer import Odometer
 from tacit.runs.program import Program
 from tacit.runs.provenance import with_reasons
 
+# Yields the state after each round, and returns the run's summary. Closed early, it stops the run as Ctrl-C does: the last
+# round is saved, and the run can be resumed.
+Rounds = Generator[TrainingState, None, dict[str, Any]]
 
-def begin(program: Program, folder: RunFolder, observer: Observer) -> dict[str, Any]:
-    """Run it in a folder that has no ledger yet; returns the run's summary.
+
+def begin(program: Program, folder: RunFolder, callback: Callback) -> dict[str, Any]:
+    """Run it in a folder that has no ledger yet; returns the run's summary."""
+    return to_the_end(first_rounds(program, folder, callback, catch_interrupt=True))
+
+
+def go_on(program: Program, folder: RunFolder, callback: Callback, *, older_if_damaged: bool = False) -> dict[str, Any]:
+    """Go on with a run that has begun; PrivacyError if the program is not the one it was begun with."""
+    return to_the_end(
+        further_rounds(program, folder, callback, older_if_damaged=older_if_damaged, catch_interrupt=True)
+    )
+
+
+def first_rounds(program: Program, folder: RunFolder, callback: Callback, *, catch_interrupt: bool = False) -> Rounds:
+    """The rounds of a run in a folder that has no ledger yet.
 
     Whatever in it did not come from its plan is a reason in the ledger's first record why nothing may be claimed.
     """
@@ -48,13 +65,20 @@ def begin(program: Program, folder: RunFolder, observer: Observer) -> dict[str, 
     ledger = folder.create_ledger(program.opened)
     try:
         _record_head(listed, folder, ledger)
-        return _run(program, folder, ledger, program.start, observer, listed)
+        return (yield from _rounds(program, folder, ledger, program.start, callback, listed, catch_interrupt))
     finally:
         ledger.close()
 
 
-def go_on(program: Program, folder: RunFolder, observer: Observer, *, older_if_damaged: bool = False) -> dict[str, Any]:
-    """Go on with a run that has begun; PrivacyError if the program is not the one it was begun with."""
+def further_rounds(
+    program: Program,
+    folder: RunFolder,
+    callback: Callback,
+    *,
+    older_if_damaged: bool = False,
+    catch_interrupt: bool = False,
+) -> Rounds:
+    """The rounds that are left of a run that has begun; PrivacyError if the program is not the one it was begun with."""
     program = dataclasses.replace(program, opened=with_reasons(program))
     ledger = folder.open_ledger()
     try:
@@ -78,16 +102,15 @@ def go_on(program: Program, folder: RunFolder, observer: Observer, *, older_if_d
         truncate_after(folder.metrics_path, state.round)
         truncate_after(folder.diagnostics_path, state.round)
         truncate_after(folder.gate_audit_path, state.round)
-        return _run(program, folder, ledger, state, observer, listed)
+        return (yield from _rounds(program, folder, ledger, state, callback, listed, catch_interrupt))
     finally:
         ledger.close()
 
 
 def require_same_promise(recorded: Opened, now: Opened) -> None:
     """The plan, the data and every reason why nothing may be claimed are still those the run was begun with."""
-    difference = first_difference(
-        vars(dataclasses.replace(recorded, tacit_version="")), vars(dataclasses.replace(now, tacit_version=""))
-    )
+    then, here = (to_json(dataclasses.replace(each, tacit_version="")) for each in (recorded, now))
+    difference = first_difference(then, here)
     if difference is not None:
         field, before, after = difference
         raise PrivacyError(f"Expected what the ledger was begun with, where {field} is {before}, got {after}.")
@@ -131,16 +154,28 @@ def _participation(folder: RunFolder, ledger: Ledger, rounds: int) -> list[NDArr
     return [cohorts[live[round]] for round in range(rounds)]
 
 
-def _run(
+def to_the_end(run: Rounds) -> dict[str, Any]:
+    """Run every round; returns the summary."""
+    while True:
+        try:
+            next(run)
+        except StopIteration as end:
+            summary: dict[str, Any] = end.value
+            return summary
+
+
+def _rounds(
     program: Program,
     folder: RunFolder,
     ledger: LedgerWriter,
     state: TrainingState,
-    observer: Observer,
+    callback: Callback,
     listed: Odometer | None,
-) -> dict[str, Any]:
+    catch_interrupt: bool,
+) -> Rounds:
     opened = ledger.ledger.opened
     with ExitStack() as leaving:
+        notifier = leaving.enter_context(notifying(callback))
         audit = leaving.enter_context(program.audit(folder))
         journal = RunJournal(
             folder,
@@ -152,10 +187,11 @@ def _run(
             cost_so_far=lambda intents: cost_if_it_had_ended_here(opened, intents),
             update_bound=program.users.update_bound,
             record_head=partial(_record_head, listed, folder, ledger),
-            observer=observer,
+            notifier=notifier,
             settled=audit.settle,
         )
         leaving.callback(journal.release)
+        journal.start(state.round)
         for users in _participation(folder, ledger.ledger, state.round):
             program.sampler.remember(users)
         cohorts = program.participation(
@@ -164,10 +200,10 @@ def _run(
             Counter(intent.round for intent in journal.intents),
         )
         leaving.callback(cohorts.close)
-        with _stopping_at_a_round(journal):
+        with _stopping_at_a_round(journal) if catch_interrupt else nullcontext():
             if program.evaluate_first and state.round == 0:
                 journal.begin(state)
-            state = train(
+            for after in rounds(
                 state,
                 participation=cohorts,
                 users=audit.users,
@@ -175,12 +211,22 @@ def _run(
                 mechanism=audit.mechanism,
                 server=program.server,
                 journal=journal,
-            )
-        summary = program.finish(state, opened, cost_of(folder, ledger.ledger).stated)
+            ):
+                state = after
+                try:
+                    yield state
+                except GeneratorExit:
+                    journal.stop(state)
+                    raise
+        cost = cost_of(folder, ledger.ledger)
+        summary = program.finish(state, opened, cost.stated)
         folder.write_summary(summary)
         journal.close("finished")
         audit.conclude()
         checkpoints.remove_all(folder.private_path)  # what was left of the noise
+        notifier.end(RunEnd("finished", cost.stated.epsilon, cost.stated.delta, cost.guarantee().headline))
+        if notifier.error is not None:
+            raise notifier.error
         return summary
 
 

@@ -9,12 +9,13 @@ written or shown before its intent is durable, and before the store's odometer k
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.ledger import LedgerWriter
 from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN, Closed, Committed, Intent
 from tacit.runs import checkpoints
+from tacit.runs.callbacks import Notifier, RunEnd, RunStart, StopRequested
 from tacit.runs.consistency import OPENED
 from tacit.runs.folder import NOISE, RunFolder
 from tacit.runs.metrics import EPSILON_SO_FAR, MetricsWriter, read_metrics
@@ -36,20 +38,6 @@ if TYPE_CHECKING:
 # How many rounds the device may be ahead of what has been looked at.
 LAG = 2
 NORM_QUANTILES = (0.1, 0.5, 0.9)
-
-
-class StopRequested(Exception):
-    """The person at the keyboard asked to stop; the run is at rest and can be resumed."""
-
-
-class Observer(Protocol):
-    """Who is told how it goes: a progress bar, or nobody."""
-
-    def warned(self, sentence: str) -> None: ...
-
-    def round_done(self, round: int) -> None: ...
-
-    def evaluated(self, record: Mapping[str, Any]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -76,11 +64,11 @@ class RunJournal:
         cost_so_far: Callable[[list[Intent]], Spent],
         update_bound: Callable[[float], float],
         record_head: Callable[[], None],
-        observer: Observer,
+        notifier: Notifier,
         settled: Callable[[int], None] = lambda rounds_done: None,
     ) -> None:
         self._folder, self._ledger, self._plan, self._schedule = folder, ledger, plan, schedule
-        self._to_arrays, self._evaluate, self._observer = to_arrays, evaluate, observer
+        self._to_arrays, self._evaluate, self._notifier = to_arrays, evaluate, notifier
         self._cost_so_far, self._update_bound = cost_so_far, update_bound
         self._record_head, self._settled = record_head, settled
         self._sampling = plan.sampling_constants
@@ -93,10 +81,20 @@ class RunJournal:
         self._opened = ledger.ledger.digests()[0]
         self.stop_requested = False
 
+    def start(self, round: int) -> None:
+        """Tell callbacks that the rounds from `round` on are about to run; if one of them fails, no round does."""
+        plan = json.loads(json.dumps(self._ledger.ledger.opened.plan))
+        run = RunStart(self._folder.path.name, self._folder.run_id, plan, self._schedule.rounds, round)
+        self._notifier.start(run)
+        if self._stopping:
+            self._stop()
+
     def begin(self, state: Any) -> None:
         """Evaluate the model that the first round starts from, once: a curve then begins where pre-training left it."""
         if next(read_metrics(self._folder.metrics_path), None) is None:
             self._note(state)
+            if self._stopping:
+                self._stop()
 
     def before(self, cohort: Any, norms: ClipThresholds) -> None:
         """Make the intent durable."""
@@ -122,17 +120,24 @@ class RunJournal:
         self._pending.append((state, diagnostics))
         last = state.round == self._schedule.rounds
         evaluate = last or state.round % self._schedule.evaluate_every == 0
-        save = last or state.round % self._schedule.checkpoint_every == 0 or self.stop_requested
-        if evaluate or save:
-            self._record_head()
-        self._settle(0 if evaluate or save else LAG)
+        save = last or state.round % self._schedule.checkpoint_every == 0 or self._stopping
+        self._settle(all=evaluate or save)
         if evaluate:
             self._note(state)
-        if save:
+        stop = self._stopping and not last
+        if stop and not save:  # asked for since this round was settled
+            self._settle(all=True)
+        if save or stop:
             self._save(state)
-        if self.stop_requested and not last:
-            self.close("stopped")
-            raise StopRequested
+        if stop:
+            self._stop()
+
+    def stop(self, state: Any) -> None:
+        """Save the state after the last round and close the run, which can be resumed from there."""
+        self._settle(all=True)
+        if self._ledger.ledger.rounds_committed < state.round:
+            self._save(state)
+        self.close("stopped")
 
     def close(self, outcome: str) -> None:
         """Write how the run ended and let go of it."""
@@ -145,6 +150,16 @@ class RunJournal:
         for writer in (self._participation, self._metrics, self._diagnostics, self._ledger):
             writer.close()
 
+    @property
+    def _stopping(self) -> bool:
+        return self.stop_requested or self._notifier.error is not None
+
+    def _stop(self) -> NoReturn:
+        """Leave the run so that it can be resumed; raises the error of a callback, where that is why."""
+        self.close("stopped")
+        self._notifier.end(RunEnd("stopped"))
+        raise self._notifier.error or StopRequested
+
     def _note(self, state: Any) -> None:
         """Evaluate a model and write down what came out."""
         record = {
@@ -153,29 +168,33 @@ class RunJournal:
             **self._evaluate(state.model),
             EPSILON_SO_FAR: self._cost_so_far(self.intents).epsilon,
         }
-        self._metrics.append(record)
+        written = self._metrics.append(record)
         if not math.isfinite(float(record.get("perplexity", 0.0))):
             self._diverged(state.round)
-        self._observer.evaluated(record)
+        self._notifier.evaluation(written.pop("round"), written)
 
-    def _settle(self, leave: int) -> None:
-        while len(self._pending) > leave:
+    def _settle(self, *, all: bool) -> None:
+        """Look at the rounds that the device has finished; at all of them before something is shown or saved."""
+        if all:
+            self._record_head()
+        while len(self._pending) > (0 if all else LAG):
             state, diagnostics = self._pending.popleft()
             if not bool(state.finite) or self._nobody_is_finite(diagnostics):
                 self._diverged(state.round)
             self._diagnose(state.round, diagnostics)
             self._settled(state.round)
-            self._observer.round_done(state.round)
+            self._notifier.round(state.round, self._schedule.rounds)
 
     def _diverged(self, round: int) -> NoReturn:
         kept = checkpoints.rounds_kept(self._folder.checkpoints_path)
         where = f"the checkpoint after {kept[-1]} rounds is kept" if kept else "there is no checkpoint yet"
         self.close("diverged")
         checkpoints.remove_all(self._folder.private_path)  # what was left of the noise
+        self._notifier.end(RunEnd("diverged"))
         raise DivergedError(
             f"Training diverged by round {round}: the model, or what it computes, is not finite; {where}.",
             hint="Lower server.learning_rate, server.momentum or work.learning_rate, or clip harder.",
-        )
+        ) from self._notifier.error
 
     def _nobody_is_finite(self, diagnostics: list[Any]) -> bool:
         """Every update overflowed, so the model stands still. Looked at only where no privacy is claimed."""
@@ -185,7 +204,7 @@ class RunJournal:
         return len(norms) > 0 and not np.isfinite(norms).any()
 
     def _diagnose(self, round: int, diagnostics: list[Any]) -> None:
-        """ClipThresholds and the clipped share: allowed in a simulation, outside the guarantee, and marked so."""
+        """Norms and the clipped share: allowed in a simulation, outside the guarantee, and marked so."""
         if not diagnostics:
             return
         norms, clipped = _of_those_present(diagnostics)

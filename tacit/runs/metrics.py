@@ -62,8 +62,11 @@ class MetricsWriter:
         except OSError as error:
             raise disk_error(error, path, "nothing was changed") from error
 
-    def append(self, record: Mapping[str, Any]) -> None:
-        """Add a record, which has a whole number "round". Numbers that are not finite are written as null."""
+    def append(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Add a record, which has a whole number "round"; returns it as it was written.
+
+        Numbers that are not finite are written as null.
+        """
         plain = {name: _plain(value) for name, value in record.items()}
         if not isinstance(plain.get("round"), int):
             raise ValueError("Expected a whole number 'round' in a metrics record.")
@@ -73,6 +76,7 @@ class MetricsWriter:
                 line = line[self._file.write(line) :]
         except OSError as error:
             raise disk_error(error, self.path, "the rounds before are intact") from error
+        return plain
 
     def close(self) -> None:
         self._file.close()

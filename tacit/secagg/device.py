@@ -1,26 +1,25 @@
-"""A device's part of a round, as pure stages: a state and a message go in, a message and the next state come out.
+"""The device's stages of a round. Each is a pure function: (state, message) → (message, next state).
 
     advertise ─► share ─► mask ─► agree ─► reveal
     keys         shares   vector  signed   shares of the lost devices' mask keys
                                   set      and of the included devices' seeds
 
-A stage raises `ProtocolError` when the server's message is not one that an honest server sends to this device now; the device
-then leaves the round. **A state is used once.** `share` twice encrypts twice under one key and nonce; `mask` twice shows the
-difference of two vectors; `agree` or `reveal` twice, with two different messages, hands out both secrets of a neighbour. So
-whoever drives a device replaces its state with the one returned and forgets the old one, also when the stage raises; to
-repeat a message that was lost on the way is to send the same bytes again. States hold secrets; they do not show in a repr and
-do not belong in logs.
+A stage raises `ProtocolError` if an honest server would not send this message to this device now; the device then leaves the
+round. **A state must be used only once.** `share` twice encrypts twice under one key and nonce; `mask` twice shows the
+difference of two vectors; `agree` or `reveal` twice, with two different messages, reveals both secrets of a neighbour. So the
+caller replaces the state with the returned one and deletes the old one, even if the stage raises. A message that was lost is
+repeated by sending the same bytes again. States hold secrets: a repr does not show them, and they must not be logged.
 
-The session's constants come through the server. A device that does not trust it runs `parameters.check` on them first.
+The session's constants come through the server. A device that does not trust the server checks them with `parameters.check`.
 
-What a device makes sure of before it reveals anything:
+Before it reveals anything, a device checks that
 
-- Everybody it deals with is vouched for, of this session, and said so with a signature.
-- It is itself among the included, who are at least `minimum`, and at least `threshold` of its neighbours are.
-- It shares a mask with exactly those included neighbours who share one with it (their signed witnesses say so).
-- At least `threshold` of its neighbours signed the same set of included devices. An honest device signs one set a round.
+- all its neighbours are vouched for, and signed their messages for this session;
+- it is itself among the included devices, there are at least `minimum` of them, and at least `threshold` are its neighbours;
+- it shares a mask with exactly those included neighbours that share one with it, as their signed witnesses say;
+- at least `threshold` of its neighbours signed the same set of included devices. An honest device signs one set a round.
 
-docs/secagg.md shows why these four suffice against a malicious server with the parameters of `parameters.py`.
+docs/secagg.md proves that these four checks suffice against a malicious server with the parameters of `parameters.py`.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ from dataclasses import dataclass, field
 
 from tacit.errors import ProtocolError
 from tacit.secagg import keys, masks, messages, shamir
-from tacit.secagg.messages import Kind, Which
-from tacit.secagg.session import Session
+from tacit.secagg.messages import Kind, SecretKind
+from tacit.secagg.session import Session, require_at_least
 from tacit.secagg.shamir import Entropy
 
-# Whether somebody other than the server says that the device with this number has this identity key.
+# Whether a party other than the server vouches that the device with this number has this identity key.
 Vouched = Callable[[int, bytes], bool]
 
 
 @dataclass(frozen=True)
 class Secrets:
-    """What a device draws for one round."""
+    """The secrets of a device for one round."""
 
     identity: bytes = field(repr=False)
     mask_key: bytes = field(repr=False)
@@ -59,7 +58,7 @@ class Advertised:
 
 @dataclass(frozen=True)
 class Shared:
-    """After `share`: the neighbours whose keys came."""
+    """After `share`: the neighbours whose keys arrived."""
 
     session: Session
     index: int
@@ -68,8 +67,8 @@ class Shared:
 
 
 @dataclass(frozen=True)
-class Masked:
-    """After `mask`: the neighbours it shares a mask with, and the pair of shares it keeps for each."""
+class _KeepsShares:
+    """The neighbours that the device shares a mask with, and the pair of shares that it keeps for each."""
 
     session: Session
     index: int
@@ -79,20 +78,20 @@ class Masked:
 
 
 @dataclass(frozen=True)
-class Agreed:
-    """After `agree`: the set of included devices it signed, and the shares."""
+class Masked(_KeepsShares):
+    """After `mask`."""
 
-    session: Session
-    index: int
-    identity: bytes = field(repr=False)
-    identities: Mapping[int, bytes] = field(repr=False)
-    shares: Mapping[int, bytes] = field(repr=False)
+
+@dataclass(frozen=True)
+class Agreed(_KeepsShares):
+    """After `agree`: also the set of included devices that it signed."""
+
     survivors: frozenset[int]
 
 
 @dataclass(frozen=True)
 class Revealed:
-    """After `reveal`: nothing is left to say."""
+    """After `reveal`: the device is done."""
 
     session: Session
     index: int
@@ -118,7 +117,7 @@ def advertise(session: Session, index: int, *, identity: bytes, entropy: Entropy
 
 
 def share(state: Advertised, roster: bytes, *, vouched: Vouched, entropy: Entropy) -> tuple[bytes, Shared]:
-    """Shares of both secrets, each pair encrypted for the neighbour that keeps it."""
+    """Split both secrets into shares, and encrypt one pair of shares for each neighbour."""
     session, index, secrets = state.session, state.index, state.secrets
     body = messages.opened(session, Kind.ROSTER, messages.SERVER, index, roster)
     around = set(session.neighbours_of(index))
@@ -128,8 +127,8 @@ def share(state: Advertised, roster: bytes, *, vouched: Vouched, entropy: Entrop
             raise ProtocolError(f"Expected keys of neighbours of device {index}, got device {other}'s.")
         neighbours[other] = messages.advertisement(session, other, message)
         if not vouched(other, neighbours[other].identity):
-            raise ProtocolError(f"Expected an identity that is vouched for, got another one for device {other}.")
-    _enough(len(neighbours), session.threshold, "neighbours with keys")
+            raise ProtocolError(f"Nobody vouches for the identity of device {other}.")
+    require_at_least(len(neighbours), session.threshold, "neighbours with keys")
     seeds = shamir.split(secrets.seed, list(neighbours), session.threshold, entropy=entropy)
     mask_keys = shamir.split(secrets.mask_key, list(neighbours), session.threshold, entropy=entropy)
     sealed = {}
@@ -143,7 +142,7 @@ def share(state: Advertised, roster: bytes, *, vouched: Vouched, entropy: Entrop
 
 
 def mask(state: Shared, delivery: bytes, values: masks.Words) -> tuple[bytes, Masked]:
-    """The vector (entries below 2^bits) under its self-mask and one mask for each neighbour whose shares came."""
+    """Add to the vector (entries below 2^bits) its self-mask and one mask for each neighbour whose shares arrived."""
     session, index, secrets = state.session, state.index, state.secrets
     if values.shape != (session.dimension,) or values.dtype.kind != "u" or int(values.max()) >> session.bits:
         raise ProtocolError(
@@ -158,10 +157,10 @@ def mask(state: Shared, delivery: bytes, values: masks.Words) -> tuple[bytes, Ma
         key = _share_key(session, secrets.cipher_key, public.cipher_key, sender=other, receiver=index)
         pair = keys.decrypt(key, sealed, messages.header(session, Kind.SHARES, other, index))
         if pair is None:
-            raise ProtocolError(f"Expected the shares device {other} sealed for device {index}, got other bytes.")
+            raise ProtocolError(f"The shares from device {other} are not what it encrypted for device {index}.")
         shares[other] = pair
         layers.append(pair_mask(session, secrets.mask_key, public.mask_key, owner=index, other=other))
-    _enough(len(shares), session.threshold, "neighbours with shares")
+    require_at_least(len(shares), session.threshold, "neighbours with shares")
     vector = masks.pack(masks.with_masks(values.astype("u4", copy=False), layers, session.bits), session.bits)
     message = messages.masked(session, index, secrets.identity, shares, vector)
     identities = {other: state.neighbours[other].identity for other in shares}
@@ -169,36 +168,32 @@ def mask(state: Shared, delivery: bytes, values: masks.Words) -> tuple[bytes, Ma
 
 
 def agree(state: Masked, announcement: bytes) -> tuple[bytes, Agreed]:
-    """The device's signature on the set of included devices, once it has seen that the set is one it can stand in."""
+    """Check the set of included devices and sign it."""
     session, index = state.session, state.index
     body = messages.opened(session, Kind.SURVIVORS, messages.SERVER, index, announcement)
-    everybody = messages.bits_bytes(session.devices)
-    survivors = messages.from_bits(body[:everybody], range(session.devices), Kind.SURVIVORS)
-    witnesses = messages.bundle(body[everybody:], messages.witness_size(session), Kind.SURVIVORS)
+    size = messages.bits_bytes(session.devices)
+    survivors = messages.from_bits(body[:size], range(session.devices), Kind.SURVIVORS)
+    witnesses = messages.bundle(body[size:], messages.witness_size(session), Kind.SURVIVORS)
     if index not in survivors:
-        raise ProtocolError(f"Expected device {index} among the included devices, which sent its vector.")
-    _enough(len(survivors), session.minimum, "included devices")
+        raise ProtocolError(f"Device {index} sent its vector and is not among the included devices.")
+    require_at_least(len(survivors), session.minimum, "included devices")
     included = survivors.intersection(session.neighbours_of(index))
     if set(witnesses) != included:
-        raise ProtocolError("Expected the witnesses of exactly the included neighbours, got others.")
+        raise ProtocolError("The witnesses are not those of exactly the included neighbours.")
     if not included <= set(state.shares):
-        raise ProtocolError(
-            "Expected every included neighbour to share a mask with this device, got one that does not."
-        )
+        raise ProtocolError("An included neighbour shares no mask with this device.")
     for other, witness in witnesses.items():
         partners, _ = messages.witness_partners(session, other, state.identities[other], witness)
         if index not in partners:
-            raise ProtocolError(
-                f"Expected device {other} to share a mask with device {index}, got a witness without it."
-            )
-    _enough(len(included), session.threshold, "included neighbours")
+            raise ProtocolError(f"By its witness, device {other} shares no mask with device {index}.")
+    require_at_least(len(included), session.threshold, "included neighbours")
     content = messages.survivors_digest(session, survivors)
     message = messages.signed(session, Kind.AGREE, index, state.identity, content)
     return message, Agreed(session, index, state.identity, state.identities, state.shares, survivors)
 
 
 def reveal(state: Agreed, agreements: bytes) -> tuple[bytes, Revealed]:
-    """One share a neighbour: of its seed if it is included, of its mask key if it was lost; never both."""
+    """Reveal one share for each neighbour: of its seed if it is included, of its mask key if it was lost; never both."""
     session, index = state.session, state.index
     body = messages.opened(session, Kind.AGREEMENTS, messages.SERVER, index, agreements)
     agreed = messages.bundle(body, messages.bundled_size(32), Kind.AGREEMENTS)
@@ -208,19 +203,19 @@ def reveal(state: Agreed, agreements: bytes) -> tuple[bytes, Revealed]:
             raise ProtocolError(f"Expected agreements of included neighbours, got device {other}'s.")
         content = messages.opened_signed(session, Kind.AGREE, other, state.identities[other], message)
         if content != expected:
-            raise ProtocolError(f"Expected device {other} to have agreed on the same included devices, got others.")
-    _enough(len(agreed), session.threshold, "neighbours that agree")
+            raise ProtocolError(f"Device {other} agreed on another set of included devices.")
+    require_at_least(len(agreed), session.threshold, "neighbours that agree")
     revealed = {}
     for other, pair in state.shares.items():
         included = other in state.survivors
-        which = Which.SEED if included else Which.MASK_KEY
+        which = SecretKind.SEED if included else SecretKind.MASK_KEY
         revealed[other] = bytes([which]) + (pair[:32] if included else pair[32:])
     message = messages.signed(session, Kind.REVEAL, index, state.identity, messages.as_records(revealed))
     return message, Revealed(session, index)
 
 
 def self_mask(session: Session, owner: int, seed: bytes) -> masks.Mask:
-    """The mask only its owner knows, until its neighbours reveal the seed."""
+    """The mask that only its owner knows until its neighbours reveal the seed."""
     return masks.Mask(keys.derive(seed, session.context, b"self mask", owner, owner), negative=False)
 
 
@@ -233,8 +228,3 @@ def pair_mask(session: Session, private: bytes, public: bytes, *, owner: int, ot
 
 def _share_key(session: Session, private: bytes, public: bytes, *, sender: int, receiver: int) -> bytes:
     return keys.derive(keys.agree(private, public), session.context, b"shares", sender, receiver)
-
-
-def _enough(got: int, needed: int, what: str) -> None:
-    if got < needed:
-        raise ProtocolError(f"Expected at least {needed} {what}, got {got}.")

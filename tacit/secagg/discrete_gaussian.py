@@ -1,13 +1,13 @@
 """Exact samples of the discrete Gaussian, N_Z(0, σ²)(y) ∝ exp(-y²/(2σ²)) on the integers, from secret random bits.
 
 Canonne, Kamath and Steinke 2020, algorithms 1 to 3: a discrete Laplace draw of scale t = ⌊σ⌋ + 1, accepted with probability
-exp(-(|y| - σ²/t)² / (2σ²)). Their coins of probability exp(-γ) are tossed here by comparing a uniform number, of which 64
-bits are drawn, with exp(-γ): in float64 where the two differ by more than float64 can be wrong about, and otherwise
-(once in about 2⁴³ tosses) with as many further bits and decimal places as it takes. So the samples have exactly the stated
-distribution if the bits are uniform, and an array of them costs a few passes of vector arithmetic. σ² is a whole number: with
-devices' scales a fraction would serve no purpose.
+exp(-(|y| - σ²/t)² / (2σ²)). A coin of probability exp(-γ) is tossed by comparing a uniform number, of which 64 bits are
+drawn, with exp(-γ): in float64 if the two differ by more than the error of float64, and otherwise (once in about 2⁴³ tosses)
+with as many further bits and decimal places as needed. So the samples have exactly the stated distribution if the bits are
+uniform, and an array of samples costs a few passes of vector arithmetic. σ² is an integer: at the scales of devices a fraction
+would have no use.
 
-Time depends on the values drawn; a device whose timing an attacker can watch closely leaks a little through it.
+The running time depends on the sampled values, so an attacker who can measure it precisely learns a little about them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Integers = NDArray[np.int64]
 
 
 class Bits:
-    """A stream of uniform 64-bit words: AES-256-CTR under a fresh key, so that a million draws ask the system once."""
+    """A stream of uniform 64-bit words: AES-256-CTR under a fresh key, so that many draws need one call to the system."""
 
     def __init__(self, entropy: Entropy) -> None:
         self._stream = Cipher(AES(entropy(32)), CTR(bytes(16))).encryptor()
@@ -50,14 +50,14 @@ class Bits:
 
 
 def sampled(variance: int, count: int, *, entropy: Entropy) -> Integers:
-    """`count` independent samples of N_Z(0, variance); σ² = 0 is no noise."""
+    """`count` independent samples of N_Z(0, variance); a variance of 0 gives zeros."""
     if not 0 <= variance <= LARGEST_VARIANCE:
-        raise ProtocolError(f"Expected a whole variance from 0 to {LARGEST_VARIANCE}, got {variance}.")
+        raise ProtocolError(f"Expected an integer variance from 0 to {LARGEST_VARIANCE}, got {variance}.")
     if variance == 0:
         return np.zeros(count, np.int64)
     bits, found, missing = Bits(entropy), [], count
     while missing > 0:
-        # A little more than half of all tries are accepted; chunks stay in the cache.
+        # A little more than half of all tries are accepted. Chunks are small enough for the cache.
         accepted = _tries(variance, min(_CHUNK, 2 * missing + 64), bits)[:missing]
         found.append(accepted)
         missing -= len(accepted)
@@ -79,12 +79,12 @@ def _discrete_laplace(t: int, count: int, bits: Bits) -> Integers:
     remainder = remainder[_coins(remainder / t, remainder, lambda u: Fraction(u, t), bits)]
     magnitude = remainder + t * _geometric(len(remainder), bits)
     negative = bits.words(len(magnitude)) & np.uint64(1) == 1
-    kept = ~(negative & (magnitude == 0))  # or zero would come twice as often
+    kept = ~(negative & (magnitude == 0))  # otherwise zero would be twice as likely
     return np.where(negative, -magnitude, magnitude)[kept]
 
 
 def _geometric(count: int, bits: Bits) -> Integers:
-    """How many coins of probability 1/e come up before the first that does not."""
+    """The number of heads before the first tails, of coins with probability 1/e of heads."""
     result, active = np.zeros(count, np.int64), np.arange(count)
     while len(active):
         ones = np.ones(len(active), np.int64)
@@ -94,7 +94,7 @@ def _geometric(count: int, bits: Bits) -> Integers:
 
 
 def _below(bound: int, count: int, bits: Bits) -> Integers:
-    """Up to `count` uniform numbers below `bound`: words beyond the last whole multiple are thrown away."""
+    """Up to `count` uniform numbers below `bound`: words at or above the largest multiple of `bound` are discarded."""
     words = bits.words(count)
     last = (1 << 64) // bound * bound - 1
     return (words[words <= np.uint64(last)] % np.uint64(bound)).astype(np.int64)
@@ -103,7 +103,7 @@ def _below(bound: int, count: int, bits: Bits) -> Integers:
 def _coins(
     gammas: NDArray[np.float64], sources: Integers, exact: Callable[[int], Fraction], bits: Bits
 ) -> NDArray[np.bool_]:
-    """Independent coins that come up with probability exp(-γ); `exact` gives γ itself from an entry of `sources`."""
+    """Independent coins with probability exp(-γ) of heads; `exact` gives the exact γ for an entry of `sources`."""
     words = bits.words(len(gammas))
     difference = words.astype(np.float64) * 2.0**-64 - np.exp(-gammas)
     heads = difference < 0
@@ -113,7 +113,7 @@ def _coins(
 
 
 def _settled(word: int, gamma: Fraction, bits: Bits) -> bool:
-    """Whether a uniform number whose first 64 bits are `word` is below exp(-γ), to as many places as it takes."""
+    """Whether a uniform number whose first 64 bits are `word` is below exp(-γ), with as many places as needed."""
     if gamma == 0:
         return True
     drawn, known = word, 64

@@ -6,18 +6,18 @@
 After Kairouz, Liu and Steinke 2021 (the discretisation that Gboard uses, section 2.4). **The norm.** Rounding x at random to
 a neighbouring integer, up with the probability that makes it unbiased, can lengthen it: always ‖z‖ ≤ ‖x‖ + √d, and
 E‖z‖² ≤ ‖x‖² + d/4, with ‖z‖² ≤ ‖x‖² + d/4 + √(2 log 1/β) (‖x‖ + √d/2) but for a probability of β. The smaller of the two
-bounds, with ‖x‖ = scale · S, is the limit. It is not trusted but checked, on the integers, in arithmetic that is exact because
-no sum of squares reaches 2⁵³: a vector above the limit is rounded towards zero instead, which does not lengthen it, and that
-is checked as well. So the integers of every user, whatever the input (not finite included), have ‖z‖² ≤ limit, and clipping
-entries only shortens them. The inverse keeps norms, so one user moves the decoded sum by at most
+bounds, with ‖x‖ = scale · S, is the limit. The code checks it on the integers, in arithmetic that is exact because no sum of
+squares reaches 2⁵³: a vector above the limit is rounded towards zero instead, which cannot lengthen it, and this is checked as
+well. So the integers of every user, for any input (also one that is not finite), have ‖z‖² ≤ limit, and clipping entries only
+shortens them. The inverse keeps norms, so one user moves the decoded sum by at most
 √limit / scale · (1 + 2⁻²⁰) = `inflated_bound`, where the last factor is for decoding in float64: at most four products with
 32 × 32 matrices, each off by 32 √32 · 2⁻⁵³ of the norm, so less than 2⁻⁴³ · cohort · bound for either of two neighbours, and a
 round has no more than 2¹⁷ users.
 
-**The modulus.** When the server adds the noise, nothing may wrap, or a user who tips an entry over the edge would move it by
-2^bits (the risk of Gboard's footnote 1): `for_server_noise` makes cohort · E < 2^(bits-1), so nothing can. When the devices
-add noise themselves, the sum with its noise is private before it is reduced, and wrapping is post-processing:
-`for_device_noise` makes it merely rare.
+**The modulus.** When the server adds the noise, no entry may wrap around: a user whose contribution makes an entry wrap would
+move it by 2^bits (the risk of Gboard's footnote 1). `for_server_noise` chooses E with cohort · E < 2^(bits-1), so that wrapping
+is impossible. When the devices add the noise, the sum with its noise is private before it is reduced, and wrapping is
+post-processing: `for_device_noise` only makes it rare.
 
 All arithmetic is float64 over the array namespace of the arguments (NumPy on a device, JAX in the batched engine, under
 `enable_x64`); random draws are passed in.
@@ -31,6 +31,7 @@ from typing import Any
 
 from tacit.errors import ProtocolError
 from tacit.secagg.hadamard import rotated, unrotated
+from tacit.secagg.session import MOST_BITS
 
 BLOCK = 1 << 15
 _LARGEST_BLOCK = 1 << 20
@@ -61,23 +62,23 @@ class Encoding:
             )
         if not 0 < self.rounding_failure < 1:
             raise ProtocolError(f"Expected rounding_failure between 0 and 1, got {self.rounding_failure}.")
-        if not (2 <= self.bits <= 32 and 1 <= self.element_clip < 1 << (self.bits - 1)):
+        if not (2 <= self.bits <= MOST_BITS and 1 <= self.element_clip < 1 << (self.bits - 1)):
             raise ProtocolError(
-                f"Expected bits from 2 to 32 and 1 ≤ element_clip < 2^(bits-1), got {self.bits} and {self.element_clip}."
+                f"Expected 2 ≤ bits ≤ {MOST_BITS} and 1 ≤ element_clip < 2^(bits-1), got {self.bits} and {self.element_clip}."
             )
         if (self.scale * self.clip_norm + math.sqrt(self.padded)) ** 2 >= _EXACT:
             raise ProtocolError(
-                f"Expected scale · clip_norm below 2²⁶ less the root of the dimension, got {self.scale * self.clip_norm}."
+                f"Expected scale · clip_norm + √dimension below 2²⁶, got {self.scale * self.clip_norm} + √{self.padded}."
             )
 
     @property
     def padded(self) -> int:
-        """How many integers a vector becomes."""
+        """The number of integers that encode a vector."""
         return -(-self.dimension // self.block) * self.block
 
     @property
     def rounding_limit_squared(self) -> int:
-        """What the squared norm of one user's integers does not exceed before entries are clipped; checked for each."""
+        """The bound on the squared norm of one user's integers before entries are clipped; checked for each user."""
         length, d = self.scale * self.clip_norm, self.padded
         always = (length + math.sqrt(d)) ** 2
         mostly = length**2 + d / 4 + math.sqrt(2 * math.log(1 / self.rounding_failure)) * (length + math.sqrt(d) / 2)
@@ -85,16 +86,16 @@ class Encoding:
 
     @property
     def norm_limit_squared(self) -> int:
-        """What the squared norm of one user's integers never exceeds."""
+        """The bound on the squared norm of one user's integers."""
         return min(self.rounding_limit_squared, self.padded * self.element_clip**2)
 
     @property
     def inflated_bound(self) -> float:
-        """The bound on one user's share of the decoded sum, for `BoundedSum`."""
+        """The bound on one user's contribution to the decoded sum, for `BoundedSum`."""
         return math.sqrt(self.norm_limit_squared) / self.scale * _DECODING_ROOM
 
     def largest_cohort(self) -> int:
-        """How many users' integers can be added without wrapping, whatever they are."""
+        """How many users' integers can be added without wrapping, whatever their values."""
         return ((1 << (self.bits - 1)) - 1) // self.element_clip
 
 
@@ -104,7 +105,7 @@ def for_server_noise(
     """The finest scale at which no cohort up to `largest_cohort` can wrap and entries are rarely clipped.
 
     Over the random signs, an update whose norm is spread over the blocks has an entry clipped with probability at most
-    `clipped` (an update in few blocks more often: that costs accuracy, never privacy).
+    `clipped`. (An update concentrated in few blocks is clipped more often, which costs accuracy, never privacy.)
     """
     block = min(block, 1 << max(0, dimension - 1).bit_length())
     element_clip = ((1 << (bits - 1)) - 1) // largest_cohort
@@ -137,17 +138,17 @@ def for_device_noise(
     padded = -(-dimension // block) * block
     room = (2.0 ** (bits - 1) / deviations) ** 2 - largest_cohort / 4
     if room <= 0:
-        raise ProtocolError(f"Expected more bits for cohorts of {largest_cohort}, got {bits}.")
+        raise ProtocolError(f"{bits} bits are too few for cohorts of {largest_cohort}.")
     scale = math.sqrt(room / (largest_cohort**2 * clip_norm**2 / padded + noise_deviation**2))
     element_clip = (1 << (bits - 1)) - 1
     return Encoding(dimension, clip_norm, min(scale, _finest(clip_norm, padded)), element_clip, bits, block)
 
 
 def encoded(update: Any, encoding: Encoding, *, signs: Any, uniforms: Any, noise: Any = None) -> Any:
-    """Integers in [0, 2^bits), uint32, along the last axis; every leading axis is a user of its own.
+    """Integers in [0, 2^bits), uint32, along the last axis; each index of the leading axes is a user of its own.
 
     `update` [..., dimension] float64; `signs` [padded] ±1, public; `uniforms` [..., padded] in [0, 1), private;
-    `noise` [..., padded] int64, the user's share where devices add it. An update that is not finite counts as zero.
+    `noise` [..., padded] int64, the user's share of the noise if devices add it. An update that is not finite counts as zero.
     """
     xp = update.__array_namespace__()
     if update.dtype != xp.float64 or update.shape[-1] != encoding.dimension:
@@ -162,13 +163,13 @@ def encoded(update: Any, encoding: Encoding, *, signs: Any, uniforms: Any, noise
 
 
 def integers(scaled: Any, encoding: Encoding, uniforms: Any) -> Any:
-    """Scaled vectors rounded at random and clipped, as whole float64 numbers; their squared norm is within the limit."""
+    """Scaled vectors, rounded at random and clipped, as integers in float64; their squared norm is within the limit."""
     xp = scaled.__array_namespace__()
     low = xp.floor(scaled)
     drawn = low + xp.astype(uniforms < scaled - low, xp.float64)
     shortened = xp.trunc(scaled)
     limit = float(encoding.rounding_limit_squared)
-    # The third choice is unreachable if floating point behaves; it makes the bound independent of that.
+    # The third choice is never needed if floating point is correct; it makes the bound independent of that.
     whole = xp.where(
         _squared(xp, drawn) <= limit, drawn, xp.where(_squared(xp, shortened) <= limit, shortened, xp.zeros_like(drawn))
     )

@@ -1,10 +1,10 @@
 """The rotation that spreads a vector's norm evenly over its entries: random signs, then Walsh-Hadamard in blocks.
 
-H D x with D = diag(±1) and H orthonormal keeps the norm, is its own inverse up to the order (D H), and makes every entry
+H D x with D = diag(±1) and H orthonormal keeps the norm, has the inverse D H, and makes every entry
 of a block of size B sub-Gaussian with parameter ‖block‖/√B over the signs, whatever x was.
 
-Entry i belongs to block i mod m: neighbouring entries, which are often of one layer and one size, go to different blocks,
-so that blocks have about the same norm. A block is a power of two, and padding to a whole number of them adds less than one.
+Entry i belongs to block i mod m: neighbouring entries, which often belong to one layer and have similar sizes, go to different
+blocks, so that blocks have about the same norm. A block's size is a power of two; padding adds less than one block.
 
 Written over the array namespace of its arguments: the same code serves NumPy and JAX.
 """
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Products with a 32 × 32 matrix are where BLAS is fast and a pass over memory still does five butterfly levels at once.
+# With a 32 × 32 matrix BLAS is fast, and one pass over memory does five butterfly levels at once.
 _RADIX = 32
 
 
@@ -33,7 +33,7 @@ def unrotated(vector: Any, signs: Any, block: int) -> Any:
 
 
 def public_signs(seed: bytes, count: int) -> NDArray[np.float64]:
-    """±1, the same for everybody who has the seed; SHAKE-256, so that the same seed gives the same signs for ever."""
+    """±1, from SHAKE-256 of the seed: the same signs for everybody who has it, on every machine and version."""
     bits = np.frombuffer(hashlib.shake_256(b"tacit signs" + seed).digest(-(-count // 8)), np.uint8)
     return 1.0 - 2.0 * np.unpackbits(bits, count=count, bitorder="little").astype(np.float64)
 

@@ -1,7 +1,7 @@
-"""The primitives, all from the `cryptography` library, each with one use and one label.
+"""Cryptographic primitives, all from the `cryptography` library, each with one use and one label.
 
-    identity    Ed25519     signs what a device says; vouched for by somebody other than the server
-    mask key    X25519      agrees on the seed of the mask two neighbours share; its private half is shared out
+    identity    Ed25519     signs a device's messages; vouched for by a party other than the server
+    mask key    X25519      agrees on the seed of the mask of two neighbours; its private half is split into shares
     cipher key  X25519      agrees on the keys that encrypt shares between neighbours; never leaves its device
 
 A seed or key is derived by HKDF-SHA256 with the session's context as salt and (use, sender, receiver) as info. Every derived
@@ -25,7 +25,7 @@ KEY_BYTES = 32
 SIGNATURE_BYTES = 64
 TAG_BYTES = 16
 _NONCE = bytes(12)
-# X25519 works modulo this prime, and ignores the bit above it: without a check a key would have several encodings.
+# X25519 works modulo this prime and ignores the bit above it, so without a check a key would have several encodings.
 _FIELD = 2**255 - 19
 # The points of order 1, 2, 4 and 8, with which every private key agrees on zero.
 _SMALL_ORDER = frozenset(
@@ -40,7 +40,7 @@ _SMALL_ORDER = frozenset(
 
 
 def clamped(private: bytes) -> bytes:
-    """The X25519 private key that these 32 random bytes stand for, in the one form that recovery gives back."""
+    """The X25519 private key of these 32 random bytes, in the canonical form that recovery returns."""
     return bytes([private[0] & 248]) + private[1:31] + bytes([private[31] & 127 | 64])
 
 
@@ -50,32 +50,32 @@ def agreement_public(private: bytes) -> bytes:
 
 
 def is_agreement_public(public: bytes) -> bool:
-    """Whether these 32 bytes are the one encoding of an X25519 public key that agrees on something secret."""
+    """Whether these 32 bytes are the canonical encoding of an X25519 public key of large order."""
     value = int.from_bytes(public, "little")
     return value < _FIELD and value not in _SMALL_ORDER
 
 
 def agree(private: bytes, public: bytes) -> bytes:
-    """The 32 bytes that two X25519 keys have in common."""
+    """The shared secret of two X25519 keys, 32 bytes."""
     try:
         return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
-        raise ProtocolError("Expected an X25519 public key of large order, got a point that agrees on zero.") from None
+        raise ProtocolError("The X25519 public key has a small order: the shared secret would be zero.") from None
 
 
 def derive(secret: bytes, context: bytes, use: bytes, first: int, second: int) -> bytes:
-    """32 bytes for this use between these two devices in this session, and for nothing else."""
+    """32 bytes derived for this use between these two devices in this session."""
     info = use + struct.pack("<II", first, second)
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=context, info=info).derive(secret)
 
 
 def encrypt(key: bytes, plaintext: bytes, bound_to: bytes) -> bytes:
-    """AES-256-GCM under a key that is used once; fails to open if a bit of it, or of `bound_to`, differs."""
+    """AES-256-GCM with a key that is used once. Decryption fails if a bit of the result or of `bound_to` was changed."""
     return AESGCM(key).encrypt(_NONCE, plaintext, bound_to)
 
 
 def decrypt(key: bytes, ciphertext: bytes, bound_to: bytes) -> bytes | None:
-    """The plaintext, or None if it is not what was encrypted."""
+    """The plaintext; None if the ciphertext or `bound_to` was changed."""
     try:
         return AESGCM(key).decrypt(_NONCE, ciphertext, bound_to)
     except InvalidTag:

@@ -1,8 +1,8 @@
-"""Masks: vectors modulo 2^bits that look random to everybody without their seed, added to hide and subtracted to reveal.
+"""Masks, and vectors packed into bytes. A mask is a vector modulo 2^bits that looks random to everybody without its seed.
 
 A mask is the AES-256-CTR key stream of its 32 byte seed, cut into little-endian words of 32 bits; addition is modulo 2³² and
 the result is reduced modulo 2^bits once, at the end, which is the same because 2^bits divides 2³². A seed is used for one mask,
-so the counter may begin at zero.
+so the counter can start at zero.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tacit.errors import ProtocolError
 Words = NDArray[np.uint32]
 
 _WORD = np.dtype("<u4")
-# The key stream of one piece, the zeros it is made of and the sum it is added to stay in a core's cache together.
+# Small enough that a piece's key stream, the zeros it is made from and the sum stay in a core's cache together.
 _PIECE = 1 << 15
 _ZEROS = bytes(_PIECE * _WORD.itemsize)
 
 
 @dataclass(frozen=True)
 class Mask:
-    """A seed and whether its mask is subtracted; the seed is a secret and never shows in a repr."""
+    """A mask's seed, which is secret and not shown in a repr, and whether the mask is subtracted."""
 
     seed: bytes = field(repr=False)
     negative: bool
@@ -37,7 +37,7 @@ class Mask:
 def with_masks(values: Words, masks: Iterable[Mask], bits: int) -> Words:
     """values + Σ ± mask, modulo 2^bits, as a new array.
 
-    Sums of masks add up: parts of `masks` may be expanded elsewhere, from zeros, and their results added.
+    Masks are additive: parts of `masks` may be added to zeros elsewhere, and the results added here.
     """
     total = values.astype(_WORD)
     for mask in masks:
@@ -52,7 +52,7 @@ def reduced(values: Words, bits: int) -> Words:
 
 def _add_stream(total: Words, mask: Mask) -> None:
     stream = Cipher(AES(mask.seed), CTR(bytes(16))).encryptor()
-    buffer = bytearray(len(_ZEROS) + 15)  # the library asks for a block less one byte of room
+    buffer = bytearray(len(_ZEROS) + 15)  # the library needs room for one more block, less a byte
     words = np.frombuffer(buffer, _WORD, count=_PIECE)
     combine = np.subtract if mask.negative else np.add
     for start in range(0, len(total), _PIECE):
@@ -79,7 +79,7 @@ def pack(values: Words, bits: int) -> bytes:
 
 
 def unpack(packed: bytes, dimension: int, bits: int) -> Words:
-    """The entries that `pack` packed; anything `pack` cannot have made is refused."""
+    """The inverse of `pack`; ProtocolError for bytes that `pack` cannot have made."""
     if len(packed) != packed_bytes(dimension, bits):
         raise ProtocolError(f"Expected a vector of {packed_bytes(dimension, bits)} bytes, got {len(packed)}.")
     rows = -(-dimension // 8)
@@ -92,9 +92,9 @@ def unpack(packed: bytes, dimension: int, bits: int) -> Words:
             column = source[:, byte].astype(_WORD)
             groups[:, entry] |= column << np.uint32(shift) if shift >= 0 else column >> np.uint32(-shift)
     everything = reduced(groups.reshape(-1), bits)
-    # The bits above the last entry must be zero, or two byte strings would mean the same vector.
+    # The bits above the last entry must be zero, or two byte strings would encode the same vector.
     if dimension * bits % 8 and packed[-1] >> (dimension * bits % 8):
-        raise ProtocolError("Expected a vector that ends in zero bits, got others.")
+        raise ProtocolError("The packed vector does not end in zero bits.")
     return everything[:dimension]
 
 
@@ -105,6 +105,6 @@ def _groups_of_eight(values: Words) -> Words:
 
 
 def _overlaps(entry: int, bits: int) -> list[tuple[int, int]]:
-    """For each byte that entry number `entry` of a group touches: the byte, and by how much it lies above the entry's start."""
+    """The bytes that an entry of a group of eight overlaps, each with its offset in bits from the entry's start."""
     start = entry * bits
     return [(byte, 8 * byte - start) for byte in range(start // 8, (start + bits - 1) // 8 + 1)]

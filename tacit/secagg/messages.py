@@ -1,4 +1,4 @@
-"""What devices and the server say, as canonical bytes: one meaning has one encoding, and everything else is refused.
+"""The messages as canonical bytes: each message has exactly one encoding, and parsers refuse everything else.
 
     message   = header body [signature]
     header    = "TSAG" version kind context(32) sender(4) receiver(4)          46 bytes, little-endian
@@ -8,16 +8,16 @@
     ROSTER      server    the neighbours' ADVERTISE messages
     SHARES      device    commitment to the self-mask's seed(32), then (receiver(4) ciphertext(80))…    signed
     DELIVERY    server    (sender(4) ciphertext(80))…
-    MASKED      device    whom the device shares a mask with, as bits over its neighbours, hash of the vector(32)   signed;
-                          then the vector, packed. Without its vector it is the device's WITNESS.
+    MASKED      device    the neighbours that share a mask with it, as bits; hash of the vector(32)     signed;
+                          then the packed vector. Without its vector, the message is the device's witness.
     SURVIVORS   server    the included devices, as bits over all; then the witnesses of the included neighbours
     AGREE       device    hash of the included devices(32)                     signed
     AGREEMENTS  server    the neighbours' AGREE messages
     REVEAL      device    (owner(4) which(1) share(32))…                       signed
 
-A device's messages are addressed to the server and signed with its identity over header and body; what the server passes on
-between devices it passes on as it came. Records are in strictly ascending order of their device. Bits run from the lowest bit
-of the first byte, unused bits are zero. A parser accepts only messages of its session, kind, sender and receiver.
+A device's messages are addressed to the server and signed with its identity key over header and body; the server forwards
+messages between devices unchanged. Records are in strictly ascending order of their device. Bits run from the lowest bit of the
+first byte, unused bits are zero. A parser accepts only messages of its session, kind, sender and receiver.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Kind(IntEnum):
     REVEAL = 9
 
 
-class Which(IntEnum):
-    """Which of a device's two secrets a share belongs to. Nobody ever reveals both of one device."""
+class SecretKind(IntEnum):
+    """Which of a device's two secrets a share belongs to. No device ever reveals both of another."""
 
     SEED = 0
     MASK_KEY = 1
@@ -65,7 +65,7 @@ class Which(IntEnum):
 
 @dataclass(frozen=True)
 class Advertisement:
-    """A device's public keys, and the signed message that says so."""
+    """A device's public keys, and the signed message that contains them."""
 
     identity: bytes
     mask_key: bytes
@@ -74,7 +74,7 @@ class Advertisement:
 
 
 def header(session: Session, kind: Kind, sender: int, receiver: int) -> bytes:
-    """The 46 bytes a message begins with; also what ciphertexts are bound to."""
+    """The first 46 bytes of a message. Ciphertexts are bound to them as well."""
     return _HEADER.pack(_MAGIC, VERSION, kind, session.context, sender, receiver)
 
 
@@ -90,14 +90,14 @@ def signed(session: Session, kind: Kind, sender: int, identity: bytes, body: byt
 
 
 def opened(session: Session, kind: Kind, sender: int, receiver: int, message: bytes) -> bytes:
-    """The body of a message that is what, of whom, to whom and of which session it should be."""
+    """The body of a message; ProtocolError unless it has this session, kind, sender and receiver."""
     if len(message) < _HEADER.size:
         raise ProtocolError(f"Expected a {kind.name} message of at least {_HEADER.size} bytes, got {len(message)}.")
     magic, version, got_kind, context, got_sender, got_receiver = _HEADER.unpack_from(message)
     if magic != _MAGIC or version != VERSION:
-        raise ProtocolError(f"Expected a secure aggregation message of version {VERSION}, got something else.")
+        raise ProtocolError(f"Not a secure aggregation message of version {VERSION}.")
     if context != session.context:
-        raise ProtocolError(f"Expected a {kind.name} message of this session, got one of another session.")
+        raise ProtocolError(f"The {kind.name} message belongs to another session.")
     if got_kind != kind:
         raise ProtocolError(f"Expected a {kind.name} message, got kind {got_kind}.")
     if (got_sender, got_receiver) != (sender, receiver):
@@ -111,35 +111,36 @@ def opened_signed(session: Session, kind: Kind, sender: int, identity: bytes, me
     """The body of a device's message, its signature verified."""
     rest = opened(session, kind, sender, SERVER, message)
     if len(rest) < keys.SIGNATURE_BYTES:
-        raise ProtocolError(f"Expected device {sender}'s {kind.name} message to end in a signature, got a shorter one.")
+        raise ProtocolError(f"The {kind.name} message of device {sender} is too short to have a signature.")
     content, signature = message[: -keys.SIGNATURE_BYTES], message[-keys.SIGNATURE_BYTES :]
     if not keys.signed_by(identity, signature, content):
-        raise ProtocolError(
-            f"Expected device {sender}'s {kind.name} message to be signed by it, got another signature."
-        )
+        raise ProtocolError(f"The signature on the {kind.name} message of device {sender} is wrong.")
     return rest[: -keys.SIGNATURE_BYTES]
 
 
 def advertisement(session: Session, sender: int, message: bytes) -> Advertisement:
-    """A device's keys. The signature shows who made them; whether the identity is the device's is for others to vouch."""
+    """A device's keys.
+
+    The signature proves that the identity made them; that the identity is the device's, others vouch for.
+    """
     body = _sized(opened(session, Kind.ADVERTISE, sender, SERVER, message), 96 + keys.SIGNATURE_BYTES, Kind.ADVERTISE)
     identity = body[:32]
     opened_signed(session, Kind.ADVERTISE, sender, identity, message)
     mask_key, cipher_key = body[32:64], body[64:96]
     if not (keys.is_agreement_public(mask_key) and keys.is_agreement_public(cipher_key)):
-        raise ProtocolError(f"Expected X25519 keys of large order in their one encoding, got device {sender}'s.")
+        raise ProtocolError(f"The X25519 keys of device {sender} are not canonical or have a small order.")
     return Advertisement(identity, mask_key, cipher_key, message)
 
 
 def sender_of(message: bytes) -> int:
-    """Whom a message claims to be from, for messages that come in a bundle."""
+    """The sender that a message in a bundle claims."""
     if len(message) < _HEADER.size:
         raise ProtocolError(f"Expected a message of at least {_HEADER.size} bytes, got {len(message)}.")
     return int(_HEADER.unpack_from(message)[4])
 
 
 def bundle(body: bytes, size: int, kind: Kind) -> dict[int, bytes]:
-    """The messages of `size` bytes each in a server's message, by their sender, which ascends."""
+    """The messages of `size` bytes each in a server's message, by sender, in ascending order."""
     if len(body) % size:
         raise ProtocolError(f"Expected a {kind.name} message of whole messages of {size} bytes, got {len(body)} bytes.")
     parts = [body[start : start + size] for start in range(0, len(body), size)]
@@ -152,7 +153,7 @@ def bundled_size(body_bytes: int) -> int:
 
 
 def records(body: bytes, size: int, kind: Kind) -> dict[int, bytes]:
-    """Records of a device's number and `size` bytes, by device, which ascends."""
+    """Records of a device's number and `size` bytes, by device, in ascending order."""
     whole = 4 + size
     if len(body) % whole:
         raise ProtocolError(f"Expected a {kind.name} message of whole records of {whole} bytes, got {len(body)} bytes.")
@@ -192,7 +193,7 @@ def witness_size(session: Session) -> int:
 
 
 def witness_partners(session: Session, sender: int, identity: bytes, witness: bytes) -> tuple[frozenset[int], bytes]:
-    """Whom the sender shares a mask with, and its vector's hash, as it signed them."""
+    """The neighbours that share a mask with the sender, and its vector's hash, as it signed them."""
     body = opened_signed(session, Kind.MASKED, sender, identity, witness)
     bits = bits_bytes(session.neighbours)
     _sized(body, bits + _HASH_BYTES, Kind.MASKED)
@@ -211,12 +212,12 @@ def digest(content: bytes) -> bytes:
 
 
 def survivors_digest(session: Session, survivors: Iterable[int]) -> bytes:
-    """What a device signs when it agrees on who is included."""
+    """The hash that a device signs when it agrees on the set of included devices."""
     return digest(b"survivors" + session.context + as_bits(survivors, range(session.devices)))
 
 
 def seed_commitment(session: Session, owner: int, seed: bytes) -> bytes:
-    """Binds a device to its self-mask's seed; says nothing about it, because the seed has 256 bits."""
+    """A commitment to the seed of a device's self-mask. It hides the seed, because the seed has 256 random bits."""
     return digest(b"seed" + session.context + owner.to_bytes(4, "little") + seed)
 
 

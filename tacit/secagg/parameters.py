@@ -1,7 +1,7 @@
-"""How many neighbours a device needs, and how many shares recover a secret, for a stated probability of failure.
+"""How many neighbours a device needs, and how many shares must recover a secret, for a stated probability of failure.
 
-The setting: n devices, of which at most C = ⌈corruption · n⌉ work for the server and at most D = ⌈dropout · n⌉ are lost,
-wherever in the round. Places on the ring are uniformly random and independent of who is corrupt and who is lost (for a
+The setting: n devices, of which at most C = ⌈corruption · n⌉ collude with the server and at most D = ⌈dropout · n⌉ are lost,
+at any stage. Places on the ring are uniformly random and independent of who is corrupt and who is lost (for a
 malicious server: because `Session.graph_seed` became known after the roster). So the corrupt among one device's k neighbours
 are hypergeometric, drawn k out of n - 1 with C marked, and the lost ones likewise with D marked.
 
@@ -9,26 +9,27 @@ are hypergeometric, drawn k out of n - 1 with C marked, and the lost ones likewi
 
     n · P[Hyp(n - 1, D, k) > k - t]                                                     ("interruption")
 
-**Against a server that follows the protocol** and looks at everything it and the corrupt devices see, the sum over the
-honest included devices is all it learns, if no honest device has t corrupt neighbours and the honest devices that stay
+**Against a server that follows the protocol** (honest but curious), with all that it and the corrupt devices see, the sum over
+the honest included devices is all that it learns, if no honest device has t corrupt neighbours and the honest devices that stay
 are connected. On the ring they are connected unless k/2 in a row are corrupt or lost, and each such run begins somewhere:
 
     n · P[Hyp(n - 1, C, k) ≥ t]  +  n · C(C + D, k/2) / C(n, k/2)                       ("exposure", curious)
 
-**Against a server that does what it likes**, who is lost is its choice and may depend on the ring. Let c be the most corrupt
-neighbours of any honest device. If t > k/2 + c, it learns the sum over one set of honest devices and nothing else, whatever
-it sends (docs/secagg.md has the proof; it uses the ring and the consistency round), so
+**Against a malicious server**, which may send anything, the server decides who is lost, and may choose by the ring. Let c be
+the largest number of corrupt neighbours of any honest device. If t > k/2 + c, the server learns the sum over one set of honest
+devices and nothing else (docs/secagg.md has the proof; it uses the ring and the consistency round), so
 
     n · P[Hyp(n - 1, C, k) > c],   t = ⌊k/2⌋ + c + 1                                    ("exposure", malicious)
 
-That one set may be smaller than the session's `minimum`: such a server can tell stretches of the ring of different sets, each
-large enough. If 3t > 2(k + c), all who reveal have signed the same set, and the sum is that of all its honest members:
+That set may be smaller than the session's `minimum`: a malicious server can announce different sets, each large enough, to
+different stretches of the ring. If 3t > 2(k + c), all devices that reveal have signed the same set, and the sum is over all its
+honest members:
 
     n · P[Hyp(n - 1, C, k) > c],   c = ⌈3t/2⌉ - k - 1; in a complete graph c as above   ("split")
 
-All of it is computed in integers, without rounding, and turned into a
-float at the end. `choose` returns about the smallest k that keeps both failures below what was asked (they fall with k but
-for the steps of a whole threshold, over which its search may pass).
+All of it is computed exactly in integers and becomes a float at the end. `choose` returns about the smallest k that keeps both
+probabilities below the requested bounds. (They fall with k, except for small steps because the threshold is an integer; the
+search may miss a slightly smaller k there.)
 """
 
 from __future__ import annotations
@@ -70,11 +71,11 @@ def choose(
     interruption: float = 2.0**-20,
     one_set: bool = False,
 ) -> Parameters:
-    """About the fewest neighbours that do, with the highest threshold that lets the round complete.
+    """About the fewest neighbours that suffice, with the highest threshold that lets the round complete.
 
     With `one_set`, `exposure` also bounds the probability that a malicious server reveals a sum of fewer honest devices than
-    `minimum` less the corrupt (a curious one never does). Raises if even the complete graph does not do: a malicious server
-    needs dropout + corruption < 1/2 with room to spare, and any server needs dropout + corruption < 1.
+    `minimum` less the corrupt (a curious one never does). Raises if even the complete graph does not suffice: against a
+    malicious server dropout + corruption must be clearly below 1/2, and against any server below 1.
     """
     if devices < 2:
         raise ProtocolError(f"Expected devices ≥ 2, got {devices}.")
@@ -94,7 +95,7 @@ def choose(
     while (found := fits(candidates[high])) is None:
         if high == len(candidates) - 1:
             raise ProtocolError(
-                f"Expected a dropout and corruption that {devices} devices can bear against a {server} server, "
+                f"Expected a dropout and corruption that {devices} devices tolerate against a {server} server, "
                 f"got {dropout} and {corruption}."
             )
         low, high = high, min(2 * high + 1, len(candidates) - 1)
@@ -117,11 +118,11 @@ def check(
     exposure: float = 2.0**-40,
     minimum: int = 2,
 ) -> None:
-    """ProtocolError unless a round with these constants exposes no more than this.
+    """ProtocolError if the probability that a round with these constants is exposed is above `exposure`.
 
-    With a `minimum` above 2, also unless any sum is over at least so many devices, the corrupt among them included.
-    A session reaches devices through the server. One that does what it likes could offer all of them a threshold of one, so
-    a device calls this, with assumptions that are its owner's and not the server's, before it advertises.
+    With a `minimum` above 2, ProtocolError also if a sum could be over fewer devices, corrupt ones included. A session reaches
+    devices through the server, and a malicious server could offer a threshold of one. So a device calls this before it
+    advertises, with its owner's assumptions and not the server's.
     """
     corrupt, lost = math.ceil(corruption * session.devices), math.ceil(dropout * session.devices)
     found = exposed_probability(
@@ -138,7 +139,7 @@ def check(
         split = split_probability(session.devices, session.neighbours, session.threshold, corrupt=corrupt)
         if split > exposure:
             raise ProtocolError(
-                f"Expected a threshold that holds a malicious server to the minimum but for a probability of {exposure:.3g}, "
+                f"Expected a threshold at which a malicious server breaks the minimum with probability {exposure:.3g} or less, "
                 f"got {session.threshold} of {session.neighbours} neighbours: {float(split):.3g}."
             )
 
@@ -146,7 +147,7 @@ def check(
 def _fits(
     devices: int, k: int, corrupt: int, lost: int, server: Server, exposure: float, interruption: float
 ) -> Parameters | None:
-    # The highest threshold that completes: how many neighbours may be missing.
+    # The highest threshold with which the round completes, from how many neighbours may be missing.
     missing = _least(lambda m: devices * tail(devices - 1, lost, k, m + 1), interruption, k)
     threshold = k - missing
     if threshold < 1:
@@ -159,7 +160,7 @@ def _fits(
 def exposed_probability(
     devices: int, neighbours: int, threshold: int, *, corrupt: int, lost: int, server: Server
 ) -> Fraction:
-    """The bound above on revealing more than one sum, exactly; at most 1."""
+    """The bound above on the probability of revealing more than one sum, exactly; at most 1."""
     k = neighbours
     if server == "malicious":
         allowed = threshold - k // 2 - 1
@@ -171,7 +172,7 @@ def exposed_probability(
 
 
 def split_probability(devices: int, neighbours: int, threshold: int, *, corrupt: int) -> Fraction:
-    """The bound above on revealing to a malicious server what devices with different sets hold, exactly; at most 1."""
+    """The bound above on the probability that devices reveal for different sets, exactly; at most 1."""
     k = neighbours
     allowed = threshold - k // 2 - 1 if k == devices - 1 else -(-3 * threshold // 2) - k - 1
     return min(Fraction(1), devices * tail(devices - 1, corrupt, k, allowed + 1)) if allowed >= 0 else Fraction(1)
@@ -179,7 +180,7 @@ def split_probability(devices: int, neighbours: int, threshold: int, *, corrupt:
 
 @lru_cache(maxsize=4096)
 def tail(population: int, marked: int, draws: int, at_least: int) -> Fraction:
-    """P[Hyp ≥ at_least]: that many or more marked ones among `draws` out of `population`, exactly."""
+    """P[Hyp ≥ at_least], exactly: at least so many marked items among `draws` out of `population`."""
     marked = min(marked, population)
     lowest, highest = max(0, draws - (population - marked)), min(marked, draws)
     if at_least <= lowest:

@@ -1,6 +1,6 @@
-"""A whole round in one process: for simulation, tests, and to read how the stages fit together.
+"""A whole round in one process, without a network: for simulation and tests, and to read how the stages fit together.
 
-Every message goes through its bytes; only the network is missing.
+All messages are encoded to bytes and parsed again, as over a network.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tacit.secagg.session import Session
 from tacit.secagg.shamir import Entropy
 
 
-class Stage(IntEnum):
-    """When a device is lost: before it sends the message of this stage."""
+class RehearsalStage(IntEnum):
+    """The stages, in order. A device that is lost at a stage does not send its message of that stage."""
 
     ADVERTISE = 0
     SHARE = 1
@@ -28,8 +28,8 @@ class Stage(IntEnum):
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """The sum modulo 2^bits and whose vectors are in it."""
+class RehearsalResult:
+    """The sum modulo 2^bits, and the devices whose vectors are in it."""
 
     total: masks.Words
     included: frozenset[int]
@@ -39,10 +39,10 @@ def rehearse(
     session: Session,
     values: Mapping[int, masks.Words],
     *,
-    lost: Mapping[int, Stage] | None = None,
+    lost: Mapping[int, RehearsalStage] | None = None,
     entropy: Entropy = os.urandom,
-) -> Outcome:
-    """Run the protocol with these devices' vectors; the devices in `lost` fall silent at their stage.
+) -> RehearsalResult:
+    """Run the protocol with these devices' vectors; the devices in `lost` send nothing from their stage on.
 
     A device that refuses to go on (too few neighbours are left) is lost too. Raises `ProtocolError` if the round fails.
     """
@@ -53,45 +53,45 @@ def rehearse(
     def vouched(index: int, identity: bytes) -> bool:
         return public.get(index) == identity
 
-    def here(stage: Stage, devices: Mapping[int, Any]) -> list[int]:
-        return [index for index in sorted(devices) if lost.get(index, len(Stage)) > stage]
+    def here(stage: RehearsalStage, devices: Mapping[int, Any]) -> list[int]:
+        return [index for index in sorted(devices) if lost.get(index, len(RehearsalStage)) > stage]
 
     state: Any = server.opened(session)
     devices: dict[int, Any] = {}
-    for index in here(Stage.ADVERTISE, values):
+    for index in here(RehearsalStage.ADVERTISE, values):
         message, devices[index] = device.advertise(session, index, identity=identities[index], entropy=entropy)
         state = server.receive_advertisement(state, index, message)
     outgoing, state = server.close_advertising(state)
 
     stages = (
         (
-            Stage.SHARE,
+            RehearsalStage.SHARE,
             lambda i, was, message: device.share(was, message, vouched=vouched, entropy=entropy),
             server.receive_shares,
             server.close_sharing,
         ),
         (
-            Stage.MASK,
+            RehearsalStage.MASK,
             lambda i, was, message: device.mask(was, message, values[i]),
             server.receive_masked,
             server.close_masking,
         ),
         (
-            Stage.AGREE,
+            RehearsalStage.AGREE,
             lambda i, was, message: device.agree(was, message),
             server.receive_agreement,
             server.close_agreeing,
         ),
-        (Stage.REVEAL, lambda i, was, message: device.reveal(was, message), server.receive_reveal, None),
+        (RehearsalStage.REVEAL, lambda i, was, message: device.reveal(was, message), server.receive_reveal, None),
     )
     for stage, speak, receive, close in stages:
         for index in here(stage, outgoing):
             try:
                 message, devices[index] = speak(index, devices[index], outgoing[index])
             except ProtocolError:
-                continue  # it leaves the round, as a real one would
+                continue  # the device leaves the round, as a real one would
             state = receive(state, index, message)
         if close is not None:
             outgoing, state = close(state)
     total = masks.with_masks(state.total, server.recovered(state), session.bits)
-    return Outcome(total, state.survivors)
+    return RehearsalResult(total, state.survivors)

@@ -1,12 +1,12 @@
-"""What everybody in a round knows before it begins: who could talk to whom, how many must stay, and how wide numbers are.
+"""The public constants of a round: the ring of neighbours, the threshold, the fewest devices, the vectors' size.
 
 A session's `context` is the hash of all of it. Every key, signature and ciphertext of the round is bound to the context, so
-that two devices that were told different things cannot complete a single step together, and nothing said in one round can be
+that two devices that were told different constants cannot complete a single step together, and no message of one round can be
 used in another.
 
-Devices stand on a ring, in an order that `graph_seed` settles, and each is the neighbour of the `neighbours`/2 before and
-after it. Two facts make the ring worth having (`parameters.py` and docs/secagg.md use them): a device's neighbours are a
-uniformly random set, so that exact tails say how many of them can be corrupt or lost; and what is left of the ring stays
+Devices stand on a ring, in an order that `graph_seed` determines, and each is the neighbour of the `neighbours`/2 devices
+before and after it. Two facts make the ring useful (`parameters.py` and docs/secagg.md use them): a device's neighbours are a
+uniformly random set, so that exact tail bounds say how many of them can be corrupt or lost; and the remaining ring stays
 connected unless `neighbours`/2 devices in a row are missing.
 """
 
@@ -95,6 +95,12 @@ class Session:
         reach = self.neighbours // 2
         steps = [step for step in range(-reach, reach + 1) if step != 0]
         return tuple(sorted(order[(places[device] + step) % self.devices] for step in steps))
+
+
+def require_at_least(got: int, needed: int, what: str) -> None:
+    """ProtocolError if there are fewer than needed."""
+    if got < needed:
+        raise ProtocolError(f"Expected at least {needed} {what}, got {got}.")
 
 
 def _expect(holds: bool, field: str, value: object, right: str) -> None:

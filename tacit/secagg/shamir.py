@@ -1,4 +1,4 @@
-"""Shamir's secret sharing: any `threshold` shares give the secret back, any fewer say nothing at all about it.
+"""Shamir's secret sharing: any `threshold` shares give the secret back, and fewer reveal nothing about it.
 
 The field is the integers modulo P = 2²⁵⁶ - 189, the largest prime below 2²⁵⁶. A share is then exactly as long as a secret,
 32 bytes, however many devices take part. A clamped X25519 key is below 2²⁵⁵ and so always an element; other secrets are
@@ -18,7 +18,7 @@ from tacit.errors import ProtocolError
 P = 2**256 - 189
 SECRET_BYTES = 32
 
-# Returns that many bytes nobody can guess; `os.urandom` wherever a secret is at stake.
+# Returns this many unpredictable bytes; `os.urandom` except in tests.
 Entropy = Callable[[int], bytes]
 
 
@@ -39,16 +39,16 @@ def split(secret: bytes, holders: Sequence[int], threshold: int, *, entropy: Ent
 
 
 def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
-    """The secret, from the `threshold` shares of the lowest holders; garbage in (a false share), garbage out.
+    """The secret, from the shares of the `threshold` holders with the lowest numbers.
 
-    What comes out is 32 bytes; whoever calls compares it with a commitment made when the secret was split.
+    A wrong share gives a wrong secret without an error, so the caller must compare it with a commitment to the secret.
     """
     if len(shares) < threshold:
         raise ProtocolError(f"Expected at least {threshold} shares, got {len(shares)}.")
     holders = tuple(sorted(shares)[:threshold])
     values = [int.from_bytes(shares[holder], "little") for holder in holders]
     if any(value >= P for value in values):
-        raise ProtocolError("Expected shares below 2²⁵⁶ - 189, got a larger one.")
+        raise ProtocolError("A share is not below 2²⁵⁶ - 189.")
     weights = _lagrange_at_zero(holders)
     total = sum(weight * value for weight, value in zip(weights, values, strict=True)) % P
     return total.to_bytes(SECRET_BYTES, "little")

@@ -16,9 +16,13 @@ from typing import Any
 
 # Every public name and where it lives; one contract a file.
 _PUBLIC = {
+    "CallbackContract": "tacit.testing.callbacks",
     "MechanismContract": "tacit.testing.mechanism",
     "ParticipationContract": "tacit.testing.participation",
     "StrategyContract": "tacit.testing.strategy",
+    "TaskContract": "tacit.testing.work",
+    "UsersContract": "tacit.testing.users",
+    "WorkContract": "tacit.testing.work",
 }
 
 __all__ = sorted(_PUBLIC)

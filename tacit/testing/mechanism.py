@@ -20,6 +20,7 @@ from tacit.privacy.noise.randomness import NoiseKey, Randomness
 from tacit.privacy.noise.strategies import Strategy
 from tacit.privacy.outside import is_path
 from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.facts import DataRecord, ReleaseSize
 from tacit.privacy.record.planned import planned_intents
 from tacit.privacy.record.records import FORMAT, UNIT, Opened
 
@@ -100,7 +101,7 @@ class MechanismContract:
 
     # What its kind says.
 
-    def data(self, plan: PrivacyPlan) -> Mapping[str, Any]:
+    def facts(self, plan: PrivacyPlan) -> Mapping[str, Any]:
         """Facts of the ledger's first record that its cost needs."""
         return {}
 
@@ -131,11 +132,14 @@ class MechanismContract:
             population=plan.population,
             rounds=rounds,
             seeded=False,
-            reasons_not_private=[],
-            data={"coordinates": 100, "arrays": 2, **self.data(plan)},
+            reasons_not_private=(),
+            recipe="",
+            release=ReleaseSize(100, 2),
+            data=DataRecord(),
             unit=UNIT,
             adjacency=plan.adjacency,
             outside=plan.outside,
+            **self.facts(plan),
         )
         return spent_by(opened, planned_intents(plan, rounds))
 

@@ -7,10 +7,10 @@ The public data is not read again: it may change, or be gone.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -25,8 +25,12 @@ from tacit.learning.central import Descent
 from tacit.learning.next_word import NextWord
 from tacit.learning.pretrain import Reworded, Schedule, predictions_in, pretrain, public_rows, unknown_share
 from tacit.learning.state import load_model, model_arrays
-from tacit.recipe.training import PretrainSection, Recipe
+from tacit.privacy.record.codec import from_json
+from tacit.privacy.record.facts import PretrainingRecord
+from tacit.recipe.sections import PretrainSection
+from tacit.recipe.training import Recipe
 from tacit.runs import checkpoints
+from tacit.runs.callbacks import Callback, notifying
 from tacit.runs.folder import RunFolder
 from tacit.training.datasets import Dataset
 
@@ -34,27 +38,21 @@ WORLD_USERS = 2_000
 _DESCRIPTION = "public data"
 
 
-@runtime_checkable
-class PretrainingObserver(Protocol):
-    """An observer that also wants to know how pre-training goes."""
-
-    def pretrained(self, done: int, total: int, loss: float) -> None: ...
-
-
 @dataclass(frozen=True)
 class Pretrained:
     """The model, and what the ledger says about where it came from."""
 
     model: Any
-    description: Mapping[str, Any]
+    record: PretrainingRecord
 
 
 @dataclass(frozen=True)
 class PublicText:
-    """Public users in the model's own words, and what they are."""
+    """Public users in the model's own words, and what they are; `asserted`: the recipe says that they are public."""
 
     users: Users
-    description: Mapping[str, Any]
+    public: str
+    asserted: bool
 
 
 def open_public(recipe: Recipe, dataset: Dataset) -> PublicText | None:
@@ -62,18 +60,19 @@ def open_public(recipe: Recipe, dataset: Dataset) -> PublicText | None:
     section = recipe.pretrain
     if section is None:
         return None
-    users, words, description = _world(section, dataset) if section.store is None else _store(section, dataset)
+    asserted = section.store is not None
+    users, words, public = _store(section, dataset) if asserted else _world(section, dataset)
     reworded = Reworded(users, words, dataset.words)
     if reworded.shared == 0:
         raise DataError(
-            f"Expected public text with words that the model knows, got {description['public']}, which shares none of its "
+            f"Expected public text with words that the model knows, got {public}, which shares none of its "
             f"{len(dataset.words):,}."
         )
-    return PublicText(reworded, description)
+    return PublicText(reworded, public, asserted)
 
 
 def pretrained(
-    recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, observer: object = None
+    recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, callback: Callback | None = None
 ) -> Pretrained | None:
     """What the run's rounds start from, None if that is `model` itself.
 
@@ -88,16 +87,16 @@ def pretrained(
             raise RunError(
                 f"Expected the pre-trained model that the run {folder.path} began with, but {path} is missing."
             )
-        _make(recipe, dataset, model, folder, observer)
+        _make(recipe, dataset, model, folder, callback or Callback())
     kept = checkpoints.load(path)
     try:
-        description = json.loads(kept.metadata[_DESCRIPTION])
-    except (KeyError, ValueError):
+        record = from_json(PretrainingRecord, {**json.loads(kept.metadata[_DESCRIPTION]), "digest": kept.digest})
+    except (KeyError, TypeError, ValueError):
         raise RunError(f"Expected a pre-trained model in {path}, got another checkpoint.") from None
-    return Pretrained(load_model(model, kept.arrays), {**description, "digest": kept.digest})
+    return Pretrained(load_model(model, kept.arrays), record)
 
 
-def _make(recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, observer: object) -> None:
+def _make(recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, callback: Callback) -> None:
     section, public = recipe.pretrain, open_public(recipe, dataset)
     assert section is not None
     assert public is not None
@@ -106,10 +105,11 @@ def _make(recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, obser
     descent = Descent(
         NextWord(recipe.engine.precision), section.optimizer, section.learning_rate, momentum=section.momentum
     )
-    told = observer.pretrained if isinstance(observer, PretrainingObserver) else None
-    trained = pretrain(model, rows, schedule, descent, told=told)
+    with notifying(callback):
+        trained = pretrain(model, rows, schedule, descent, on_progress=callback.on_pretraining)
     description = {
-        **public.description,
+        "public": public.public,
+        "asserted": public.asserted,
         "predictions": predictions_in(rows),
         "unknown_words": round(unknown_share(rows), 4),
         "steps": schedule.steps_of(len(rows)),
@@ -123,10 +123,10 @@ def _make(recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, obser
     checkpoints.save(folder.pretrained_path, 0, model_arrays(trained), metadata)
 
 
-def _world(section: PretrainSection, dataset: Dataset) -> tuple[Users, Sequence[str], dict[str, Any]]:
+def _world(section: PretrainSection, dataset: Dataset) -> tuple[Users, Sequence[str], str]:
     """Writers of one style, of a world with another seed."""
     private = dataset.description
-    if private.get("world") == section.world and private.get("seed") == section.world_seed:
+    if private.world == section.world and private.seed == section.world_seed:
         raise PrivacyError(
             f"Expected pretrain.world_seed other than data.world_seed = {section.world_seed}, got the same: these are the "
             "very users who are to be protected."
@@ -138,15 +138,15 @@ def _world(section: PretrainSection, dataset: Dataset) -> tuple[Users, Sequence[
     name = (
         f"the keyboard world with seed {section.world_seed}, {count:,} users who write in the style {STYLES[style]!r}"
     )
-    return Subset(drawn, chosen), drawn.words, {"public": name, "asserted": False}
+    return Subset(drawn, chosen), drawn.words, name
 
 
-def _store(section: PretrainSection, dataset: Dataset) -> tuple[Users, Sequence[str], dict[str, Any]]:
+def _store(section: PretrainSection, dataset: Dataset) -> tuple[Users, Sequence[str], str]:
     """The users of a store that the recipe asserts to be public."""
     store = open_store(Path(str(section.store)))
     if store.vocabulary is None:
         raise DataError(f"Expected a store of text in pretrain.store, got {section.store}, which has no words.")
-    if dataset.description.get("store") == store.store_id:
+    if dataset.description.store == store.store_id:
         raise PrivacyError(
             f"Expected public data in pretrain.store, got {section.store}, which is the private store itself (data.store)."
         )
@@ -155,4 +155,4 @@ def _store(section: PretrainSection, dataset: Dataset) -> tuple[Users, Sequence[
         raise DataError(f"Expected a store of text in pretrain.store, got {section.store}, which has no users.")
     words = store.vocabulary.decode(np.arange(len(store.vocabulary)))
     name = f"store {store.store_id} ({', '.join(store.info.sources)}), {count:,} users"
-    return Subset(store, np.arange(count)), words, {"public": name, "asserted": True}
+    return Subset(store, np.arange(count)), words, name

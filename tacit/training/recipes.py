@@ -14,7 +14,9 @@ from tacit.learning.batches import TextBatches
 from tacit.learning.loop import TrainingState
 from tacit.learning.next_word import NextWord, evaluate
 from tacit.learning.server import build_optimizer
-from tacit.learning.work import FedAvg, FedSGD, Task, Work
+from tacit.learning.tasks import Loss, Task
+from tacit.learning.trainable import Filter
+from tacit.learning.work import FedAvg, FedSGD, LocalWork, Work
 from tacit.models.word_lm import WordLMConfig, build, preset
 from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.noise.strategies import Strategy, from_description
@@ -22,9 +24,10 @@ from tacit.privacy.planning.scaling import scaled_up
 from tacit.privacy.record.ledger import Ledger, read_ledger
 from tacit.privacy.record.records import Opened
 from tacit.recipe.training import Recipe, parse_recipe
+from tacit.runs.callbacks import Callback
 from tacit.runs.driver import require_same_promise
 from tacit.runs.folder import RunFolder
-from tacit.runs.journal import Observer, Schedule
+from tacit.runs.journal import Schedule
 from tacit.training.datasets import Dataset, open_dataset
 from tacit.training.pretraining import pretrained
 from tacit.training.setup import TrainingSetup
@@ -46,7 +49,15 @@ class RecipeSetup(TrainingSetup):
         return cls.of(recipe, dataset, model, NextWord(recipe.engine.precision), strategy)
 
     @classmethod
-    def of(cls, recipe: Recipe, dataset: Dataset, model: Any, task: Task, strategy: Strategy | None) -> Self:
+    def of(
+        cls,
+        recipe: Recipe,
+        dataset: Dataset,
+        model: Any,
+        task: Task | Loss,
+        strategy: Strategy | None,
+        trainable: Filter = None,
+    ) -> Self:
         """The rest, for any model and what it learns; a run that goes on keeps the noise strategy it began with."""
         plan, server, work = recipe.privacy, recipe.server, recipe.work
         schedule = Schedule(recipe.run.rounds, recipe.run.evaluate_every, recipe.run.checkpoint_every)
@@ -69,7 +80,7 @@ class RecipeSetup(TrainingSetup):
             dataset=dataset,
             store=None if recipe.data.store is None else Path(recipe.data.store),
             model=model,
-            work=build_work(recipe, task),
+            work=build_work(recipe, task, trainable),
             batches=TextBatches(
                 recipe.data.layout,
                 recipe.data.length,
@@ -87,10 +98,10 @@ class RecipeSetup(TrainingSetup):
             server_rate=server.learning_rate / (1 - momentum),
         )
 
-    def from_public_data(self, folder: RunFolder, observer: Observer | None = None) -> Self:
+    def from_public_data(self, folder: RunFolder, callback: Callback | None = None) -> Self:
         """The same, its rounds starting from what public data made of the model, where the recipe asks for that."""
-        found = pretrained(self.recipe, self.dataset, self.start.model, folder, observer)
-        return self if found is None else self.starting_from(found.model, found.description)
+        found = pretrained(self.recipe, self.dataset, self.start.model, folder, callback)
+        return self if found is None else self.starting_from(found.model, found.record)
 
 
 def model_config(recipe: Recipe, vocabulary: int) -> WordLMConfig:
@@ -99,25 +110,26 @@ def model_config(recipe: Recipe, vocabulary: int) -> WordLMConfig:
     return dataclasses.replace(preset(recipe.model.preset), vocabulary=vocabulary, **changes)
 
 
-def build_work(recipe: Recipe, task: Task) -> Work:
+def build_work(recipe: Recipe, task: Task | Loss, trainable: Filter = None) -> LocalWork:
     """What the recipe has each user compute."""
-    if recipe.work.kind == "fedsgd":
-        return FedSGD(task, recipe.work.learning_rate)
-    style = recipe.privacy.clipping if recipe.work.clip_every_step else None
-    return FedAvg(task, recipe.work.epochs, recipe.work.learning_rate, style)
+    section = recipe.work
+    work: Work = FedSGD(batch_size=section.batch_size, learning_rate=section.learning_rate)
+    if section.kind == "fedavg":
+        work = FedAvg(**section.model_dump(exclude={"kind"}))
+    return LocalWork(work, task, trainable, recipe.privacy.clipping)
 
 
-def reopen(folder: RunFolder) -> tuple[RecipeSetup, Ledger]:
-    """What a run that has begun was built from, checked against its ledger; nothing is changed and nothing runs."""
+def verified_setup(folder: RunFolder) -> tuple[RecipeSetup, Ledger]:
+    """The setup of a run that has begun, verified against its ledger, and the ledger; nothing is changed and nothing runs."""
     if not folder.begun:
-        raise RunError(f"Expected a run with a ledger, got {folder.path}, which has not begun.")
+        raise RunError(f"The run {folder.path} has not begun: it has no ledger yet.")
     ledger, setup = folder.ledger(), setup_of(folder)
     require_same_promise(ledger.opened, setup.opened(folder))
     return setup, ledger
 
 
-def setup_of(folder: RunFolder, observer: Observer | None = None) -> RecipeSetup:
+def setup_of(folder: RunFolder, callback: Callback | None = None) -> RecipeSetup:
     """What the run's own recipe builds, with the noise strategy and the pre-trained model it has."""
     described = read_ledger(folder.ledger_path).opened.strategy if folder.begun else {}
     strategy = from_description(described) if described else None
-    return RecipeSetup.build(parse_recipe(folder.recipe()), strategy).from_public_data(folder, observer)
+    return RecipeSetup.build(parse_recipe(folder.recipe()), strategy).from_public_data(folder, callback)

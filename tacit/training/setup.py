@@ -16,22 +16,25 @@ import jax
 import numpy as np
 import optax
 
-from tacit.learning.batches import Batching
+from tacit.learning.batches import Batching, foreign_name
 from tacit.learning.loop import TrainingState
 from tacit.learning.secure_sums import SecureSums
 from tacit.learning.server import Server
-from tacit.learning.work import Work, learned_by
+from tacit.learning.work import LocalWork
 from tacit.models.word_lm import parameter_count
 from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.noise.mechanisms import Mechanism
 from tacit.privacy.noise.strategies import Strategy
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.planning.noise_warnings import warnings_of
+from tacit.privacy.record.facts import PretrainingRecord
+from tacit.privacy.record.notes import notes_of
+from tacit.privacy.record.reasons import Reason
 from tacit.privacy.record.records import UPDATE, Opened
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import Schedule
 from tacit.runs.opening import opening
-from tacit.training.datasets import Dataset
+from tacit.training.datasets import Dataset, planted_canaries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +51,7 @@ class TrainingSetup:
     seed: int | None
     dataset: Dataset
     store: Path | None
-    work: Work
+    work: LocalWork
     batches: Batching
     start: TrainingState
     server: Server
@@ -57,12 +60,12 @@ class TrainingSetup:
     secure: SecureSums | None
     evaluate: Callable[[Any], Mapping[str, float]]
     summarise: Callable[[TrainingState, Opened, Spent], dict[str, Any]]
-    reasons_not_private: tuple[str, ...] = ()
+    reasons_not_private: tuple[Reason, ...] = ()
     gate_audit: bool = True
     simulated: bool = True
     chunk: int | None = None
     server_rate: float = 1.0
-    pretraining: Mapping[str, Any] | None = None
+    pretraining: PretrainingRecord | None = None
 
     @classmethod
     def assemble(
@@ -71,13 +74,13 @@ class TrainingSetup:
         plan: PrivacyPlan,
         schedule: Schedule,
         model: Any,
-        work: Work,
+        work: LocalWork,
         optimizer: optax.GradientTransformation,
         strategy: Strategy | None,
         **fields: Any,
     ) -> Self:
         """The setup whose server, mechanism, secure sums and first state are those that the plan builds for this model."""
-        server, learned = Server.build(optimizer, plan.denominator), learned_by(work, model)
+        server, learned = Server.build(optimizer, plan.denominator, work.trainable), work.learned(model)
         mechanism = plan.build_mechanism(schedule.rounds, strategy)
         blocks = {name: learned if name == UPDATE else np.zeros((), np.float32) for name in plan.noise_multipliers}
         start = TrainingState(0, model, server.init(model), plan.build_clipping().init(), mechanism.init(blocks))
@@ -96,9 +99,9 @@ class TrainingSetup:
     @property
     def learned(self) -> Any:
         """The subtree of the model that users update."""
-        return learned_by(self.work, self.start.model)
+        return self.work.learned(self.start.model)
 
-    def starting_from(self, model: Any, pretraining: Mapping[str, Any]) -> Self:
+    def starting_from(self, model: Any, pretraining: PretrainingRecord) -> Self:
         """The same, its rounds starting from this model, which public data made."""
         start = dataclasses.replace(self.start, model=model)
         return dataclasses.replace(self, start=start, pretraining=pretraining)
@@ -124,12 +127,13 @@ class TrainingSetup:
             rounds=self.schedule.rounds,
             recipe_text=self.settings,
             seeded=self.seed is not None,
-            reasons_not_private=list(self.reasons_not_private),
+            reasons_not_private=self.reasons_not_private,
             strategy=self.strategy,
             gate_audit=self.gate_audit and self.simulated,
-            data={
-                **self.dataset.description,
-                **({} if self.pretraining is None else {"pretraining": dict(self.pretraining)}),
-                **({} if self.secure is None else {"secagg": self.secure.describe()}),
-            },
+            data=self.dataset.description,
+            secure_sum=None if self.secure is None else self.secure.record(),
+            planted=None if self.dataset.canaries is None else planted_canaries(self.dataset.canaries),
+            pretraining=self.pretraining,
+            notes=notes_of(*self.dataset.notes),
+            batching=foreign_name(self.batches),
         )

@@ -1,30 +1,47 @@
-"""The model of a run that has trained one."""
+"""The trained model of a run: the one place where a model is read back from a run folder."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jax
 
 from tacit.errors import RunError
 from tacit.learning.state import load_model
-from tacit.models.word_lm import build
-from tacit.recipe.training import parse_recipe
+from tacit.models.word_lm import WordLM, WordLMConfig, build
+from tacit.recipe.training import Recipe, parse_recipe
+from tacit.runs.checkpoints import Checkpoint
 from tacit.runs.folder import RunFolder
 from tacit.training.recipes import model_config
 
 
-def load_trained(path: Path) -> tuple[Any, list[str]]:
-    """The model of a run's last checkpoint, and its words; RunError if the ledger names another checkpoint for its round."""
+@dataclass(frozen=True)
+class TrainedModel:
+    """A model, the words behind its ids (`words[i]` has the id i), and the run that trained it."""
+
+    model: WordLM
+    words: list[str]
+    config: WordLMConfig
+    recipe: Recipe
+    folder: RunFolder
+    checkpoint: Checkpoint
+
+
+def load_trained(path: Path) -> TrainedModel:
+    """The model of the last checkpoint of the run in this folder.
+
+    RunError if there is no checkpoint yet, or if the ledger names another one for that round.
+    """
     folder = RunFolder.open(path)
     recipe = parse_recipe(folder.recipe())
     words = folder.vocabulary()
     checkpoint = folder.last_checkpoint()
     if words is None or checkpoint is None:
         raise RunError(
-            f"Expected a run with a checkpoint, got {path}, which has none yet.",
+            f"The run {path} has no checkpoint yet.",
             hint=f"Train it further: tacit train --resume {path}",
         )
-    template = build(model_config(recipe, len(words)), key=jax.random.key(0))
-    return load_model(template, checkpoint.arrays), words
+    config = model_config(recipe, len(words))
+    model = load_model(build(config, key=jax.random.key(0)), checkpoint.arrays)
+    return TrainedModel(model, words, config, recipe, folder, checkpoint)

@@ -1,4 +1,4 @@
-"""Scores of membership: who moved the model is found out, by its loss and by the way it went."""
+"""Membership scores: users who were trained on score higher, by loss and by the model's trajectory."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tacit.audit.membership import loss_scores, trajectory_scores
 from tacit.data.rows import pack, to_rows
 from tacit.data.users import BOS
 from tacit.learning.next_word import NextWord
-from tacit.learning.work import FedAvg
+from tacit.learning.work import FedAvg, LocalWork
 from tacit.models.word_lm import WordLM, WordLMConfig, build
 from tests.helpers import ListUsers
 
 USERS = 24
-WORK = FedAvg(NextWord(), epochs=1, learning_rate=1.0)
+WORK = LocalWork(FedAvg(batch_size=2, learning_rate=1.0), NextWord())
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""A planted run and its audit: the ledger says so and names no canary, and a broken mechanism is caught."""
+"""A run with canaries and its audit: the ledger records the plan without its canaries, and a broken mechanism is caught."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import jax
 import numpy as np
 import pytest
 
-from tacit.audit.outcome import BROKEN, BY_TRAJECTORY, Outcome
+import tacit
+from tacit.audit.outcome import BROKEN, BY_TRAJECTORY, AuditOutcome
 from tacit.audit.plans import mixed_plan
 from tacit.audit.run_audit import AsTrained, audit_run
 from tacit.data.canaries.plan import CanaryPlan, encode, load_plan
@@ -22,6 +23,7 @@ from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.gate.sums import ClipThresholds, Contributions, Diagnostics, Gate
 from tacit.privacy.noise.mechanisms.gaussian import Gaussian, NoNoise
 from tacit.privacy.participation.log import verified
+from tacit.privacy.record.facts import PlantedCanaries
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.statement.guarantee import Guarantee
 from tacit.recipe.training import Recipe, parse_recipe
@@ -32,7 +34,7 @@ from tacit.training import datasets
 from tacit.training.datasets import open_dataset
 from tacit.training.recipes import RecipeSetup
 from tests.helpers import ListUsers
-from tests.simulation.test_training import Silent, tiny
+from tests.simulation.test_training import tiny
 
 PEOPLE, COINS = 40, 160
 WORLD = {"world": "keyboard", "seed": 1}
@@ -75,7 +77,7 @@ def coins(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(plan: Path, out: Path, **sections: dict[str, Any]) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "IDEAL_SENTENCES", 5)
-        start_run(recipe_of(plan, **sections), out, Silent())
+        start_run(recipe_of(plan, **sections), out, tacit.Callback())
     return out
 
 
@@ -85,25 +87,21 @@ def run(plan: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(run: Path) -> Outcome:
+def found(run: Path) -> AuditOutcome:
     return audit_run(run, suffixes=50)
 
 
 def test_the_ledger_says_that_canaries_were_planted_and_not_which(run: Path, plan: Path) -> None:
     ledger = read_ledger(run / "ledger.jsonl")
-    assert ledger.opened.data["audit"] == {
-        "plan": load_plan(plan).digest(),
-        "canaries": 18 + COINS,
-        "devices": 63,
-        "coin_users": COINS,
-        "device_rate": None,
-    }
+    assert ledger.opened.planted == PlantedCanaries(
+        plan=load_plan(plan).digest(), canaries=18 + COINS, devices=63, coin_users=COINS, device_rate=None
+    )
     stated = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents))
     assert 0 < stated.epsilon < 1
     assert f"{63 + COINS} made-up users" in stated.as_markdown()
 
 
-def test_no_file_but_the_owners_section_holds_a_canary(run: Path, plan: Path, found: Outcome) -> None:
+def test_no_file_but_the_owners_section_holds_a_canary(run: Path, plan: Path, found: AuditOutcome) -> None:
     write_section(RunFolder.open(run), found.section())
     secrets = [canary.text.encode() for canary in load_plan(plan).canaries]
     holding = {
@@ -116,7 +114,7 @@ def test_no_file_but_the_owners_section_holds_a_canary(run: Path, plan: Path, fo
     assert not any(secret.decode() in json.dumps(found.as_dict()) for secret in secrets)
 
 
-def test_a_sound_run_passes(found: Outcome) -> None:
+def test_a_sound_run_passes(found: AuditOutcome) -> None:
     assert found.proven is not None
     assert 0 < found.proven.epsilon < 1
     assert not found.broken
@@ -127,7 +125,7 @@ def test_a_sound_run_passes(found: Outcome) -> None:
     assert "No lower bound exceeds" in found.words()[-1]
 
 
-def test_exposures_are_what_training_read(found: Outcome) -> None:
+def test_exposures_are_what_training_read(found: AuditOutcome) -> None:
     """Everybody takes part in both rounds: a device's copies are read twice, as many of them as its rows hold."""
     whole = {row.setting: row for row in found.exposures}["n_u = 4, n_e = 6"]
     assert whole.seen == 2 * 4 * 3  # 24 predictions: bos, five words, eos, and again; the fourth is cut
@@ -176,7 +174,7 @@ def test_a_clip_that_is_not_applied_is_caught(coins: Path, tmp_path: Path, monke
 
 
 def test_made_up_users_may_come_at_a_rate_of_their_own(plan: Path, tmp_path: Path) -> None:
-    """They are in every round, people in one out of four; what is proven of them is what that costs."""
+    """Synthetic users are in every round, real users in one out of four: the proven epsilon is that of every round."""
     often = tmp_path / "often.json"
     load_plan(plan).model_copy(update={"device_rate": 1.0}).save(often)
     run = trained(often, tmp_path / "run", privacy={"cohort": PEOPLE / 4})
@@ -230,13 +228,13 @@ def test_a_run_goes_on_with_the_plan_it_was_begun_with_or_not_at_all(plan: Path,
     load_plan(plan).save(mine)
     run = trained(mine, tmp_path / "run")
     load_plan(plan).model_copy(update={"seed": 12}).save(mine)
-    with pytest.raises(PrivacyError, match=r"data\.audit\.plan"):
+    with pytest.raises(PrivacyError, match=r"planted\.plan"):
         audit_run(run)
     ledger = (run / "ledger.jsonl").read_text().splitlines(keepends=True)
     assert '"closed"' in ledger[-1]
     (run / "ledger.jsonl").write_text("".join(ledger[:-1]))
-    with pytest.raises(PrivacyError, match=r"data\.audit\.plan"):
-        resume_run(run, Silent())
+    with pytest.raises(PrivacyError, match=r"planted\.plan"):
+        resume_run(run, tacit.Callback())
 
 
 def test_a_run_without_canaries_is_refused(tmp_path: Path) -> None:
@@ -258,7 +256,7 @@ def test_an_example_counts_if_its_last_word_is_read() -> None:
 
 @pytest.mark.parametrize("estimator", ["fixed", "clipped"])
 def test_who_is_out_gives_nothing_to_any_block(coins: Path, estimator: str) -> None:
-    """Otherwise out and in would be farther apart than with and without, which the proven epsilon is about."""
+    """Otherwise in and out would differ in more than one user's data, which the proven epsilon does not cover."""
     weights = {"estimator": "clipped", "total_weight": 20, "example_cap": 100} if estimator == "clipped" else {}
     adaptive = {"quantile": 0.5, "count_noise": 10.0}
     setup = RecipeSetup.build(recipe_of(coins, privacy={"adaptive": adaptive, "noise_multiplier": 1.0, **weights}))

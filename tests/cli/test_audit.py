@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from tacit.audit.lower_bound import LowerBound
-from tacit.audit.outcome import Outcome, Proven
+from tacit.audit.outcome import AuditOutcome, Proven
 from tacit.cli.audit import BROKEN_EXIT, COULD_NOT_FAIL_EXIT, _print_table
 from tacit.data.build import save_users
 from tacit.data.canaries.plan import Sharers, load_plan
@@ -82,7 +82,7 @@ def test_a_broken_promise_has_an_exit_code_of_its_own(
 
     RunFolder.create(here / "run", tiny().to_toml())
     bound = LowerBound(1.51, 0.9995, 100, 100, 99, 2.0)
-    found = Outcome(2, 30, 5, [], [], {"loss": bound}, Proven(1.5, 1e-6, ()))
+    found = AuditOutcome(2, 30, 5, [], [], {"loss": bound}, Proven(1.5, 1e-6, ()))
     monkeypatch.setattr("tacit.audit.run_audit.audit_run", lambda *a, **k: found)
     said = tacit("audit", "run", "run")
     assert said.code == BROKEN_EXIT
@@ -104,7 +104,7 @@ def test_an_audit_that_could_not_have_failed_has_an_exit_code_of_its_own(
     from tacit.runs.folder import RunFolder
 
     RunFolder.create(here / "run", tiny().to_toml())
-    found = Outcome(2, 30, 5, [], [], {"loss": LowerBound(0.0, 0.9995, 20, 20, 12, 1.4)}, Proven(1.5, 1e-6, ()))
+    found = AuditOutcome(2, 30, 5, [], [], {"loss": LowerBound(0.0, 0.9995, 20, 20, 12, 1.4)}, Proven(1.5, 1e-6, ()))
     monkeypatch.setattr("tacit.audit.run_audit.audit_run", lambda *a, **k: found)
     said = tacit("audit", "run", "run")
     assert said.code == COULD_NOT_FAIL_EXIT == 21
@@ -241,8 +241,8 @@ def test_an_experiment_goes_on_where_it_was(tacit: Tacit, here: Path) -> None:
     sizes = tacit(*again[:-1], 21, *few).refusal(8)
     assert "--suffixes 20, with which the results" in sizes
     for other in (("--set", "run.rounds=2"), ("--sharers", 2), ("--expected-sharers", "2,4,9"), ("--seed", 2)):
-        assert "was begun with, got others" in tacit(*again, *few, *other).refusal(8)
-    assert "was begun with, got others" in tacit(*again).refusal(8)
+        assert "began, got others" in tacit(*again, *few, *other).refusal(8)
+    assert "began, got others" in tacit(*again).refusal(8)
     assert load_plan(here / "x" / "canaries.json").canaries[0].text not in said.out
     assert "'SGD'" in tacit("audit", "experiment", "tiny.toml", "--out", "x", *few, "--only", "SGD").refusal(2)
     assert "check_in" in tacit("audit", "experiment", "gboard", "--out", "y").refusal(2)

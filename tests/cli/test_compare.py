@@ -7,19 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tacit
 from tacit.data.build import save_users
 from tacit.data.store import open_store
 from tacit.data.users import Users
 from tacit.data.views import Subset
 from tacit.data.vocabulary import PRIVATE, Vocabulary, word_list
 from tacit.data.worlds.keyboard import KeyboardWorld
-from tacit.keyboard import users as comparison_users
+from tacit.keyboard import comparison_users as comparison_users
+from tacit.keyboard.comparison_users import open_comparison_users
 from tacit.keyboard.replay import METRICS
-from tacit.keyboard.users import open_ground
 from tacit.training import datasets
 from tests.cli.conftest import Tacit
 from tests.helpers import ListUsers
-from tests.simulation.test_training import Silent, start_run, tiny
+from tests.simulation.test_training import start_run, tiny
 
 FEW = ("--held-out", 12, "--buckets", 4)
 WORDS = KeyboardWorld(1, 1, vocabulary_size=300).words
@@ -37,11 +38,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = save(KeyboardWorld(5, 50, vocabulary_size=300, tokens_per_user=40), root / "store", PRIVATE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "IDEAL_SENTENCES", 5)
-        start_run(tiny(run={"rounds": 1}), root / "run", Silent())
-        start_run(tiny(run={"rounds": 1}, data={"vocabulary": 200}), root / "other", Silent())
+        start_run(tiny(run={"rounds": 1}), root / "run", tacit.Callback())
+        start_run(tiny(run={"rounds": 1}, data={"vocabulary": 200}), root / "other", tacit.Callback())
         on_store = {"world": None, "store": str(store), "held_out": 12}
         start_run(
-            tiny(run={"rounds": 1}, data=on_store, privacy={"population": 30, "cohort": 8}), root / "on", Silent()
+            tiny(run={"rounds": 1}, data=on_store, privacy={"population": 30, "cohort": 8}),
+            root / "on",
+            tacit.Callback(),
         )
     return root
 
@@ -106,19 +109,19 @@ def test_an_ngram_of_another_store_reads_that_store(tacit: Tacit, folder: Path, 
     itself = ("--on", folder / "store", "--buckets", 4, "--ngram-on", folder / "store")
     assert "its held-out users would be counted" in tacit("compare", "ngram", "ngram+history", *itself).refusal(5)
     alone = ("--on", folder / "store", "--buckets", 4, "--ngram-public")
-    assert "--ngram-public with --ngram-on only" in tacit("compare", "ngram", "ngram+history", *alone).refusal(5)
+    assert "--ngram-public needs --ngram-on" in tacit("compare", "ngram", "ngram+history", *alone).refusal(5)
 
 
 def test_held_out_users_are_those_of_the_store(folder: Path) -> None:
-    store = open_ground(str(folder / "store"), [folder / "on"])
+    store = open_comparison_users(str(folder / "store"), [folder / "on"])
     assert isinstance(store.held_out, Subset)
     np.testing.assert_array_equal(store.held_out.members, open_store(folder / "store").held_out_users())
     assert isinstance(store.others, Subset)
     assert not set(store.others.members) & set(store.held_out.members)
-    fewer = open_ground(str(folder / "store"), [folder / "on"], held_out=5)
+    fewer = open_comparison_users(str(folder / "store"), [folder / "on"], held_out=5)
     assert isinstance(fewer.held_out, Subset)
     assert set(fewer.held_out.members) < set(store.held_out.members)
-    world = open_ground("keyboard", [folder / "run"], held_out=7)
+    world = open_comparison_users("keyboard", [folder / "run"], held_out=7)
     assert isinstance(world.held_out, Subset)
     assert world.held_out.members.tolist() == list(range(400, 407))  # beyond the run's own users
     assert isinstance(world.others, Subset)

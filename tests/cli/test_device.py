@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tacit.fleet.database.migrations import migrate
+from tacit.fleet.database.transactions import open_database
 from tacit.fleet.server import enrolment
 from tacit.fleet.server.api import create_app
-from tacit.fleet.server.database import migrate, open_database
 from tests.cli.conftest import Tacit
 from tests.fleet.serving import running
 

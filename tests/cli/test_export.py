@@ -15,15 +15,19 @@ import onnxruntime
 import pytest
 from safetensors import safe_open
 
-from tacit.export import files as export
+import tacit
+from tacit.errors import RunError
+from tacit.export import model_files as export
+from tacit.export.card import model_card
 from tacit.learning.next_word import suggest
 from tacit.learning.state import load_model, model_arrays
 from tacit.models.word_lm import WordLMConfig, build
 from tacit.runs import checkpoints
+from tacit.runs.folder import RunFolder
 from tacit.training import datasets
 from tacit.training.trained import load_trained
 from tests.cli.conftest import Tacit
-from tests.simulation.test_training import Silent, start_run, tiny
+from tests.simulation.test_training import start_run, tiny
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("export") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "IDEAL_SENTENCES", 5)
-        start_run(tiny(run={"rounds": 2}), out, Silent())
+        start_run(tiny(run={"rounds": 2}), out, tacit.Callback())
     return out
 
 
@@ -61,7 +65,8 @@ def test_onnx_types_on_with_the_model_and_carries_its_card(tacit: Tacit, run: Pa
     assert metadata["guarantee"] == said["guarantee"]
     assert metadata["guarantee"].startswith("ε = ")
     check_card(json.loads(metadata["card"]), run, tacit)
-    model, words = load_trained(run)
+    trained = load_trained(run)
+    model, words = trained.model, trained.words
     context = [7, 30, 11]
     state = {each.name: np.zeros((1, each.shape[1]), np.float32) for each in session.get_inputs()[1:]}
     for token in [1, *context]:
@@ -82,7 +87,8 @@ def test_safetensors_holds_the_parameters_the_words_and_the_card(tacit: Tacit, r
         arrays = {name: file.get_tensor(name) for name in names}
     assert f"Inside: {metadata['guarantee']}" in answer.out.splitlines()
     check_card(json.loads(metadata["card"]), run, tacit)
-    model, words = load_trained(run)
+    trained = load_trained(run)
+    model, words = trained.model, trained.words
     assert json.loads(metadata["words"]) == words
     assert json.loads(metadata["reserved"])["first_word"] == 4
     again = load_model(build(WordLMConfig(**json.loads(metadata["model"])), key=jax.random.key(0)), arrays)
@@ -134,7 +140,7 @@ def test_no_run_no_checkpoint_no_folder_to_write_to(tacit: Tacit, copy: Path, tm
     assert "Cannot write" in tacit("export", copy, "--safetensors", tmp_path / "no" / "k").refusal(4)
     assert "Cannot write" in tacit("export", copy, "--onnx", copy, "--check", 1).refusal(4)
     checkpoints.remove_all(copy / "checkpoints")
-    assert "which has none yet" in tacit("export", copy, *out).refusal(4)
+    assert "that the ledger of" in tacit("export", copy, *out).refusal(4)
     assert not (tmp_path / "k").exists()
 
 
@@ -145,8 +151,12 @@ def test_a_model_that_the_ledger_does_not_know_gets_no_card(tacit: Tacit, copy: 
     louder = {name: array * array.dtype.type(2) for name, array in mine.arrays.items()}
     checkpoints.save(folder, mine.round, louder, mine.metadata)
     sentence = tacit("export", copy, "--safetensors", tmp_path / "k").refusal(4)
-    assert "is not one that the ledger names" in sentence
+    assert "is not the one the ledger names" in sentence
     assert not (tmp_path / "k").exists()
+    changed = checkpoints.latest(folder)
+    assert changed is not None
+    with pytest.raises(RunError, match="is not one that the ledger names"):
+        model_card(RunFolder.open(copy), changed)
 
 
 def test_a_recipe_that_was_changed_afterwards_gets_no_card(tacit: Tacit, copy: Path, tmp_path: Path) -> None:

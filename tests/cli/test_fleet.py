@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from tacit.fleet.database.migrations import migrate
+from tacit.fleet.database.transactions import open_database
 from tacit.fleet.server import enrolment
 from tacit.fleet.server.api import create_app
-from tacit.fleet.server.database import migrate, open_database
 from tests.cli.conftest import Tacit
 from tests.fleet.people import Person, a_process, a_round, a_task, enrolled
 from tests.fleet.serving import running
@@ -54,9 +55,9 @@ def test_the_state_is_told_in_a_table(tacit: Tacit, engine: Engine, options: lis
     a_round(engine, task, 1, deadline=time.time() + 60, selected=3, reported=1)
     out = tacit("fleet", "status", *options).out
     assert "Devices enrolled: 1. Processes: 1 × all." in out
-    assert "round 1: 1 of 2 reports, 3 chosen" in out
-    assert "round 1 waits for 2 devices, and about 1 could be in it" in out
-    assert "the last abandoned round: Too few devices came." in out
+    assert "round 1: 1 of 2 reports, 3 selected" in out
+    assert "round 1 waits for 2 devices, but only about 1 may take part" in out
+    assert "the last round was abandoned because: Too few devices came." in out
     found = tacit("fleet", "status", *options, "--json").object
     assert found["tasks"][0]["rounds"] == {"committed": 1, "abandoned": 1, "open": 1}
 
@@ -73,7 +74,7 @@ def test_a_device_is_shut_out(tacit: Tacit, engine: Engine, options: list[str]) 
     person = enrolled(engine)
     assert tacit("fleet", "revoke", str(person.number), *options).out == "Revoked.\n"
     assert enrolment.enrolled(engine) == 0
-    assert "Expected the number of an enrolled device" in tacit("fleet", "revoke", "77", *options).refusal(9)
+    assert "No such device" in tacit("fleet", "revoke", "77", *options).refusal(9)
 
 
 def test_mistakes_are_one_sentence(tacit: Tacit, options: list[str], tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_mistakes_are_one_sentence(tacit: Tacit, options: list[str], tmp_path: P
     wrong.write_text("7" * 64)
     assert "administrator's token" in tacit("fleet", "status", *options[:3], wrong).refusal(9)
     assert "Cannot read" in tacit("fleet", "status", *options[:3], tmp_path / "none").refusal(9)
-    assert "got something else" in tacit("fleet", "status", *options, "--ca", wrong).refusal(9)
+    assert "TLS cannot load it" in tacit("fleet", "status", *options, "--ca", wrong).refusal(9)
     for server in (address.replace("http", "https"), "http://localhost:1"):
         said = tacit("fleet", "status", "--server", server, "--admin-token", token).refusal(9)
         assert f"No answer from {server}." in said

@@ -32,7 +32,7 @@ class Thread:
 
     def _run(self, folder: Path) -> None:
         with self._writing as out, Home.open(folder) as home:
-            agent = Agent(home, Connection(home), say=lambda sentence: print(sentence, file=out, flush=True))
+            agent = Agent(home, Connection(home), on_event=lambda sentence: print(sentence, file=out, flush=True))
             while not self._stopping.is_set():
                 try:
                     wait = agent.step()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import tacit
 from tacit.data.build import save_users
 from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.simulation.training import start_run
@@ -16,7 +17,7 @@ from tacit.training import datasets
 from tests.cli.conftest import Tacit
 from tests.helpers import KEY, ListUsers
 from tests.runs.forging import Records, forge, forge_checkpoints, forge_recipe, in_every_intent
-from tests.simulation.test_training import Silent, tiny
+from tests.simulation.test_training import tiny
 
 COMMANDS = ("account run run", "account compose run", "guarantee run", "report run --share", "runs show run")
 
@@ -39,7 +40,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         for name, privacy in kinds.items():
             run = {"rounds": 4, "seed": 5} if name == "seeded" else {"rounds": 4}
-            start_run(tiny(privacy=privacy, run=run), folder / name, Silent())
+            start_run(tiny(privacy=privacy, run=run), folder / name, tacit.Callback())
     return folder
 
 
@@ -170,9 +171,14 @@ EDITS: dict[str, tuple[str, Callable[[Records], Any], str]] = {
     ),
     "the seed": ("seeded", first(seeded=False, reasons_not_private=[]), "seed"),
     "the reasons": ("seeded", first(reasons_not_private=[]), "seed"),
+    "another reason": (
+        "seeded",
+        first(reasons_not_private=[{"code": "of-a-later-version", "detail": "seeded", "run": ""}]),
+        "run.seed in recipe.toml forbids to claim privacy, and the ledger does not name it",
+    ),
     "numbers of a release": (
         "gaussian",
-        lambda records: records[0]["data"].update(coordinates=1),
+        lambda records: records[0]["release"].update(coordinates=1),
         "was not saved under the ledger's first record",
     ),
     "the last rounds": ("gaussian", without_last_rounds, "after 4 rounds, but its ledger knows of 2"),
@@ -206,16 +212,16 @@ def test_a_recipe_alone_is_caught_by_its_digest(tacit: Tacit, run: Path) -> None
     path = run / "recipe.toml"
     path.write_text(path.read_text().replace("noise_multiplier = 2.0", "noise_multiplier = 40.0"))
     refused(tacit, said="recipe.toml is not the one that the ledger names")
-    forge(run, lambda records: records[0]["data"].pop("recipe"))
+    forge(run, lambda records: records[0].update(recipe="ab" * 32))
     refused(tacit, said="recipe.toml is not the one that the ledger names")
 
 
 def test_a_forged_checkpoint_alone_is_damaged_or_not_named(tacit: Tacit, run: Path) -> None:
     """The forger edits the first record and binds the checkpoints to it, but forgets what the ledger names."""
-    forge(run, lambda records: records[0]["data"].update(coordinates=1))
+    forge(run, lambda records: records[0]["release"].update(coordinates=1))
     forge_checkpoints(run)
     assert tacit("account", "run", "run").code == 0  # all digests fit: without a signature nobody can tell
-    forge(run, lambda records: records[0]["data"].update(coordinates=2))
+    forge(run, lambda records: records[0]["release"].update(coordinates=2))
     refused(tacit, said="was not saved under the ledger's first record")
 
 
@@ -226,7 +232,7 @@ def test_where_everything_was_forged_the_store_knows(tacit: Tacit, here: Path) -
     save_users(ListUsers(sentences), here / "store", source="test", vocabulary=words, key=KEY)
     privacy = {"population": 60, "cohort": 20, "delta": 1e-5, "noise_multiplier": 2.0}
     recipe = tiny(privacy=privacy, data={"world": None, "store": "store", "held_out": 4})
-    start_run(recipe, here / "run", Silent())
+    start_run(recipe, here / "run", tacit.Callback())
     assert tacit("account", "run", "run").code == 0
     forge_recipe(here / "run", "noise_multiplier = 2.0", "noise_multiplier = 40.0")
     forge(here / "run", everywhere("noise_multiplier", 40.0))

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+import tacit
 from tacit.cli.app import main
 from tacit.training import datasets
 from tests.cli.conftest import Tacit
-from tests.simulation.test_training import Silent, start_run, tiny
+from tests.simulation.test_training import start_run, tiny
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +19,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "IDEAL_SENTENCES", 5)
-        start_run(tiny(run={"rounds": 1}), out, Silent())
+        start_run(tiny(run={"rounds": 1}), out, tacit.Callback())
     return out
 
 
@@ -45,7 +46,7 @@ def test_json_is_one_object_with_falling_probabilities(tacit: Tacit, run: Path) 
 def test_an_unknown_word_is_said_and_predicted_from(tacit: Tacit, run: Path) -> None:
     answer = tacit("predict", run, "zyzzyva you zyzzyva xylograph")
     assert answer.code == 0
-    assert answer.out.splitlines()[-1] == "(not in the vocabulary, read as an unknown word: zyzzyva, xylograph)"
+    assert answer.out.splitlines()[-1] == "(not in the vocabulary, and treated as unknown words: zyzzyva, xylograph)"
     assert tacit("predict", run, "[red] you", "--json").object["unknown"] == ["red"]
 
 
@@ -55,7 +56,7 @@ def test_a_run_without_a_checkpoint_has_nothing_to_say(tacit: Tacit, run: Path, 
     for name in ("run.json", "recipe.toml", "vocabulary.txt"):
         (empty / name).write_bytes((run / name).read_bytes())
     answer = tacit("predict", empty, "see you")
-    assert answer.refusal(4) == f"Expected a run with a checkpoint, got {empty}, which has none yet."
+    assert answer.refusal(4) == f"The run {empty} has no checkpoint yet."
     assert answer.err.splitlines()[1] == f"hint: Train it further: tacit train --resume {empty}"
 
 
@@ -88,7 +89,7 @@ def test_the_model_of_another_run_is_not_taken_for_this_ones(tacit: Tacit, run: 
     (kept,) = (swapped / "checkpoints").iterdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "IDEAL_SENTENCES", 5)
-        start_run(tiny(run={"rounds": 1, "seed": 5}), tmp_path / "other", Silent())
+        start_run(tiny(run={"rounds": 1, "seed": 5}), tmp_path / "other", tacit.Callback())
     shutil.copy(tmp_path / "other" / "checkpoints" / kept.name, kept)
     assert "is not the one the ledger names" in tacit("predict", swapped, "see you").refusal(4)
     kept.unlink()

@@ -13,13 +13,13 @@ from tests.fleet.crowd import fleet_recipe
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((), "Expected a recipe for the role 'all', got none."),
+        ((), "--role all needs a recipe."),
         (("fleet.toml", "--role", "selectr"), "Expected --role all, selector, aggregator, coordinator, got 'selectr'."),
-        (("tiny.toml",), "Expected a recipe with a [fleet] section for the role 'all'."),
+        (("tiny.toml",), "--role all needs a recipe with a [fleet] section."),
         (("fleet.toml", "--set", "fleet.deadline_s=0"), "Expected fleet.deadline_s > 0, got 0."),
         (
             ("--role", "aggregator"),
-            "Expected --database and --secret, which processes share, with --role aggregator.",
+            "--role aggregator needs --database and --secret, which the processes share.",
         ),
         (
             ("fleet.toml", "--http", "--host", "0.0.0.0"),
@@ -27,11 +27,11 @@ from tests.fleet.crowd import fleet_recipe
         ),
         (
             ("fleet.toml", "--certificate", "none.pem", "--key", "none.pem"),
-            "Expected a certificate in none.pem and its key, without a passphrase, in none.pem, got something else.",
+            "Expected a certificate in none.pem and its key, without a passphrase, in none.pem: TLS cannot load them.",
         ),
         (
             ("fleet.toml", "--host", "0.0.0.0"),
-            "Expected --address, which devices are told, with --host 0.0.0.0, got none.",
+            "--host 0.0.0.0 needs --address, the address that devices use.",
         ),
     ],
 )

@@ -20,17 +20,18 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from tacit import files
-from tacit.cli.progress import epsilon_text, watching
 from tacit.cli.summary import print_summary, privacy_sentence
 from tacit.data.store import Store
 from tacit.data.users import Examples
 from tacit.privacy.participation import log as participation_record
 from tacit.privacy.record.ledger import read_ledger
+from tacit.privacy.statement.wording import epsilon_text
+from tacit.runs.callbacks import RunEnd, RunStart
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal
 from tacit.runs.metrics import EPSILON_SO_FAR
+from tacit.runs.progress import Progress
 from tacit.training import recipes
-from tacit.training.pretraining import PretrainingObserver
 from tests.cli.conftest import Tacit, everything
 from tests.helpers import key_holding_out
 from tests.simulation.test_training import tiny
@@ -82,7 +83,7 @@ def test_a_person_reads_accuracy_privacy_and_where_it_is(tacit: Tacit, here: Pat
         (("tiny.toml", "--set", "rounds"), "Expected --set section.key=value, got 'rounds'."),
         (("tiny.toml", "--resume", "runs/x", "--out", "y"), "Expected --resume or --out, got both"),
         (("--resume", "runs/x", "--set", "run.rounds=9"), "Expected --resume without --set, got --set run.rounds=9"),
-        (("broken.toml",), "Expected TOML in broken.toml"),
+        (("broken.toml",), "broken.toml is not valid TOML"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_made(
@@ -272,13 +273,17 @@ def test_a_real_process_stops_on_ctrl_c_and_another_finishes_its_run(tacit: Taci
     assert_whole(here / "run", 100)
 
 
+START = RunStart("run", "0" * 32, {"cohort": 20.0}, rounds=6, rounds_done=0)
+
+
 def test_a_terminal_gets_one_bar() -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=120)
-    with watching(tiny(), console) as observer:
-        observer.round_done(3)
-        observer.evaluated({"round": 4, "top1": 0.25, EPSILON_SO_FAR: 1.2301})
-        observer.round_done(4)
+    with Progress(console=console) as progress:
+        progress.on_start(START)
+        progress.on_round(3, 6)
+        progress.on_evaluation(4, {"top1": 0.25, EPSILON_SO_FAR: 1.2301})
+        progress.on_round(4, 6)
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).replace("\r", "\n").splitlines()[-1]
     for words in ("round 4/6", "top-1 25.0%", "ε if planned to end here 1.24", "users/s"):
         assert words in shown
@@ -286,15 +291,17 @@ def test_a_terminal_gets_one_bar() -> None:
 
 def test_a_terminal_sees_pretraining_and_then_the_rounds() -> None:
     screen = io.StringIO()
-    with watching(tiny(), Console(file=screen, force_terminal=True, width=120)) as observer:
-        assert isinstance(observer, PretrainingObserver)
-        observer.pretrained(300, 900, 2.5)
-        progress = observer._progress  # type: ignore[attr-defined]
-        assert (progress.tasks[0].description, progress.tasks[0].completed) == ("pre-training step", 300)
-        observer.pretrained(900, 900, 2.0)
-        observer.round_done(1)
-    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).replace("\r", "\n").splitlines()[-1]
-    assert "round 1/6" in shown
+    progress = Progress(console=Console(file=screen, force_terminal=True, width=120))
+    progress.on_pretraining(300, 900, 2.5)
+    (task,) = progress._display.drawn.tasks  # type: ignore[union-attr]
+    assert (task.description, task.completed) == ("pre-training step", 300)
+    progress.on_pretraining(900, 900, 2.0)
+    progress.on_start(START)
+    progress.on_round(1, 6)
+    progress.on_end(RunEnd("stopped"))
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).replace("\r", "\n")
+    assert "round 1/6" in shown.splitlines()[-1]
+    assert screen.getvalue().endswith("\x1b[?25h")  # the cursor is back
 
 
 def test_a_log_gets_at_most_ten_lines_of_pretraining(here: Path, tacit: Tacit) -> None:
@@ -307,9 +314,9 @@ def test_a_log_gets_at_most_ten_lines_of_pretraining(here: Path, tacit: Tacit) -
     assert re.fullmatch(r"pre-training step (\d+)/\1: loss \d\.\d{3}", lines[0])
     assert lines[1].startswith("round 0/1: top-1 ")
     screen = io.StringIO()
-    with watching(tiny(), Console(file=screen)) as observer:
-        for done in range(1, 1001):
-            observer.pretrained(done, 1000, 1.0)  # type: ignore[attr-defined]
+    progress = Progress(console=Console(file=screen))
+    for done in range(1, 1001):
+        progress.on_pretraining(done, 1000, 1.0)
     assert len(screen.getvalue().splitlines()) == 10
 
 

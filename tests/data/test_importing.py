@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.data import build
+from tacit.data import build, sources
 from tacit.data.formats import ReadOptions, read
 from tacit.data.grouping import Grouping
-from tacit.data.importing import MOST_USER_BYTES, PrivateVocabulary, import_images, import_text
+from tacit.data.importing import PrivateVocabulary, import_images, import_text
 from tacit.data.sources import ImageSource, TextSource
 from tacit.data.store import Caps, Store, split_texts
 from tacit.data.users import OOV
@@ -148,7 +148,7 @@ def test_several_sources_share_users(tmp_path: Path) -> None:
             [("ann", "hi"), ("x" * 10_000_000, "hi")],
             "file, line 2: the user id has 10000000 bytes; expected at most 1024",
         ),
-        ([("é" * (MOST_USER_BYTES // 2 + 1), "hi")], "line 1: the user id has 1026 bytes"),
+        ([("é" * (sources.MOST_USER_BYTES // 2 + 1), "hi")], "line 1: the user id has 1026 bytes"),
         ([("", "hi")], "line 1: the user id is empty"),
         ([("\ud800", "hi")], "line 1: the user id is not valid Unicode"),
         ([("ann", "hi \ud800")], "line 1: the text is not valid Unicode"),
@@ -167,7 +167,7 @@ def test_a_bad_row_is_one_sentence_and_leaves_nothing_behind(
 
 
 def test_a_user_id_of_the_largest_size_is_taken(tmp_path: Path) -> None:
-    assert len(make(tmp_path, [("é" * (MOST_USER_BYTES // 2), "hi")])) == 1
+    assert len(make(tmp_path, [("é" * (sources.MOST_USER_BYTES // 2), "hi")])) == 1
 
 
 @pytest.mark.parametrize("place", [(Grouping, "_flush"), (build.OffsetFile, "append"), (build, "_sync")])

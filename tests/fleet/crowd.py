@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine
 
 from tacit.errors import FleetError
+from tacit.fleet.database.heartbeat import Heartbeat
 from tacit.fleet.rounds.aggregator import Aggregator
 from tacit.fleet.rounds.coordinator import Coordinator
-from tacit.fleet.rounds.gathering import Peers
+from tacit.fleet.rounds.peers import Peers
 from tacit.fleet.rounds.selection import check_in
-from tacit.fleet.server.heartbeat import Heartbeat
-from tacit.fleet.wire.messages import Assignment, CheckIn, pack_report
+from tacit.fleet.wire.messages import Assignment, CheckInRequest
+from tacit.fleet.wire.reports import pack_report
 from tacit.recipe.training import Recipe, parse_recipe
 from tests.fleet.worlds import recipe_tree
 
@@ -76,7 +77,7 @@ class Crowd:
         draw = random.Random(1)
         while not self._stopping.wait(0.01):
             for device in self._devices:
-                answer = check_in(self._engine, device, CheckIn(), now=time.time(), draw=draw)
+                answer = check_in(self._engine, device, CheckInRequest(), now=time.time(), draw=draw)
                 if (place := answer.assignment) is None:
                     continue
                 update = vector_of(device, place.round, self._size, 0.9 * place.clip_norm)
@@ -112,7 +113,7 @@ class Server:
         names = [f"{number:032x}" for number in range(aggregators)]
         self.aggregators = {f"http://{name}": Aggregator(engine, name) for name in names}
         self.hearts = [
-            Heartbeat(engine, one.process, role="aggregator", address=address, beat=one.sweep)
+            Heartbeat(engine, one.process, role="aggregator", address=address, on_beat=one.sweep)
             for address, one in self.aggregators.items()
         ]
         self.heartbeat = Heartbeat(engine, "c" * 32, role="coordinator", address="http://coordinator")

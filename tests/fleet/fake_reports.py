@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tacit.fleet.wire.messages import Received, SessionTerms
+from tacit.fleet.wire.messages import Received
 from tacit.fleet.wire.refusals import Refusal
+from tacit.fleet.wire.task import SessionTerms
 
 HERE, OVER, ELSEWHERE = "0" * 32, "1" * 32, "2" * 32
 REPORT_BYTES, MESSAGE_BYTES = 1000, 500
@@ -31,9 +32,9 @@ class FakeReports:
 
     def most_bytes(self, round_id: str, device: int, stage: str | None) -> int:
         if round_id == OVER:
-            raise Refusal("Expected a round under way, got one that is over.", status=410)
+            raise Refusal("The round is over.", status=410)
         if round_id != HERE:
-            raise Refusal("Expected a device with a place in this round, got another.", status=403)
+            raise Refusal("The device has no place in this round.", status=403)
         return REPORT_BYTES if stage is None else MESSAGE_BYTES
 
     def report(self, round_id: str, device: int, body: bytes) -> Received:

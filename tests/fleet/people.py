@@ -10,9 +10,11 @@ from typing import Any
 
 from sqlalchemy import Engine, delete, insert, select, update
 
-from tacit.fleet.server import enrolment, schema
-from tacit.fleet.wire.messages import EnrolRequest, Task
+from tacit.fleet.database import schema
+from tacit.fleet.server import enrolment
+from tacit.fleet.wire.messages import EnrolRequest
 from tacit.fleet.wire.signing import enrolment_proof, signed_headers
+from tacit.fleet.wire.task import DeviceTask
 from tacit.secagg import keys
 
 NOW = 1_000_000.0
@@ -76,7 +78,7 @@ def a_task(engine: Engine, **changes: Any) -> str:
         "timer_s": 0.0,
         "report_goal": 2,
     }
-    description = Task(**(values | changes)).model_dump_json()
+    description = DeviceTask(**(values | changes)).model_dump_json()
     task = hashlib.sha256(description.encode()).hexdigest()
     row = {"task": task, "name": "a task", "description": description, "active": True, "opened_at": NOW}
     with engine.begin() as connection:

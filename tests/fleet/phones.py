@@ -14,11 +14,13 @@ import numpy as np
 from sqlalchemy import Engine, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from tacit.fleet.database import schema
 from tacit.fleet.device.clipping import Contribution
-from tacit.fleet.device.secure import integers_of, session_of
-from tacit.fleet.rounds.secure_rounds import STAGES
-from tacit.fleet.server import schema
-from tacit.fleet.wire.messages import CHECK_IN, ROUNDS, Answer, Assignment, CheckIn, SessionTerms, Task, pack_report
+from tacit.fleet.device.secure_aggregation import integers_of
+from tacit.fleet.rounds.secure_aggregation import STAGES
+from tacit.fleet.wire.messages import CHECK_IN, ROUNDS, Assignment, CheckInAnswer, CheckInRequest
+from tacit.fleet.wire.reports import pack_report
+from tacit.fleet.wire.task import DeviceTask, SessionTerms
 from tacit.secagg import device
 from tests.fleet.crowd import vector_of
 from tests.fleet.people import Person, enrolled
@@ -63,7 +65,7 @@ class Phones:
     def __init__(self, engine: Engine, count: int) -> None:
         self._engine = engine
         self._client = httpx.Client(timeout=10, trust_env=False)
-        self._tasks: dict[str, Task] = {}
+        self._tasks: dict[str, DeviceTask] = {}
         self._said: Counter[str] = Counter()
         self.all = [Phone(enrolled(engine)) for _ in range(count)]
 
@@ -95,10 +97,10 @@ class Phones:
         address = self._selector()
         if address is None:
             return None
-        body = CheckIn().model_dump_json().encode()
+        body = CheckInRequest().model_dump_json().encode()
         headers = phone.person.headers("POST", CHECK_IN, body)
         answer = self._client.post(address + CHECK_IN, content=body, headers=headers)
-        return Answer.model_validate_json(answer.content).assignment if answer.status_code == 200 else None
+        return CheckInAnswer.model_validate_json(answer.content).assignment if answer.status_code == 200 else None
 
     def report_of(self, phone: Phone, place: Assignment) -> bytes:
         """What this device sends in a round without secure aggregation."""
@@ -161,7 +163,7 @@ class Phones:
         match stage:
             case "advertise":
                 terms = SessionTerms.model_validate_json(heard)
-                return device.advertise(session_of(terms), terms.index, identity=private, entropy=os.urandom)
+                return device.advertise(terms.session(), terms.index, identity=private, entropy=os.urandom)
             case "share":
                 return device.share(was, heard, vouched=lambda *_: True, entropy=os.urandom)
             case "mask":
@@ -185,11 +187,11 @@ class Phones:
     def _vector(self, phone: Phone, place: Assignment) -> Any:
         return vector_of(phone.number, place.round, self._task(place).dimension, 0.9 * place.clip_norm)
 
-    def _task(self, place: Assignment) -> Task:
+    def _task(self, place: Assignment) -> DeviceTask:
         if place.task not in self._tasks:
             query = select(schema.tasks.c.description).where(schema.tasks.c.task == place.task)
             with self._engine.connect() as connection:
-                self._tasks[place.task] = Task.model_validate_json(connection.execute(query).scalar_one())
+                self._tasks[place.task] = DeviceTask.model_validate_json(connection.execute(query).scalar_one())
         return self._tasks[place.task]
 
     def _selector(self) -> str | None:

@@ -19,8 +19,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, text
 
-from tacit.fleet.server.database import migrate, open_database
-from tacit.fleet.server.schema import metadata
+from tacit.fleet.database.migrations import migrate
+from tacit.fleet.database.schema import metadata
+from tacit.fleet.database.transactions import open_database
 
 _PROGRAMS = ("initdb", "pg_ctl", "psql")
 _SETTINGS = "-c listen_addresses='' -c fsync=off -c max_connections=60 -c shared_buffers=16MB"

@@ -22,10 +22,11 @@ from sqlalchemy import Row, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from tacit.cli.app import main
-from tacit.fleet.rounds.sealed import make_secret
-from tacit.fleet.rounds.secure_rounds import STAGES
-from tacit.fleet.server import schema
-from tacit.fleet.server.database import migrate, open_database
+from tacit.fleet.database import schema
+from tacit.fleet.database.migrations import migrate
+from tacit.fleet.database.transactions import open_database
+from tacit.fleet.rounds.secure_aggregation import STAGES
+from tacit.fleet.wire.sealing import make_secret
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.record.records import Intent
 from tacit.recipe.training import Recipe

@@ -1,4 +1,4 @@
-"""Whether a run on devices is what it says it is, whatever was in its way."""
+"""Checks that a run on devices is sound: its ledger, participation and model agree, whatever failed on the way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from sqlalchemy import Engine, select
 
-from tacit.fleet.server import schema
+from tacit.fleet.database import schema
 from tacit.privacy.gate.rounding import HEADROOM
 from tacit.privacy.participation.log import verified
 from tacit.privacy.record.ledger import read_ledger
@@ -62,7 +62,7 @@ def require_sound(
     came = cohorts(run)
     assert {round for round, _, _ in came} == set(range(wanted))
     assert all(len(set(users)) == 4 for _, _, users in came)
-    model, _ = load_trained(run)
+    model = load_trained(run).model
     np.testing.assert_allclose(flat(model), expected_model(recipe, run), atol=atol)
     for device in {user for _, _, users in came for user in users}:
         when = sorted(round for round, _, users in came if device in users)

@@ -16,17 +16,17 @@ import numpy as np
 import pytest
 
 from tacit.errors import FleetError, ProtocolError, TacitError
+from tacit.fleet.database.transactions import open_database
 from tacit.fleet.device.agent import Agent
 from tacit.fleet.device.connection import Connection
 from tacit.fleet.device.enrolment import enrol
 from tacit.fleet.device.home import Home
 from tacit.fleet.rounds.evaluation import evaluated_model
-from tacit.fleet.rounds.sealed import make_secret
-from tacit.fleet.rounds.secure_rounds import SecureRound
-from tacit.fleet.rounds.tasks import LOSS_CAP
+from tacit.fleet.rounds.secure_aggregation import SecureAggregationRound
+from tacit.fleet.rounds.task_compiler import LOSS_CAP
 from tacit.fleet.server import enrolment
-from tacit.fleet.server.database import open_database
 from tacit.fleet.server.serving import ServeSettings, serve
+from tacit.fleet.wire.sealing import make_secret
 from tacit.learning.loop import train
 from tacit.learning.next_word import score_sums
 from tacit.learning.state import model_arrays
@@ -186,7 +186,7 @@ def test_devices_end_where_the_simulation_of_their_cohorts_ends(tmp_path: Path) 
     with served(alone(recipe, out)) as (address, wait), devices(enrolled_homes(recipe, address, out, tmp_path)):
         summary = wait()
     assert summary is not None
-    model, _ = load_trained(out / "run")
+    model = load_trained(out / "run").model
     expected = simulated(recipe, out / "run")
     assert difference(model, RecipeSetup.build(recipe).start.model) > 1e-3
     assert difference(model, expected) < 1e-6
@@ -199,33 +199,33 @@ def test_secure_aggregation_differs_by_quantisation_alone(tmp_path: Path) -> Non
     recipe = fleet_recipe(run={"rounds": 2}, privacy={**EVERYTHING, "secagg": {"bits": 24}}, fleet=SECURE)
     with served(alone(recipe, out)) as (address, wait), devices(enrolled_homes(recipe, address, out, tmp_path)):
         assert wait() is not None
-    assert read_ledger(out / "run" / "ledger.jsonl").opened.data["fleet"]["secure_aggregation"]
-    model, _ = load_trained(out / "run")
+    assert read_ledger(out / "run" / "ledger.jsonl").opened.fleet.secure_aggregation
+    model = load_trained(out / "run").model
     assert difference(model, RecipeSetup.build(recipe).start.model) > 1e-3
     # A few steps of the encoding; a vector that is missing or wrong would differ by its whole length.
     assert difference(model, simulated(plain, out / "run")) < 1e-5
 
 
-def test_nobody_unmasks_before_the_intent_is_on_disk_and_a_lost_round_counts(
+def test_no_mask_is_removed_before_the_intent_is_on_disk_and_a_lost_round_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noise = {"mechanism": "discrete", "noise_multiplier": 0.5, "delta": 1e-3}
     secagg = {"bits": 24, "scheme": "device_noise"}
     recipe = fleet_recipe(run={"rounds": 1}, privacy={**noise, "secagg": secagg}, fleet=SECURE)
     out, seen = tmp_path / "server", list[int]()
-    proceed, total = SecureRound.proceed, SecureRound.total
+    proceed, total = SecureAggregationRound.proceed, SecureAggregationRound.total
 
-    def proceeds(self: SecureRound) -> None:
+    def proceeds(self: SecureAggregationRound) -> None:
         seen.append(len(read_ledger(out / "run" / "ledger.jsonl").intents))
         proceed(self)
 
-    def fails_once(self: SecureRound) -> Any:
+    def fails_once(self: SecureAggregationRound) -> Any:
         if len(seen) == 1:
             raise ProtocolError("A share was false.")
         return total(self)
 
-    monkeypatch.setattr(SecureRound, "proceed", proceeds)
-    monkeypatch.setattr(SecureRound, "total", fails_once)
+    monkeypatch.setattr(SecureAggregationRound, "proceed", proceeds)
+    monkeypatch.setattr(SecureAggregationRound, "total", fails_once)
     with served(alone(recipe, out)) as (address, wait), devices(enrolled_homes(recipe, address, out, tmp_path)):
         summary = wait()
     assert 0 < summary["privacy"]["epsilon"] < 100
@@ -267,7 +267,7 @@ def test_roles_in_processes_of_their_own_reach_each_other(tmp_path: Path) -> Non
         devices(enrolled_homes(recipe, address, tmp_path, tmp_path)),
     ):
         assert wait() is not None
-    model, _ = load_trained(tmp_path / "coordinator" / "run")
+    model = load_trained(tmp_path / "coordinator" / "run").model
     plain = simulated(fleet_recipe(run={"rounds": 1}), tmp_path / "coordinator" / "run")
     assert difference(model, plain) < 1e-5
 
@@ -298,5 +298,5 @@ def test_devices_measure_a_model_through_the_gate(tmp_path: Path) -> None:
     assert summary["metrics"]["loss"] == pytest.approx(loss, rel=1e-4)
     assert any("one person enrols one device" in each for each in summary["privacy"]["assumptions"])
     other = RecipeSetup.build(fleet_recipe(model={"units": 6}))
-    with pytest.raises(FleetError, match="another size"):
+    with pytest.raises(FleetError, match="to have the size of the run"):
         evaluated_model(other, tmp_path / "trained")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.fleet.rounds.secure_rounds import STAGES
+from tacit.fleet.rounds.secure_aggregation import STAGES
 from tacit.recipe.training import Recipe
 from tests.fleet.crowd import fleet_recipe, wait_for
 from tests.fleet.postgres import PostgresServer
@@ -109,7 +109,7 @@ def test_a_full_disk_is_waited_for(postgres_url: str, small_disk: Path, tmp_path
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(12 << 20))
     with Fleet(tmp_path, postgres_url, recipe) as fleet:
-        wait_for(lambda: "waiting for room on the disk" in fleet.logs())
+        wait_for(lambda: "waiting for disk space" in fleet.logs())
         assert fleet.latest() is None  # what could not be saved is not begun
         ballast.unlink()
         fleet.goes_on(to=1)
@@ -117,7 +117,7 @@ def test_a_full_disk_is_waited_for(postgres_url: str, small_disk: Path, tmp_path
             with suppress(OSError), ballast.open("wb", buffering=0) as file:
                 while file.write(bytes(1 << 16)):
                     pass
-            fleet.phones.go(lambda: "going on from the ledger" in fleet.logs())
+            fleet.phones.go(lambda: "continuing from the ledger" in fleet.logs())
             ballast.unlink()
         assert fleet.ended() == 0
         require_sound(fleet.engine, recipe, fleet.run)

@@ -14,8 +14,9 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from tacit.fleet.rounds.secure_rounds import STAGES
-from tacit.fleet.wire.messages import ROUNDS, Assignment, pack_report
+from tacit.fleet.rounds.secure_aggregation import STAGES
+from tacit.fleet.wire.messages import ROUNDS, Assignment
+from tacit.fleet.wire.reports import pack_report
 from tests.fleet.crowd import fleet_recipe, vector_of, wait_for
 from tests.fleet.phones import Phone
 from tests.fleet.processes import Fleet

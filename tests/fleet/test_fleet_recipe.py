@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tacit.errors import PrivacyError, RecipeError
-from tacit.recipe.training import find_recipe, load_recipe, parse_recipe
+from tacit.recipe.reading import find_recipe
+from tacit.recipe.training import load_recipe, parse_recipe
 from tacit.training.datasets import open_dataset
 from tests.fleet.worlds import recipe_tree
 
@@ -17,18 +18,18 @@ from tests.fleet.worlds import recipe_tree
     [
         (
             {"privacy": {"sampling": "poisson", "min_separation": None, "max_participation": None}},
-            "Expected privacy.sampling = 'check_in' with a [fleet]: no law of who comes can be promised, got 'poisson'.",
+            "Expected privacy.sampling = 'check_in' with a [fleet], whose devices come when they are available, got 'poisson'.",
         ),
         ({"fleet": {"over_selection": 0.9}}, "Expected fleet.over_selection ≥ 1, got 0.9."),
         ({"fleet": {"deadline_s": 0}}, "Expected fleet.deadline_s > 0, got 0."),
         (
             {"fleet": {"evaluates": "runs/x"}},
-            "Expected privacy.clip_norm = 1, clipped 'flat', and neither adaptive nor a clipped estimator with "
-            "fleet.evaluates: a device's metrics are one vector of norm 1 at most.",
+            "Expected privacy.clip_norm = 1 and clipping = 'flat', without adaptive clipping or a clipped estimator, with "
+            "fleet.evaluates: a device's metrics are one vector of norm at most 1.",
         ),
         (
             {"audit": {"plan": "plan.json"}},
-            "Expected neither [audit] nor [scale] with a [fleet]: both are about simulated users.",
+            "Expected neither [audit] nor [scale] with a [fleet]: both need simulated users.",
         ),
     ],
 )
@@ -48,7 +49,7 @@ def test_a_recipe_without_a_fleet_reads_as_it_did_before_there_was_one() -> None
 def test_the_projects_recipe_claims_privacy() -> None:
     recipe = load_recipe(find_recipe("fleet"))
     assert recipe.fleet is not None
-    assert recipe.reasons_not_private() == []
+    assert recipe.reasons_not_private() == ()
 
 
 def test_devices_are_not_counted_in_the_servers_own_data() -> None:

@@ -17,10 +17,13 @@ import pytest
 from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from tacit.fleet.rounds.sealed import make_secret
-from tacit.fleet.server import schema
-from tacit.fleet.server.database import migrate, open_database
-from tacit.fleet.wire.messages import CHECK_IN, ROUNDS, Answer, CheckIn, Task, pack_report
+from tacit.fleet.database import schema
+from tacit.fleet.database.migrations import migrate
+from tacit.fleet.database.transactions import open_database
+from tacit.fleet.wire.messages import CHECK_IN, ROUNDS, CheckInAnswer, CheckInRequest
+from tacit.fleet.wire.reports import pack_report
+from tacit.fleet.wire.sealing import make_secret
+from tacit.fleet.wire.task import DeviceTask
 from tacit.recipe.training import Recipe
 from tests.fleet.crowd import fleet_recipe, vector_of, wait_for
 from tests.fleet.people import Person, enrolled
@@ -94,14 +97,14 @@ class Crowd:
                     continue  # a process or the database is away: another time
 
     def _visit(self, client: httpx.Client, person: Person, selector: str, sizes: dict[str, int]) -> None:
-        body = CheckIn().model_dump_json().encode()
+        body = CheckInRequest().model_dump_json().encode()
         answer = client.post(selector + CHECK_IN, content=body, headers=person.headers("POST", CHECK_IN, body))
-        if answer.status_code != 200 or (place := Answer.model_validate_json(answer.content).assignment) is None:
+        if answer.status_code != 200 or (place := CheckInAnswer.model_validate_json(answer.content).assignment) is None:
             return
         if place.task not in sizes:
             with self._engine.connect() as connection:
                 query = select(schema.tasks.c.description).where(schema.tasks.c.task == place.task)
-                sizes[place.task] = Task.model_validate_json(connection.execute(query).scalar_one()).dimension
+                sizes[place.task] = DeviceTask.model_validate_json(connection.execute(query).scalar_one()).dimension
         update = vector_of(person.number, place.round, sizes[place.task], 0.9 * place.clip_norm)
         path, content = f"{ROUNDS}/{place.round_id}/report", pack_report(place.round_id, 1.0, 0, update)
         client.put(place.upload_to + path, content=content, headers=person.headers("PUT", path, content))

@@ -15,11 +15,11 @@ import httpx
 import pytest
 from sqlalchemy import Engine, select
 
-from tacit.fleet.server import schema
+from tacit.fleet.database import schema
+from tacit.fleet.database.transactions import read_only
+from tacit.fleet.logs import configure_logs, log, log_failure
 from tacit.fleet.server.api import create_app
-from tacit.fleet.server.database import reading
 from tacit.fleet.server.enrolment import make_token
-from tacit.fleet.server.observability import configure_logs, log, log_failure
 from tests.fleet.fake_reports import HERE, REPORT_BYTES, FakeReports
 from tests.fleet.people import Person, a_process, a_round, a_task, enrolled
 from tests.fleet.serving import running
@@ -41,7 +41,7 @@ class World:
     def everything(self, *, but_counters: bool = False) -> str:
         left_out = {schema.devices.c.counter} if but_counters else set()
         columns = [[column for column in table.c if column not in left_out] for table in schema.metadata.sorted_tables]
-        with reading(self.engine) as connection:
+        with read_only(self.engine) as connection:
             tables = [sorted(map(str, connection.execute(select(*chosen)))) for chosen in columns]
         return repr((tables, self.reports.taken))
 
@@ -197,13 +197,13 @@ def test_a_body_of_the_wrong_length_is_refused_before_a_byte_of_it_comes(world, 
     assert world.reports.taken == []
 
 
-def test_whoever_is_not_a_device_is_refused_before_a_byte_of_his_body_comes(world):
+def test_an_unknown_sender_is_refused_before_their_body_arrives(world):
     stranger = Person(number=world.person.number)
     answer = world.raw(head(f"content-length: {REPORT_BYTES}", stranger, bytes(REPORT_BYTES)))
     assert answer.startswith(b"HTTP/1.1 401 ")
 
 
-def test_a_truncated_body_counts_for_nothing_and_harms_nobody(world):
+def test_a_truncated_body_changes_nothing(world):
     body = os.urandom(REPORT_BYTES)
     world.raw(head(f"content-length: {REPORT_BYTES}", world.person, body), body[:500], then_close=True)
     assert world.reports.taken == []

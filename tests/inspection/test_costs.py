@@ -1,4 +1,4 @@
-"""What several models cost together: each once, and no claim where none can be made."""
+"""The cost of several models together: each counts once, and nothing is claimed that is not proven."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import tacit
 from tacit.inspection.costs import cost_together, price_together
 from tacit.privacy.record.ledger import Ledger, read_ledger
 from tacit.simulation.training import start_run
 from tacit.training import datasets
-from tests.inspection.text.test_run import Silent
 from tests.simulation.test_training import tiny
 
 
@@ -28,7 +28,7 @@ def ledgers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ledger]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "IDEAL_SENTENCES", 5)
         for name, recipe in recipes.items():
-            start_run(recipe, here / name, Silent())
+            start_run(recipe, here / name, tacit.Callback())
     return {name: read_ledger(Path(here / name / "ledger.jsonl")) for name in recipes}
 
 

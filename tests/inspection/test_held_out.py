@@ -1,70 +1,18 @@
-"""Rates of unknown words by hand, and a model's spelling against its own likelihoods."""
+"""Held-out users are users whom the compared run was not trained on."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import jax
-import numpy as np
 import pytest
 
 from tacit.errors import DataError
-from tacit.inspection.held_out import PLACES, UnknownRates, drawn_rates, require_held_out, symbol_scores, unknown_rates
-from tacit.models.char_lm import CharLMConfig, build, encode_words, log_likelihoods
-from tests.helpers import ListUsers
-
-ALL = np.arange(2)
-
-
-def test_rates_are_counted_by_place() -> None:
-    users = ListUsers([[[3, 5, 3], [4, 5]], [[3]]])
-    assert unknown_rates(users, ALL) == UnknownRates(3 / 6, (2 / 3, 0.0, 1.0))
-    assert unknown_rates(users, ALL[1:]) == UnknownRates(1.0, (1.0,))  # of those asked for alone
-
-
-def test_far_places_count_in_the_rate_and_are_not_listed() -> None:
-    users = ListUsers([[[4] * PLACES + [3] * PLACES]])
-    assert unknown_rates(users, ALL[:1]) == UnknownRates(0.5, (0.0,) * PLACES)
-
-
-def test_made_up_sentences_are_counted_as_written_ones() -> None:
-    written = [[3, 5, 3], [4, 5], [3]]
-    rows = np.zeros((3, PLACES + 2), np.int32)
-    for row, sentence in zip(rows, written, strict=True):
-        row[: len(sentence)] = sentence
-    assert drawn_rates(rows) == unknown_rates(ListUsers([written]), ALL[:1])
-    long = np.array([[4] * PLACES + [3] * PLACES], np.int32)
-    assert drawn_rates(long) == UnknownRates(0.5, (0.0,) * PLACES)
-    assert drawn_rates(np.zeros((2, 5), np.int32)) == UnknownRates(0.0, ())
-
-
-def test_nobody_has_no_rate() -> None:
-    assert unknown_rates(ListUsers([[], []]), ALL) == UnknownRates(0.0, ())
-    assert UnknownRates.from_dict(UnknownRates(0.25, (0.5, 0.0)).as_dict()) == UnknownRates(0.25, (0.5, 0.0))
-
-
-def test_scores_are_those_of_the_likelihood_and_padding_counts_nothing() -> None:
-    model = build(CharLMConfig(1, 12, 20, 12), key=jax.random.key(1))
-    rows = encode_words(["ab", "i have", "c"], 9)
-    found = symbol_scores(model, rows)
-    symbols = 3 + 7 + 2
-    expected = np.exp(-float(np.asarray(jax.jit(log_likelihoods)(model, rows)).sum()) / symbols)
-    assert found["perplexity"] == pytest.approx(expected, rel=1e-5)
-    assert found["words"] == 3
-    logits = np.asarray(jax.jit(jax.vmap(model))(rows[:, :-1]))
-    right = ((logits.argmax(-1) + 1 == rows[:, 1:]) & (rows[:, 1:] != 0)).sum()
-    assert found["accuracy"] == pytest.approx(right / symbols)
-
-
-def test_a_model_that_always_says_the_same_is_right_as_often_as_it_occurs() -> None:
-    model = build(CharLMConfig(1, 12, 20, 12), key=jax.random.key(1))
-    end = np.zeros(258, np.float32)
-    end[1] = 50.0  # the symbol that ends a word
-    sure = jax.tree_util.tree_map(lambda leaf: leaf, model)
-    object.__setattr__(sure, "output_bias", jax.numpy.asarray(end))
-    assert symbol_scores(sure, encode_words(["ab", "c"], 9))["accuracy"] == pytest.approx(2 / 5)
+from tacit.inspection.held_out import require_held_out
+from tacit.privacy.record.facts import DataRecord
+from tests.support.first_record import WORLD
 
 
 class Run:
@@ -72,7 +20,7 @@ class Run:
 
     path = Path("runs/one")
 
-    def __init__(self, about: dict[str, Any]) -> None:
+    def __init__(self, about: DataRecord) -> None:
         self._about = about
 
     def recipe(self) -> dict[str, Any]:
@@ -85,16 +33,16 @@ class Run:
 @pytest.mark.parametrize(
     ("about", "users", "refused"),
     [
-        ({"store": "s1"}, 1, None),  # a store holds out the same people for every run
-        ({"store": "s2"}, 1, None),
-        ({"world": "keyboard", "seed": 1}, 400, None),
-        ({"world": "keyboard", "seed": 1}, 399, r"runs/one was not trained on, data\.users ≥ 400, got 399"),
-        ({"world": "keyboard", "seed": 2}, 399, None),
+        (DataRecord(store="s1"), 1, None),  # a store holds out the same people for every run
+        (DataRecord(store="s2"), 1, None),
+        (WORLD, 400, None),
+        (WORLD, 399, r"runs/one was not trained on, data\.users ≥ 400, got 399"),
+        (replace(WORLD, seed=2), 399, None),
     ],
 )
-def test_nobody_is_held_out_whom_a_run_was_trained_on(about: dict[str, Any], users: int, refused: str | None) -> None:
+def test_nobody_is_held_out_whom_a_run_was_trained_on(about: DataRecord, users: int, refused: str | None) -> None:
     data: Any = SimpleNamespace(users=users)
-    run: Any = Run({"store": "s1"} if "store" in about else {"world": "keyboard", "seed": 1})
+    run: Any = Run(WORLD if about.store is None else DataRecord(store="s1"))
     if refused is None:
         require_held_out(data, about, run)
     else:

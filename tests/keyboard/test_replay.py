@@ -1,4 +1,4 @@
-"""Replayed typing: every count equals one taken by hand on made-up models, and no model is favoured."""
+"""Replayed typing: every count equals one computed by hand on simple models, and no model is favoured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tacit.data.users import BOS, EOS, OOV
 from tacit.errors import DataError
-from tacit.keyboard.replay import Habits, Tally, record, replay
+from tacit.keyboard.replay import ReplayCounts, TypingHabits, record, replay
 from tacit.keyboard.taps import Keyboard, Typist
 from tests.helpers import ListUsers
 
@@ -50,12 +50,12 @@ TABLE = {
 }
 
 
-def play(users: list[list[list[int]]], model: Any = None, **habits: Any) -> Tally:
-    recording = record(ListUsers(users), Keyboard.of(WORDS, FINE), habits=Habits(**habits), seed=0)
+def play(users: list[list[list[int]]], model: Any = None, **habits: Any) -> ReplayCounts:
+    recording = record(ListUsers(users), Keyboard.of(WORDS, FINE), habits=TypingHabits(**habits), seed=0)
     return replay(model or ByLastWord(TABLE), recording)
 
 
-def counts(tally: Tally, name: str) -> list[float]:
+def counts(tally: ReplayCounts, name: str) -> list[float]:
     return tally.counts[name].tolist()
 
 
@@ -139,7 +139,7 @@ def test_a_model_of_nans_is_wrong_everywhere() -> None:
 
 
 def test_nobody_and_nothing_to_replay_are_refused() -> None:
-    with pytest.raises(DataError, match="Expected held-out users to replay, got none"):
+    with pytest.raises(DataError, match="There are no held-out users to replay"):
         play([])
     with pytest.raises(DataError, match="got 2 who wrote none"):
         play([[], [[]]])

@@ -91,7 +91,7 @@ def test_progress_counts_steps_and_shows_a_falling_loss(model):
         shuffled(len(rows), epochs=10, seed=1),
         Descent(NextWord(), "adam", 0.05),
         batch_size=8,
-        told=lambda done, loss: told.append((done, loss)),
+        on_progress=lambda done, loss: told.append((done, loss)),
     )
     assert [done for done, _ in told] == [done for epoch in range(10) for done in (4 * epoch + 3, 4 * epoch + 4)]
     assert told[-1][1] < 0.5 * told[0][1]

@@ -76,7 +76,7 @@ def test_the_model_learns_the_public_text_the_same_way_every_time(tied):
     rows = np.tile(np.array([BOS, 4, 5, 6, 7, EOS], np.int32), (40, 1))
     told: list[Any] = []
     schedule, descent = Schedule(4, epochs=10), Descent(NextWord(), "adam", 0.05)
-    trained = pretrain(model, rows, schedule, descent, told=lambda *progress: told.append(progress))
+    trained = pretrain(model, rows, schedule, descent, on_progress=lambda *progress: told.append(progress))
     assert evaluate(model, rows).top1 < 0.9
     assert evaluate(trained, rows).top1 == 1.0
     assert told[-1][:2] == (100, 100)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from tacit.learning.work import FedAvg, FedSGD
+from tacit.errors import PrivacyError, RecipeError
+from tacit.learning.work import FedAvg, FedSGD, LocalWork, require_update_of
 from tacit.models.classifier import Classify, build, preset
 from tacit.privacy.gate.rounding import LARGEST_NORM
 from tests.helpers import stretched
@@ -24,7 +28,7 @@ class ThereAndBack:
 
 
 def test_who_was_too_far_away_between_epochs_counts_as_nothing_however_padded() -> None:
-    work, clip = jax.jit(FedAvg(ThereAndBack(), epochs=2, learning_rate=1.0)), np.float32(1.0)
+    work, clip = jax.jit(LocalWork(FedAvg(epochs=2, learning_rate=1.0), ThereAndBack())), np.float32(1.0)
     batches = np.array([1.0, 0.0], np.float32)
     for steps in (1, 2):
         assert np.isnan(work(jnp.zeros(()), batches, np.int32(steps), clip))
@@ -37,5 +41,68 @@ def test_a_gradient_of_nothing_is_nothing() -> None:
         "labels": np.zeros((1, 2), np.int32),
         "mask": np.zeros((1, 2), np.float32),
     }
-    update = jax.jit(FedSGD(Classify(), learning_rate=1.0))(huge, nothing, np.int32(1), np.float32(1.0))
+    update = jax.jit(LocalWork(FedSGD(learning_rate=1.0), Classify()))(huge, nothing, np.int32(1), np.float32(1.0))
     assert not any(np.asarray(leaf).any() for leaf in jax.tree.leaves(update))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "sentence"),
+    [
+        (FedAvg, {"epochs": 0}, "Expected epochs to be a whole number of at least 1, got 0."),
+        (FedAvg, {"batch_size": 1.5}, "Expected batch_size to be a whole number of at least 1, got 1.5."),
+        (FedAvg, {"learning_rate": 0.0}, "Expected learning_rate to be a finite number above 0, got 0.0."),
+        (FedSGD, {"learning_rate": float("inf")}, "Expected learning_rate to be a finite number above 0, got inf."),
+        (FedSGD, {"batch_size": -2}, "Expected batch_size to be a whole number of at least 1, got -2."),
+    ],
+)
+def test_a_wrong_setting_is_one_sentence(kind: Any, fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        kind(**fields)
+    assert caught.value.sentence == sentence
+
+
+@pytest.mark.parametrize("given", [FedAvg, None, lambda *arguments: 0])
+def test_what_is_no_work_is_refused(given: Any) -> None:
+    with pytest.raises(RecipeError, match="Expected work with update"):
+        LocalWork(given, lambda model, batch: (0.0, 0))
+
+
+def squares(model: Any, batch: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The square distance of `at` + `shift` from the batch's numbers; 0 is padding."""
+    there = (batch != 0).astype(jnp.float32)
+    return jnp.sum(there * (model["at"] + model["shift"] - batch) ** 2), jnp.sum(there)
+
+
+FROZEN = {"at": jnp.zeros(()), "shift": jnp.ones(()), "kind": "point", "none": None}
+
+
+@pytest.mark.parametrize("clip_every_step", [False, True])
+def test_work_on_a_part_of_a_model_moves_that_part_as_if_the_rest_were_constants(clip_every_step: bool) -> None:
+    batches, clip = jnp.array([[3.0, 5.0], [7.0, 0.0]], np.float32), np.float32(2.5)
+    work = LocalWork(
+        FedAvg(epochs=2, learning_rate=0.1, clip_every_step=clip_every_step), squares, lambda path, leaf: path == "at"
+    )
+    update = work(FROZEN, batches, np.int32(2), clip)
+    at = 0.0
+    for _ in range(2):
+        for batch in ([3.0, 5.0], [7.0]):
+            at -= 0.1 * np.mean([2 * (at + 1 - each) for each in batch])
+            at = min(at, 2.5) if clip_every_step else at
+    assert jax.tree.structure(update) == jax.tree.structure(work.learned(FROZEN))
+    assert float(update["at"]) == pytest.approx(at, rel=1e-5)
+    assert (at == 2.5) == clip_every_step
+
+
+def test_one_gradient_of_a_part_of_a_model() -> None:
+    work = LocalWork(FedSGD(learning_rate=0.5), squares, lambda path, leaf: path == "shift")
+    update = work(FROZEN, jnp.array([[3.0, 5.0], [7.0, 0.0]], np.float32), np.int32(2), np.float32(1.0))
+    assert update["at"] is None
+    assert float(update["shift"]) == pytest.approx(0.5 * 2 * np.mean([2.0, 4.0, 6.0]))
+
+
+def test_an_update_that_would_broadcast_in_the_sum_is_refused() -> None:
+    learned = {"w": np.zeros((3, 2), np.float32)}
+    assert require_update_of(learned, learned) is learned
+    for wrong in ({"w": np.zeros((1, 2))}, {"v": np.zeros((3, 2))}, {"w": np.zeros((3, 2)), "v": np.zeros(2)}):
+        with pytest.raises(PrivacyError, match="the structure and shapes of what users update"):
+            require_update_of(learned, wrong)

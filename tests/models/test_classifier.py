@@ -10,7 +10,7 @@ import pytest
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.errors import DataError, RecipeError
 from tacit.learning.central import Descent
-from tacit.models.classifier import Batch, Classify, build, predict, preset
+from tacit.models.classifier import Classify, ImageBatch, build, predict, preset
 from tacit.privacy.gate.rounding import LARGEST_NORM
 from tests.helpers import stretched
 
@@ -41,7 +41,7 @@ def test_wrong_settings_and_images_are_one_sentence() -> None:
         predict(build(preset("small", 10), key=jax.random.key(0)), np.zeros((3, 32, 32), np.uint8))
 
 
-def batch_of(images: np.ndarray, labels: np.ndarray, mask: np.ndarray) -> Batch:
+def batch_of(images: np.ndarray, labels: np.ndarray, mask: np.ndarray) -> ImageBatch:
     return {"images": jnp.asarray(images), "labels": jnp.asarray(labels), "mask": jnp.asarray(mask, jnp.float32)}
 
 

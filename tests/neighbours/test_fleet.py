@@ -7,8 +7,9 @@ from pathlib import Path
 import jax
 import pytest
 
-from tacit.fleet.rounds import coordinator, gathering
-from tacit.fleet.server.database import migrate, open_database
+from tacit.fleet.database.migrations import migrate
+from tacit.fleet.database.transactions import open_database
+from tacit.fleet.rounds import coordinator, round_attempt
 from tests.fleet.crowd import Crowd, Server, fleet_recipe
 from tests.fleet.people import enrolled_many
 from tests.fleet.soundness import built
@@ -30,7 +31,7 @@ def served(folder: Path, capture: pytest.CaptureFixture[str], devices: int) -> W
     with pytest.MonkeyPatch.context() as patch:
         fix_randomness(patch)
         patch.setattr("tacit.training.datasets.IDEAL_SENTENCES", 5)
-        patch.setattr(gathering, "POLL_S", 0.02)
+        patch.setattr(round_attempt, "POLL_S", 0.02)
         patch.setattr(coordinator, "_FIRST_PAUSE_S", 0.05)
         with (
             Server(engine, recipe, folder / "runs" / "one") as server,

@@ -1,4 +1,4 @@
-"""Recipes for the inspection of images: what they know, and what they refuse."""
+"""Recipes of inspections of images: their keys, and the mistakes that they refuse."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from tacit.recipe.image_inspection import (
     IMAGES,
     RECIPE,
     ImageInspection,
+    image_inspection_of,
     load_image_inspection,
     parse_image_inspection,
-    recipe_of,
     refuse_if_inspected,
 )
-from tacit.recipe.training import apply_change, find_recipe, load_recipe
+from tacit.recipe.reading import apply_change, find_recipe
+from tacit.recipe.training import load_recipe
 
 
 def tiny_images(*changes: str) -> ImageInspection:
@@ -80,11 +81,14 @@ def test_a_store_replaces_the_world_and_its_fault() -> None:
         ("data.color=1", "Unknown key data.color"),
         ("selection.thresholds=[0.2, 0.8]", "either selection.percentiles or selection.thresholds, got both"),
         ("selection.percentiles=[0.8, 0.2]", "0 < low ≤ high < 1 in selection.percentiles, got 0.8 and 0.2"),
-        ("selection.privacy.clip_norm=2.0", "selection.privacy.clip_norm = 1: a user stands in one bin, got 2"),
+        ("selection.privacy.clip_norm=2.0", "selection.privacy.clip_norm = 1: a user counts in one bin, got 2"),
         ("selection.privacy.total_weight=20", "no selection.privacy.total_weight: every user adds 1 to one bin"),
         ("selection.privacy.clip_schedule=[{round=0, clip_norm=0.1}]", "no selection.privacy.clip_schedule"),
-        ("selection.minimum_examples=9", "selection.minimum_examples ≤ data.most_images = 8, got 9: nobody has"),
-        ("gan.privacy.delta=0.03", "gan.privacy.delta < 1/selection.privacy.population = 0.025: everybody is asked"),
+        ("selection.minimum_examples=9", "selection.minimum_examples ≤ data.most_images = 8, got 9: no user has"),
+        (
+            "gan.privacy.delta=0.03",
+            "gan.privacy.delta < 1/selection.privacy.population = 0.025, because all users are sampled",
+        ),
         ("gan.privacy.sampling=fixed", "privacy.sampling = 'poisson' in an inspection, got 'fixed'"),
         ("gan.privacy.adaptive={count_noise=5.0}", "neither privacy.adaptive nor privacy.secagg"),
         ("gan.generator.batch_size=1", "gan.generator.batch_size ≥ 2, got 1"),
@@ -97,19 +101,19 @@ def test_mistakes_are_one_sentence(change: str, sentence: str) -> None:
     assert sentence in found.value.sentence
 
 
-def test_without_noise_a_user_stands_whole_in_his_bin_too() -> None:
+def test_without_noise_a_user_still_counts_one_in_their_bin() -> None:
     silent = ("selection.privacy.mechanism=none", "selection.privacy.noise_multiplier=0.0")
-    with pytest.raises(RecipeError, match=r"selection\.privacy\.clip_norm = 1: a user stands in one bin, got 0\.5"):
+    with pytest.raises(RecipeError, match=r"selection\.privacy\.clip_norm = 1: a user counts in one bin, got 0\.5"):
         tiny_images(*silent, "selection.privacy.clip_norm=0.5")
 
 
-def test_folders_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="which does not exist"):
-        recipe_of(tmp_path / "nothing")
-    with pytest.raises(RunError, match="which is none"):
-        recipe_of(tmp_path)
+def test_folders_that_are_not_inspections(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="does not exist"):
+        image_inspection_of(tmp_path / "nothing")
+    with pytest.raises(RunError, match="is not an inspection of images"):
+        image_inspection_of(tmp_path)
     (tmp_path / RECIPE).write_text("name = [")
     with pytest.raises(RunError, match="is damaged"):
-        recipe_of(tmp_path)
+        image_inspection_of(tmp_path)
     with pytest.raises(RunError, match="holds an inspection already"):
         refuse_if_inspected(tmp_path)

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import RecipeError
-from tacit.recipe.training import RECIPES, find_recipe, load_recipe, parse_recipe
+from tacit.privacy.record.reasons import Why
+from tacit.recipe.reading import RECIPES, find_recipe
+from tacit.recipe.training import load_recipe, parse_recipe
 
 DEMO = RECIPES / "demo.toml"
 
@@ -63,7 +65,7 @@ def test_a_recipe_for_an_inspection_says_which_command_it_is_for():
     with pytest.raises(RecipeError) as caught:
         load_recipe(find_recipe("inspect_text"))
     assert caught.value.sentence == 'Expected a recipe for training, got one for an inspection (inspect = "text").'
-    assert caught.value.hint == "Such a recipe is for: tacit inspect text"
+    assert caught.value.hint == "Use it with: tacit inspect text"
 
 
 def test_a_near_miss_is_suggested():
@@ -116,7 +118,7 @@ def test_pretraining_survives_a_round_trip_and_a_recipe_without_it_is_as_it_was(
 
 
 def test_a_missing_section_is_named():
-    with pytest.raises(RecipeError, match="Expected privacy in the recipe"):
+    with pytest.raises(RecipeError, match="The recipe has no privacy, which is required"):
         parse_recipe({"data": {"world": "keyboard"}, "run": {"rounds": 1}})
 
 
@@ -133,14 +135,15 @@ def test_recipes_are_found_by_name_or_path(tmp_path: Path):
     assert "demo" in str(caught.value.hint)
     broken = tmp_path / "broken.toml"
     broken.write_text("a = = 1")
-    with pytest.raises(RecipeError, match="Expected TOML"):
+    with pytest.raises(RecipeError, match="is not valid TOML"):
         load_recipe(broken)
 
 
 def test_what_is_not_private_says_why():
-    assert load_recipe(DEMO).reasons_not_private() == []
+    assert load_recipe(DEMO).reasons_not_private() == ()
     (reason,) = load_recipe(DEMO, ["run.seed=1"]).reasons_not_private()
-    assert "replayed" in reason
+    assert reason.code == Why.SEEDED
+    assert "replayed" in reason.sentence
 
 
 def test_devices_that_come_when_they_can_leave_no_room_for_another_participation():

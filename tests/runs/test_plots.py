@@ -35,7 +35,9 @@ def test_draws(tmp_path, epsilons):
     assert len(text) > 5_000
 
 
-@pytest.mark.parametrize(("name", "words"), [("x.xyz", "ends in .png or .svg"), ("no/such/folder.png", "Cannot write")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("x.xyz", "ends in .png or .svg"), ("no/such/folder.png", "in a folder that exists")]
+)
 def test_names_that_cannot_be_written(tmp_path, name, words):
     with pytest.raises(RunError, match=words):
         plot_training(folder_with(tmp_path, [1.0]), tmp_path / name)
@@ -46,7 +48,7 @@ def test_nothing_to_draw(tmp_path):
         plot_training(folder_with(tmp_path, []), tmp_path / "x.png")
 
 
-@pytest.mark.parametrize(("measure", "words"), [("accuracy", "guessed right"), ("inverted", "bright context")])
+@pytest.mark.parametrize(("measure", "words"), [("accuracy", "guessed right"), ("inverted", "bright background")])
 def test_a_run_is_drawn_by_what_it_is_judged_by(tmp_path, measure, words):
     folder = RunFolder.create(tmp_path / "run", "name = 'x'\n")
     with MetricsWriter(folder.metrics_path) as metrics:

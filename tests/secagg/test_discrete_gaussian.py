@@ -84,5 +84,5 @@ def test_limits():
     assert len(sampled(5, 0, entropy=replayable(0))) == 0
     assert len(sampled(5, 1, entropy=replayable(0))) == 1
     for variance in (-1, (1 << 30) + 1):
-        with pytest.raises(ProtocolError, match="whole variance"):
+        with pytest.raises(ProtocolError, match="integer variance"):
             sampled(variance, 1, entropy=replayable(0))

@@ -184,7 +184,7 @@ def test_what_cannot_be_is_refused():
         ({"clip_norm": math.nan}, "clip_norm > 0"),
         ({"block": 12}, "power of two"),
         ({"element_clip": 1 << 15}, "element_clip <"),
-        ({"bits": 33}, "bits from 2 to 32"),
+        ({"bits": 33}, "bits ≤ 32"),
         ({"rounding_failure": 1.0}, "rounding_failure between"),
         ({"scale": 2.0**27}, "below 2²⁶"),
     ):

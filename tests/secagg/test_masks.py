@@ -48,7 +48,7 @@ def test_packing_is_exact_and_without_gaps(bits, size, seed):
 
 
 def test_only_what_packing_makes_can_be_unpacked():
-    with pytest.raises(ProtocolError, match="ends in zero bits"):
+    with pytest.raises(ProtocolError, match="not end in zero bits"):
         masks.unpack(b"\xff\xff", 5, 3)
     for wrong in (b"\0", b"\0\0\0"):
         with pytest.raises(ProtocolError, match="a vector of 2 bytes"):

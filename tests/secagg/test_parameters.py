@@ -54,7 +54,7 @@ def test_holding_a_malicious_server_to_the_minimum_takes_more_neighbours():
     constants = {"devices": 1000, "minimum": 900}
     weaker = session(**constants, neighbours=loose.neighbours, threshold=loose.threshold)
     check(weaker, **assumed, server="malicious")  # one sum, whatever it is over
-    with pytest.raises(ProtocolError, match="holds a malicious server to the minimum"):
+    with pytest.raises(ProtocolError, match="a malicious server breaks the minimum"):
         check(weaker, **assumed, server="malicious", minimum=900)
     assert choose(1000, **assumed, server="curious", one_set=True) == choose(1000, **assumed, server="curious")
     # Where everybody hears everybody, no two sets have enough signatures.
@@ -127,8 +127,8 @@ def test_the_bounds_hold_on_rings_that_are_drawn():
         ({"devices": 1}, "Expected devices ≥ 2, got 1"),
         ({"dropout": 1.0}, "Expected dropout to be"),
         ({"corruption": -0.1}, "Expected corruption to be"),
-        ({"dropout": 0.3, "corruption": 0.25}, "can bear against a malicious server"),
-        ({"server": "curious", "dropout": 0.6, "corruption": 0.5}, "can bear against a curious server"),
+        ({"dropout": 0.3, "corruption": 0.25}, "tolerate against a malicious server"),
+        ({"server": "curious", "dropout": 0.6, "corruption": 0.5}, "tolerate against a curious server"),
     ],
 )
 def test_what_cannot_be_is_refused(changes, sentence):

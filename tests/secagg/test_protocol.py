@@ -16,20 +16,20 @@ from hypothesis import strategies as st
 from tacit.errors import ProtocolError
 from tacit.secagg import device, masks, server, shamir
 from tacit.secagg.messages import Kind
-from tacit.secagg.rehearsal import Stage, rehearse
+from tacit.secagg.rehearsal import RehearsalStage, rehearse
 from tacit.secagg.session import Session
 from tests.secagg.drive import replayable, session, whole_round
 
 SIZES = [(4, 3, 2), (5, 2, 1), (6, 4, 3), (7, 4, 2), (7, 6, 4)]
 
 
-def predicted(constants: Session, lost: dict[int, Stage]) -> frozenset[int] | None:
+def predicted(constants: Session, lost: dict[int, RehearsalStage]) -> frozenset[int] | None:
     """Who is included, by counting alone; None if the round must fail."""
     around = {i: set(constants.neighbours_of(i)) for i in range(constants.devices)}
-    there = {i for i in around if lost.get(i, 9) > Stage.ADVERTISE}
+    there = {i for i in around if lost.get(i, 9) > RehearsalStage.ADVERTISE}
     sets = [there]
-    for stage in (Stage.SHARE, Stage.MASK, Stage.AGREE, Stage.REVEAL):
-        if len(there) < constants.minimum and stage <= Stage.AGREE:
+    for stage in (RehearsalStage.SHARE, RehearsalStage.MASK, RehearsalStage.AGREE, RehearsalStage.REVEAL):
+        if len(there) < constants.minimum and stage <= RehearsalStage.AGREE:
             return None
         there = {i for i in there if lost.get(i, 9) > stage and len(around[i] & there) >= constants.threshold}
         sets.append(there)
@@ -53,7 +53,7 @@ def test_the_sum_is_exact_for_every_pattern_of_losses(size, seed, data):
         bits=bits,
         graph_seed=seed.to_bytes(32, "big"),
     )
-    stages = st.one_of(st.none(), st.none(), st.none(), st.sampled_from(list(Stage)))
+    stages = st.one_of(st.none(), st.none(), st.none(), st.sampled_from(list(RehearsalStage)))
     lost = {i: stage for i in range(devices) if (stage := data.draw(stages)) is not None}
     rng = np.random.default_rng(seed)
     values = {i: rng.integers(0, 1 << bits, constants.dimension).astype(np.uint32) for i in range(devices)}
@@ -70,7 +70,13 @@ def test_the_sum_is_exact_for_every_pattern_of_losses(size, seed, data):
 
 def test_losses_at_every_stage_within_the_threshold_do_not_stop_a_round():
     constants = session(devices=12, neighbours=8, threshold=3, minimum=4)
-    lost = {1: Stage.ADVERTISE, 3: Stage.SHARE, 5: Stage.MASK, 7: Stage.AGREE, 9: Stage.REVEAL}
+    lost = {
+        1: RehearsalStage.ADVERTISE,
+        3: RehearsalStage.SHARE,
+        5: RehearsalStage.MASK,
+        7: RehearsalStage.AGREE,
+        9: RehearsalStage.REVEAL,
+    }
     values = {i: np.full(5, i, np.uint32) for i in range(12)}
     outcome = rehearse(constants, values, lost=lost, entropy=replayable(0))
     assert outcome.included == set(range(12)) - {1, 3, 5}
@@ -92,7 +98,7 @@ def test_a_false_share_is_noticed():
     state = done.server_states[Kind.AGREEMENTS]
     shares = {owner: dict(held) for owner, held in state.shares.items()}
     shares[2][0] = bytes(32)
-    with pytest.raises(ProtocolError, match="seed device 2 committed to"):
+    with pytest.raises(ProtocolError, match="share of device 2's seed is wrong"):
         server.recovered(replace(state, shares=shares))
 
 
@@ -113,7 +119,7 @@ def test_a_false_share_of_a_mask_key_is_noticed():
     np.testing.assert_array_equal(total, sum(done.values[i] for i in range(5)) % (1 << constants.bits))
     shares = {owner: dict(held) for owner, held in revealing.shares.items()}
     shares[5][1] = bytes(31) + b"\1"
-    with pytest.raises(ProtocolError, match="mask key device 5 advertised"):
+    with pytest.raises(ProtocolError, match="share of device 5's mask key is wrong"):
         server.recovered(replace(revealing, shares=shares))
 
 

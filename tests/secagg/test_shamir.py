@@ -60,7 +60,7 @@ def test_too_few_shares_and_shares_outside_the_field_are_refused():
     shares = shamir.split(bytes(32), range(5), 3, entropy=replayable(0))
     with pytest.raises(ProtocolError, match="at least 3 shares, got 2"):
         shamir.combine({holder: shares[holder] for holder in (0, 1)}, 3)
-    with pytest.raises(ProtocolError, match="a larger one"):
+    with pytest.raises(ProtocolError, match="share is not below"):
         shamir.combine({**shares, 0: b"\xff" * 32}, 3)
     for threshold in (0, 6):
         with pytest.raises(ProtocolError, match="threshold"):

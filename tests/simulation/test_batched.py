@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data.users import Users
+from tacit.data.users import Examples, Users
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.errors import DataError, PrivacyError
-from tacit.learning.batches import ImageBatches, TextBatches
+from tacit.learning.batches import ImageBatches, LaidOut, TextBatches
 from tacit.learning.next_word import NextWord
-from tacit.learning.work import FedAvg, FedSGD
+from tacit.learning.work import FedAvg, FedSGD, LocalWork
 from tacit.models.word_lm import WordLM, WordLMConfig, build
 from tacit.privacy.gate.rounding import MOST_USERS
 from tacit.privacy.gate.sums import HEADROOM, ClipThresholds, Contributions, Gate
@@ -91,7 +91,7 @@ def assert_same_sum(bounded: Any, expected: list[np.ndarray], weight: float) -> 
 def test_fedavg_equals_the_pseudocode(users, layout, style, every_step, weighted):
     extra = {"estimator": "clipped", "example_cap": 6.0, "total_weight": 50.0} if weighted else {}
     chosen = plan(clipping=style, **extra)
-    work = FedAvg(NextWord(), epochs=2, learning_rate=0.7, clip_style=style if every_step else None)
+    work = LocalWork(FedAvg(epochs=2, learning_rate=0.7, clip_every_step=every_step), NextWord(), clip_style=style)
     bounded, _ = collect(ListUsers(users), work, chosen, layout)
 
     updates, weights = [], []
@@ -110,7 +110,7 @@ def test_fedavg_equals_the_pseudocode(users, layout, style, every_step, weighted
 @given(users=ragged_users, clip_norm=st.sampled_from([0.02, 5.0]))
 def test_fedsgd_equals_the_pseudocode(users, clip_norm):
     chosen = plan(clip_norm=clip_norm)
-    bounded, _ = collect(ListUsers(users), FedSGD(NextWord(), learning_rate=1.5), chosen, "windows")
+    bounded, _ = collect(ListUsers(users), LocalWork(FedSGD(learning_rate=1.5), NextWord()), chosen, "windows")
     updates, weights = [], []
     for user in range(len(users)):
         batches = reference.user_batches(reference.user_sentences(ListUsers(users), user), SHAPE["windows"])
@@ -122,14 +122,16 @@ def test_fedsgd_equals_the_pseudocode(users, clip_norm):
 
 
 def test_nobody_leaves_nothing():
-    bounded, diagnostics = collect(ListUsers([]), FedSGD(NextWord(), learning_rate=1.5), plan(), "windows")
+    bounded, diagnostics = collect(ListUsers([]), LocalWork(FedSGD(learning_rate=1.5), NextWord()), plan(), "windows")
     assert diagnostics == []
     assert all(np.abs(leaf).max() == 0 for leaf in jax.tree.leaves(bounded.blocks["update"].total))
 
 
 @pytest.mark.parametrize("user", [[], [[]], [[5]]], ids=["no sentence", "an empty sentence", "one word"])
 def test_users_with_next_to_nothing(user):
-    bounded, diagnostics = collect(ListUsers([user]), FedSGD(NextWord(), learning_rate=1.5), plan(), "windows")
+    bounded, diagnostics = collect(
+        ListUsers([user]), LocalWork(FedSGD(learning_rate=1.5), NextWord()), plan(), "windows"
+    )
     moved = any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(bounded.blocks["update"].total))
     assert moved == (user != [])
     assert diagnostics[0].present.sum() == 1
@@ -137,7 +139,7 @@ def test_users_with_next_to_nothing(user):
 
 def test_removing_any_user_moves_the_sum_by_at_most_the_bound():
     users = [[[4, 5, 6]] * n for n in range(6)]
-    work = FedAvg(NextWord(), epochs=2, learning_rate=5.0)
+    work = LocalWork(FedAvg(epochs=2, learning_rate=5.0), NextWord())
     whole, _ = collect(ListUsers(users), work, plan(), "windows")
     for user in range(len(users)):
         rest, _ = collect(ListUsers(users[:user] + users[user + 1 :]), work, plan(), "windows")
@@ -155,9 +157,9 @@ def test_a_users_update_does_not_depend_on_who_shares_the_chunk():
     """The gate's proof needs it: what one user adds must not change what the others add, to the last bit."""
     user, others, more = [[4, 5, 6, 7]], [[[5, 4]], [[8, 8, 8]], [[6]]], [[[7]] * 4, [[4] * 7] * 4, []]
     for work in (
-        FedAvg(NextWord(), epochs=2, learning_rate=3.0),
-        FedAvg(NextWord(), epochs=2, learning_rate=3.0, clip_style="flat"),
-        FedSGD(NextWord(), learning_rate=3.0),
+        LocalWork(FedAvg(epochs=2, learning_rate=3.0), NextWord()),
+        LocalWork(FedAvg(epochs=2, learning_rate=3.0, clip_every_step=True), NextWord()),
+        LocalWork(FedSGD(learning_rate=3.0), NextWord()),
     ):
         batched = engine(work, plan(clip_norm=1e-3), "windows")
         updates = []
@@ -176,7 +178,9 @@ def test_what_is_padded_at_the_end_of_the_numbers_counts_alike_in_any_company(ep
     user, alone, longer = [[4, 5, 6, 7]], [[[5, 4]], [[8, 8, 8]], [[6]]], [[[7]] * 4, [[4] * 7] * 4, []]
     counted = []
     for rate in (1e3, 1e13, 1e25, 1e36):
-        batched = engine(FedAvg(NextWord(), epochs=epochs, learning_rate=rate), plan(clip_norm=1.0), "windows")
+        batched = engine(
+            LocalWork(FedAvg(epochs=epochs, learning_rate=rate), NextWord()), plan(clip_norm=1.0), "windows"
+        )
         shares = []
         for company in (alone, longer):
             batched.users = ListUsers([user, *company])
@@ -198,7 +202,7 @@ def test_what_is_padded_at_the_end_of_the_numbers_counts_alike_in_any_company(ep
 def test_a_round_larger_than_rounding_is_proven_for_is_refused():
     private = plan(mechanism="gaussian", noise_multiplier=1.0, delta=1e-5)
     for of, refused in ((private, True), (plan(), False)):
-        batched = engine(FedSGD(NextWord(), learning_rate=1.0), of, "windows")
+        batched = engine(LocalWork(FedSGD(learning_rate=1.0), NextWord()), of, "windows")
         batched.users = ListUsers([[[4]]])
         with pytest.raises(PrivacyError, match="at most 131,056 users") if refused else nullcontext():
             next(batched.prepare(np.zeros(MOST_USERS - MOST_CANARIES + 1, np.int64)))
@@ -215,6 +219,52 @@ class MeanImage:
     def __call__(self, model: Any, batches: Any, steps: jax.Array, clip_norm: jax.Array) -> jax.Array:
         ink = jnp.sum(batches["images"].astype(jnp.float32) * batches["mask"][..., None, None], axis=(0, 1))
         return ink * model["scale"] / jnp.maximum(jnp.sum(batches["mask"]), 1.0)
+
+
+@dataclass(frozen=True)
+class Careless:
+    """Work that counts its steps, empty or not, on a task that learns from padding."""
+
+    batch_size: int = 2
+
+    def update(self, task: Any, model: Any, batches: Any, steps: jax.Array, clip_norm: Any) -> Any:
+        step = FedAvg(learning_rate=0.1).update(task, model, batches, steps, clip_norm)
+        return jax.tree.map(lambda leaf: leaf * (1 + steps).astype(leaf.dtype), step)
+
+
+def counts_padding(model: WordLM, tokens: jax.Array) -> tuple[jax.Array, int]:
+    return NextWord().loss_sum(model, jnp.maximum(tokens, 3))[0], tokens.size
+
+
+@pytest.mark.parametrize(
+    "work",
+    [LocalWork(Careless(), NextWord()), LocalWork(FedAvg(), counts_padding), LocalWork(FedSGD(), counts_padding)],
+    ids=["work", "task", "one gradient"],
+)
+def test_work_and_tasks_of_ones_own_cannot_make_a_users_update_depend_on_the_others(work: LocalWork) -> None:
+    assert not work.ignores_padding
+    user, others = [[4, 5, 6, 7]], [[[5, 4]], [[4] * 7] * 4]
+    batched, shares = engine(work, plan(clip_norm=1e6), "windows"), []
+    for company in others:
+        totals = []
+        for users in ([user, company], [company]):
+            batched.users = ListUsers(users)
+            bounded, _ = batched.collect(
+                tiny_model(), Cohort(0, batched.prepare(np.arange(len(users)))), ClipThresholds(1e6)
+            )
+            totals.append([np.asarray(leaf) for leaf in jax.tree.leaves(_total(bounded))])
+        shares.append([one - other for one, other in zip(*totals, strict=True)])
+    for one, other in zip(*shares, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+
+
+def test_an_update_that_would_broadcast_in_the_sum_is_refused() -> None:
+    class Short:
+        def __call__(self, model: WordLM, batches: Any, steps: jax.Array, clip_norm: jax.Array) -> Any:
+            return jax.tree.map(lambda leaf: leaf[:1], model)
+
+    with pytest.raises(PrivacyError, match="the structure and shapes of what users update"):
+        collect(ListUsers([[[4, 5]]]), Short(), plan(), "windows")
 
 
 def image_engine(users: Users) -> BatchedUsers:
@@ -239,3 +289,53 @@ def test_images_pass_the_gate_in_batches_and_only_what_is_learned():
 def test_an_engine_for_images_refuses_text():
     with pytest.raises(DataError, match="images of 28×28, got text"):
         next(image_engine(ListUsers([[[4, 5]]])).prepare(np.arange(1)))
+
+
+class CountsPadding:
+    """A loss of somebody's own, which takes padding for predictions."""
+
+    def __call__(self, model: Any, batch: Any) -> tuple[jax.Array, int]:
+        return jnp.sum((model - batch.astype(jnp.float32)) ** 2), batch.size
+
+
+class CountsSteps:
+    """Work of somebody's own, which makes an update of the number of steps."""
+
+    def __call__(self, model: Any, batches: Any, steps: jax.Array, clip_norm: jax.Array) -> jax.Array:
+        return steps.astype(jnp.float32)
+
+
+class Mixing(TextBatches):
+    """A batching of somebody's own, which gives every user the examples of all users in the call."""
+
+    def lay_out(self, examples: Examples) -> LaidOut:
+        users = len(examples.user_offsets) - 1
+        everything = Examples(examples.items, examples.example_offsets, examples.user_offsets[[0, -1]])
+        found = super().lay_out(everything)
+        first = np.zeros(users, np.int64)
+        return LaidOut(found.sizes[first], found.predictions[first], lambda chosen: found.batches(first[chosen]))
+
+
+@pytest.mark.parametrize(
+    ("work", "shape"),
+    [
+        (LocalWork(FedAvg(epochs=2, batch_size=2, learning_rate=0.1), CountsPadding()), SHAPE["sentences"]),
+        (LocalWork(FedSGD(batch_size=2, learning_rate=0.1), CountsPadding()), SHAPE["sentences"]),
+        (CountsSteps(), SHAPE["sentences"]),
+        (LocalWork(FedSGD(batch_size=2, learning_rate=0.1), CountsPadding()), Mixing("sentences", 3, 2, 3)),
+    ],
+    ids=["a loss that counts padding", "one gradient of it", "work that counts steps", "a batching that mixes users"],
+)
+def test_what_one_user_adds_does_not_depend_on_who_shares_their_chunk(work: Any, shape: Any) -> None:
+    people = [[[4, 5]], [[5, 6], [7], [8, 4], [6], [4, 4]], [[7, 7], [8]]]
+
+    def total(users: list[list[list[int]]]) -> float:
+        spread = Spread(suitable_spread(1, 1).devices, chunk=4, lanes=2)
+        batched = BatchedUsers(ListUsers(users), work, plan(clip_norm=1e6), shape, spread)
+        cohort = Cohort(0, batched.prepare(np.arange(len(users))))
+        bounded, _ = batched.collect(jnp.float32(1.5), cohort, ClipThresholds(1e6))
+        return float(bounded.blocks["update"].total)
+
+    alone = [total([user]) for user in people]
+    assert min(map(abs, alone)) > 0
+    assert total(people) == pytest.approx(sum(alone), rel=1e-5)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import tacit
 from tacit.cli.account.odometer import look_up
 from tacit.data.build import save_users
 from tacit.data.vocabulary import Vocabulary, word_list
@@ -22,7 +23,7 @@ from tacit.runs.journal import RunJournal, StopRequested
 from tacit.runs.metrics import MetricsWriter
 from tacit.simulation.training import resume_run, start_run
 from tests.helpers import KEY, ListUsers
-from tests.simulation.test_training import Silent, _stop_after, tiny
+from tests.simulation.test_training import _stop_after, tiny
 
 REFUSED = "is not the one that the odometer"
 
@@ -42,7 +43,7 @@ def stopped(recipe: Recipe, out: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with monkeypatch.context() as patch:
         patch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 3))
         with pytest.raises(StopRequested):
-            start_run(recipe, out, Silent())
+            start_run(recipe, out, tacit.Callback())
     return out
 
 
@@ -56,13 +57,13 @@ def test_stop_copy_finish_restore_resume_is_refused(
 ) -> None:
     run, store = stopped(recipe, tmp_path / "run", monkeypatch), tmp_path / "store"
     shutil.copytree(run, tmp_path / "copy")
-    resume_run(run, Silent())
+    resume_run(run, tacit.Callback())
     assert state(store).problem is None
     shutil.move(run, tmp_path / "finished")
     shutil.move(tmp_path / "copy", run)
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     with pytest.raises(LedgerError, match=REFUSED) as caught:
-        resume_run(run, Silent())
+        resume_run(run, tacit.Callback())
     assert caught.value.sentence.count(". ") == 0
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     assert REFUSED in (state(store).problem or "")  # what it released is in the folder that was moved away
@@ -76,9 +77,9 @@ def test_whichever_copy_goes_on_second_is_refused(
 ) -> None:
     run = stopped(recipe, tmp_path / "run", monkeypatch)
     shutil.copytree(run, tmp_path / "copy")
-    resume_run(tmp_path / "copy", Silent())
+    resume_run(tmp_path / "copy", tacit.Callback())
     with pytest.raises(LedgerError, match=REFUSED):
-        resume_run(run, Silent())
+        resume_run(run, tacit.Callback())
     assert state(tmp_path / "store").problem is None  # the copy's ledger holds all that was released
 
 
@@ -94,10 +95,10 @@ def test_a_copy_is_refused_as_soon_as_the_other_one_has_resumed(
     with monkeypatch.context() as patch:
         patch.setattr(RunJournal, "before", killed)
         with pytest.raises(ZeroDivisionError):
-            resume_run(run, Silent())
+            resume_run(run, tacit.Callback())
     with pytest.raises(LedgerError, match=REFUSED):
-        resume_run(tmp_path / "copy", Silent())
-    resume_run(run, Silent())
+        resume_run(tmp_path / "copy", tacit.Callback())
+    resume_run(run, tacit.Callback())
 
 
 def test_two_copies_that_go_on_at_the_same_moment_do_not_both_go_on(
@@ -109,12 +110,12 @@ def test_two_copies_that_go_on_at_the_same_moment_do_not_both_go_on(
 
     def overtaken(self: RunFolder, **options: Any) -> Any:
         if self.path == run:
-            resume_run(tmp_path / "copy", Silent())
+            resume_run(tmp_path / "copy", tacit.Callback())
         return resume_point(self, **options)
 
     monkeypatch.setattr(RunFolder, "resume_point", overtaken)
     with pytest.raises(LedgerError, match="goes on in another place"):
-        resume_run(run, Silent())
+        resume_run(run, tacit.Callback())
     assert len(read_ledger(run / "ledger.jsonl").intents) == 4
 
 
@@ -125,7 +126,7 @@ def test_a_folder_without_ledger_that_is_copied_begins_once(
     for path in (run / "ledger.jsonl", run / "private" / "participation.bin", *(run / "checkpoints").iterdir()):
         path.unlink()
     with pytest.raises(LedgerError, match="has begun before"):
-        resume_run(run, Silent())
+        resume_run(run, tacit.Callback())
     assert "its ledger is gone" in (state(tmp_path / "store").problem or "")
 
 
@@ -145,9 +146,9 @@ def test_a_run_killed_between_ledger_and_list_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(LedgerWriter, "append", killed)
         with pytest.raises(ZeroDivisionError):
-            resume_run(run, Silent())
+            resume_run(run, tacit.Callback())
     assert state(tmp_path / "store").problem is None
-    resume_run(run, Silent())
+    resume_run(run, tacit.Callback())
     found = state(tmp_path / "store")
     assert found.problem is None
     assert len(found.evidence.ledger.intents) == len(read_ledger(run / "ledger.jsonl").intents)
@@ -172,7 +173,7 @@ def test_the_head_is_in_the_list_before_anything_of_the_rounds_is_written(
 
     monkeypatch.setattr(checkpoints, "save", watched(checkpoints.save))
     monkeypatch.setattr(MetricsWriter, "append", watched(MetricsWriter.append))
-    start_run(recipe, tmp_path / "run", Silent())
+    start_run(recipe, tmp_path / "run", tacit.Callback())
     assert len(seen) >= 6
     assert all(recorded >= needed for recorded, needed in seen)
     [heads] = odometer.heads_of(store).values()
@@ -213,8 +214,8 @@ def test_lines_cut_off_while_a_run_goes_on_are_noticed(tmp_path: Path) -> None:
 def test_run_folder_is_named_in_the_refusal(tmp_path: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     run = stopped(recipe, tmp_path / "run", monkeypatch)
     shutil.copytree(run, tmp_path / "copy")
-    resume_run(run, Silent())
+    resume_run(run, tacit.Callback())
     with pytest.raises(LedgerError, match="copy") as caught:
-        resume_run(tmp_path / "copy", Silent())
+        resume_run(tmp_path / "copy", tacit.Callback())
     assert "from a copy" in str(caught.value.hint)
     assert RunFolder.open(run).ledger().closed is not None

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tacit
 from tacit.errors import RecipeError
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.noise.mechanisms import correlated
@@ -22,7 +23,6 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal, StopRequested
 from tacit.simulation.training import resume_run, start_run
 from tests.simulation.test_training import (  # noqa: F401 - a fixture among them
-    Silent,
     _stop_after,
     assert_same_arrays,
     quick_ideal,
@@ -45,12 +45,12 @@ def stopped(recipe: Recipe, out: Path, round: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RunJournal, "before", _stop_after(RunJournal.before, round))
         with pytest.raises(StopRequested):
-            start_run(recipe, out, Silent())
+            start_run(recipe, out, tacit.Callback())
 
 
 @pytest.mark.parametrize("mechanism", ["tree", "blt", "banded", "gaussian"])
 def test_a_run_states_rho_from_what_its_plan_promises(mechanism, tmp_path):
-    summary = start_run(ftrl(mechanism), tmp_path / "run", Silent())
+    summary = start_run(ftrl(mechanism), tmp_path / "run", tacit.Callback())
     privacy = summary["privacy"]
     assert privacy["adjacency"] == "zero out one user"
     assert privacy["participation"] == {"min_separation": 3, "max_participation": 2, "observed": False}
@@ -72,10 +72,10 @@ def test_a_run_states_rho_from_what_its_plan_promises(mechanism, tmp_path):
 @pytest.mark.parametrize("mechanism", ["tree", "blt", "banded"])
 def test_a_seeded_run_that_was_stopped_goes_on_with_the_same_noise(mechanism, tmp_path):
     recipe = ftrl(mechanism, seed=5, rounds=7)
-    start_run(recipe, tmp_path / "whole", Silent())
+    start_run(recipe, tmp_path / "whole", tacit.Callback())
     stopped(recipe, tmp_path / "run", 3)
     shutil.rmtree(tmp_path / "cache", ignore_errors=True)  # the strategy is the ledger's, not the cache's
-    resume_run(tmp_path / "run", Silent())
+    resume_run(tmp_path / "run", tacit.Callback())
     assert_same_arrays(tmp_path / "whole", tmp_path / "run")
 
 
@@ -98,7 +98,7 @@ def test_a_resumed_stream_takes_back_the_noise_of_before(tmp_path, monkeypatch):
     monkeypatch.setattr(correlated, "_difference", watching)
     recipe = ftrl("blt", rounds=6)
     stopped(recipe, tmp_path / "run", 2)
-    resume_run(tmp_path / "run", Silent())
+    resume_run(tmp_path / "run", tacit.Callback())
     ledger = read_ledger(tmp_path / "run" / "ledger.jsonl")
     assert [intent.round for intent in ledger.intents] == list(range(6))
     from tacit.privacy.noise.strategies import from_description
@@ -132,11 +132,11 @@ def test_rounds_that_were_lost_are_accounted_as_a_branch(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(RunJournal, "before", dying)
         with pytest.raises(KeyboardInterrupt):
-            start_run(recipe, tmp_path / "run", Silent())
-    summary = resume_run(tmp_path / "run", Silent())
+            start_run(recipe, tmp_path / "run", tacit.Callback())
+    summary = resume_run(tmp_path / "run", tacit.Callback())
     ledger = read_ledger(tmp_path / "run" / "ledger.jsonl")
     assert [(intent.round, intent.attempt) for intent in ledger.intents][4:] == [(4, 0), (5, 0), (4, 1), (5, 1)]
-    whole = start_run(recipe, tmp_path / "other", Silent())
+    whole = start_run(recipe, tmp_path / "other", tacit.Callback())
     assert summary["privacy"]["rho"] > whole["privacy"]["rho"]
     cohorts = {
         (cohort.round, cohort.attempt): set(cohort.users.tolist())
@@ -153,7 +153,7 @@ def test_the_clip_adapts_and_intents_say_where_it_was(mechanism, tmp_path):
         privacy["restarts"] = [2]
     recipe = ftrl(mechanism, privacy=privacy, rounds=5, seed=3)
     stopped(recipe, tmp_path / "run", 3)
-    summary = resume_run(tmp_path / "run", Silent())
+    summary = resume_run(tmp_path / "run", tacit.Callback())
     intents = read_ledger(tmp_path / "run" / "ledger.jsonl").intents
     assert summary["clip_norm"] > 0.01
     bounds = [intent.blocks["update"]["bound"] for intent in intents]

@@ -1,4 +1,4 @@
-"""The audit of the gate in whole runs: it sees what is released, changes nothing, goes on after a stop, tells the owner."""
+"""The audit of the gate in whole runs: it measures releases, changes no model, survives a stop, and reports to the owner."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tacit
 from tacit.errors import DivergedError
 from tacit.privacy.gate.rounding import HEADROOM
 from tacit.privacy.gate.sums import BoundedSum
@@ -25,7 +26,6 @@ from tacit.runs.journal import RunJournal, StopRequested
 from tacit.runs.report import report_html
 from tacit.simulation.training import resume_run, start_run
 from tests.simulation.test_training import (  # noqa: F401 - a fixture among them
-    Silent,
     _stop_after,
     final_arrays,
     quick_ideal,
@@ -51,7 +51,7 @@ def cache_of_our_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def scores(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What was seen, before it is removed at the end of the run: (design, rounds)."""
+    """The records of the audit, before they are removed at the end of the run: (design, rounds)."""
     kept: list[Any] = []
 
     def keeping(folder: RunFolder) -> None:
@@ -77,7 +77,7 @@ def without_audit(recipe: Recipe) -> Recipe:
 def test_a_sound_run_passes_and_every_share_is_what_it_should_be(
     privacy: dict[str, Any], tmp_path: Path, scores: list[Any]
 ) -> None:
-    start_run(tiny(privacy=privacy), tmp_path / "run", Silent())
+    start_run(tiny(privacy=privacy), tmp_path / "run", tacit.Callback())
     found = outcome(tmp_path / "run")
     assert found.verdict == "passed"
     assert (found.rounds, found.canaries, found.coins) == (6, 4, 24)
@@ -96,8 +96,8 @@ def test_a_sound_run_passes_and_every_share_is_what_it_should_be(
 @pytest.mark.parametrize("privacy", [{}, KINDS["weights"], KINDS["adaptive tree"]], ids=["flat", "weights", "adaptive"])
 def test_the_model_trains_as_if_there_had_been_no_canaries(privacy: dict[str, Any], tmp_path: Path) -> None:
     recipe = tiny(privacy=privacy, run={"seed": 4})
-    one = start_run(recipe, tmp_path / "audited", Silent())
-    other = start_run(without_audit(recipe), tmp_path / "plain", Silent())
+    one = start_run(recipe, tmp_path / "audited", tacit.Callback())
+    other = start_run(without_audit(recipe), tmp_path / "plain", tacit.Callback())
     assert not (tmp_path / "plain" / "private" / "gate_audit.json").exists()
     audited, plain = final_arrays(tmp_path / "audited"), final_arrays(tmp_path / "plain")
     for name, values in plain.items():
@@ -107,17 +107,17 @@ def test_the_model_trains_as_if_there_had_been_no_canaries(privacy: dict[str, An
 
 def test_a_seeded_run_that_was_stopped_sees_the_same_as_one_that_was_not(tmp_path: Path, scores: list[Any]) -> None:
     recipe = tiny(privacy=KINDS["tree"], run={"seed": 5, "rounds": 7})
-    start_run(recipe, tmp_path / "whole", Silent())
+    start_run(recipe, tmp_path / "whole", tacit.Callback())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 3))
         with pytest.raises(StopRequested):
-            start_run(recipe, tmp_path / "run", Silent())
+            start_run(recipe, tmp_path / "run", tacit.Callback())
     folder = RunFolder.open(tmp_path / "run")
     assert stat.S_IMODE(folder.gate_audit_path.stat().st_mode) == 0o600
     so_far = outcome(tmp_path / "run")  # on demand: a run that was stopped has no result yet
     assert so_far.rounds == 4
     assert not folder.gate_result_path.exists()
-    resume_run(tmp_path / "run", Silent())
+    resume_run(tmp_path / "run", tacit.Callback())
     (_, whole), (_, resumed) = scores
     assert len(whole) == len(resumed) == 7
     for one, other in zip(whole, resumed, strict=True):
@@ -132,8 +132,8 @@ def test_an_unseeded_run_goes_on_with_the_same_directions(tmp_path: Path, scores
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 3))
         with pytest.raises(StopRequested):
-            start_run(recipe, tmp_path / "run", Silent())
-    resume_run(tmp_path / "run", Silent())
+            start_run(recipe, tmp_path / "run", tacit.Callback())
+    resume_run(tmp_path / "run", tacit.Callback())
     assert outcome(tmp_path / "run").verdict == "passed"
     [(design, rounds)] = scores
     assert len(rounds) == 8
@@ -151,9 +151,9 @@ plain_release = Gaussian.release
 def test_half_the_noise_is_told_the_owner_and_the_shared_copy_says_the_same_as_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start_run(tiny(), tmp_path / "sound", Silent())
+    start_run(tiny(), tmp_path / "sound", tacit.Callback())
     monkeypatch.setattr(Gaussian, "release", halved)
-    start_run(tiny(), tmp_path / "run", Silent())
+    start_run(tiny(), tmp_path / "run", tacit.Callback())
     found = outcome(tmp_path / "run")
     assert found.verdict == "broken"
     assert found.scale is not None
@@ -170,14 +170,14 @@ def test_half_the_noise_is_told_the_owner_and_the_shared_copy_says_the_same_as_e
 
 
 def test_scores_are_removed_with_the_noise(tmp_path: Path) -> None:
-    start_run(tiny(), tmp_path / "run", Silent())
+    start_run(tiny(), tmp_path / "run", tacit.Callback())
     folder = RunFolder.open(tmp_path / "run")
     assert not folder.gate_audit_path.exists()
     assert stat.S_IMODE(folder.gate_result_path.stat().st_mode) == 0o600
     result = json.loads(folder.gate_result_path.read_text())
     assert "released" not in result
     with pytest.raises(DivergedError):
-        start_run(tiny(server={"learning_rate": 1e13}), tmp_path / "diverged", Silent())
+        start_run(tiny(server={"learning_rate": 1e13}), tmp_path / "diverged", tacit.Callback())
     diverged = RunFolder.open(tmp_path / "diverged")
     assert not diverged.gate_audit_path.exists()
 
@@ -190,13 +190,13 @@ def test_scores_are_removed_with_the_noise(tmp_path: Path) -> None:
     ],
 )
 def test_a_run_that_cannot_be_audited_says_why(changes: dict[str, Any], reason: str, tmp_path: Path) -> None:
-    start_run(tiny(**changes), tmp_path / "run", Silent())
+    start_run(tiny(**changes), tmp_path / "run", tacit.Callback())
     folder = RunFolder.open(tmp_path / "run")
     assert read_outcome(folder) is None
     shared = report_html(folder, share=True)
     assert "The gate of this run was not audited: " in shared
     assert reason in shared
-    assert "gate_canaries" not in folder.ledger().opened.data
+    assert folder.ledger().opened.gate_audit is None
 
 
 def test_the_recipe_can_leave_it_out_and_need_not_plant_anything(tmp_path: Path) -> None:
@@ -204,20 +204,20 @@ def test_the_recipe_can_leave_it_out_and_need_not_plant_anything(tmp_path: Path)
     recipe = load_recipe(tmp_path / "recipe.toml")
     assert recipe.audit is not None
     assert (recipe.audit.gate, recipe.audit.plan) == (False, None)
-    start_run(recipe, tmp_path / "run", Silent())
+    start_run(recipe, tmp_path / "run", tacit.Callback())
     shared = report_html(RunFolder.open(tmp_path / "run"), share=True)
     assert "The gate of this run was not audited: the recipe says audit.gate = false." in shared
 
 
 def test_canaries_are_let_in_in_as_many_chunks_as_it_takes(tmp_path: Path, scores: list[Any]) -> None:
     recipe = tiny(privacy={"cohort": 300}, engine={"chunk": 4}, run={"rounds": 2})
-    start_run(recipe, tmp_path / "run", Silent())
+    start_run(recipe, tmp_path / "run", tacit.Callback())
     assert outcome(tmp_path / "run").verdict == "passed"
     assert outcome(tmp_path / "run").canaries == 9
 
 
 def test_records_come_back_as_they_were(tmp_path: Path, scores: list[Any]) -> None:
-    start_run(tiny(privacy=KINDS["adaptive tree"]), tmp_path / "run", Silent())
+    start_run(tiny(privacy=KINDS["adaptive tree"]), tmp_path / "run", tacit.Callback())
     [(design, rounds)] = scores
     again = Design.from_record(json.loads(json.dumps(design.as_record())))
     assert again == design

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tacit
 from tacit.recipe.training import Recipe
 from tacit.simulation.training import start_run
 from tacit.training import datasets
-from tests.simulation.test_training import Silent, final_arrays, tiny
+from tests.simulation.test_training import final_arrays, tiny
 
 RECORDED = Path(__file__).with_name("recorded_models.json")
 CHECK_IN = {"sampling": "check_in", "min_separation": 3, "cohort": 12, "noise_multiplier": 4.0}
@@ -47,7 +48,7 @@ def recipe_of(case: str) -> Recipe:
 
 
 def trained(case: str, out: Path) -> dict[str, np.ndarray]:
-    start_run(recipe_of(case), out, Silent())
+    start_run(recipe_of(case), out, tacit.Callback())
     return {name: array for name, array in final_arrays(out).items() if name.startswith("model")}
 
 

@@ -1,4 +1,4 @@
-"""A run from recipe to summary: resumed runs repeat themselves, the ledger is complete, privacy is what was spent."""
+"""A run from recipe to summary: resumed runs equal uninterrupted ones, the ledger is complete, the cost is the spent one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tacit
 from tacit.errors import DivergedError, PrivacyError, RunError
 from tacit.privacy.participation import log as participation_record
 from tacit.privacy.record.ledger import read_ledger
@@ -58,17 +59,6 @@ def quick_ideal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "IDEAL_SENTENCES", 5)
 
 
-class Silent:
-    def warned(self, sentence: str) -> None:
-        pass
-
-    def round_done(self, round: int) -> None:
-        pass
-
-    def evaluated(self, record: Any) -> None:
-        pass
-
-
 def final_arrays(run: Path) -> dict[str, np.ndarray]:
     checkpoint = checkpoints.latest(run / "checkpoints")
     assert checkpoint is not None
@@ -86,13 +76,13 @@ def assert_same_arrays(a: Path, b: Path) -> None:
 def seeded_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An uninterrupted seeded run, to compare with."""
     out = tmp_path_factory.mktemp("runs") / "seeded"
-    start_run(tiny(run={"seed": 5}), out, Silent())
+    start_run(tiny(run={"seed": 5}), out, tacit.Callback())
     return out
 
 
 def test_a_private_run_states_what_it_spent(tmp_path):
     out = tmp_path / "run"
-    summary = start_run(tiny(), out, Silent())
+    summary = start_run(tiny(), out, tacit.Callback())
     privacy = summary["privacy"]
     assert 0 < privacy["epsilon"] < 100
     assert (privacy["unit"], privacy["releases"], privacy["reasons_not_private"]) == ("user", 6, [])
@@ -118,13 +108,13 @@ def test_what_is_said_before_a_run_does_not_depend_on_how_many_users_there_are()
 
 def test_two_private_runs_draw_different_noise(tmp_path):
     for name in ("a", "b"):
-        start_run(tiny(run={"rounds": 1}), tmp_path / name, Silent())
+        start_run(tiny(run={"rounds": 1}), tmp_path / name, tacit.Callback())
     a, b = (final_arrays(tmp_path / name) for name in ("a", "b"))
     assert any((a[name] != b[name]).any() for name in a)
 
 
 def test_a_seeded_run_repeats_itself_and_claims_nothing(seeded_run, tmp_path):
-    summary = start_run(tiny(run={"seed": 5}), tmp_path / "again", Silent())
+    summary = start_run(tiny(run={"seed": 5}), tmp_path / "again", tacit.Callback())
     assert_same_arrays(seeded_run, tmp_path / "again")
     assert summary["privacy"]["epsilon"] is None
     assert "seed" in summary["privacy"]["reasons_not_private"][0]
@@ -143,11 +133,11 @@ def _stop_after(before: Any, round: int) -> Any:
 def test_stopping_at_a_round_and_resuming_gives_the_same_run(seeded_run, tmp_path, monkeypatch):
     monkeypatch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 3))
     with pytest.raises(StopRequested):
-        start_run(tiny(run={"seed": 5}), tmp_path / "run", Silent())
+        start_run(tiny(run={"seed": 5}), tmp_path / "run", tacit.Callback())
     monkeypatch.undo()
     ledger = read_ledger(tmp_path / "run" / "ledger.jsonl")
     assert ledger.uncommitted() == ()  # the round under way was finished and saved: nothing is accounted twice
-    resume_run(tmp_path / "run", Silent())
+    resume_run(tmp_path / "run", tacit.Callback())
     assert_same_arrays(seeded_run, tmp_path / "run")
     strip = lambda run: list(read_metrics(run / "metrics.jsonl"))  # noqa: E731
     assert strip(tmp_path / "run") == strip(seeded_run)
@@ -156,11 +146,12 @@ def test_stopping_at_a_round_and_resuming_gives_the_same_run(seeded_run, tmp_pat
 KILLED = """
 import sys
 from pathlib import Path
-from tests.simulation.test_training import Silent, killable
+import tacit
+from tests.simulation.test_training import killable
 from tacit.simulation.training import resume_run
 from tacit.simulation.training import start_run
 out = Path(sys.argv[1])
-resume_run(out, Silent()) if out.exists() else start_run(killable(sys.argv[2]), out, Silent())
+resume_run(out, tacit.Callback()) if out.exists() else start_run(killable(sys.argv[2]), out, tacit.Callback())
 """
 
 
@@ -186,11 +177,11 @@ def kill_after(out: Path, kind: str, intents: int) -> None:
 @pytest.mark.parametrize("kind", ["seeded", "seeded blt"])
 def test_kill_and_resume_gives_the_uninterrupted_run_and_a_complete_ledger(kind, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    start_run(killable(kind), tmp_path / "whole", Silent())
+    start_run(killable(kind), tmp_path / "whole", tacit.Callback())
     out = tmp_path / "killed"
     kill_after(out, kind, 7)
     kill_after(out, kind, 19)
-    resume_run(out, Silent())
+    resume_run(out, tacit.Callback())
     assert_same_arrays(tmp_path / "whole", out)
     assert [r["round"] for r in read_metrics(out / "metrics.jsonl")] == list(range(2, 41, 2))
     participation_record.verify(out / "private" / "participation.bin", read_ledger(out / "ledger.jsonl"))
@@ -200,7 +191,7 @@ def test_a_private_run_that_was_killed_pays_for_its_lost_rounds(tmp_path):
     out = tmp_path / "killed"
     kill_after(out, "private", 6)
     before = read_ledger(out / "ledger.jsonl")
-    summary = resume_run(out, Silent())
+    summary = resume_run(out, tacit.Callback())
     after = read_ledger(out / "ledger.jsonl")
     (resumed,) = (record for record in after.records if isinstance(record, Resumed))
     assert summary["privacy"]["releases"] == 40 + len(resumed.lost)
@@ -214,13 +205,13 @@ def test_a_private_run_that_was_killed_pays_for_its_lost_rounds(tmp_path):
 def test_a_damaged_checkpoint_is_reported_and_an_older_one_costs_again(tmp_path, monkeypatch):
     monkeypatch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 4))
     with pytest.raises(StopRequested):
-        start_run(tiny(), tmp_path / "run", Silent())
+        start_run(tiny(), tmp_path / "run", tacit.Callback())
     monkeypatch.undo()
     newest = checkpoints.path_of(tmp_path / "run" / "checkpoints", 5)
     newest.write_bytes(newest.read_bytes()[:-8])
     with pytest.raises(RunError, match="damaged"):
-        resume_run(tmp_path / "run", Silent())
-    summary = resume_run(tmp_path / "run", Silent(), older_if_damaged=True)
+        resume_run(tmp_path / "run", tacit.Callback())
+    summary = resume_run(tmp_path / "run", tacit.Callback(), older_if_damaged=True)
     assert summary["privacy"]["releases"] == 6 + 1  # round 4 ran twice
 
 
@@ -231,20 +222,20 @@ def test_a_run_that_diverges_keeps_its_last_finite_checkpoint(tmp_path):
         privacy={"clip_norm": 1e6},
     )
     with pytest.raises(DivergedError, match="Training diverged by round"):
-        start_run(recipe, tmp_path / "run", Silent())
+        start_run(recipe, tmp_path / "run", tacit.Callback())
     closed = read_ledger(tmp_path / "run" / "ledger.jsonl").closed
     assert closed is not None
     assert closed.outcome == "diverged"
     kept = checkpoints.latest(tmp_path / "run" / "checkpoints")
     assert kept is None or all(np.isfinite(array).all() for array in kept.arrays.values())
     with pytest.raises(RunError, match="which has diverged"):
-        resume_run(tmp_path / "run", Silent())
+        resume_run(tmp_path / "run", tacit.Callback())
 
 
 def test_a_private_model_that_overflows_is_stopped_and_scores_nothing(tmp_path):
     recipe = tiny(server={"optimizer": "sgd", "learning_rate": 1e30}, run={"evaluate_every": 1, "checkpoint_every": 1})
     with pytest.raises(DivergedError, match="not finite"):
-        start_run(recipe, tmp_path / "run", Silent())
+        start_run(recipe, tmp_path / "run", tacit.Callback())
     assert all(record["top1"] < 0.5 for record in read_metrics(tmp_path / "run" / "metrics.jsonl"))
     closed = read_ledger(tmp_path / "run" / "ledger.jsonl").closed
     assert closed is not None
@@ -258,39 +249,39 @@ def test_a_run_whose_every_update_overflows_is_stopped(tmp_path):
         run={"checkpoint_every": 1},
     )
     with pytest.raises(DivergedError, match="Training diverged by round"):
-        start_run(recipe, tmp_path / "run", Silent())
+        start_run(recipe, tmp_path / "run", tacit.Callback())
 
 
 def test_a_finished_run_is_not_resumed(seeded_run):
     with pytest.raises(RunError, match="which has finished"):
-        resume_run(seeded_run, Silent())
+        resume_run(seeded_run, tacit.Callback())
 
 
 def test_a_changed_recipe_is_refused(seeded_run):
     with pytest.raises(RunError, match=r"run.rounds is 6, got 7"):
-        resume_run(seeded_run, Silent(), tiny(run={"seed": 5, "rounds": 7}))
+        resume_run(seeded_run, tacit.Callback(), tiny(run={"seed": 5, "rounds": 7}))
 
 
 def test_a_reason_not_to_be_private_cannot_be_edited_away(tmp_path, monkeypatch):
     monkeypatch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 1))
     recipe = tiny(privacy={"mechanism": "none", "noise_multiplier": 0.0})
     with pytest.raises(StopRequested):
-        start_run(recipe, tmp_path / "run", Silent())
+        start_run(recipe, tmp_path / "run", tacit.Callback())
     monkeypatch.undo()
     (tmp_path / "run" / "recipe.toml").write_text(tiny().to_toml())
     with pytest.raises(PrivacyError, match="Expected what the ledger was begun with"):
-        resume_run(tmp_path / "run", Silent())
+        resume_run(tmp_path / "run", tacit.Callback())
 
 
 def test_a_copy_of_a_run_draws_other_noise(tmp_path, monkeypatch):
     """Two folders that go on from the same point must never put the same noise on two sums."""
     monkeypatch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 3))
     with pytest.raises(StopRequested):
-        start_run(tiny(), tmp_path / "run", Silent())
+        start_run(tiny(), tmp_path / "run", tacit.Callback())
     monkeypatch.undo()
     shutil.copytree(tmp_path / "run", tmp_path / "copy")
     for name in ("run", "copy"):
-        resume_run(tmp_path / name, Silent())
+        resume_run(tmp_path / name, tacit.Callback())
     one, other = (final_arrays(tmp_path / name) for name in ("run", "copy"))
     assert all((one[name] != other[name]).any() for name in one if one[name].size > 4)
 
@@ -298,18 +289,18 @@ def test_a_copy_of_a_run_draws_other_noise(tmp_path, monkeypatch):
 def test_somebody_elses_folder_is_left_alone(tmp_path):
     (tmp_path / "letter.txt").write_text("dear diary")
     with pytest.raises(RunError):
-        start_run(tiny(), tmp_path, Silent())
+        start_run(tiny(), tmp_path, tacit.Callback())
     assert os.listdir(tmp_path) == ["letter.txt"]
 
 
 def test_fixed_size_rounds_refuse_a_population_smaller_than_stated(tmp_path):
     recipe = tiny(privacy={"population": 500, "sampling": "fixed"})
     with pytest.raises(PrivacyError, match="amplified less than the plan claims"):
-        start_run(recipe, tmp_path / "run", Silent())
+        start_run(recipe, tmp_path / "run", tacit.Callback())
 
 
 def test_fixed_size_rounds_run_and_are_accounted_under_replace_one(tmp_path):
-    summary = start_run(tiny(privacy={"sampling": "fixed"}, run={"rounds": 2}), tmp_path / "run", Silent())
+    summary = start_run(tiny(privacy={"sampling": "fixed"}, run={"rounds": 2}), tmp_path / "run", tacit.Callback())
     assert summary["privacy"]["adjacency"] == "replace one user"
     cohorts = list(participation_record.read(tmp_path / "run" / "private" / "participation.bin"))
     assert [len(cohort.users) for cohort in cohorts] == [12, 12]
@@ -328,12 +319,13 @@ def test_fixed_size_rounds_run_and_are_accounted_under_replace_one(tmp_path):
     ids=["fedsgd", "every step, per layer", "clipped estimator", "no privacy", "sentences", "schedule"],
 )
 def test_every_choice_runs(changes, tmp_path):
-    summary = start_run(tiny(**{**changes, "run": {"rounds": 2}}), tmp_path / "run", Silent())
+    summary = start_run(tiny(**{**changes, "run": {"rounds": 2}}), tmp_path / "run", tacit.Callback())
     assert (summary["privacy"]["epsilon"] is None) == (changes.get("privacy", {}).get("mechanism") == "none")
     intents = [r for r in read_ledger(tmp_path / "run" / "ledger.jsonl").records if isinstance(r, Intent)]
     if "clip_schedule" in changes.get("privacy", {}):
         assert [intent.blocks["update"]["bound"] for intent in intents] == [0.3, 0.1]
-    model, words = load_trained(tmp_path / "run")
+    found = load_trained(tmp_path / "run")
+    model, words = found.model, found.words
     assert model.embedding.shape == (len(words), 4)
 
 
@@ -347,5 +339,5 @@ def test_an_intent_is_durable_before_users_are_touched(tmp_path, monkeypatch):
         return collect(self, broadcast, cohort, norms, **others)
 
     monkeypatch.setattr(BatchedUsers, "collect", watching)
-    start_run(tiny(run={"rounds": 3}), tmp_path / "run", Silent())
+    start_run(tiny(run={"rounds": 3}), tmp_path / "run", tacit.Callback())
     assert seen == [True] * 3

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tacit
 from tacit.data.build import save_users
 from tacit.data.users import names_of_numbers
 from tacit.data.vocabulary import PRIVATE, Vocabulary, word_list
@@ -30,7 +31,7 @@ from tacit.simulation.training import resume_run, start_run
 from tacit.training import datasets, pretraining
 from tacit.training.recipes import RecipeSetup
 from tests.helpers import KEY, ListUsers
-from tests.simulation.test_training import Silent, assert_same_arrays, tiny
+from tests.simulation.test_training import assert_same_arrays, tiny
 
 WORLD = {"world": "keyboard", "users": 40, "epochs": 1, "batch_size": 8}
 
@@ -56,18 +57,18 @@ def public_store(tmp_path: Path) -> Path:
     return tmp_path / "public"
 
 
-class Watching(Silent):
+class Watching(tacit.Callback):
     """Remembers what it was told."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[int, int]] = []
         self.evaluations: list[Any] = []
 
-    def pretrained(self, done: int, total: int, loss: float) -> None:
-        self.steps.append((done, total))
+    def on_pretraining(self, step: int, steps: int, loss: float) -> None:
+        self.steps.append((step, steps))
 
-    def evaluated(self, record: Any) -> None:
-        self.evaluations.append(record["round"])
+    def on_evaluation(self, round: int, metrics: Any) -> None:
+        self.evaluations.append(round)
 
 
 def kept(run: Path) -> checkpoints.Checkpoint:
@@ -85,7 +86,7 @@ def stopped(recipe: Recipe, run: Path, monkeypatch: pytest.MonkeyPatch, *, round
     with monkeypatch.context() as patch:
         patch.setattr(RunJournal, "before", stopping)
         with pytest.raises(StopRequested):
-            start_run(recipe, run, Silent())
+            start_run(recipe, run, tacit.Callback())
 
 
 @pytest.mark.parametrize("tied", [True, False], ids=["one table", "two tables"])
@@ -98,20 +99,20 @@ def test_the_rounds_start_from_the_pretrained_model(tied, tmp_path, monkeypatch)
         return collect(self, broadcast, cohort, norms, **others)
 
     monkeypatch.setattr(BatchedUsers, "collect", watching)
-    recipe, observer = recipe_with(WORLD, model={"tied": tied}), Watching()
-    start_run(recipe, tmp_path / "run", observer)
+    recipe, watching = recipe_with(WORLD, model={"tied": tied}), Watching()
+    start_run(recipe, tmp_path / "run", watching)
     arrays = kept(tmp_path / "run").arrays
     np.testing.assert_array_equal(starts[0].embedding, arrays["model.embedding"])
     assert ("model.output" in arrays) != tied
     fresh = RecipeSetup.build(recipe).start.model
     assert not np.array_equal(starts[0].embedding, fresh.embedding)
-    assert observer.steps[-1][0] == observer.steps[-1][1] > 0
-    assert observer.evaluations == [0, 2]
+    assert watching.steps[-1][0] == watching.steps[-1][1] > 0
+    assert watching.evaluations == [0, 2]
 
 
 def test_the_curve_begins_before_the_first_round_where_nothing_is_spent(tmp_path):
     run = tmp_path / "run"
-    start_run(recipe_with(WORLD, run={"seed": None}), run, Silent())
+    start_run(recipe_with(WORLD, run={"seed": None}), run, tacit.Callback())
     first, last = read_metrics(run / "metrics.jsonl")
     assert (first["round"], first[EPSILON_SO_FAR], last["round"]) == (0, 0.0, 2)
     assert last[EPSILON_SO_FAR] > 0
@@ -123,37 +124,37 @@ def test_the_curve_begins_before_the_first_round_where_nothing_is_spent(tmp_path
 
 
 def test_without_the_section_nothing_changes(tmp_path):
-    start_run(tiny(run={"rounds": 2}), tmp_path / "run", Silent())
+    start_run(tiny(run={"rounds": 2}), tmp_path / "run", tacit.Callback())
     assert not (tmp_path / "run" / "pretrained").exists()
-    assert "pretraining" not in read_ledger(tmp_path / "run" / "ledger.jsonl").opened.data
+    assert read_ledger(tmp_path / "run" / "ledger.jsonl").opened.pretraining is None
     assert [record["round"] for record in read_metrics(tmp_path / "run" / "metrics.jsonl")] == [2]
 
 
 def test_the_ledger_names_the_public_data_and_the_guarantee_assumes_it(tmp_path, public_store):
     section = {"store": str(public_store), "public": True, "steps": 3, "users": 10}
-    summary = start_run(recipe_with(section, run={"seed": None}), tmp_path / "run", Silent())
+    summary = start_run(recipe_with(section, run={"seed": None}), tmp_path / "run", tacit.Callback())
     ledger = read_ledger(tmp_path / "run" / "ledger.jsonl")
-    recorded = ledger.opened.data["pretraining"]
-    assert recorded["digest"] == kept(tmp_path / "run").digest
-    assert recorded["steps"] == 3
-    assert recorded["predictions"] == 10 * 3 * 9
-    assert 0 < recorded["unknown_words"] < 0.1  # "madam"
+    recorded = ledger.opened.pretraining
+    assert recorded.digest == kept(tmp_path / "run").digest
+    assert recorded.steps == 3
+    assert recorded.predictions == 10 * 3 * 9
+    assert 0 < recorded.unknown_words < 0.1  # "madam"
     assumed = [text for text in summary["privacy"]["assumptions"] if "pre-training" in text]
     assert assumed == [
-        f"the data used for pre-training ({recorded['public']}) is public, as the recipe asserts, and holds nothing of "
+        f"the data used for pre-training ({recorded.public}) is public, as the recipe asserts, and holds nothing of "
         "these users"
     ]
     statement = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents, quick=True))
     (uncovered,) = [part for part in statement.parts if part.title == "Not covered"]
-    assert any(recorded["public"] in line.text and "not covered" in line.text for line in uncovered.lines)
+    assert any(recorded.public in line.text and "not covered" in line.text for line in uncovered.lines)
 
 
 def test_a_resumed_run_reads_what_it_kept_and_not_the_public_data(tmp_path, public_store, monkeypatch):
     section = {"store": str(public_store), "public": True, "epochs": 1}
-    start_run(recipe_with(section), tmp_path / "whole", Silent())
+    start_run(recipe_with(section), tmp_path / "whole", tacit.Callback())
     stopped(recipe_with(section), tmp_path / "run", monkeypatch)
     shutil.rmtree(public_store)
-    resume_run(tmp_path / "run", Silent())
+    resume_run(tmp_path / "run", tacit.Callback())
     assert_same_arrays(tmp_path / "whole", tmp_path / "run")
     assert [record["round"] for record in read_metrics(tmp_path / "run" / "metrics.jsonl")] == [0, 2]
 
@@ -166,11 +167,11 @@ def test_a_run_killed_before_its_first_round_starts_from_what_it_kept(tmp_path, 
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "create_ledger", killed)
         with pytest.raises(KeyboardInterrupt):
-            start_run(recipe_with(section), tmp_path / "run", Silent())
+            start_run(recipe_with(section), tmp_path / "run", tacit.Callback())
     digest = kept(tmp_path / "run").digest
     shutil.rmtree(public_store)
-    resume_run(tmp_path / "run", Silent())
-    assert read_ledger(tmp_path / "run" / "ledger.jsonl").opened.data["pretraining"]["digest"] == digest
+    resume_run(tmp_path / "run", tacit.Callback())
+    assert read_ledger(tmp_path / "run" / "ledger.jsonl").opened.pretraining.digest == digest
 
 
 def test_a_run_killed_after_its_ledger_began_notes_round_0_once(tmp_path, monkeypatch):
@@ -181,10 +182,10 @@ def test_a_run_killed_after_its_ledger_began_notes_round_0_once(tmp_path, monkey
         with monkeypatch.context() as patch:
             patch.setattr(RunJournal, name, killed)
             with pytest.raises(KeyboardInterrupt):
-                resume_run(tmp_path, Silent()) if name == "before" else start_run(
-                    recipe_with(WORLD), tmp_path, Silent()
+                resume_run(tmp_path, tacit.Callback()) if name == "before" else start_run(
+                    recipe_with(WORLD), tmp_path, tacit.Callback()
                 )
-    resume_run(tmp_path, Silent())
+    resume_run(tmp_path, tacit.Callback())
     assert [record["round"] for record in read_metrics(tmp_path / "metrics.jsonl")] == [0, 2]
 
 
@@ -197,7 +198,7 @@ def test_a_run_does_not_go_on_from_another_pretrained_model(what, tmp_path, monk
     if what == "another":
         moved = {name: array + 1 for name, array in checkpoint.arrays.items()}
         checkpoints.save(run / "pretrained", 0, moved, checkpoint.metadata)
-        refusal = (PrivacyError, "data.pretraining.digest is")
+        refusal = (PrivacyError, r"where pretraining\.digest is")
     elif what == "missing":
         path.unlink()
     elif what == "damaged":
@@ -206,7 +207,7 @@ def test_a_run_does_not_go_on_from_another_pretrained_model(what, tmp_path, monk
         checkpoints.save(run / "pretrained", 0, checkpoint.arrays, {})
         refusal = (RunError, "Expected a pre-trained model in")
     with pytest.raises(refusal[0], match=refusal[1]):
-        resume_run(run, Silent())
+        resume_run(run, tacit.Callback())
 
 
 def private_store(path: Path) -> Path:
@@ -217,7 +218,7 @@ def private_store(path: Path) -> Path:
 
 def refused(recipe: Recipe, out: Path, error: type[TacitError], sentence: str) -> None:
     with pytest.raises(error) as caught:
-        start_run(recipe, out, Silent())
+        start_run(recipe, out, tacit.Callback())
     assert sentence in caught.value.sentence
     assert "\n" not in caught.value.sentence
     assert not out.exists()  # told before anything was made

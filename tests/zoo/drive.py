@@ -17,7 +17,7 @@ from tacit.learning.batches import TextBatches
 from tacit.learning.loop import TrainingState, train
 from tacit.learning.next_word import NextWord
 from tacit.learning.server import Server, build_optimizer
-from tacit.learning.work import FedSGD
+from tacit.learning.work import FedSGD, LocalWork
 from tacit.models.word_lm import WordLM, WordLMConfig, build
 from tacit.privacy.accounting.sampler_check import check_sampler
 from tacit.privacy.noise.mechanisms import Mechanism
@@ -37,7 +37,7 @@ from tests.helpers import ListUsers
 from tests.privacy.accounting.made_up import intent
 
 VOCABULARY, PEOPLE, ROUNDS = 9, 60, 48
-WORK, SHAPE = FedSGD(NextWord(), learning_rate=1.5), TextBatches("windows", 3, 2, 2)
+WORK, SHAPE = LocalWork(FedSGD(learning_rate=1.5), NextWord()), TextBatches("windows", 3, 2, 2)
 
 POISSON: dict[str, Any] = {"mechanism": "gaussian", "noise_multiplier": 1.0, "cohort": 15}
 WEIGHTED = {**POISSON, "estimator": "clipped", "example_cap": 6.0, "total_weight": 50.0}

@@ -12,15 +12,15 @@ import typer
 
 from tacit.cli.account import calibrate, conversions, ledgers, odometer, settings
 
-app = typer.Typer(help="Epsilon, delta and rho: of settings, or of a run's ledger.", no_args_is_help=True)
+app = typer.Typer(help="Compute epsilon, delta and rho, of settings or of the ledgers of runs.", no_args_is_help=True)
 
 
 @app.callback()
 def quietly() -> None:
-    """Epsilon, delta and rho: of settings, or of a run's ledger."""
+    """Compute epsilon, delta and rho, of settings or of the ledgers of runs."""
     from absl import logging
 
-    # The library warns of Rényi orders that it leaves out; the bound holds without them.
+    # The library warns about Rényi orders that it leaves out; the bound holds without them.
     logging.set_verbosity(logging.ERROR)
 
 

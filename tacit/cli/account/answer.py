@@ -1,4 +1,4 @@
-"""What every command of `tacit account` tells, the options they share, and how they refuse a bad value."""
+"""What the commands of `tacit account` share: their options, how they print an answer and how they refuse a bad value."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.cli.progress import epsilon_text
 from tacit.errors import RecipeError
+from tacit.numbers import finite_or_none, rounded_up
+from tacit.privacy.plan import LEAST_NOISE, MOST_NOISE
+from tacit.privacy.record.reasons import Reason, in_words, reasons_as_json
+from tacit.privacy.statement.wording import epsilon_text
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 Delta = Annotated[float, typer.Option("--delta", help="The delta of (epsilon, delta), between 0 and 1.")]
@@ -23,15 +26,13 @@ MaxParticipation = Annotated[
 ]
 RestartAt = Annotated[
     list[int] | None,
-    typer.Option("--restart-at", help="This round, counted from 0, opens a new tree; may be repeated."),
+    typer.Option("--restart-at", help="A round, counted from 0, that begins a new tree; may be repeated."),
 ]
 
-# Less or more than this leaves the range of floating-point numbers on the way.
-LEAST_FIGURE, MOST_FIGURE = 1e-6, 1e6
 
 CLIPPED = (
-    "each user's update is clipped, and noise of the noise multiplier times the clip is added to every sum: "
-    "every round's, or every node's of a tree",
+    "each user's update is clipped, and Gaussian noise with the standard deviation noise multiplier × clip is added to the sum "
+    "of every round, or of every node of a tree",
     "one person is one user",
     "settings were not chosen by looking at these users",
 )
@@ -51,11 +52,12 @@ class Answer:
     accountant: str
     assumptions: tuple[str, ...]
     rho: float | None = None
-    reasons_not_private: tuple[str, ...] = ()
+    reasons_not_private: tuple[Reason, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, which has no infinity: null."""
-        return vars(self) | {"epsilon": _finite(self.epsilon), "rho": _finite(self.rho)}
+        figures = {"epsilon": finite_or_none(self.epsilon), "rho": finite_or_none(self.rho)}
+        return vars(self) | figures | reasons_as_json(self.reasons_not_private)
 
 
 def limits_on_participation(min_separation: int, max_participation: int) -> str:
@@ -77,25 +79,12 @@ def tell(answer: Answer, as_json: bool, more: dict[str, Any] | None = None) -> N
 
 
 def headline(answer: Answer) -> str:
-    """The figure, for whom, by which accountant; an infinite one in words, with the reasons."""
+    """The figure, its adjacency and its accountant; an infinite epsilon in words, with the reasons."""
     how = f"({answer.adjacency}; {answer.accountant})"
     if math.isinf(answer.epsilon):
-        return f"epsilon is infinite: {'; '.join(answer.reasons_not_private)} {how}"
+        return f"epsilon is infinite: {in_words(answer.reasons_not_private)} {how}"
     rho = "" if answer.rho is None else f", rho {rounded_up(answer.rho)}"
     return f"epsilon {epsilon_text(answer.epsilon)} at delta {answer.delta:.4g}{rho} {how}"
-
-
-def rounded_up(value: float) -> str:
-    """Four significant digits, rounded up: a bound stays one."""
-    if value == 0 or math.isinf(value):
-        return f"{value:g}"
-    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
-    nearest = float(f"{value:.4g}")
-    return f"{nearest if nearest >= value else nearest + unit:.4g}"
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or math.isinf(value) else value
 
 
 def require_one_of(option: str, value: str | None, choices: tuple[str, ...] | list[str]) -> None:
@@ -109,8 +98,9 @@ def require_at_least(option: str, value: float, least: int) -> None:
 
 
 def require_sensible(option: str, value: float) -> None:
-    if value != 0 and not LEAST_FIGURE <= value <= MOST_FIGURE:
-        raise RecipeError(f"Expected {option} of 0, or from {LEAST_FIGURE:g} to {MOST_FIGURE:g}, got {value:g}.")
+    """RecipeError unless the value is 0 or in the range of the noise multipliers that a plan accepts."""
+    if value != 0 and not LEAST_NOISE <= value <= MOST_NOISE:
+        raise RecipeError(f"Expected {option} of 0, or from {LEAST_NOISE:g} to {MOST_NOISE:g}, got {value:g}.")
 
 
 def require_delta(delta: float) -> None:

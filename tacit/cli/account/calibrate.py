@@ -1,4 +1,4 @@
-"""`tacit account calibrate`: the setting that was left out, so that the target is met and never missed."""
+"""`tacit account calibrate`: find the setting that was left out, so that the target is always met."""
 
 from __future__ import annotations
 
@@ -30,14 +30,19 @@ from tacit.privacy.accounting.sampled_gaussian import ADJACENCY
 from tacit.privacy.participation.limits import ZERO_OUT, Gap
 from tacit.privacy.planning.calibration import MOST_ROUNDS, Found, calibrate_sampled, calibrate_unsampled
 
-app = typer.Typer(help="The noise, rounds or cohort for a target: leave out the one to be found.", no_args_is_help=True)
+app = typer.Typer(
+    help="Find the noise, the rounds or the cohort that meet a target: leave out the one to find.", no_args_is_help=True
+)
 
 Epsilon = Annotated[float | None, typer.Option("--epsilon", help="The target: epsilon at --delta, or less.")]
-Rounds = Annotated[int | None, typer.Option("--rounds", help="How many rounds of training; left out: the most.")]
+Rounds = Annotated[
+    int | None, typer.Option("--rounds", help="How many rounds of training. If left out: find the most.")
+]
 Noise = Annotated[
     float | None,
     typer.Option(
-        "--noise-multiplier", help="Standard deviation of the noise on the sum, over the clip; left out: the least."
+        "--noise-multiplier",
+        help="Standard deviation of the noise on the sum, over the clip. If left out: find the least.",
     ),
 ]
 
@@ -48,7 +53,7 @@ def fedavg(
     delta: Delta,
     epsilon: Annotated[float, typer.Option("--epsilon", help="The target: epsilon at --delta, or less.")],
     cohort: Annotated[
-        float | None, typer.Option("--cohort", help="Users a round (the report goal); left out: the most.")
+        float | None, typer.Option("--cohort", help="Users a round (the report goal). If left out: find the most.")
     ] = None,
     rounds: Rounds = None,
     noise_multiplier: Noise = None,
@@ -57,7 +62,7 @@ def fedavg(
     ] = "poisson",
     as_json: Json = False,
 ) -> None:
-    """Noise, rounds or cohort of rounds on sampled users with fresh Gaussian noise (DP-FedAvg).
+    """Find noise, rounds or cohort for rounds on sampled users with fresh Gaussian noise (DP-FedAvg).
 
     Example: tacit account calibrate fedavg --population 763430 --cohort 5000 --rounds 5000 --delta 1e-9 --epsilon 4
     """
@@ -103,7 +108,7 @@ def ftrl(
     restart_at: RestartAt = None,
     as_json: Json = False,
 ) -> None:
-    """Noise or rounds without sampling, under limits on how often and how closely one user takes part (DP-FTRL).
+    """Find noise or rounds without sampling, under limits on how often and how closely one user takes part (DP-FTRL).
 
     Example: tacit account calibrate ftrl --rounds 930 --min-separation 212 --max-participation 4 --delta 1e-10 --rho 0.5
     """
@@ -149,7 +154,7 @@ def _require_one_left_out(given: dict[str, float | None]) -> None:
     left_out = [option for option, value in given.items() if value is None]
     if len(left_out) != 1:
         raise RecipeError(
-            f"Expected exactly one of {', '.join(given)} to be left out, the one to be found, "
+            f"Expected exactly one of {', '.join(given)} to be left out, which is then found, "
             f"got {' and '.join(left_out) if left_out else 'none'} left out."
         )
 

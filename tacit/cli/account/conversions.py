@@ -1,4 +1,4 @@
-"""`tacit account zcdp`, `group` and `conventions`: from one way to state a cost to another."""
+"""`tacit account zcdp`, `group` and `conventions`: convert one way to state a cost to another."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tacit.errors import RecipeError
 from tacit.privacy.accounting.conventions import CONVENTIONS
 from tacit.privacy.accounting.group import group_epsilon_delta
 from tacit.privacy.accounting.zcdp import epsilon_of_any, epsilon_of_gaussian
+from tacit.privacy.record.reasons import Reason, Why
 
 
 def zcdp(
@@ -23,7 +24,7 @@ def zcdp(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Epsilon of a rho, by the exact curve of the Gaussian mechanism.
+    """Convert rho to epsilon, by the exact curve of the Gaussian mechanism.
 
     Example: tacit account zcdp --rho 0.25 --delta 1e-10
     """
@@ -43,7 +44,7 @@ def group(
     size: Annotated[int, typer.Option("--size", help="How many users are protected together.")],
     as_json: Json = False,
 ) -> None:
-    """What a guarantee for one user says about a group of them.
+    """Convert the guarantee for one user to one for a group of users.
 
     Example: tacit account group --epsilon 1 --delta 1e-8 --size 16
     """
@@ -52,14 +53,14 @@ def group(
     if not 0 <= delta < 1:
         raise RecipeError(f"Expected --delta of at least 0 and below 1, got {delta:g}.")
     value, grown = group_epsilon_delta(epsilon, delta, size)
-    reasons = ("the group's delta reaches 1, where nothing is promised",) if math.isinf(value) else ()
+    reasons = (Reason(Why.DELTA_TOO_LARGE),) if math.isinf(value) else ()
     assumptions = ("(epsilon, delta) holds for one user",)
     adjacency = f"{size} users at once, each changed as in the guarantee for one user"
     tell(Answer(value, grown, adjacency, "group privacy", assumptions, reasons_not_private=reasons), as_json)
 
 
 def conventions(as_json: Json = False) -> None:
-    """List the papers' ways to count, and how each differs from what is proven."""
+    """List the ways in which papers count epsilon, and how each differs from what is proven."""
     if as_json:
         typer.echo(json.dumps({"conventions": [vars(each) for each in CONVENTIONS.values()]}))
         return

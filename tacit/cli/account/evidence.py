@@ -1,8 +1,8 @@
-"""A run's ledger, with as much of it checked as the person at the keyboard may see.
+"""A run's ledger, checked as far as the person who asks may see.
 
-The ledger's chain is always checked. Whoever may open the run's private folder also has the participation record compared with
-it, cohort by cohort, and the cohorts with the sampling that the ledger names (`accounting.sampler_check`). Where
-users are not sampled, the cohorts say how often and how closely each of them really came.
+The ledger's chain is always checked. For a person who may open the run's private folder, the participation record is compared
+with the ledger, cohort by cohort, and the cohorts with the sampling that the ledger names (`accounting.sampler_check`). Where
+users are not sampled, the cohorts show how often and how closely each of them took part.
 
 An audited run draws made-up users as well, numbered after the real ones. They are drawn with everybody else, or each of them
 independently at a rate of their own; then the two kinds are compared with two laws, each with its own chance of a false alarm.
@@ -15,7 +15,6 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,12 +40,10 @@ class Evidence:
     users: list[NDArray[np.int64]] | None = None  # of each intent, where the cost depends on who it was
 
     @property
-    def data(self) -> dict[str, Any]:
-        """What the ledger says about the data: a store's id, or a world."""
-        return {name: self.ledger.opened.data[name] for name in _NAMES_OF_DATA if name in self.ledger.opened.data}
-
-
-_NAMES_OF_DATA = ("store", "world", "seed", "users")
+    def data(self) -> dict[str, str | int]:
+        """What the ledger says about the data: a store's id, or a world with its seed and number of users."""
+        data = self.ledger.opened.data
+        return data.name if data.users is None else {**data.name, "users": data.users}
 
 
 def evidence_of(run: Path, *, as_listed: bool = True) -> Evidence:
@@ -57,7 +54,7 @@ def evidence_of(run: Path, *, as_listed: bool = True) -> Evidence:
     """
     folder = RunFolder.open(by_name(run))
     if not folder.begun:
-        raise RunError(f"{folder.path} has not begun: expected a run with a ledger.")
+        raise RunError(f"{folder.path} has no ledger yet, because the run has not begun.")
     ledger = folder.accountable_ledger()
     if as_listed:
         _require_as_listed(folder, ledger)
@@ -81,24 +78,24 @@ def _compared(folder: RunFolder, ledger: Ledger, cohorts: Iterator[Cohort]) -> s
     if rate is None:
         check_sampler(pairs, None if real is None else real + made_up)
         if real is None:
-            return "the cohorts were compared with the sampling, but for their sizes: the data are not where the recipe says"
-        return "the cohorts were compared with the sampling, and can be its"
+            return (
+                "the cohorts agree with the stated sampling; their sizes could not be checked, because the data are not where "
+                "the recipe says"
+            )
+        return "the cohorts agree with the stated sampling"
     if real is None:
         for _ in pairs:  # each is compared with the ledger
             pass
         return (
-            "the cohorts are as the ledger says: made-up users with a rate of their own cannot be told from real ones, as the "
-            "data are not where the recipe says"
+            "the cohorts are as the ledger says; they could not be compared with the sampling, because made-up users have a "
+            "rate of their own, and the data that show who is real are not where the recipe says"
         )
     check_sampler(_between(pairs, 0, real), real, whose="The cohorts of the real users")
     law = {"kind": "poisson", "probability": rate}
     again = participation_record.verified(folder.participation_path, ledger)
     others = ((replace(intent, sampling=law), cohort) for intent, cohort in zip(ledger.intents, again, strict=False))
     check_sampler(_between(others, real, None), made_up, whose="The cohorts of the made-up users")
-    return (
-        "the cohorts of real users were compared with the sampling, and those of made-up users with a rate of their own; "
-        "they can be theirs"
-    )
+    return "the cohorts of real users agree with the stated sampling, and those of made-up users with their own rate"
 
 
 def _between(pairs: Iterable[tuple[Intent, Cohort]], first: int, stop: int | None) -> Iterator[tuple[Intent, Cohort]]:
@@ -121,11 +118,11 @@ def _require_as_listed(folder: RunFolder, ledger: Ledger) -> None:
 def _why_unseen(folder: RunFolder, ledger: Ledger) -> str | None:
     """Why the participation record is left alone; None if it is not."""
     if ledger.opened.reasons_not_private:
-        return "the cohorts were not compared with the sampling, as nothing is claimed"
+        return "the cohorts were not compared with the sampling, because no privacy is claimed"
     if not os.access(folder.private_path, os.R_OK | os.X_OK):
-        return "the cohorts are as the ledger says: only the run's owner can compare them"
+        return "the cohorts were not compared with the sampling: only the run's owner can do that"
     if is_being_written(folder.ledger_path):
-        return "the cohorts are as the ledger says: they are compared when the run is at rest"
+        return "the cohorts were not compared with the sampling, because the run is being written"
     return None if ledger.intents else "there are no cohorts yet"
 
 
@@ -141,23 +138,20 @@ def _require_no_more(cohorts: Iterator[Cohort], folder: RunFolder, ledger: Ledge
 
 def training_users(folder: RunFolder, opened: Opened) -> int | None:
     """How many real users there are to draw from, by the world or the store that the recipe names; None if it is not there."""
-    if "users" in opened.data:
-        return int(opened.data["users"])
+    if opened.data.users is not None:
+        return opened.data.users
     data = folder.recipe().get("data", {})
     try:
         store = open_store(str(data["store"]))
     except (TacitError, KeyError):
         return None
-    return len(store) - len(store.held_out_users()) if store.store_id == opened.data.get("store") else None
+    return len(store) - len(store.held_out_users()) if store.store_id == opened.data.store else None
 
 
 def _made_up_users(opened: Opened) -> tuple[int, float | None]:
     """How many users an audit added to the real ones, and at which rate they were drawn; None: as everybody else."""
-    audit = opened.data.get("audit")
-    if audit is None:
-        return 0, None
-    rate = audit["device_rate"]
-    return int(audit["devices"]) + int(audit["coin_users"]), None if rate is None else float(rate)
+    planted = opened.planted
+    return (0, None) if planted is None else (planted.made_up_users, planted.device_rate)
 
 
 def _ends_torn(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""`tacit account run` and `compose`: what runs have cost their users, read off their ledgers."""
+"""`tacit account run` and `compose`: what runs have cost their users, computed from their ledgers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DeltaOfAll = Annotated[
 def run(
     run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")], as_json: Json = False
 ) -> None:
-    """What a run has cost its users, read off its ledger.
+    """Compute what a run has cost its users, from its ledger.
 
     Example: tacit account run runs/chat
     """
@@ -42,7 +42,7 @@ def run(
         spent.accountant,
         spent.assumptions,
         rho=spent.rho,
-        reasons_not_private=tuple(spent.reasons_not_private),
+        reasons_not_private=spent.reasons_not_private,
     )
     tell(answer, as_json)
     typer.echo(f"  for {spent.rounds_in_words}")
@@ -57,9 +57,9 @@ def compose(
     delta: DeltaOfAll = None,
     as_json: Json = False,
 ) -> None:
-    """What several runs that were planned together have cost, as if every user had been in all of them.
+    """Compute what several runs have cost together, as if every user had been in all of them.
 
-    For runs that were chosen by looking at earlier ones, use `tacit account odometer`.
+    The runs must have been planned together. For runs that were chosen after looking at others, use `tacit account odometer`.
 
     Example: tacit account compose runs/tuning-1 runs/tuning-2 runs/final
     """

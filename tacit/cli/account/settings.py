@@ -27,10 +27,10 @@ from tacit.cli.account.answer import (
     require_delta,
     require_one_of,
     require_sensible,
-    rounded_up,
     tell,
 )
 from tacit.errors import RecipeError
+from tacit.numbers import rounded_up
 from tacit.privacy.accounting import conventions as papers
 from tacit.privacy.accounting import gaussian, tree
 from tacit.privacy.accounting.conventions import CONVENTIONS, Convention
@@ -45,21 +45,22 @@ from tacit.privacy.accounting.sampled_gaussian import (
 )
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.participation.limits import ZERO_OUT, Gap
+from tacit.privacy.record.reasons import Reason, Why
 
 NumberOfRounds = Annotated[int, typer.Option("--rounds", help="How many rounds of training.")]
 Noise = Annotated[
     float, typer.Option("--noise-multiplier", help="Standard deviation of the noise on the sum, over the clip.")
 ]
 ConventionOption = Annotated[
-    str | None, typer.Option("--convention", help="Count as a paper did: a name of `tacit account conventions`.")
+    str | None, typer.Option("--convention", help="Count as a paper did; `tacit account conventions` lists the names.")
 ]
 
-# Longer trees take the search for their sensitivity minutes, with small gaps.
+# The search for the sensitivity of a longer tree takes minutes when gaps are small.
 MOST_ROUNDS_OF_TREES = 20_000
 
 
 def _of_strategy(name: str, rounds: int, gap: Gap, max_participation: int, restarts: Sequence[int]) -> float:
-    """Of the strategy that a recipe with these settings would get: optimised once, then from the cache."""
+    """The squared sensitivity of the strategy that a recipe with these settings gets: optimised once, then from the cache."""
     from tacit.privacy.noise.strategies import optimised, stretches
 
     longest = max(stretches(rounds, [each for each in restarts if each > 0]))
@@ -90,12 +91,12 @@ def fedavg(
         str | None, typer.Option("--sampling", help="How a round draws its users: poisson (default) or fixed.")
     ] = None,
     accountant: Annotated[
-        str | None, typer.Option("--accountant", help="rdp or pld; by default the tighter one that serves.")
+        str | None, typer.Option("--accountant", help="rdp or pld; by default the tighter of those that apply.")
     ] = None,
     convention: ConventionOption = None,
     as_json: Json = False,
 ) -> None:
-    """Rounds on sampled users with fresh Gaussian noise (DP-FedAvg).
+    """Compute what rounds on sampled users with fresh Gaussian noise cost (DP-FedAvg).
 
     Example: tacit account fedavg --population 763430 --cohort 5000 --rounds 5000 --noise-multiplier 1 --delta 1e-9
     """
@@ -164,7 +165,7 @@ def ftrl(
     convention: ConventionOption = None,
     as_json: Json = False,
 ) -> None:
-    """Rounds without sampling, under limits on how often and how closely one user takes part (DP-FTRL).
+    """Compute what rounds without sampling cost, under limits on how often and how closely one user takes part (DP-FTRL).
 
     Example: tacit account ftrl --rounds 930 --noise-multiplier 7 --min-separation 212 --max-participation 4 --delta 1e-10
     """
@@ -228,8 +229,8 @@ def _tell_as_paper(paper: Convention, printed: float, proven: Answer, as_json: b
     typer.echo(f"  proven: {headline(proven)}")
 
 
-def _no_noise(noise_multiplier: float) -> tuple[str, ...]:
-    return ("no noise is added",) if noise_multiplier == 0 else ()
+def _no_noise(noise_multiplier: float) -> tuple[Reason, ...]:
+    return (Reason(Why.NO_NOISE),) if noise_multiplier == 0 else ()
 
 
 def _convention(name: str | None, command: str) -> Convention | None:

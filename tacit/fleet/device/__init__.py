@@ -1,16 +1,17 @@
-"""The other side of a fleet: what runs where the text is.
+"""A device of a fleet: the code that runs where the text is.
 
-home.py         a device's folder: identity, settings, own examples, downloads; one process at a time
-memory.py       what a device remembers of tasks, and the rules it keeps whatever the server says
-conditions.py   whether the device has time now: idle, charging, unmetered
-examples.py     its own text, as the batches a plan reads
-plans.py        a downloaded plan, held to what it may be, and run
-clipping.py     clip, weight and bit: the device's own code, in float64
-secure.py       the same as integers, and the stages of secure aggregation over the wire
-connection.py   signed requests, bounded answers, patience
-enrolment.py    how a device becomes one of a fleet
-agent.py        ties them together: one check-in and, if chosen, one round
+agent.py               one check-in and, if the device is selected, one round
+connection.py          signed requests to the server, with limits on its answers
+backoff.py             how long a device waits before it tries a request again
+enrolment.py           exchanges an enrolment token for a device number
+home.py                the device's folder: identity, settings, examples, downloads
+memory.py              the device's memory of tasks and rounds, and the limits it enforces itself
+conditions.py          whether the device is idle, charging and on an unmetered network
+examples.py            the device's own text, as batches for a compiled plan
+compiled_plans.py      checks and runs a downloaded plan
+clipping.py            clips the update and computes its weight and bit, in float64
+secure_aggregation.py  the update as integers, and the stages of secure aggregation
 
-Nothing leaves but a clipped update (or, masked, its integers), a weight and a bit. Clipping, encoding, timer and limits are
-never part of what a server sends.
+A device sends nothing but a clipped update (or its masked integers), a weight and a bit. Clipping, encoding, timer and limits
+are the device's own code, never code that a server sends.
 """

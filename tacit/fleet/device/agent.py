@@ -1,10 +1,10 @@
-"""A device at work: one check-in and, if chosen, one round.
+"""A device at work: one check-in and, if the device is selected, one round.
 
-    check in ─► download, verify ─► own rules ─► batches ─► plan ─► clip ─► write down ─► send
+    check in ─► download, verify ─► check own limits ─► batches ─► run the plan ─► clip ─► save ─► send
 
-What must survive a kill is written down before it matters: a report, and that the round is taken, before the first byte is
-sent. A device that comes back sends the same bytes again while the round lasts, or drops them. It never makes a second
-report for a round, because the round is taken before the first one leaves.
+The report, and the fact that the device takes part in the round, are on disk before the first byte is sent. After a kill the
+device sends the same bytes again while the round lasts, or deletes them. It never makes a second report for a round, because
+the round counts before the first report is sent.
 """
 
 from __future__ import annotations
@@ -17,26 +17,30 @@ from pydantic import ValidationError
 
 from tacit.data.vocabulary import load_vocabulary
 from tacit.errors import DataError, FleetError, ProtocolError
-from tacit.fleet.device import examples, secure
+from tacit.fleet.device import examples, secure_aggregation
+from tacit.fleet.device.backoff import LONGEST_PAUSE_S, jittered, pause_after
 from tacit.fleet.device.clipping import Contribution, contribution_of
 from tacit.fleet.device.conditions import Conditions, FileConditions
-from tacit.fleet.device.connection import FIRST_PAUSE, LONGEST_PAUSE, Connection, jittered
+from tacit.fleet.device.connection import Connection
 from tacit.fleet.device.home import Home
 from tacit.fleet.device.memory import Pending
 from tacit.fleet.wire.blobs import leaves_of
-from tacit.fleet.wire.messages import BLOBS, CHECK_IN, ROUNDS, Answer, Assignment, CheckIn, Task, pack_report
+from tacit.fleet.wire.messages import BLOBS, CHECK_IN, ROUNDS, Assignment, CheckInAnswer, CheckInRequest
 from tacit.fleet.wire.refusals import Refusal
+from tacit.fleet.wire.reports import pack_report
+from tacit.fleet.wire.task import DeviceTask
 
-# A day: the longest a device stays away because the server said so. A month without an offer ends a task for the device.
-LONGEST_ABSENCE, FORGOTTEN_AFTER = 86_400.0, 30 * 86_400.0
-# What a device downloads at most, and the largest model or user it works on, in numbers.
-MOST_TASK_BYTES, MOST_PLAN_BYTES, MOST_NUMBERS = 1 << 16, 1 << 26, 1 << 27
-# Tasks that a check-in speaks of.
+# The longest time that a device waits because the server says so (a day), and how long it keeps the downloads of a task that it
+# is not offered again (a month).
+LONGEST_WAIT_S, KEEP_DOWNLOADS_S = 86_400.0, 30 * 86_400.0
+# The largest downloads, and the most entries that a task's arrays may have together.
+MOST_TASK_BYTES, MOST_PLAN_BYTES, MOST_ENTRIES = 1 << 16, 1 << 26, 1 << 27
+# The most tasks that a check-in names.
 _MOST_NAMED = 32
 
 
 class Agent:
-    """Owns a home and a connection. `say` gets one sentence about each thing that happened, without anything of the user's."""
+    """Owns a home and a connection. `on_event` gets one sentence about each event, without any of the user's data."""
 
     def __init__(
         self,
@@ -44,19 +48,19 @@ class Agent:
         connection: Connection,
         *,
         conditions: Conditions | None = None,
-        say: Callable[[str], None] = lambda sentence: None,
+        on_event: Callable[[str], None] = lambda sentence: None,
     ) -> None:
-        self.home, self.connection, self.say = home, connection, say
+        self.home, self.connection, self.on_event = home, connection, on_event
         self.conditions = conditions or FileConditions(home.conditions_path)
         self._now = connection.now
         self._failures = 0
         self._declined: dict[str, float] = {}
 
     def step(self) -> float:
-        """One check-in and, if chosen, one round; returns the seconds to wait before the next.
+        """One check-in and, if the device is selected, one round; returns the seconds to wait before the next check-in.
 
-        What goes wrong in a round ends the round for this device, not the device. Refusal if the server does not know the
-        device, or takes no check-in from it for another reason that time does not mend.
+        After an error in a round the device leaves the round and goes on. Refusal if the server does not know the device, or
+        refuses its check-in for another reason that waiting does not change.
         """
         try:
             return self._step()
@@ -67,59 +71,60 @@ class Agent:
         self._finish_pending()
         self._delete_expired()
         if not self.conditions.met():
-            self.say("Not now: the device is in use, not charging or on a metered network.")
-            return jittered(LONGEST_PAUSE)
+            self.on_event("Waiting: the device is in use, not charging or on a metered network.")
+            return jittered(LONGEST_PAUSE_S)
         try:
             answer = self._check_in()
         except FleetError as error:
             if isinstance(error, Refusal) and not error.again:
                 raise
-            self.say(error.sentence)
+            self.on_event(error.sentence)
             self._failures += 1
-            return jittered(min(FIRST_PAUSE * 2**self._failures, LONGEST_PAUSE))
+            return pause_after(self._failures)
         self._failures = 0
         if answer.assignment is not None:
             try:
                 self._take_part(answer.assignment)
             except (FleetError, ProtocolError, DataError) as error:
-                self._declined[answer.assignment.task] = self._now() + LONGEST_PAUSE
-                self.say(f"Left round {answer.assignment.round}. {error.sentence}")
-        return min(answer.come_back_s, LONGEST_ABSENCE)
+                self._declined[answer.assignment.task] = self._now() + LONGEST_PAUSE_S
+                self.on_event(f"Left round {answer.assignment.round}. {error.sentence}")
+        return min(answer.come_back_s, LONGEST_WAIT_S)
 
-    def _check_in(self) -> Answer:
+    def _check_in(self) -> CheckInAnswer:
         now = self._now()
         declined = [name for name, until in self._declined.items() if now < until]
         busy = list(dict.fromkeys(declined + self.home.memory.busy_with(now)))[:_MOST_NAMED]
         was_in = [(name, round) for name, round in self.home.memory.was_in() if name not in busy]
-        body = CheckIn(busy_with=tuple(busy), was_in=dict(was_in[: _MOST_NAMED - len(busy)])).model_dump_json().encode()
+        request = CheckInRequest(busy_with=tuple(busy), was_in=dict(was_in[: _MOST_NAMED - len(busy)]))
+        body = request.model_dump_json().encode()
         try:
-            return Answer.model_validate_json(self.connection.ask("POST", CHECK_IN, body))
+            return CheckInAnswer.model_validate_json(self.connection.ask("POST", CHECK_IN, body))
         except ValidationError:
-            raise FleetError("Expected an answer to a check-in, got something else.") from None
+            raise FleetError("The server's answer to the check-in is not valid.") from None
 
     def _take_part(self, assignment: Assignment) -> None:
         now = self._now()
-        until = now + min(assignment.seconds_left, LONGEST_ABSENCE)
+        until = now + min(assignment.seconds_left, LONGEST_WAIT_S)
         task = self._task(assignment.task, until)
         self.home.remember(self.home.memory.offered(assignment.task, task, now))
         self.home.memory.require_free(assignment, now)
         contribution = self._work(task, assignment, until)
         if not self.conditions.met():
-            raise FleetError("Expected a device that is still idle, charging and unmetered, got one in use.")
+            raise FleetError("The device is no longer idle, charging and on an unmetered network.")
         if self._now() >= until:
-            raise FleetError("Expected to be ready before the round's time is over, was later.")
+            raise FleetError("The work took longer than the round lasts.")
         if task.secagg is not None:
-            secure.take_part(
+            secure_aggregation.take_part(
                 self.connection,
                 task,
                 assignment,
-                secure.integers_of(contribution, task.secagg, assignment),
+                secure_aggregation.integers_of(contribution, task.secagg, assignment),
                 identity=self.home.identity,
                 assumptions=self.home.config.secagg,
                 until=until,
                 before_sending=lambda: self._count(assignment, None),
             )
-            self.say(f"Took part in round {assignment.round} of {task.name}, under masks.")
+            self.on_event(f"Took part in round {assignment.round} of {task.name}, with secure aggregation.")
             return
         pending = Pending(
             round_id=assignment.round_id, upload_to=self.connection.permitted(assignment.upload_to), until=until
@@ -129,15 +134,15 @@ class Agent:
         self.home.keep_report(report)
         self._count(assignment, pending)
         if self._deliver(pending, report):
-            self.say(f"Took part in round {assignment.round} of {task.name}.")
+            self.on_event(f"Took part in round {assignment.round} of {task.name}.")
 
-    def _work(self, task: Task, assignment: Assignment, until: float) -> Contribution:
-        """What this device's own text makes of the model: from here on it is clipped.
+    def _work(self, task: DeviceTask, assignment: Assignment, until: float) -> Contribution:
+        """This device's contribution: the update that its text makes to the model, clipped.
 
         A device without sentences downloads and runs the plan like any other, for no steps: its update is zero and its weight
-        is 0. To leave the round would let what its user wrote decide who is in it.
+        is 0. If it left the round instead, what its user wrote would decide who takes part.
         """
-        from tacit.fleet.device.plans import run_plan  # JAX, and only once there is work
+        from tacit.fleet.device.compiled_plans import run_plan  # imports JAX, which takes seconds
 
         self._blob(task.vocabulary, MOST_PLAN_BYTES, until)
         words = load_vocabulary(self.home.blob_path(task.vocabulary))
@@ -151,43 +156,47 @@ class Agent:
         )
 
     def _count(self, assignment: Assignment, pending: Pending | None) -> None:
-        """From here on the round is taken, whatever becomes of it."""
+        """Write down that the device takes part in this round, whatever happens to the report."""
         self.home.remember(self.home.memory.taking_part(assignment, self._now(), pending))
 
     def _finish_pending(self) -> None:
-        """Send again what was written down before a kill, while its round lasts."""
+        """Send a report that was saved before a kill, while its round lasts; delete it otherwise."""
         pending, report = self.home.memory.pending, self.home.report()
         if pending is not None and report is not None and self._now() < pending.until:
             self._deliver(pending, report)
         elif pending is not None or report is not None:
-            self._forget_report()
+            self._delete_report()
 
     def _deliver(self, pending: Pending, report: bytes) -> bool:
-        """Whether the server said that it has the report. Once there is an answer, it is never sent again."""
+        """Send the report; whether the server has accepted it. After any answer it is deleted, and never sent again."""
         path = f"{ROUNDS}/{pending.round_id}/report"
         try:
             self.connection.insist("PUT", path, report, until=pending.until, at=pending.upload_to)
-            taken = True
+            accepted = True
         except FleetError as error:
-            self.say(f"The report was not taken. {error.sentence}")
-            taken = False
-        self._forget_report()
-        return taken
+            self.on_event(f"The report was not accepted. {error.sentence}")
+            accepted = False
+        self._delete_report()
+        return accepted
 
-    def _forget_report(self) -> None:
+    def _delete_report(self) -> None:
         self.home.remember(self.home.memory.model_copy(update={"pending": None}))
         self.home.drop_report()
 
-    def _task(self, name: str, until: float) -> Task:
+    def _task(self, name: str, until: float) -> DeviceTask:
         try:
-            task = Task.model_validate_json(self._blob(name, MOST_TASK_BYTES, until))
+            task = DeviceTask.model_validate_json(self._blob(name, MOST_TASK_BYTES, until))
         except ValidationError:
-            raise FleetError("Expected the description of a task, got something else.") from None
+            raise FleetError("The task description is not valid.") from None
         shapes = [*task.model_shapes, *task.update_shapes, (task.steps, task.batch_size, task.length + 1)]
-        if any(size < 1 for shape in shapes for size in shape) or sum(map(math.prod, shapes)) > MOST_NUMBERS:
-            raise FleetError(f"Expected a task of at most {MOST_NUMBERS} numbers, got a larger one.")
+        if any(size < 1 for shape in shapes for size in shape) or sum(map(math.prod, shapes)) > MOST_ENTRIES:
+            raise FleetError(
+                f"Expected a task whose arrays have at most {MOST_ENTRIES} entries, and none that is empty."
+            )
         if task.secagg is not None and task.secagg.dimension != task.dimension:
-            raise FleetError("Expected an encoding of the task's own updates, got one of another size.")
+            raise FleetError(
+                f"Expected an encoding of {task.dimension} entries, as the task's updates have, got {task.secagg.dimension}."
+            )
         return task
 
     def _blob(self, sha256: str, most: int, until: float) -> bytes:
@@ -198,7 +207,9 @@ class Agent:
         return found
 
     def _delete_expired(self) -> None:
-        """Keep downloads of tasks that may come again; checkpoints are of one round."""
+        """Delete all downloads except those of tasks that may be offered again. A checkpoint serves one round only."""
         now = self._now()
         live = [task for task in self.home.memory.tasks.values() if not task.is_over]
-        self.home.drop_blobs(but=[blob for task in live if now < task.seen_at + FORGOTTEN_AFTER for blob in task.blobs])
+        self.home.drop_blobs(
+            but=[blob for task in live if now < task.seen_at + KEEP_DOWNLOADS_S for blob in task.blobs]
+        )

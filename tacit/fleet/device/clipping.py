@@ -1,7 +1,7 @@
-"""Clip, weight and bit: what `tacit.privacy.gate.sums` does to a simulated user's update, as a device's own code, in float64.
+"""Clips an update and computes its weight and bit, in float64: what `tacit.privacy.gate.sums` does for a simulated user.
 
-π(Δ, S) = Δ · min(1, S/‖Δ‖), over all arrays together ("flat") or over each with S/√m ("per_layer"). The bit of adaptive
-clipping compares the norm before clipping.
+π(Δ, S) = Δ · min(1, S/‖Δ‖), over all arrays together ("flat") or over each of the m arrays with S/√m ("per_layer"). The bit
+of adaptive clipping says whether the norm before clipping is within the threshold.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.fleet.wire.messages import Task
+from tacit.fleet.wire.task import DeviceTask
 from tacit.privacy.gate.rounding import LARGEST_NORM
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """What a device gives to a round: its update, flat and clipped but not weighed; its weight; +1 or -1, or 0 for no bit."""
+    """A device's contribution to a round: its update, flat, clipped and not multiplied by its weight; its weight; its bit.
+
+    The bit `within` is +1 or -1, or 0 without adaptive clipping.
+    """
 
     update: NDArray[np.float64]
     weight: float
@@ -27,11 +30,16 @@ class Contribution:
 
 
 def contribution_of(
-    update: Sequence[NDArray[np.float32]], predictions: int, task: Task, *, clip_norm: float, threshold: float | None
+    update: Sequence[NDArray[np.float32]],
+    predictions: int,
+    task: DeviceTask,
+    *,
+    clip_norm: float,
+    threshold: float | None,
 ) -> Contribution:
-    """An update that is not finite, or above `LARGEST_NORM`, counts as nothing, as in simulation.
+    """The clipped contribution. An update that is not finite, or longer than `LARGEST_NORM`, counts as zero, as in simulation.
 
-    The device takes part all the same: to stay away would let what its user wrote decide who is in the round.
+    The device takes part even then: if it stayed away, what its user wrote would decide who takes part.
     """
     parts = [np.asarray(leaf, np.float64).ravel() for leaf in update]
     norms = [float(np.sqrt(np.sum(np.square(part)))) for part in parts]
@@ -52,5 +60,5 @@ def _scale(norm: float, bound: float) -> float:
 
 
 def _weight(predictions: int, cap: float | None) -> float:
-    """min(n/cap, 1), or whether there is anything; in float32, as in simulation."""
+    """min(n/cap, 1); without a cap, 1 if there are any examples and 0 otherwise. In float32, as in simulation."""
     return float(np.float32(min(predictions / cap, 1.0) if cap is not None else predictions > 0))

@@ -1,4 +1,7 @@
-"""Whether the device has time now. A phone's maker asks the operating system; here a file says it."""
+"""Tells whether the device is idle, charging and on an unmetered network.
+
+Here a file says so; a phone would ask its operating system.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ CONDITIONS = ("idle", "charging", "unmetered")
 
 
 class Conditions(Protocol):
-    """Asked before a check-in, before the work and before anything is sent."""
+    """Checked before a check-in, and again before anything is sent."""
 
     def met(self) -> bool:
         """Whether the device is idle, charging and on an unmetered network."""
@@ -18,13 +21,13 @@ class Conditions(Protocol):
 
 
 class FileConditions:
-    """`conditions.json`: an object with any of "idle", "charging", "unmetered"; what is not there is true."""
+    """`conditions.json`: an object with any of "idle", "charging" and "unmetered". A missing key, or file, means true."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def met(self) -> bool:
-        """A file that cannot be read, or says anything but true, is a reason to wait."""
+        """False if the file cannot be read, or any value in it is not true."""
         try:
             found = json.loads(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:

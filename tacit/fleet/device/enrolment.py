@@ -1,6 +1,6 @@
-"""How a device becomes one of a fleet: a token for a number, once.
+"""Enrolment on the device: exchanges an enrolment token for a device number, once.
 
-The identity is made and kept before the token is used, so that a device that was killed in between asks again as the same one.
+The identity key is saved before the token is used, so that a device that was killed in between asks again with the same key.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def enrol(
     secagg: SecAggAssumptions | None = None,
     transport: httpx.BaseTransport | None = None,
 ) -> DeviceConfig:
-    """Make a home in `folder` with the sentences of `data`, and ask the server for a number."""
+    """Make a home in `folder` with the sentences of `data`, and get a number from the server."""
     config = DeviceConfig(
         server=server.rstrip("/"),
         ca=None if ca is None else str(ca.resolve()),
@@ -38,8 +38,8 @@ def enrol(
     require_protected(config.server)
     with client_for(trusted(config.ca), transport) as client, Home.create(folder) as home:
         if (folder / "device.json").exists():
-            raise FleetError(f"Expected a home that is not enrolled yet, got {folder}, which is.")
-        examples.take_in(data, home.examples_path)
+            raise FleetError(f"The device in {folder} is already enrolled.")
+        examples.copy_sentences(data, home.examples_path)
         enrolled = config.model_copy(update={"device": _number(client, config.server, token, home.identity)})
         home.configure(enrolled)
     return enrolled
@@ -53,7 +53,7 @@ def _number(client: httpx.Client, server: str, token: str, identity: bytes) -> i
             proof=signing.enrolment_proof(identity, token).hex(),
         )
     except ValidationError:
-        raise FleetError("Expected an enrolment token of 16 to 128 characters, got another.") from None
+        raise FleetError(f"Expected an enrolment token of 16 to 128 characters, got {len(token)}.") from None
     try:
         answer = client.post(
             server + ENROL,
@@ -63,11 +63,11 @@ def _number(client: httpx.Client, server: str, token: str, identity: bytes) -> i
     except httpx.HTTPError as error:
         raise FleetError(
             f"The server {server} cannot be reached ({type(error).__name__}).",
-            hint="Is tacit serve running there, and is its certificate given with --ca?",
+            hint="Check that tacit serve is running there, and give its certificate with --ca.",
         ) from None
     if answer.status_code >= 300:
         raise refusal_of(answer.status_code, answer.content, answer.headers)
     try:
         return Enrolled.model_validate_json(answer.content).device
     except ValidationError:
-        raise FleetError("Expected a device's number from the server, got something else.") from None
+        raise FleetError("The server's answer to the enrolment is not valid.") from None

@@ -1,4 +1,4 @@
-"""A device's own text, as the batches a plan reads: rows and padding exactly as in simulation (`tacit.data.rows`)."""
+"""The device's own text, as batches for a compiled plan. Rows and padding are exactly as in simulation (`tacit.data.rows`)."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from tacit.data.users import Examples
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError
 from tacit.files import write_atomic
-from tacit.fleet.wire.messages import Task
+from tacit.fleet.wire.task import DeviceTask
 
 
 @dataclass(frozen=True)
 class Batches:
-    """One user's rows [steps, rows, length + 1], how many steps hold any, and how many predictions they ask for."""
+    """One user's tokens [steps, rows, length + 1], the number of steps with any rows, and the number of predictions."""
 
     tokens: NDArray[np.int32]
     steps: int
     predictions: int
 
 
-def take_in(source: Path, into: Path) -> int:
-    """Copy sentences from a text file (one a line) or a .jsonl file (objects with "text"); returns how many there are."""
+def copy_sentences(source: Path, into: Path) -> int:
+    """Copy sentences from a text file (one a line) or a .jsonl file (objects with "text"); returns how many."""
     try:
         lines = source.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
-        raise DataError(f"Expected UTF-8 text in {source}, got something else.") from None
+        raise DataError(f"The file {source} is not UTF-8 text.") from None
     except OSError as error:
-        raise DataError(f"Expected a readable file of sentences, but {source} gives: {error.strerror}.") from None
+        raise DataError(f"Cannot read the sentences in {source}: {error.strerror}.") from None
     sentences = [_text(line, source, number) for number, line in enumerate(lines, 1) if line.strip()]
     kept = [sentence for sentence in sentences if has_token(sentence)]
     if not kept:
@@ -46,13 +46,13 @@ def take_in(source: Path, into: Path) -> int:
 
 
 def load(path: Path) -> list[str]:
-    """The sentences that `take_in` kept."""
+    """The sentences that `copy_sentences` wrote."""
     lines = path.read_text(encoding="utf-8").split("\n")
     return [_text(line, path, number, as_json=True) for number, line in enumerate(lines, 1) if line]
 
 
-def batches_of(sentences: list[str], vocabulary: Vocabulary, task: Task) -> Batches:
-    """The rows that the task's plan reads; sentences beyond its size are left out."""
+def batches_of(sentences: list[str], vocabulary: Vocabulary, task: DeviceTask) -> Batches:
+    """The batches that the task's plan reads. Rows beyond the task's size are left out."""
     ids, lengths = vocabulary.encode_texts(sentences)
     examples = Examples(ids, offsets_of(lengths), np.array([0, len(sentences)]))
     rows = to_rows(examples, layout=task.layout, length=task.length, max_rows=task.steps * task.batch_size)
@@ -68,5 +68,5 @@ def _text(line: str, path: Path, number: int, *, as_json: bool = False) -> str:
     except (ValueError, KeyError, TypeError):
         text = None
     if not isinstance(text, str):
-        raise DataError(f'Expected a JSON object with "text" in line {number} of {path}, got something else.')
+        raise DataError(f'Expected a JSON object with "text" in line {number} of {path}.')
     return text

@@ -1,14 +1,14 @@
-"""A device's folder: everything it has, readable by its owner alone.
+"""A device's folder, readable by its owner alone.
 
-    identity.key      the Ed25519 private key (32 bytes); it never leaves
-    device.json       where the server is, the device's number, what its owner assumes of secure aggregation
-    state.json        what it remembers of tasks (`memory.py`)
-    examples.jsonl    its own sentences, one JSON object a line
-    conditions.json   whether it has time now; may be absent
+    identity.key      the Ed25519 private key (32 bytes); it never leaves the device
+    device.json       the server's address, the device's number, the owner's assumptions about secure aggregation
+    state.json        what the device remembers of tasks (`memory.py`)
+    examples.jsonl    the device's sentences, one JSON object a line
+    conditions.json   whether the device is idle, charging and on an unmetered network; may be absent
     report.bin        a report that may not have arrived yet
     blobs/            downloads, named by their SHA-256
 
-A missing or damaged memory is no fresh start: the device would forget how often it took part. It stops instead.
+If state.json is missing or damaged, the device stops. With an empty memory it would forget how often it took part.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _Read = TypeVar("_Read", bound=BaseModel)
 
 
 class SecAggAssumptions(BaseModel):
-    """What the device's owner assumes of others in secure aggregation, and how much exposure is too much.
+    """What the device's owner assumes of others in secure aggregation, and how much exposure they accept.
 
-    The server's parameters are checked against these before a key is sent (`tacit.secagg.parameters.check`). A "curious" server
-    follows the protocol; identities are vouched for by its enrolment, so no more can be assumed of it here.
+    The device checks the server's parameters against these before it sends a key (`tacit.secagg.parameters.check`). A "curious"
+    server follows the protocol. Only the server's enrolment vouches for identities, so nothing is claimed against a worse one.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     server: Literal["curious", "malicious"] = "curious"
-    corruption: float = Field(default=0.1, ge=0, lt=1, description="share of devices that work for the server")
-    dropout: float = Field(default=0.1, ge=0, lt=1, description="share of devices that are lost in a round")
+    corruption: float = Field(default=0.1, ge=0, lt=1, description="share of devices that collude with the server")
+    dropout: float = Field(default=0.1, ge=0, lt=1, description="share of devices that drop out of a round")
     exposure: float = Field(default=2.0**-40, gt=0, lt=1)
     minimum: int = Field(
-        default=2, ge=2, description="fewest devices a sum is of; a task's report goal if that is more"
+        default=2, ge=2, description="the fewest devices in a sum; the task's report goal if that is more"
     )
 
 
@@ -55,12 +55,12 @@ class DeviceConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     server: str
     ca: str | None = None
-    device: int | None = Field(default=None, ge=0, description="the number the server knows it by; none until enrolled")
+    device: int | None = Field(default=None, ge=0, description="its number at the server; none until it is enrolled")
     secagg: SecAggAssumptions = SecAggAssumptions()
 
 
 class Home:
-    """An open home folder; as long as it is open, no other process has it."""
+    """An open home folder. While it is open, no other process can open it."""
 
     def __init__(self, path: Path, lock: int) -> None:
         self.path, self._lock = path, lock
@@ -70,7 +70,7 @@ class Home:
 
     @classmethod
     def create(cls, path: Path) -> Home:
-        """A home with a new identity and an empty memory, or the one that is there already."""
+        """A home with a new identity and an empty memory, or the existing home in this folder."""
         path.mkdir(mode=_FOLDER, parents=True, exist_ok=True)
         home = cls(path, _locked(path))
         home._blobs.mkdir(mode=_FOLDER, exist_ok=True)
@@ -80,7 +80,7 @@ class Home:
                 raise FleetError(
                     f"Expected an empty folder or a device's home, got {path}, whose identity.key is missing."
                 )
-            # The memory first: an identity without one would look like a device that has forgotten.
+            # The memory first: an identity without a memory looks like a device that lost its memory.
             if not home._memory.exists():
                 home.remember(Memory())
             write_atomic(home._identity, os.urandom(keys.KEY_BYTES), mode=_PRIVATE)
@@ -88,7 +88,7 @@ class Home:
 
     @classmethod
     def open(cls, path: Path) -> Home:
-        """The home of a device that was enrolled; FleetError if it is not one, or another process has it."""
+        """The home of an enrolled device; FleetError if the folder is not one, or another process has it open."""
         if not (path / "identity.key").is_file() or not (path / "device.json").is_file():
             raise FleetError(
                 f"Expected the home of an enrolled device, got {path}.", hint="Make one with: tacit device enrol"
@@ -96,7 +96,7 @@ class Home:
         return cls(path, _locked(path))
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release the folder."""
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -126,49 +126,49 @@ class Home:
 
     @property
     def memory(self) -> Memory:
-        """What was remembered last; FleetError, never an empty memory, if it cannot be read."""
+        """The last saved memory; FleetError, never an empty memory, if it cannot be read."""
         if self._known is None:
             self._known = _read(self._memory, Memory)
         return self._known
 
     def remember(self, memory: Memory) -> None:
-        """When this returns, it is on disk."""
+        """Save the memory; it is on disk when this returns."""
         write_atomic(self._memory, memory.model_dump_json(), mode=_PRIVATE)
         self._known = memory
 
     def keep_report(self, report: bytes) -> None:
-        """Write a report down before it is sent, so that the same bytes can be sent again."""
+        """Save a report before it is sent, so that the same bytes can be sent again."""
         write_atomic(self._report, report, mode=_PRIVATE)
 
     def report(self) -> bytes | None:
-        """The report that was written down."""
+        """The saved report, if there is one."""
         with suppress(FileNotFoundError):
             return self._report.read_bytes()
         return None
 
     def drop_report(self) -> None:
-        """Forget it."""
+        """Delete the saved report."""
         self._report.unlink(missing_ok=True)
 
     def blob_path(self, sha256: str) -> Path:
-        """Where a download lies, if it is there."""
+        """The path of a download, which may not exist."""
         return self._blobs / sha256
 
     def blob(self, sha256: str) -> bytes | None:
-        """A download, if it is there and still has its hash."""
+        """A download; None if it is missing or does not have its hash."""
         with suppress(FileNotFoundError):
             content = self.blob_path(sha256).read_bytes()
             return content if sha256_of(content) == sha256 else None
         return None
 
     def keep_blob(self, sha256: str, content: bytes) -> None:
-        """Keep a download; FleetError if it is not what its name says."""
+        """Save a download; FleetError if it does not have this hash."""
         if sha256_of(content) != sha256:
-            raise FleetError(f"Expected bytes with the SHA-256 {sha256}, got others.")
+            raise FleetError(f"Expected a download with the SHA-256 {sha256}, got {sha256_of(content)}.")
         write_atomic(self.blob_path(sha256), content, mode=_PRIVATE)
 
     def drop_blobs(self, *, but: Iterable[str]) -> None:
-        """Delete all other downloads."""
+        """Delete all downloads except these."""
         kept = set(but)
         for path in self._blobs.iterdir():
             if path.name not in kept:
@@ -189,7 +189,7 @@ def _locked(path: Path) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
-        raise FleetError(f"Expected a device's home that no other process uses, got {path}.") from None
+        raise FleetError(f"Another process is using the device's home {path}.") from None
     return lock
 
 
@@ -197,6 +197,8 @@ def _read(path: Path, kind: type[_Read]) -> _Read:
     try:
         return kind.model_validate_json(path.read_bytes())
     except FileNotFoundError:
-        raise FleetError(f"Expected {path}, found none.") from None
+        raise FleetError(f"The file {path} is missing.") from None
     except ValidationError:
-        raise FleetError(f"The file {path} is damaged; this device takes part in nothing until it is mended.") from None
+        raise FleetError(
+            f"The file {path} is damaged; the device takes part in no round until it is repaired."
+        ) from None

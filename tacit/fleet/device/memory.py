@@ -1,8 +1,9 @@
-"""What a device remembers of tasks, and the rules it keeps whatever the server says.
+"""A device's memory of tasks and rounds, and the limits that it enforces whatever the server says.
 
-A task is named by the hash of its description, so its terms cannot change on the way; and a description of the same name with
-weaker terms (a smaller separation, more participations, a shorter rest, no secure aggregation where there was some) is refused.
-A round counts from the moment before its report is sent: whether the server took the report is only the server's word.
+A task is named by the hash of its description, so its terms cannot change. A description with the name of a known task and
+weaker terms (a smaller separation, more participations, a shorter timer, or no secure aggregation where there was some) is
+refused. A round counts from just before its report is sent, because the device cannot verify what the server does with the
+report.
 """
 
 from __future__ import annotations
@@ -10,24 +11,25 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.errors import FleetError
-from tacit.fleet.wire.messages import Assignment, RoundId, Sha256, Task
+from tacit.fleet.wire.messages import Assignment, RoundId, Sha256
+from tacit.fleet.wire.task import DeviceTask
 
 
-class _Kept(BaseModel):
+class _Stored(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class TaskMemory(_Kept):
-    """What a device has done for one task, and the terms it did it under."""
+class TaskMemory(_Stored):
+    """A device's participation in one task, and the task's terms."""
 
     name: str
     min_separation: int
     max_participation: int
     timer_s: float
-    secure: bool = Field(default=False, description="whether updates are sent under secure aggregation alone")
-    taken: int = Field(default=0, ge=0, description="rounds it took part in")
+    secure: bool = Field(default=False, description="whether updates are sent only with secure aggregation")
+    taken: int = Field(default=0, ge=0, description="the number of rounds it took part in")
     last_round: int | None = None
-    rests_until: float = Field(default=0.0, description="the device's own clock, as all times here")
+    rests_until: float = Field(default=0.0, description="by the device's own clock, as all times here")
     seen_at: float = Field(description="when a place was last offered")
     blobs: tuple[Sha256, ...] = Field(default=(), description="what was downloaded for it")
 
@@ -37,34 +39,34 @@ class TaskMemory(_Kept):
         return self.taken >= self.max_participation
 
 
-class Pending(_Kept):
-    """A report that is written down and may or may not have arrived."""
+class Pending(_Stored):
+    """A saved report that may or may not have arrived."""
 
     round_id: RoundId
     upload_to: str
     until: float
 
 
-class Memory(_Kept):
-    """All that a device remembers: one file, written before anything that depends on it is sent."""
+class Memory(_Stored):
+    """All that a device remembers, in one file that is written before anything that depends on it is sent."""
 
     format: int = Field(default=1, ge=1, le=1)
-    counter: int = Field(default=0, ge=0, description="no request was signed with a higher one")
+    counter: int = Field(default=0, ge=0, description="no request was signed with a higher counter")
     tasks: dict[Sha256, TaskMemory] = Field(default_factory=dict)
     pending: Pending | None = None
 
     def busy_with(self, now: float) -> list[str]:
-        """Tasks that this device will not take now, those it heard of last first."""
+        """Tasks that this device refuses now, the most recently offered first."""
         busy = [name for name, task in self.tasks.items() if task.is_over or now < task.rests_until]
         return sorted(busy, key=lambda name: -self.tasks[name].seen_at)
 
     def was_in(self) -> list[tuple[str, int]]:
-        """The last round of each task that this device has taken, those it heard of last first."""
+        """The last round that this device took part in, for each task, the most recently offered first."""
         known = sorted(self.tasks.items(), key=lambda item: -item[1].seen_at)
         return [(name, task.last_round) for name, task in known if task.last_round is not None]
 
-    def offered(self, name: str, task: Task, now: float) -> Memory:
-        """With this task known; FleetError if it is a known one with weaker terms under another hash."""
+    def offered(self, name: str, task: DeviceTask, now: float) -> Memory:
+        """The memory with this task in it; FleetError if a task of the same name is known with stronger terms."""
         for other in self.tasks.values():
             if other.name == task.name and (
                 task.min_separation < other.min_separation
@@ -73,7 +75,7 @@ class Memory(_Kept):
                 or (other.secure and task.secagg is None)
             ):
                 raise FleetError(
-                    f"Expected the terms that the task was known by, got weaker ones: separation {task.min_separation}, "
+                    f"Expected terms at least as strong as before for this task, got separation {task.min_separation}, "
                     f"participations {task.max_participation}, timer {task.timer_s:g} s, "
                     f"{'no ' if task.secagg is None else ''}secure aggregation."
                 )
@@ -89,12 +91,14 @@ class Memory(_Kept):
         return self._with(name, known.model_copy(update={"seen_at": now, "blobs": blobs}))
 
     def require_free(self, assignment: Assignment, now: float) -> None:
-        """FleetError unless this round may be taken: rested, far enough from the last one, within the limit."""
+        """FleetError if the device may not take part: its timer runs, the last round is too recent, or the limit is reached."""
         task = self.tasks[assignment.task]
         if task.is_over:
-            raise FleetError(f"Expected at most {task.max_participation} rounds of a task, got an offer of one more.")
+            raise FleetError(
+                f"The device has taken part in {task.max_participation} rounds of this task, as many as it may."
+            )
         if now < task.rests_until:
-            raise FleetError(f"Expected an offer after the timer of {task.timer_s:g} s, got one before.")
+            raise FleetError(f"The device's timer of {task.timer_s:g} s for this task is still running.")
         if task.last_round is not None and assignment.round - task.last_round <= task.min_separation:
             raise FleetError(
                 f"Expected an offer more than {task.min_separation} rounds after round {task.last_round}, "
@@ -102,7 +106,7 @@ class Memory(_Kept):
             )
 
     def taking_part(self, assignment: Assignment, now: float, pending: Pending | None) -> Memory:
-        """After the decision to send: the round counts, the timer runs, the report is the only one this round will ever see."""
+        """The memory when the report is about to be sent: the round counts, and the timer starts."""
         task = self.tasks[assignment.task]
         changes = {
             "taken": task.taken + 1,

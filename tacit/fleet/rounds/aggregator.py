@@ -1,215 +1,224 @@
-"""Rounds in the memory of one process: reports added up as they come, or the stages of secure aggregation.
+"""Receives devices' messages in one process: reports, which are added up as they arrive, or the stages of secure aggregation.
 
-This is the users' side of the gate. A report is looked at, counted in the database, and then added to the round's running sum;
-single updates exist here for as long as that takes, and sums until the coordinator has taken them or the round is over.
-Counting and adding happen under one lock, so whoever takes the sum takes all that was counted. A report that is sent again is
-counted once: the same bytes are acknowledged, others refused.
+This is the users' side of the gate. A report is checked, counted in the database, and then added to the round's running sum. A
+single update is in memory only that long; a sum, until the coordinator has fetched it or the round is over. Counting and adding
+happen under one lock, so a sum that is fetched contains every report that was counted. A repeated report counts once: the
+same bytes are acknowledged, other bytes refused.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from sqlalchemy import Engine, select
 
 from tacit.errors import FleetError
-from tacit.fleet.rounds import lifecycle as rounds
-from tacit.fleet.rounds.lifecycle import OPEN, SETTLED, Place, Round, Taken
-from tacit.fleet.rounds.sealed import pack_sum
-from tacit.fleet.rounds.secure_rounds import SESSION, SecureRound, Terms, open_session
-from tacit.fleet.rounds.sums import PartialSum
-from tacit.fleet.server.database import reading
-from tacit.fleet.server.schema import devices as devices_table
-from tacit.fleet.wire.messages import Received, Task, report_bytes, unpack_report
+from tacit.fleet.database import round_table, task_table
+from tacit.fleet.database.round_table import Place, ReportResult, Round
+from tacit.fleet.database.schema import OPEN, SETTLED
+from tacit.fleet.database.schema import devices as devices_table
+from tacit.fleet.database.transactions import read_only
+from tacit.fleet.rounds.partial_sums import PartialSum, pack_sum
+from tacit.fleet.rounds.secure_aggregation import SESSION, SecureAggregationRound, SecureRoundTerms, open_session
+from tacit.fleet.wire.blobs import sha256_of
+from tacit.fleet.wire.messages import Received
 from tacit.fleet.wire.refusals import Refusal
+from tacit.fleet.wire.reports import report_bytes, unpack_report
+from tacit.fleet.wire.task import DeviceTask
 
-# What a coordinator can ask of a process (`ask`).
-SUM, BEGIN, PROGRESS, INCLUDED, PROCEED, TOTAL = "sum", "begin", "progress", "included", "proceed", "total"
+
+class PeerQuestion(StrEnum):
+    """What a coordinator can ask a process that adds up (`Aggregator.ask`)."""
+
+    SUM = "sum"  # a settled round's partial sum
+    BEGIN = "begin"  # start secure aggregation; the content is SecureRoundTerms
+    PROGRESS = "progress"  # of secure aggregation
+    INCLUDED = "included"  # the devices whose vectors are in the masked sum
+    PROCEED = "proceed"  # the intent is durable: let the devices remove the masks
+    TOTAL = "total"  # the unmasked sum
 
 
 @dataclass
-class _Held:
-    """A round's running sum, and a digest of each report in it."""
+class _RunningSum:
+    """A round's running sum, and the SHA-256 of each report in it."""
 
     round: Round
-    task: Task
+    task: DeviceTask
     total: PartialSum
-    digests: dict[int, bytes] = field(default_factory=dict)
+    digests: dict[int, str] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Aggregator:
-    """Takes what devices send (`api.Reports`) and answers the coordinator. Calls may come from many threads."""
+    """Receives what devices send (`api.Reports`) and answers the coordinator. It may be called from many threads."""
 
     def __init__(self, engine: Engine, process: str) -> None:
         self.process = process
         self._engine = engine
         self._lock = threading.Lock()
-        self._held: dict[str, _Held] = {}
-        self._secure: dict[str, SecureRound] = {}
-        self._tasks: dict[str, Task] = {}
+        self._sums: dict[str, _RunningSum] = {}
+        self._secure: dict[str, SecureAggregationRound] = {}
+        self._tasks: dict[str, DeviceTask] = {}
 
-    # What devices send.
+    # Called for devices' requests.
 
     def most_bytes(self, round_id: str, device: int, stage: str | None) -> int:
-        """The longest body this device may send now; Refusal if it has no place in this round in this process."""
+        """The longest body that this device may send now; Refusal if it has no place in this round in this process."""
         place = self._place(round_id, device)
         if stage is None:
             return report_bytes(self._task(place.round.task).dimension)
         return self._secure_round(round_id).most_bytes(stage)
 
     def report(self, round_id: str, device: int, body: bytes) -> Received:
-        """Count an update once and add it to the round's sum; Refusal, or FleetError if it is no valid report."""
-        held = self._round(round_id)
-        weight, within, update = unpack_report(body, round_id, held.task.dimension)
-        if (within == 0) != (held.round.threshold is None):
-            raise FleetError("Expected a bit of 1 or -1 where the round has a threshold, and 0 elsewhere.")
-        # Whatever could be wrong with it is found before it counts.
-        alone = _empty(held.round, held.task)
+        """Count a report once and add it to the round's sum; Refusal, or FleetError if it is not a valid report."""
+        running = self._running_sum(round_id)
+        weight, within, update = unpack_report(body, round_id, running.task.dimension)
+        if (within == 0) != (running.round.threshold is None):
+            raise FleetError("The report's bit must be 1 or -1 in a round with a threshold, and 0 in any other round.")
+        # All checks happen before the report counts.
+        alone = _empty(running.round, running.task)
         alone.admit(device, update, weight, within)
-        digest = hashlib.sha256(body).digest()
-        with held.lock:
-            if (before := held.digests.get(device)) is not None:
+        digest = sha256_of(body)
+        with running.lock:
+            if (before := running.digests.get(device)) is not None:
                 if before != digest:
-                    raise Refusal("Expected the report the device sent before, got another.", status=409)
+                    raise Refusal("The device has already sent a different report in this round.", status=409)
                 return Received(repeated=True)
-            taken = rounds.take_report(self._engine, round_id, device, self.process)
-            if taken is Taken.COUNTED:
-                held.total.merge(alone)
-                held.digests[device] = digest
+            result = round_table.take_report(self._engine, round_id, device, self.process)
+            if result is ReportResult.COUNTED:
+                running.total.merge(alone)
+                running.digests[device] = digest
                 return Received()
-        if taken is Taken.OVER:
+        if result is ReportResult.OVER:
             raise _over()
-        self._place(round_id, device)  # says what is wrong with its place
-        raise Refusal("Expected one report of a device in a round, got another.", status=409)
+        self._place(round_id, device)  # raises if the device has no place here
+        raise Refusal("The device has already reported in this round.", status=409)
 
     def post(self, round_id: str, device: int, stage: str, body: bytes) -> Received:
-        """A message of secure aggregation."""
+        """Accept a device's message of a stage of secure aggregation."""
         return self._secure_round(round_id).post(device, stage, body)
 
     def fetch(self, round_id: str, device: int, stage: str) -> bytes | None:
-        """What the round has for a device after a stage; None: not yet."""
+        """The server's message to a device after a stage; None if it is not ready yet."""
         found = self._secure.get(round_id)
         if found is not None:
             return found.fetch(device, stage)
         place = self._place(round_id, device)
         if stage != SESSION or place.round.aggregator is None:
-            raise Refusal("Expected a round of secure aggregation that has begun, got another.", status=404)
+            raise Refusal("Secure aggregation has not begun in this round.", status=404)
         return None
 
-    # What the coordinator asks.
+    # Called for the coordinator.
 
-    def ask(self, round_id: str, what: str, content: bytes = b"") -> bytes:
-        """Answer the coordinator, whom `internal.py` has made sure of; FleetError if the round is not here or not so far."""
-        match what:
-            case "sum":
+    def ask(self, round_id: str, question: str, content: bytes = b"") -> bytes:
+        """Answer the coordinator, which the caller has authenticated; FleetError if the round is not here or not that far."""
+        match question:
+            case PeerQuestion.SUM:
                 return self._give_sum(round_id)
-            case "begin":
-                self._begin(round_id, Terms.model_validate_json(content))
+            case PeerQuestion.BEGIN:
+                self._begin(round_id, SecureRoundTerms.model_validate_json(content))
                 return b""
-            case "progress":
+            case PeerQuestion.PROGRESS:
                 return self._secure_round(round_id).progress().model_dump_json().encode()
-            case "included":
+            case PeerQuestion.INCLUDED:
                 return json.dumps(self._secure_round(round_id).included()).encode()
-            case "proceed":
+            case PeerQuestion.PROCEED:
                 self._secure_round(round_id).proceed()
                 return b""
-            case "total":
+            case PeerQuestion.TOTAL:
                 total = self._secure_round(round_id).total()
                 with self._lock:
-                    self._secure.pop(round_id, None)  # it may have been swept away meanwhile
+                    self._secure.pop(round_id, None)  # `sweep` may have removed it already
                 return total.astype("<u4", copy=False).tobytes()
-        raise FleetError(f"Expected a question a coordinator asks, got {what!r}.")
+        raise FleetError(f"Expected one of {', '.join(PeerQuestion)}, got {question!r}.")
 
     def sweep(self) -> None:
-        """Forget rounds that are over."""
+        """Delete the sums of rounds that are over."""
         with self._lock:
-            here = {*self._held, *self._secure}
-        over = rounds.closed(self._engine, here) if here else set()
+            here = {*self._sums, *self._secure}
+        over = round_table.closed(self._engine, here) if here else set()
         with self._lock:
             for round_id in over:
-                self._held.pop(round_id, None)
+                self._sums.pop(round_id, None)
                 self._secure.pop(round_id, None)
 
     def _give_sum(self, round_id: str) -> bytes:
-        """The round's partial sum, once; it is forgotten here."""
-        found = rounds.find(self._engine, round_id)
+        """The round's partial sum. It is deleted here, so it can be fetched once."""
+        found = round_table.find(self._engine, round_id)
         if found is None or found.state != SETTLED:
-            raise FleetError("Expected a settled round, got another.")
+            raise FleetError("The round is not settled.")
         with self._lock:
-            held = self._held.pop(round_id, None)
-        if held is None:
-            raise FleetError("Expected a round that this process has reports of, got another.")
-        with held.lock:
-            return pack_sum(held.total)
+            running = self._sums.pop(round_id, None)
+        if running is None:
+            raise FleetError("This process has no reports of the round.")
+        with running.lock:
+            return pack_sum(running.total)
 
-    def _begin(self, round_id: str, terms: Terms) -> None:
-        """Open the session of a round whose selection is over."""
-        chosen = [device for _, device in rounds.assigned(self._engine, round_id)]
-        with reading(self._engine) as connection:
+    def _begin(self, round_id: str, terms: SecureRoundTerms) -> None:
+        """Start secure aggregation in a round whose selection has ended."""
+        chosen = [device for _, device in round_table.assigned(self._engine, round_id)]
+        with read_only(self._engine) as connection:
             query = select(devices_table.c.device, devices_table.c.identity).where(devices_table.c.device.in_(chosen))
             identities = {row.device: row.identity for row in connection.execute(query)}
-        opened = SecureRound(
+        opened = SecureAggregationRound(
             open_session(len(chosen), terms),
             terms,
             chosen,
             [identities[device] for device in chosen],
-            lambda device: rounds.take_report(self._engine, round_id, device, self.process),
+            lambda device: round_table.take_report(self._engine, round_id, device, self.process),
         )
         with self._lock:
             if round_id in self._secure:
-                raise FleetError("Expected a round that has not begun, got one that has.")
+                raise FleetError("Secure aggregation has already begun in this round.")
             self._secure[round_id] = opened
 
-    # Looking things up.
-
     def _place(self, round_id: str, device: int) -> Place:
-        """The device's place; Refusal if the round is unknown or over, or the device has none here."""
-        round, place = rounds.place_of(self._engine, round_id, device)
+        """The device's place; Refusal if there is no such round, it is over, or the device has no place in it here."""
+        round, place = round_table.place_of(self._engine, round_id, device)
         if round is None:
-            raise Refusal("Expected a round of this server, got another.", status=404)
+            raise Refusal("No such round.", status=404)
         if round.state != OPEN and not (round.state == SETTLED and round_id in self._secure):
             raise _over()
         if place is None or place.aggregator != self.process:
-            raise Refusal("Expected a device with a place in this round in this process, got another.", status=403)
+            raise Refusal("The device has no place in this round at this address.", status=403)
         return place
 
-    def _round(self, round_id: str) -> _Held:
+    def _running_sum(self, round_id: str) -> _RunningSum:
         with self._lock:
-            if (held := self._held.get(round_id)) is not None:
-                return held
-        round = rounds.find(self._engine, round_id)
+            if (running := self._sums.get(round_id)) is not None:
+                return running
+        round = round_table.find(self._engine, round_id)
         if round is None:
-            raise Refusal("Expected a round of this server, got another.", status=404)
+            raise Refusal("No such round.", status=404)
         if round.state != OPEN:
             raise _over()
         task = self._task(round.task)
         if task.secagg is not None:
-            raise Refusal("Expected the messages of secure aggregation in this round, got a plain report.", status=404)
+            raise Refusal("This round uses secure aggregation and accepts no plain reports.", status=404)
         with self._lock:
-            return self._held.setdefault(round_id, _Held(round, task, _empty(round, task)))
+            return self._sums.setdefault(round_id, _RunningSum(round, task, _empty(round, task)))
 
-    def _secure_round(self, round_id: str) -> SecureRound:
+    def _secure_round(self, round_id: str) -> SecureAggregationRound:
         with self._lock:
             if (found := self._secure.get(round_id)) is not None:
                 return found
-        raise Refusal("Expected a round of secure aggregation that has begun, got another.", status=404, again=True)
+        raise Refusal("Secure aggregation has not begun in this round.", status=404, again=True)
 
-    def _task(self, task: str) -> Task:
+    def _task(self, task: str) -> DeviceTask:
         with self._lock:
             if (known := self._tasks.get(task)) is not None:
                 return known
-        found = Task.model_validate_json(rounds.description_of(self._engine, task))
+        found = DeviceTask.model_validate_json(task_table.description_of(self._engine, task))
         with self._lock:
             return self._tasks.setdefault(task, found)
 
 
-def _empty(round: Round, task: Task) -> PartialSum:
+def _empty(round: Round, task: DeviceTask) -> PartialSum:
     return PartialSum(round.clip_norm, task.update_shapes, task.clipping == "per_layer")
 
 
 def _over() -> Refusal:
-    return Refusal("Expected a round under way, got one that is over.", status=410)
+    return Refusal("The round is over.", status=410)

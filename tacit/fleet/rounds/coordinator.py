@@ -1,8 +1,9 @@
-"""A run on devices: the same loop, ledger and mechanisms as a simulation's, with `gathering` in place of simulated cohorts.
+"""Starts a run on devices and continues it from the ledger after every failure, while it holds the lease.
 
-The run folder is the truth. Whatever fails (the database, the disk, a process, the lease), the coordinator lets go, waits, and
-goes on from the ledger; another process that gets the lease, and reaches the folder, does the same. Who took part is in the
-run's own record; the database's copy of it is made to match before the first round.
+The run uses the same loop, ledger and mechanisms as a simulation, with `DeviceRounds` in place of simulated cohorts. The run
+folder is authoritative. After a failure (of the database, the disk, a process, the lease) the coordinator releases the lease,
+waits, and continues from the ledger; another process that gets the lease and can read the folder does the same. The run's own
+record says who took part; the database's copy is made to agree with it before the first round.
 """
 
 from __future__ import annotations
@@ -20,20 +21,23 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from tacit.errors import DivergedError, FleetError, RunError
 from tacit.files import write_atomic
-from tacit.fleet.rounds import lifecycle as rounds
+from tacit.fleet.database import leases, task_table
+from tacit.fleet.database.heartbeat import Heartbeat
+from tacit.fleet.database.leases import Lease, LeaseLost
 from tacit.fleet.rounds.evaluation import evaluated_model, evaluation_program
-from tacit.fleet.rounds.gathering import Log, Peers, RoundContext, RoundLost, enough_room_in
+from tacit.fleet.rounds.fleet_context import FleetContext, Log, enough_room_in
+from tacit.fleet.rounds.peers import Peers
 from tacit.fleet.rounds.program import FleetProgram
-from tacit.fleet.rounds.tasks import Prepared, checkpoint_bytes, prepare, prepare_evaluation
-from tacit.fleet.server import leases
-from tacit.fleet.server.heartbeat import Heartbeat
-from tacit.fleet.server.leases import Lease, LeaseLost
+from tacit.fleet.rounds.round_attempt import RoundLost
+from tacit.fleet.rounds.task_compiler import PreparedTask, checkpoint_bytes, prepare, prepare_evaluation
 from tacit.fleet.wire.blobs import sha256_of
-from tacit.fleet.wire.messages import Task
+from tacit.fleet.wire.task import DeviceTask
 from tacit.learning.secure_sums import SecureSums
 from tacit.privacy.record.ledger import is_being_written
-from tacit.recipe.training import FleetSection, Recipe
+from tacit.recipe.sections import FleetSection
+from tacit.recipe.training import Recipe
 from tacit.runs import odometer
+from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on
 from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.journal import StopRequested
@@ -41,12 +45,12 @@ from tacit.training.pretraining import open_public
 from tacit.training.recipes import RecipeSetup, setup_of
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
-# In the run folder: the task as devices have it, and beside it what it names.
+# In the run folder: the task description that devices download; the files it names are beside it.
 _TASK = "task.json"
 
 
 class Coordinator:
-    """Drives one recipe's run while it holds the lease."""
+    """Runs one recipe while it holds the lease."""
 
     def __init__(
         self,
@@ -69,7 +73,7 @@ class Coordinator:
         self._setup: RecipeSetup | None = None
 
     def run(self) -> dict[str, Any] | None:
-        """Coordinate until the run is finished (its summary) or the process is to stop (None)."""
+        """Coordinate until the run is finished (returns its summary) or the process is to stop (returns None)."""
         pause, waits = _FIRST_PAUSE_S, False
         while not self._stopping.is_set():
             began = time.monotonic()
@@ -77,7 +81,7 @@ class Coordinator:
                 lease = self._heartbeat.acquire(f"run:{self._recipe.name}")
                 if lease is None:
                     if not waits:
-                        self._log("waiting: another process coordinates")
+                        self._log("waiting for the lease: another process coordinates")
                     waits = True
                     self._stopping.wait(leases.RENEW_S)
                     continue
@@ -86,33 +90,34 @@ class Coordinator:
             except StopRequested:
                 return None
             except (SQLAlchemyError, LeaseLost, RoundLost, OSError, RunError) as error:
-                if not self._may_pass(error):
+                if not self._is_temporary(error):
                     raise
-                self._log("going on from the ledger", cause=type(error).__name__, pause_s=pause)
+                self._log("continuing from the ledger after a failure", cause=type(error).__name__, pause_s=pause)
             finally:
                 self._heartbeat.release()
             self._stopping.wait(pause)
-            # What held for a while has recovered; what failed at once is not to be hammered.
+            # Start again with a short pause after a long success; after a quick failure the pause grows.
             lasted = time.monotonic() - began > _LONGEST_PAUSE_S
             pause = _FIRST_PAUSE_S if lasted else min(2 * pause, _LONGEST_PAUSE_S)
         return None
 
     def _lead(self, lease: Lease) -> dict[str, Any] | None:
-        """Begin the run or go on with it, to its end."""
+        """Begin or continue the run until it ends."""
         folder = self._folder()
         if folder.begun and (closed := folder.ledger().closed) is not None and closed.outcome == "finished":
-            rounds.retire_tasks(self._engine, lease, run=folder.run_id)  # or it was killed before it could
+            # In case the process was killed before it did this.
+            task_table.retire_tasks(self._engine, lease, run=folder.run_id)
             return folder.summary()
         if self._setup is None:
-            self._setup = setup_of(folder, self)
+            self._setup = setup_of(folder, _LogCallback(self._log))
         setup, section = self._setup, self._section
         prepared = _prepared(folder, setup, section)
-        looked_at = None if section.evaluates is None else evaluated_model(setup, Path(section.evaluates))
+        evaluated = None if section.evaluates is None else evaluated_model(setup, Path(section.evaluates))
         for content in prepared.blobs.values():
-            rounds.put_blob(self._engine, content)
+            task_table.put_blob(self._engine, content)
         shown = {"task": prepared.name, "name": prepared.task.name, "description": prepared.task_bytes.decode()}
-        rounds.publish_task(self._engine, lease, **shown, enter=partial(self._enter, folder, setup))
-        context = RoundContext(
+        task_table.publish_task(self._engine, lease, **shown, register=partial(self._register, folder, setup))
+        context = FleetContext(
             engine=self._engine,
             lease=lease,
             heartbeat=self._heartbeat,
@@ -121,26 +126,27 @@ class Coordinator:
             task=prepared.task,
             section=section,
             secure=SecureSums.of_plan(setup.recipe.privacy, prepared.task.dimension),
-            content=checkpoint_bytes if looked_at is None else lambda _: looked_at,
+            content=checkpoint_bytes if evaluated is None else lambda _: evaluated,
             enough_room=enough_room_in(folder.checkpoints_path, folder.private_path),
             stopping=self._stopping,
             log=self._log,
         )
         where: dict[str, Any] = {"transport": self._transport, "odometer": self._odometer}
-        if looked_at is None:
+        if evaluated is None:
             program = FleetProgram.of(setup, folder, context, **where)
         else:
-            program = evaluation_program(setup, folder, context, looked_at, **where)
+            program = evaluation_program(setup, folder, context, evaluated, **where)
         try:
-            summary = go_on(program, folder, self) if folder.begun else begin(program, folder, self)
+            follow = go_on if folder.begun else begin
+            summary = follow(program, folder, _LogCallback(self._log))
         except DivergedError:
-            rounds.retire_tasks(self._engine, lease, run=folder.run_id)
+            task_table.retire_tasks(self._engine, lease, run=folder.run_id)
             raise
-        rounds.retire_tasks(self._engine, lease, run=folder.run_id)
+        task_table.retire_tasks(self._engine, lease, run=folder.run_id)
         return summary
 
-    def _enter(self, folder: RunFolder, setup: RecipeSetup) -> Container[str]:
-        """Write the run into the odometer of these devices; all runs that are in it."""
+    def _register(self, folder: RunFolder, setup: RecipeSetup) -> Container[str]:
+        """Enter the run into the odometer of these devices; returns all runs that are listed there."""
         claims = not setup.reasons_not_private
         odometer.register(self._odometer, run_id=folder.run_id, run=folder.path, claims_privacy=claims)
         return odometer.runs_of(self._odometer)
@@ -152,11 +158,11 @@ class Coordinator:
             folder.require_same_recipe(recipe.model_dump(mode="json", exclude_none=True))
             return folder
         setup = RecipeSetup.build(recipe)
-        open_public(recipe, setup.dataset)  # a mistake in it is told before there is a folder
+        open_public(recipe, setup.dataset)  # so that a mistake in it is reported before a folder exists
         return RunFolder.create(out, recipe.to_toml(), vocabulary=setup.dataset.words)
 
-    def _may_pass(self, error: Exception) -> bool:
-        """Whether waiting can help: a database or a disk that is away, a round or a lease that is lost."""
+    def _is_temporary(self, error: Exception) -> bool:
+        """Whether waiting can help: the database or disk is unavailable, or the round or lease is lost."""
         if isinstance(error, RunError):
             ledger = self._out / "ledger.jsonl"
             return isinstance(error.__cause__, OSError) or (ledger.exists() and is_being_written(ledger))
@@ -164,32 +170,34 @@ class Coordinator:
             return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
         return isinstance(error, LeaseLost | RoundLost | OSError | PoolTimeout)
 
-    # What the run says of itself (`tacit.runs.journal.Observer`).
 
-    def warned(self, sentence: str) -> None:
+class _LogCallback(Callback):
+    """Writes evaluations to the server's log; rounds are logged when they are committed."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def on_warning(self, sentence: str) -> None:
         self._log("warning", sentence=sentence)
 
-    def round_done(self, round: int) -> None:
-        pass  # it is said when the round is committed
-
-    def evaluated(self, record: Mapping[str, Any]) -> None:
-        self._log("evaluated", **record)
+    def on_evaluation(self, round: int, metrics: Mapping[str, Any]) -> None:
+        self._log("evaluated", round=round, **metrics)
 
 
-def _prepared(folder: RunFolder, setup: RecipeSetup, section: FleetSection) -> Prepared:
-    """The run's task, made once and kept in its folder: devices count their rounds by its name."""
+def _prepared(folder: RunFolder, setup: RecipeSetup, section: FleetSection) -> PreparedTask:
+    """The run's task. It is made once and kept in the run's folder, because devices count their rounds by its name."""
     kept = folder.path / "fleet"
     if (kept / _TASK).is_file():
         content = (kept / _TASK).read_bytes()
-        task = Task.model_validate_json(content)
+        task = DeviceTask.model_validate_json(content)
         blobs = {name: (kept / name).read_bytes() for name in (task.plan, task.vocabulary)}
         if any(sha256_of(blob) != name for name, blob in blobs.items()):
-            raise RunError(f"The run {folder.path} is damaged: its task in {kept} is not the one it was begun with.")
-        return Prepared(task, content, {**blobs, sha256_of(content): content})
+            raise RunError(f"The run {folder.path} is damaged: the files of its task in {kept} have changed.")
+        return PreparedTask(task, content, {**blobs, sha256_of(content): content})
     make = prepare if section.evaluates is None else prepare_evaluation
     made = make(setup, timer_s=section.timer_s).of_run(folder.run_id)
     kept.mkdir(exist_ok=True)
     for name in (made.task.plan, made.task.vocabulary):
         write_atomic(kept / name, made.blobs[name])
-    write_atomic(kept / _TASK, made.task_bytes)  # last: with it, all is there
+    write_atomic(kept / _TASK, made.task_bytes)  # last: if it exists, all other files do
     return made

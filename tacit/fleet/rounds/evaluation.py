@@ -1,8 +1,8 @@
-"""How well a trained model predicts what people really type: measured on devices, through the same gate.
+"""Measures on devices how well a trained model predicts what people really type, through the same gate as training.
 
-A run like any other, whose *model* is the mean of devices' metrics, and whose devices are sent the model that is looked at:
-each answers with one vector of norm at most 1 (`tasks.prepare_evaluation`), clipped, summed, noised and written into a ledger
-as an update is. It costs privacy, and says how much.
+An evaluation is a run of its own. Devices download the trained model, and each answers with one vector of norm at most 1
+(`task_compiler.prepare_evaluation`), which is clipped, summed, noised and recorded in a ledger as an update is. The run's
+*model* is the mean of these vectors. The evaluation costs privacy, and its ledger states how much.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.errors import FleetError
-from tacit.fleet.rounds.gathering import RoundContext
+from tacit.fleet.rounds.fleet_context import FleetContext
 from tacit.fleet.rounds.program import DeviceUsers, FleetProgram, describe_fleet, with_device_lines
-from tacit.fleet.rounds.tasks import checkpoint_bytes, metrics_of
+from tacit.fleet.rounds.task_compiler import checkpoint_bytes, metrics_of
 from tacit.fleet.wire.blobs import sha256_of
 from tacit.learning.loop import TrainingState
 from tacit.learning.server import Server, build_optimizer
@@ -32,26 +32,26 @@ _METRICS = 2
 
 
 def evaluated_model(setup: RecipeSetup, run: Path) -> bytes:
-    """The model of a run's last checkpoint as devices download it; FleetError unless it is one of the recipe's kind."""
-    model, words = load_trained(run)
-    if tuple(words) != setup.dataset.words:
-        raise FleetError(f"Expected the words of the run {run} in the recipe's data, got others.")
-    content, expected = checkpoint_bytes(model), checkpoint_bytes(setup.start.model)
+    """The model of a run's last checkpoint as devices download it; FleetError unless it fits the recipe."""
+    trained = load_trained(run)
+    if tuple(trained.words) != setup.dataset.words:
+        raise FleetError(f"The recipe's data has another vocabulary than the run {run}.")
+    content, expected = checkpoint_bytes(trained.model), checkpoint_bytes(setup.start.model)
     if len(content) != len(expected):
-        raise FleetError(f"Expected a model as the run {run} has it in the recipe, got one of another size.")
+        raise FleetError(
+            f"Expected the recipe's model to have the size of the run {run}'s, {len(content)} bytes, got {len(expected)}."
+        )
     return content
 
 
 def evaluation_program(
-    setup: RecipeSetup, folder: RunFolder, context: RoundContext, content: bytes, *, transport: str, odometer: Path
+    setup: RecipeSetup, folder: RunFolder, context: FleetContext, content: bytes, *, transport: str, odometer: Path
 ) -> FleetProgram:
-    """The rounds in which devices look at the model in `content`; with several, their mean is what comes out."""
+    """The rounds in which devices evaluate the model in `content`. The result is the mean over all rounds."""
     recipe, plan, rounds = setup.recipe, setup.recipe.privacy, setup.recipe.run.rounds
     mean = (jnp.zeros(_METRICS, jnp.float32),)
     server = Server.build(build_optimizer("sgd", 1.0 / rounds, 0.0), plan.denominator)
     mechanism = plan.build_mechanism(rounds, setup.strategy)
-    fleet = describe_fleet(context, transport=transport)
-    secagg = {} if context.secure is None else {"secagg": context.secure.describe()}
 
     def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
         found = {"evaluated": context.section.evaluates, "metrics": _metrics(state.model), "privacy": spent.as_dict()}
@@ -68,9 +68,12 @@ def evaluation_program(
             rounds=rounds,
             recipe_text=recipe.to_toml(),
             seeded=recipe.run.seed is not None,
-            reasons_not_private=list(setup.reasons_not_private),
-            data={**setup.dataset.description, "evaluates": sha256_of(content), "fleet": fleet, **secagg},
+            reasons_not_private=setup.reasons_not_private,
+            data=setup.dataset.description,
             strategy=setup.strategy,
+            secure_sum=None if context.secure is None else context.secure.record(),
+            fleet=describe_fleet(context, transport=transport),
+            evaluates=sha256_of(content),
         ),
         store=odometer,
         start=TrainingState(0, mean, server.init(mean), plan.build_clipping().init(), mechanism.init({UPDATE: mean})),

@@ -1,7 +1,6 @@
-"""A run whose users are real devices, as `tacit.runs.driver` takes it.
+"""A run whose users are real devices, in the form that `tacit.runs.driver` takes.
 
-What devices sent crosses the gate here: a sum of known bounds goes in, a `BoundedSum` comes out, and from there on nothing
-differs from a simulation.
+Devices' sums cross the gate here: a sum with known bounds becomes a `BoundedSum`. After that nothing differs from a simulation.
 """
 
 from __future__ import annotations
@@ -16,15 +15,19 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from tacit.fleet.rounds import lifecycle as rounds
-from tacit.fleet.rounds.attendance import Attendance
-from tacit.fleet.rounds.gathering import DeviceCohort, DeviceRounds, RoundContext, places_of
+from tacit.fleet.database import participation_table, round_table
+from tacit.fleet.rounds.device_rounds import DeviceRounds
+from tacit.fleet.rounds.fleet_context import FleetContext, places_of
+from tacit.fleet.rounds.participation_check import ParticipationCheck
+from tacit.fleet.rounds.round_attempt import DeviceCohort
 from tacit.learning.secure_sums import SecureSums, unflattened
 from tacit.privacy.accounting.noise_split import BIT_BOUND
 from tacit.privacy.gate.sums import Block, BoundedSum, ClipThresholds, Diagnostics
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.log import verified
 from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.facts import FleetRecord
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN, Opened
 from tacit.privacy.statement.on_devices import device_lines
 from tacit.privacy.statement.wording import Mark
@@ -37,7 +40,7 @@ from tacit.training.setup import TrainingSetup
 
 
 class DeviceUsers:
-    """Real devices behind the gate: what they sent is summed already, and leaves here as a `BoundedSum`."""
+    """Real devices behind the gate. Their updates are summed already; the sum leaves here as a `BoundedSum`."""
 
     def __init__(self, plan: PrivacyPlan, secure: SecureSums | None) -> None:
         self._plan, self._secure = plan, secure
@@ -45,7 +48,7 @@ class DeviceUsers:
     def collect(
         self, broadcast: Any, cohort: DeviceCohort, norms: ClipThresholds
     ) -> tuple[BoundedSum, list[Diagnostics]]:
-        """The cohort's sum with its bounds. There are no diagnostics: on a fleet they would have to cross the gate."""
+        """The cohort's sum with its bounds. There are no diagnostics: on a fleet these would have to cross the gate."""
         if self._secure is not None and cohort.masked is not None:
             words = cohort.masked.unmasked()
             signs = public_signs(cohort.masked.signs_seed, self._secure.encoding.padded)
@@ -62,31 +65,31 @@ class DeviceUsers:
         return BoundedSum(blocks), []
 
     def update_bound(self, clip: float) -> float:
-        """The bound on one device's share of the sum of updates that are clipped at this norm."""
+        """The bound on one device's contribution to the sum, for updates clipped at this norm."""
         return clip if self._secure is None else self._secure.bound(clip)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FleetProgram(Program):
-    """A run whose cohorts are devices that come when they can."""
+    """A run whose cohorts are devices that check in when they can."""
 
-    context: RoundContext
+    context: FleetContext
     folder: RunFolder
 
     @classmethod
     def of(
-        cls, setup: TrainingSetup, folder: RunFolder, context: RoundContext, *, transport: str, odometer: Path
+        cls, setup: TrainingSetup, folder: RunFolder, context: FleetContext, *, transport: str, odometer: Path
     ) -> FleetProgram:
-        """What the setup trains, on these devices; saved after every round, because a lost round costs again.
+        """The setup's training on these devices. It is saved after every round, because a lost round costs privacy again.
 
-        `odometer` is the folder in which every run on these devices is listed.
+        `odometer` is the folder that lists every run on these devices.
         """
         opened, fleet = setup.opened(folder), describe_fleet(context, transport=transport)
         return cls(
             plan=setup.plan,
             schedule=dataclasses.replace(setup.schedule, checkpoint_every=1),
             seed=setup.seed,
-            opened=dataclasses.replace(opened, data={**opened.data, "fleet": fleet}),
+            opened=dataclasses.replace(opened, fleet=fleet),
             store=odometer,
             start=setup.start,
             users=DeviceUsers(setup.plan, context.secure),
@@ -101,63 +104,66 @@ class FleetProgram(Program):
         )
 
     def audit(self, folder: RunFolder) -> GateAudit:
-        """No audit: nobody else's contributions are let in among those of real devices."""
+        """No audit: it would have to mix artificial contributions with those of real devices."""
         reason = why_not(self.plan, wanted=True, simulated=False)
         assert reason is not None
         return not_audited(self.users, self.mechanism, folder, reason)
 
     def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Participation:
-        """The rounds from `start` on, once what an earlier coordinator left is put in order."""
+        """The rounds from `start` on, after the open rounds of an earlier coordinator are closed."""
         context = self.context
         replaced = "the coordinator was replaced"
-        rounds.close_left(context.engine, context.lease, context.name, rounds_done=start, reason=replaced)
+        round_table.close_leftover_rounds(
+            context.engine, context.lease, context.name, rounds_done=start, reason=replaced
+        )
         task, recorded = context.task, partial(_recorded, self.folder)
-        rounds.match_participation(context.engine, context.lease, context.name, recorded())
+        participation_table.match_participation(context.engine, context.lease, context.name, recorded())
         limits = {"min_separation": task.min_separation, "max_participation": task.max_participation}
-        attendance = Attendance(recorded, **limits)
-        return DeviceRounds(context, randomness, start, self.schedule.rounds, attempts, attendance)
+        check = ParticipationCheck(recorded, **limits)
+        return DeviceRounds(context, randomness, start, self.schedule.rounds, attempts, check)
 
 
-def _real(program: FleetProgram) -> list[str]:
-    """What is wrong with users who are real devices (`runs.provenance`)."""
+def _objections(program: FleetProgram) -> list[Reason]:
+    """Why this program may not claim what its plan says (`runs.provenance`)."""
     users: Any = program.users
     if type(users) is not DeviceUsers or has_own_methods(users):
-        return ["the devices' side of the gate is not Tacit's: nothing is known of what it sums"]
+        return [Reason(Why.FOREIGN_ENGINE)]
     found = []
     if users._plan != program.plan or program.context.secure != users._secure:
-        found.append("devices' sums are bounded by another plan")
+        found.append(Reason(Why.ENGINE_OF_OTHER_PLAN))
     if not is_the_plans_secure_sum(users._secure, program):
-        found.append("sums are not made as the plan's secure aggregation makes them")
+        found.append(Reason(Why.FOREIGN_SECURE_SUM))
     return found + size_objections(program.start.model, program)
 
 
-ENGINES[FleetProgram] = _real
+ENGINES[FleetProgram] = _objections
 
 
 def with_device_lines(summary: dict[str, Any], opened: Opened) -> dict[str, Any]:
-    """The summary, with what is assumed of devices and the server among its assumptions."""
+    """The summary, with the assumptions about devices and server added."""
     assumed = [line.text for line in device_lines(opened) if line.mark is Mark.ASSUMED]
     privacy = summary["privacy"]
     return {**summary, "privacy": {**privacy, "assumptions": [*privacy["assumptions"], *assumed]}}
 
 
-def describe_fleet(context: RoundContext, *, transport: str) -> dict[str, Any]:
-    """What the ledger says about the devices' side."""
+def describe_fleet(context: FleetContext, *, transport: str) -> FleetRecord:
+    """The devices' side, as the ledger describes it."""
     section, secure = context.section, context.secure is not None
-    # Whoever is chosen beyond the goal and is slower is lost, too (`secure_rounds.open_session`).
+    # Devices that are selected beyond the goal and are slower count as dropouts, too (`secure_aggregation.open_session`).
     beyond = 1 - context.task.report_goal / places_of(context)
-    return {
-        "transport": transport,
-        "over_selection": section.over_selection,
-        "timer_s": section.timer_s,
-        "secure_aggregation": secure,
-        "server_checks": ["shape", "finite"] if secure else ["shape", "finite", "norm"],
-        **({"dropout": max(section.dropout, beyond), "corruption": section.corruption} if secure else {}),
-    }
+    return FleetRecord(
+        transport=transport,
+        secure_aggregation=secure,
+        checks_norms=not secure,
+        over_selection=section.over_selection,
+        timer_s=section.timer_s,
+        dropout=max(section.dropout, beyond) if secure else None,
+        corruption=section.corruption if secure else None,
+    )
 
 
 def _recorded(folder: RunFolder) -> dict[tuple[int, int], list[int]]:
-    """Who took part, by (round, attempt), from the run's own record."""
+    """The devices that took part, by (round, attempt), from the run's own record."""
     ledger = folder.ledger()
     if not ledger.intents:
         return {}

@@ -1,13 +1,14 @@
-"""Who may take part in a round now, and when the others should come back (Gboard, section 2.2; Production, IV and V).
+"""Which device gets a place in which round, and how long the others should wait (Gboard, section 2.2; Production, IV and V).
 
-A place is claimed in one transaction that locks first the device, then the round: in it the device holds no other place, has
-waited `min_separation` rounds since its last one, has been there fewer than `max_participation` times, and the round is open
-with a place left. Participations of a round are written before the task's next round is opened, so whoever sees an open round
-sees them. A device counts for itself as well; what is checked here does not depend on its word.
+A place is claimed in one transaction, which locks first the device and then the round. It checks that the device holds no other
+place, has waited `min_separation` rounds since its last round, has taken part fewer than `max_participation` times, and that
+the round is open and has a free place. The participations of a round are written before the task's next round is opened, so a
+transaction that sees an open round sees them. Devices enforce the same limits, but these checks do not rely on that.
 
-**Pace** (`pace.py`). Every answer says when to come back.
+Every answer also says how long to wait before the next check-in (`pace_steering.py`).
 
-What is the same for all devices, an `Outlook`, may be a moment old: it says what is worth trying, and the transaction decides.
+Data that are the same for all devices, a `FleetSnapshot`, may be a moment old: they only say what to try, and the transaction
+decides.
 """
 
 from __future__ import annotations
@@ -20,19 +21,31 @@ from functools import lru_cache
 
 from sqlalchemy import Connection, Engine, Row, bindparam, func, insert, select, update
 
-from tacit.fleet.rounds.lifecycle import ABANDONED, COMMITTED, OPEN, SELECTED
-from tacit.fleet.rounds.pace import Tempo, idle_wait_s, tempo
-from tacit.fleet.server.database import lightly, reading
-from tacit.fleet.server.leases import AGGREGATES, LEAVING, seen_lately
-from tacit.fleet.server.schema import assignments, devices, participations, processes, rounds, tasks
-from tacit.fleet.wire.messages import Answer, Assignment, CheckIn, Task
+from tacit.fleet.database.leases import AGGREGATES, LEAVING, seen_recently
+from tacit.fleet.database.schema import (
+    ABANDONED,
+    COMMITTED,
+    OPEN,
+    SELECTED,
+    assignments,
+    devices,
+    participations,
+    processes,
+    rounds,
+    tasks,
+)
+from tacit.fleet.database.transactions import light_transaction, read_only
+from tacit.fleet.rounds.pace_steering import CheckInPace, check_in_pace, idle_wait_s
+from tacit.fleet.wire.messages import Assignment, CheckInAnswer, CheckInRequest
+from tacit.fleet.wire.task import DeviceTask
 from tacit.privacy.participation.pace import LONGEST_WAIT_S
 
-# How old an outlook may be: a new round is noticed so much later.
-OUTLOOK_S = 0.2
+# How old a snapshot may be; a new round is noticed this much later.
+SNAPSHOT_S = 0.2
+# The number of past rounds from which the pace is computed.
 _RECENT = 8
 
-# Built once: to put a query together takes longer than to run it.
+# Built once, because building a query takes longer than running it.
 _LIMITS = select(func.max(participations.c.round), func.count()).where(
     participations.c.task == bindparam("task"), participations.c.device == bindparam("device")
 )
@@ -42,7 +55,7 @@ _HELD = (
     .where(rounds.c.state == OPEN, assignments.c.device == bindparam("device"), assignments.c.state == SELECTED)
 )
 _LOCK_DEVICE = select(devices.c.revoked).where(devices.c.device == bindparam("device")).with_for_update(key_share=True)
-_SEEN = select(assignments.c.state).where(
+_OWN_STATE = select(assignments.c.state).where(
     assignments.c.round_id == bindparam("round_id"), assignments.c.device == bindparam("device")
 )
 _TAKE_PLACE = (
@@ -56,66 +69,72 @@ _ASSIGN = insert(assignments)
 
 @dataclass(frozen=True)
 class ActiveTask:
-    """A task that devices work on, the number of its next round, and how fast its rounds follow each other."""
+    """A task that devices work on, the number of its next round, and its pace."""
 
     name: str
-    task: Task
+    task: DeviceTask
     next_round: int
-    tempo: Tempo
+    pace: CheckInPace
 
 
 @dataclass(frozen=True)
-class Outlook:
-    """What there is to do, for any device: tasks, rounds that are open, where reports go.
+class FleetSnapshot:
+    """The state of the fleet that is the same for all devices: tasks, open rounds, and where reports are sent.
 
-    `uploads` has the address of every process that takes reports; those that are not `leaving` may be given more of them.
+    `uploads` has the address of every process that accepts reports; new places go only to those that are not `leaving`.
     """
 
-    known: int  # devices
+    known: int  # the number of devices
     tasks: Sequence[ActiveTask]
     open: Sequence[Row]
     uploads: Mapping[str, str]
     leaving: frozenset[str]
 
 
-class Lookout:
-    """An outlook that is looked up again when it is old."""
+class SnapshotCache:
+    """A snapshot that is read again when it is older than SNAPSHOT_S."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._lock = threading.Lock()
-        self._seen: tuple[float, Outlook] | None = None
+        self._cached: tuple[float, FleetSnapshot] | None = None
 
-    def at(self, now: float) -> Outlook:
-        """The outlook at this moment, or one of a few moments ago."""
+    def at(self, now: float) -> FleetSnapshot:
+        """A snapshot at most SNAPSHOT_S old."""
         with self._lock:
-            if self._seen is None or not 0 <= now - self._seen[0] < OUTLOOK_S:
-                self._seen = (now, look(self._engine, now=now))
-            return self._seen[1]
+            if self._cached is None or not 0 <= now - self._cached[0] < SNAPSHOT_S:
+                self._cached = (now, take_snapshot(self._engine, now=now))
+            return self._cached[1]
 
 
-def look(engine: Engine, *, now: float) -> Outlook:
-    """What there is to do now."""
-    with reading(engine) as connection:
+def take_snapshot(engine: Engine, *, now: float) -> FleetSnapshot:
+    """Read the fleet's state from the database."""
+    with read_only(engine) as connection:
         known = connection.execute(select(func.max(devices.c.device))).scalar() or 0
         active = connection.execute(select(tasks.c.task, tasks.c.description).where(tasks.c.active.is_(True))).all()
         query = select(rounds, tasks.c.description).join(tasks, tasks.c.task == rounds.c.task)
         query = query.where(rounds.c.state == OPEN, rounds.c.deadline > now, tasks.c.active.is_(True))
         is_open = connection.execute(query).all()
-        query = select(processes).where(processes.c.role.in_((*AGGREGATES, LEAVING)), seen_lately(now))
+        query = select(processes).where(processes.c.role.in_((*AGGREGATES, LEAVING)), seen_recently(now))
         seen = connection.execute(query).all()
         uploads = {row.process: row.address for row in seen}
         leaving = frozenset(row.process for row in seen if row.role == LEAVING)
-        return Outlook(known, [_active(connection, row, known) for row in active], is_open, uploads, leaving)
+        return FleetSnapshot(known, [_active(connection, row, known) for row in active], is_open, uploads, leaving)
 
 
 def check_in(
-    engine: Engine, device: int, request: CheckIn, *, now: float, draw: random.Random, outlook: Outlook | None = None
-) -> Answer:
-    """A place in a round for this device, if one is free and nothing forbids it; and when to come back in any case."""
-    there = look(engine, now=now) if outlook is None else outlook
+    engine: Engine,
+    device: int,
+    request: CheckInRequest,
+    *,
+    now: float,
+    draw: random.Random,
+    snapshot: FleetSnapshot | None = None,
+) -> CheckInAnswer:
+    """A place in a round for this device, if it may take part and one is free; in any case, how long to wait."""
+    there = take_snapshot(engine, now=now) if snapshot is None else snapshot
     offered = [row for row in there.open if row.task not in request.busy_with and row.deadline > now]
-    with reading(engine) as connection:
+    with read_only(engine) as connection:
         waits = [_wait(connection, each, device, request, now, draw) for each in there.tasks]
         held = connection.execute(_HELD, {"device": device}).first() if offered else None
     chosen: tuple[Row, str] | None = None
@@ -124,24 +143,26 @@ def check_in(
     else:
         draw.shuffle(offered)
         for row in offered:
-            takes = there.uploads.keys() & {row.aggregator} if row.aggregator else there.uploads.keys() - there.leaving
-            if not takes or row.selected >= row.places:
+            accepting = (
+                there.uploads.keys() & {row.aggregator} if row.aggregator else there.uploads.keys() - there.leaving
+            )
+            if not accepting or row.selected >= row.places:
                 continue
-            at = draw.choice(sorted(takes))
+            at = draw.choice(sorted(accepting))
             if _claim(engine, row, device, at, request.was_in.get(row.task)):
                 chosen = row, at
                 break
     assignment = None if chosen is None else _assignment(chosen[0], there.uploads[chosen[1]], now)
     come_back_s = min(waits, default=idle_wait_s(there.known, draw=draw))
-    return Answer(assignment=assignment, come_back_s=round(come_back_s, 3))
+    return CheckInAnswer(assignment=assignment, come_back_s=round(come_back_s, 3))
 
 
 def rounds_early(
-    connection: Connection, task: Task, name: str, device: int, at_round: int, was_in: int | None = None
+    connection: Connection, task: DeviceTask, name: str, device: int, at_round: int, was_in: int | None = None
 ) -> int | None:
-    """By how many rounds a device is too early for this one of a task; 0: it may come; None: it never may again.
+    """How many rounds a device is too early for this round of a task; 0 if it may take part, None if it never may again.
 
-    `was_in` is the device's own word on its last round: it may be later than what is known here, and never makes it sooner.
+    `was_in` is the last round that the device itself reports: it can only make the device wait longer, never shorter.
     """
     last, times = connection.execute(_LIMITS, {"task": name, "device": device}).one()
     if times >= task.max_participation:
@@ -150,10 +171,10 @@ def rounds_early(
     return max(0, task.min_separation - (at_round - max(known) - 1)) if known else 0
 
 
-def could_come(engine: Engine, task: Task, name: str, at_round: int) -> int:
-    """About how many devices may be in this round: all, less those who were in one too near, or as often as they may.
+def could_come(engine: Engine, task: DeviceTask, name: str, at_round: int) -> int:
+    """About how many devices may take part in this round: all, less those that took part too recently or too often.
 
-    A device that has reported counts the round for itself, whatever became of it, so tries that came to nothing count as well.
+    A device counts every round that it has reported in, so abandoned rounds count as well.
     """
     first = at_round - task.min_separation
     near = (rounds.c.task == name, rounds.c.round >= first, rounds.c.state.in_((COMMITTED, ABANDONED)))
@@ -163,7 +184,7 @@ def could_come(engine: Engine, task: Task, name: str, at_round: int) -> int:
         .group_by(participations.c.device)
         .having(func.count() >= task.max_participation, func.max(participations.c.round) < first)
     )
-    with reading(engine) as connection:
+    with read_only(engine) as connection:
         all_of_them = connection.execute(select(func.count()).where(devices.c.revoked.is_(False))).scalar_one()
         reports = connection.execute(select(func.coalesce(func.sum(rounds.c.reported), 0)).where(*near)).scalar_one()
         done = connection.execute(select(func.count()).select_from(often.subquery())).scalar_one()
@@ -171,9 +192,9 @@ def could_come(engine: Engine, task: Task, name: str, at_round: int) -> int:
 
 
 def _claim(engine: Engine, row: Row, device: int, aggregator: str, was_in: int | None) -> bool:
-    """Take a place in this round for this device, if that is right at this moment."""
-    with lightly(engine) as connection:
-        # The device's row, locked: of two check-ins of one device the second sees what the first did.
+    """Claim a place in this round for this device, if it is still allowed and free; whether it was."""
+    with light_transaction(engine) as connection:
+        # Lock the device's row, so that the second of two check-ins of one device sees the result of the first.
         if connection.execute(_LOCK_DEVICE, {"device": device}).scalar_one_or_none() is not False:
             return False
         if connection.execute(_HELD, {"device": device}).first() is not None:
@@ -181,7 +202,7 @@ def _claim(engine: Engine, row: Row, device: int, aggregator: str, was_in: int |
         if rounds_early(connection, _task(row.description), row.task, device, row.round, was_in) != 0:
             return False
         here = {"round_id": row.round_id, "device": device}
-        if connection.execute(_SEEN, here).first() is not None:
+        if connection.execute(_OWN_STATE, here).first() is not None:
             return False
         place = connection.execute(_TAKE_PLACE, {"which": row.round_id}).scalar_one_or_none()
         if place is None:
@@ -191,7 +212,7 @@ def _claim(engine: Engine, row: Row, device: int, aggregator: str, was_in: int |
 
 
 def _again(held: Row, offered: Sequence[Row], uploads: Mapping[str, str]) -> tuple[Row, str] | None:
-    """The same place once more, for a device that missed the answer; in secure aggregation it has left the round."""
+    """The place that the device holds already, if it missed the answer. In secure aggregation it has left the round: None."""
     for row in offered:
         if row.round_id == held.round_id and held.aggregator in uploads and _task(row.description).secagg is None:
             return row, held.aggregator
@@ -202,23 +223,23 @@ def _active(connection: Connection, row: Row, known: int) -> ActiveTask:
     query = select(rounds.c.round, rounds.c.places, rounds.c.opened_at).where(rounds.c.task == row.task)
     recent = connection.execute(query.order_by(rounds.c.opened_at.desc()).limit(_RECENT)).all()
     task = _task(row.description)
-    found = tempo([(each.opened_at, each.places) for each in recent], known, task.report_goal)
+    found = check_in_pace([(each.opened_at, each.places) for each in recent], known, task.report_goal)
     return ActiveTask(row.task, task, recent[0].round + 1 if recent else 0, found)
 
 
 def _wait(
-    connection: Connection, active: ActiveTask, device: int, request: CheckIn, now: float, draw: random.Random
+    connection: Connection, active: ActiveTask, device: int, request: CheckInRequest, now: float, draw: random.Random
 ) -> float:
     was_in = request.was_in.get(active.name)
     early = rounds_early(connection, active.task, active.name, device, active.next_round, was_in)
     if early is None:
         return LONGEST_WAIT_S * draw.uniform(0.5, 1.0)
-    return active.tempo.come_back_s(early, now=now, draw=draw)
+    return active.pace.come_back_s(early, now=now, draw=draw)
 
 
 @lru_cache(maxsize=256)
-def _task(description: str) -> Task:
-    return Task.model_validate_json(description)
+def _task(description: str) -> DeviceTask:
+    return DeviceTask.model_validate_json(description)
 
 
 def _assignment(row: Row, upload_to: str, now: float) -> Assignment:

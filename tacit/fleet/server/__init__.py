@@ -1,0 +1,14 @@
+"""The HTTP server: what one process of it does, and every request that it answers.
+
+serving.py          one process of the server: its roles, its certificate, how it starts and stops
+api.py              the routes for devices: enrolment, check-in, downloads, reports, secure aggregation
+admin.py            the routes for the administrator: tokens, status, revoking a device, metrics
+internal_routes.py  the routes for the coordinator of the same server
+authentication.py   whether a request comes from the device that it names
+enrolment.py        enrolment tokens and devices
+request_limits.py   how often a device may ask, and how long an upload may be and take
+unread_bodies.py    lets a client read an answer that is sent before its upload has ended
+downloads.py        files for devices, with a cache in memory
+metrics.py          metrics for Prometheus
+openapi.py          additions to the OpenAPI document
+"""

@@ -1,6 +1,7 @@
-"""What an administrator can ask: make enrolment tokens, see how things stand, shut a device out. One token guards it all.
+"""The administrator's routes: make enrolment tokens, see the status, revoke a device, read metrics.
 
-Answers have numbers of rounds, reports and devices, which are the owner's to see; never who.
+All of them need the administrator's token. Answers contain counts of rounds, reports and devices, which the owner may see, but
+never which devices.
 """
 
 from __future__ import annotations
@@ -14,21 +15,23 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field, ValidationError
 from sqlalchemy import Engine, func, select
 
-from tacit.fleet.rounds.lifecycle import OPEN
+from tacit.fleet.database import clock
+from tacit.fleet.database.leases import seen_recently
+from tacit.fleet.database.schema import OPEN, processes, rounds, tasks
+from tacit.fleet.database.transactions import read_only
+from tacit.fleet.logs import log
 from tacit.fleet.rounds.selection import could_come
-from tacit.fleet.server import clock, enrolment
-from tacit.fleet.server.database import reading
-from tacit.fleet.server.leases import seen_lately
-from tacit.fleet.server.limits import read_body
-from tacit.fleet.server.observability import Metrics, log
-from tacit.fleet.server.schema import processes, rounds, tasks
-from tacit.fleet.wire.documentation import ADMIN, json_body, refusals
-from tacit.fleet.wire.messages import MOST_JSON_BYTES, Message, Task
+from tacit.fleet.server import enrolment
+from tacit.fleet.server.metrics import Metrics
+from tacit.fleet.server.openapi import ADMIN, json_body, refusals
+from tacit.fleet.server.request_limits import read_body
+from tacit.fleet.wire.messages import MOST_JSON_BYTES, Message
 from tacit.fleet.wire.refusals import Refusal
 from tacit.fleet.wire.signing import MOST_COUNTER
+from tacit.fleet.wire.task import DeviceTask
 
 TOKENS, STATUS, DEVICES = f"{ADMIN}/tokens", f"{ADMIN}/status", f"{ADMIN}/devices"
-Work = Callable[[Callable[[], Any]], Awaitable[Any]]
+RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 Number = Annotated[int, Path(ge=0, le=MOST_COUNTER)]
 
 
@@ -40,7 +43,7 @@ class TokenRequest(Message):
 
 
 class TokenMade(Message):
-    """The token; it is shown once."""
+    """The new token. It cannot be shown again."""
 
     token: str
 
@@ -57,7 +60,7 @@ class OpenRound(Message):
 
 
 class TaskStatus(Message):
-    """How a task stands: how many of its rounds ended how, the one under way, and about how many devices could be in it."""
+    """A task: its rounds by state, the round under way, and about how many devices could take part in it."""
 
     name: str
     task: str
@@ -69,14 +72,14 @@ class TaskStatus(Message):
 
 
 class Status(Message):
-    """How the fleet stands."""
+    """The fleet: the number of devices, of processes by role, and its tasks."""
 
     devices: int
     processes: dict[str, int]
     tasks: list[TaskStatus]
 
 
-def admin_routes(engine: Engine, token: str, metrics: Metrics, work: Work) -> APIRouter:
+def admin_routes(engine: Engine, token: str, metrics: Metrics, run_in_thread: RunInThread) -> APIRouter:
     """The administrator's routes."""
     router = APIRouter()
     expected = f"Bearer {token}".encode()
@@ -84,7 +87,9 @@ def admin_routes(engine: Engine, token: str, metrics: Metrics, work: Work) -> AP
     def require_administrator(request: Request) -> None:
         given = request.headers.get("authorization", "").encode("latin-1")
         if not hmac.compare_digest(given, expected):
-            raise Refusal("Expected the administrator's token.", status=401, headers={"www-authenticate": "Bearer"})
+            raise Refusal(
+                "The administrator's token is missing or wrong.", status=401, headers={"www-authenticate": "Bearer"}
+            )
 
     @router.post(TOKENS, response_model=TokenMade, responses=refusals(), openapi_extra=json_body(TokenRequest))
     async def make_token(request: Request) -> Response:
@@ -99,38 +104,38 @@ def admin_routes(engine: Engine, token: str, metrics: Metrics, work: Work) -> AP
             expires_at = clock.now(engine) + 3600 * wanted.hours
             return enrolment.make_token(engine, uses=wanted.uses, expires_at=expires_at)
 
-        made = await work(make)
+        made = await run_in_thread(make)
         log("token_made", uses=wanted.uses)
         return _json(TokenMade(token=made))
 
     @router.get(STATUS, response_model=Status, responses=refusals())
     async def see_status(request: Request) -> Response:
-        """How the fleet stands."""
+        """The status of the fleet."""
         require_administrator(request)
-        return _json(await work(lambda: status(engine, now=clock.now(engine))))
+        return _json(await run_in_thread(lambda: status(engine, now=clock.now(engine))))
 
     @router.post(f"{DEVICES}/{{device}}/revoke", status_code=204, response_class=Response, responses=refusals())
     async def revoke(request: Request, device: Number) -> Response:
-        """Never listen to a device again."""
+        """Refuse every further request of a device."""
         require_administrator(request)
-        await work(lambda: enrolment.revoke(engine, device))
+        await run_in_thread(lambda: enrolment.revoke(engine, device))
         log("device_revoked")
         return Response(status_code=204)
 
     @router.get("/metrics", response_class=Response, responses=refusals())
     async def see_metrics(request: Request) -> Response:
-        """Numbers for Prometheus."""
+        """Metrics for Prometheus."""
         require_administrator(request)
-        return Response(await work(metrics.text), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(await run_in_thread(metrics.text), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return router
 
 
 def status(engine: Engine, *, now: float) -> Status:
-    """How the fleet stands, from the database alone."""
+    """The status of the fleet, from the database alone."""
     devices = enrolment.enrolled(engine)
-    with reading(engine) as connection:
-        seen = select(processes.c.role, func.count()).where(seen_lately(now))
+    with read_only(engine) as connection:
+        seen = select(processes.c.role, func.count()).where(seen_recently(now))
         running = {row[0]: row[1] for row in connection.execute(seen.group_by(processes.c.role))}
         known = connection.execute(select(tasks).order_by(tasks.c.opened_at)).all()
         counted = connection.execute(
@@ -158,7 +163,7 @@ def status(engine: Engine, *, now: float) -> Status:
 
 
 def _could_come(engine: Engine, task: Any, round: int) -> int:
-    return could_come(engine, Task.model_validate_json(task.description), task.task, round)
+    return could_come(engine, DeviceTask.model_validate_json(task.description), task.task, round)
 
 
 def _open_round(row: Any, now: float) -> OpenRound:

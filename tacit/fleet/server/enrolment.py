@@ -1,139 +1,83 @@
-"""Tokens, devices and their keys: who may speak to the server, and whether a request is really theirs.
+"""Enrolment on the server: tokens, devices and their keys.
 
-A person who may enrol devices makes tokens; a token is worth a number of enrolments until it expires, and only its digest is
-kept. A device brings a token and an Ed25519 key of its own, and has a number from then on. The number is a pseudonym: nothing
-else about a device is known here. One enrolment a person is an assumption of the guarantee, and tokens are how it is met.
+The administrator makes tokens. A token allows a number of enrolments until it expires, and only its digest is stored. A device
+presents a token and an Ed25519 key of its own, and gets a number. The number is a pseudonym: the server knows nothing else
+about the device. The guarantee assumes one enrolment a person; giving each person one token is how the owner ensures it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import secrets
-from functools import lru_cache
 
-from sqlalchemy import Engine, bindparam, func, insert, select, update
+from sqlalchemy import Engine, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from tacit.errors import FleetError
-from tacit.fleet.server.database import lightly, reading
-from tacit.fleet.server.schema import devices, tokens
+from tacit.fleet.database.schema import devices, tokens
+from tacit.fleet.database.transactions import read_only
 from tacit.fleet.wire import signing
+from tacit.fleet.wire.blobs import sha256_of
 from tacit.fleet.wire.messages import EnrolRequest
-from tacit.fleet.wire.refusals import Refusal, unauthorised
+from tacit.fleet.wire.refusals import Refusal
 
 _TOKEN_BYTES = 24
-# Built once: to put a query together takes longer than to run it.
-_DEVICE = select(devices).where(devices.c.device == bindparam("which"))
-_TAKE = (
-    update(devices)
-    .where(
-        devices.c.device == bindparam("which"),
-        devices.c.identity == bindparam("key"),
-        devices.c.counter < bindparam("new"),
-        devices.c.revoked.is_(False),
-    )
-    .values(counter=bindparam("new"))
-)
 
 
 def make_token(engine: Engine, *, uses: int, expires_at: float) -> str:
-    """A new enrolment token; it is shown once, here."""
+    """A new enrolment token. It is returned once; only its digest is stored."""
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     with engine.begin() as connection:
-        connection.execute(insert(tokens).values(digest=_digest(token), uses_left=uses, expires_at=expires_at))
+        connection.execute(
+            insert(tokens).values(digest=sha256_of(token.encode()), uses_left=uses, expires_at=expires_at)
+        )
     return token
 
 
 def enrol(engine: Engine, request: EnrolRequest, *, now: float) -> int:
-    """The number of a new device. A device that missed the answer asks again and gets the same number, at no cost."""
+    """The number of a new device.
+
+    A device that missed the answer can ask again: it gets the same number, and no use is counted.
+    """
     identity, proof = bytes.fromhex(request.identity), bytes.fromhex(request.proof)
-    digest = _digest(request.token)
+    digest = sha256_of(request.token.encode())
     if not signing.is_enrolment(identity, request.token, proof):
-        raise _no_token()
-    with reading(engine) as connection:  # a stranger with an invented token does not keep those waiting who write
+        raise _invalid_token()
+    with read_only(engine) as connection:  # so that a request with an invented token takes no write lock
         if connection.execute(select(tokens.c.digest).where(tokens.c.digest == digest)).first() is None:
-            raise _no_token()
+            raise _invalid_token()
     try:
         with engine.begin() as connection:
-            # First of all the token's row, so that two enrolments with one token wait for each other.
+            # Lock the token's row first, so that two enrolments with one token wait for each other.
             token = connection.execute(select(tokens).where(tokens.c.digest == digest).with_for_update()).one()
-            there = connection.execute(select(devices).where(devices.c.identity == identity)).one_or_none()
-            if there is not None:
-                if there.revoked:
-                    raise _no_token()
-                return int(there.device)
+            known = connection.execute(select(devices).where(devices.c.identity == identity)).one_or_none()
+            if known is not None:
+                if known.revoked:
+                    raise _invalid_token()
+                return int(known.device)
             if token.uses_left <= 0 or token.expires_at <= now:
-                raise _no_token()
+                raise _invalid_token()
             connection.execute(update(tokens).where(tokens.c.digest == digest).values(uses_left=tokens.c.uses_left - 1))
             return int(
                 connection.execute(insert(devices).values(identity=identity).returning(devices.c.device)).scalar_one()
             )
     except IntegrityError:
-        raise Refusal("Expected one enrolment of a key at a time, got two.", status=409, again=True) from None
-
-
-class Door:
-    """Tells whether a request is a device's own, and new.
-
-    Keys are remembered, because a device has one for ever; but a database that was put back may give its number to another.
-    """
-
-    def __init__(self, engine: Engine, most_keys: int = 100_000) -> None:
-        self._engine = engine
-        self._identity_of = lru_cache(most_keys)(self._look_up)
-
-    def authenticate(self, credentials: signing.Credentials, method: str, path: str) -> None:
-        """Return if an enrolled device signed this, and use its counter up; a Refusal otherwise, and nothing has changed.
-
-        `signing.is_body` is still to be asked, once the body is there.
-        """
-        device = credentials.device
-        identity = self._identity_of(device)
-        if not signing.is_signed(identity, credentials, method, path):
-            if (now := self._look_up(device)) == identity or not signing.is_signed(now, credentials, method, path):
-                raise unauthorised()
-            self._identity_of.cache_clear()
-            identity = now
-        with lightly(self._engine) as connection:
-            taking = {"which": device, "key": identity, "new": credentials.counter}
-            if connection.execute(_TAKE, taking).rowcount == 1:
-                return
-        with reading(self._engine) as connection:
-            there = connection.execute(_DEVICE, {"which": device}).one_or_none()
-        if there is None or there.revoked or bytes(there.identity) != identity:
-            raise unauthorised()
-        raise Refusal(
-            "Expected a higher counter than the last one, got one that was used.",
-            status=409,
-            headers={signing.COUNTER: str(there.counter)},
-        )
-
-    def _look_up(self, device: int) -> bytes:
-        with reading(self._engine) as connection:
-            found = connection.execute(_DEVICE, {"which": device}).one_or_none()
-        if found is None:
-            raise unauthorised()  # and not remembered: the number may be given out yet
-        return bytes(found.identity)
+        raise Refusal("Another enrolment with this key is under way.", status=409, again=True) from None
 
 
 def revoke(engine: Engine, device: int) -> None:
-    """Never listen to this device again; what it has contributed stays counted."""
+    """Refuse every further request of this device. Its past participation stays counted."""
     with engine.begin() as connection:
         if connection.execute(update(devices).where(devices.c.device == device).values(revoked=True)).rowcount == 0:
-            raise Refusal("Expected the number of an enrolled device, got another.", status=404)
+            raise Refusal("No such device.", status=404)
 
 
 def enrolled(engine: Engine) -> int:
-    """How many devices may speak."""
-    with reading(engine) as connection:
+    """The number of devices that are enrolled and not revoked."""
+    with read_only(engine) as connection:
         query = select(func.count()).select_from(devices).where(devices.c.revoked.is_(False))
         return connection.execute(query).scalar_one()
 
 
-def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
-
-
-def _no_token() -> FleetError:
-    """One sentence, whatever is wrong with a token, so that nobody learns which ones there are."""
-    return Refusal("Expected a valid enrolment token and a proof made with it, got another.", status=401)
+def _invalid_token() -> FleetError:
+    """The same answer whatever is wrong with a token, so that nobody learns which tokens exist."""
+    return Refusal("The enrolment token or its proof is not valid.", status=401)

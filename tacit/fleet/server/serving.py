@@ -1,8 +1,8 @@
-"""One process of the server: all of it on a file of SQLite, or one of several roles over one database.
+"""One process of the server: the whole server on a SQLite file, or one of several roles over a shared database.
 
-`selector` enrols devices and gives them places, `aggregator` takes what they send, `coordinator` drives the run; `all` does all
-three. A signal stops it in order: no round is opened any more, the one under way is finished or abandoned, then the doors are
-closed; an aggregator takes on no other round, and finishes those it has reports of. A second signal does not wait.
+A `selector` enrols devices and gives them places, an `aggregator` accepts what they send, a `coordinator` runs the training;
+`all` does all three. After a signal to stop, no new round is opened, the round under way is finished or abandoned, and then the
+process stops listening; an aggregator takes no new rounds and finishes those it has reports of. A second signal stops at once.
 """
 
 from __future__ import annotations
@@ -24,41 +24,42 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from tacit.errors import FleetError
-from tacit.fleet.rounds import lifecycle as rounds
+from tacit.fleet.database import clock, round_table
+from tacit.fleet.database.heartbeat import Heartbeat
+from tacit.fleet.database.leases import GONE_AFTER_S
+from tacit.fleet.database.migrations import migrate
+from tacit.fleet.database.transactions import open_database
+from tacit.fleet.logs import log
 from tacit.fleet.rounds.aggregator import Aggregator
-from tacit.fleet.rounds.sealed import make_secret, open_secret
-from tacit.fleet.server import clock
 from tacit.fleet.server.api import create_app
-from tacit.fleet.server.database import migrate, open_database
-from tacit.fleet.server.heartbeat import Heartbeat
-from tacit.fleet.server.internal import internal_router
-from tacit.fleet.server.leases import GONE_AFTER_S
-from tacit.fleet.server.observability import log
+from tacit.fleet.server.internal_routes import internal_router
+from tacit.fleet.wire.sealing import make_secret, open_secret
 from tacit.fleet.wire.tls import development_certificate, require_pair, require_transport
 from tacit.recipe.training import Recipe
 
 Role = Literal["all", "selector", "aggregator", "coordinator"]
 ROLES: tuple[str, ...] = get_args(Role)
 DATABASE, SECRET, ADMIN_TOKEN, RUN = "fleet.db", "secret", "admin-token", "run"
-# Of TLS 1.2; those of 1.3 are all as good. What uvicorn chooses by itself has changed with its versions, and was worse.
+# For TLS 1.2; all ciphers of TLS 1.3 are good. uvicorn's default has changed between versions, and was weaker.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
-_LAST_WORDS_S, _LOOK_AGAIN_S = 10, 0.5
+# How long open requests may take after a stop, and how often an aggregator looks whether its rounds are over.
+_SHUTDOWN_S, _POLL_S = 10, 0.5
 
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """What a process is to do, where it keeps its files (`out`) and how it is reached.
+    """The role of a process, where it keeps its files (`out`), and how it is reached.
 
-    `address` is what devices and other processes are told, where it is not what the process listens on; devices upload only to
-    the name of the server they are enrolled with, or to one below it. Without a certificate
-    one for this machine alone is made; without a database, a secret or an administrator's token, files in `out` are. `odometer`
-    is the folder that lists every run on these devices, and the same for all their servers; `out` if none is given.
+    `address` is the address that devices and other processes use, if it differs from where the process listens. Devices upload
+    only to the host they enrolled with, or to a subdomain of it. If no certificate is given, one for this machine alone is
+    made; if no database, secret or administrator's token is given, files in `out` are used. `odometer` is the folder that lists
+    every run on these devices, the same for all their servers; by default it is `out`.
     """
 
     out: Path
     recipe: Recipe | None = None
     role: Role = "all"
-    database: str | None = field(default=None, repr=False)  # with its password
+    database: str | None = field(default=None, repr=False)  # contains a password
     host: str = "127.0.0.1"
     port: int = 8443
     http: bool = False
@@ -70,20 +71,20 @@ class ServeSettings:
     odometer: Path | None = None
 
     def check(self) -> None:
-        """FleetError if it does not fit together."""
+        """FleetError if the settings are inconsistent."""
         require_transport(http=self.http, host=self.host)
         if self.address is None and self.host in ("0.0.0.0", "::"):
-            raise FleetError(f"Expected --address, which devices are told, with --host {self.host}, got none.")
+            raise FleetError(f"--host {self.host} needs --address, the address that devices use.")
         if (self.certificate is None) != (self.key is None):
-            raise FleetError("Expected --certificate and --key together, got one of them.")
+            raise FleetError("Expected both --certificate and --key, got one of them.")
         if self.http and self.certificate is not None:
             raise FleetError("Expected either --http or --certificate, got both.")
         if self.certificate is not None and self.key is not None:
             require_pair(self.certificate, self.key)
         if self.role != "all" and (self.database is None or self.secret is None):
-            raise FleetError(f"Expected --database and --secret, which processes share, with --role {self.role}.")
+            raise FleetError(f"--role {self.role} needs --database and --secret, which the processes share.")
         if self.role in ("all", "coordinator") and (self.recipe is None or self.recipe.fleet is None):
-            raise FleetError(f"Expected a recipe with a [fleet] section for the role {self.role!r}.")
+            raise FleetError(f"--role {self.role} needs a recipe with a [fleet] section.")
 
 
 def serve(
@@ -92,13 +93,13 @@ def serve(
     stopping: threading.Event | None = None,
     ready: Callable[[str], None] = lambda address: None,
 ) -> dict[str, Any] | None:
-    """Serve until the run is finished (its summary), a signal comes or `stopping` is set (None).
+    """Serve until the run is finished (returns its summary), or a signal comes or `stopping` is set (returns None).
 
-    `ready` is told the address once devices can be heard.
+    `ready` is called with the address once devices can connect.
     """
     settings.check()
     stopping = stopping or threading.Event()
-    with _listening(settings) as listener:  # first: a port that is taken leaves no folder behind
+    with _listening(settings) as listener:  # first, so that a port in use leaves no folder behind
         for folder in (settings.out, settings.odometer or settings.out):
             folder.mkdir(parents=True, exist_ok=True)
         secret, token = (
@@ -133,9 +134,9 @@ def _serve(
         routers=[] if aggregator is None else [internal_router(aggregator, secret)],
     )
     heartbeat = Heartbeat(
-        engine, process, role=role, address=address, beat=None if aggregator is None else aggregator.sweep
+        engine, process, role=role, address=address, on_beat=None if aggregator is None else aggregator.sweep
     )
-    server = _Server(uvicorn.Config(app, log_config=None, access_log=False, **_transport(settings)))
+    server = _UvicornServer(uvicorn.Config(app, log_config=None, access_log=False, **_transport(settings)))
     outcome: list[dict[str, Any] | None] = []
     failure: list[BaseException] = []
 
@@ -179,9 +180,9 @@ def _coordinate(
     aggregator: Aggregator | None,
     stopping: threading.Event,
 ) -> dict[str, Any] | None:
-    # Imported here: processes without a model to train do without JAX.
+    # Imported here, so that processes that train no model do not load JAX.
     from tacit.fleet.rounds.coordinator import Coordinator
-    from tacit.fleet.rounds.gathering import Peers
+    from tacit.fleet.rounds.peers import Peers
 
     assert settings.recipe is not None
     return Coordinator(
@@ -198,18 +199,18 @@ def _coordinate(
 
 
 def _finish_rounds(engine: Engine, process: str, at_once: Callable[[], bool]) -> None:
-    """Return when no round needs this process, or each of them should be over: nobody may be left to close it."""
-    log("finishing the rounds under way")
+    """Return when no round needs this process any more, or all their deadlines have passed: the coordinator may be gone."""
+    log("finishing open rounds")
     while not at_once():
-        time.sleep(_LOOK_AGAIN_S)  # first of all: a selector may have sent somebody here a moment ago
-        with suppress(SQLAlchemyError):  # a database that is away comes back
-            until = rounds.held_until(engine, process)
+        time.sleep(_POLL_S)  # first, because a selector may have sent a device here a moment ago
+        with suppress(SQLAlchemyError):  # the database may come back
+            until = round_table.held_until(engine, process)
             if until is None or clock.now(engine) > until + GONE_AFTER_S:
                 return
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals to us: uvicorn's own handling closes the doors first."""
+class _UvicornServer(uvicorn.Server):
+    """uvicorn without its signal handlers, which would stop listening before the round is finished."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -218,7 +219,7 @@ class _Server(uvicorn.Server):
 
 @contextmanager
 def _signals(stopping: threading.Event, server: uvicorn.Server) -> Iterator[None]:
-    """SIGINT and SIGTERM stop in order, a second one at once. Only a main thread can hear them."""
+    """Handle SIGINT and SIGTERM: the first sets `stopping`, a second stops at once. Only the main thread can."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -242,10 +243,10 @@ def _listening(settings: ServeSettings) -> Iterator[socket.socket]:
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except OSError as error:
-        reason, _, _ = str(error.strerror).partition(" (while")  # what Python adds says the address again
+        reason, _, _ = str(error.strerror).partition(" (while")  # Python repeats the address after this
         raise FleetError(
             f"Cannot listen on {settings.host}:{settings.port}: {reason}.",
-            hint="--host and --port choose another; --port 0 takes a free one.",
+            hint="Choose another with --host and --port; --port 0 takes a free port.",
         ) from None
     with listener:
         yield listener
@@ -257,7 +258,7 @@ def _address(settings: ServeSettings, listener: socket.socket) -> str:
 
 
 def _transport(settings: ServeSettings) -> dict[str, Any]:
-    common = {"timeout_graceful_shutdown": _LAST_WORDS_S, "server_header": False, "log_level": logging.WARNING}
+    common = {"timeout_graceful_shutdown": _SHUTDOWN_S, "server_header": False, "log_level": logging.WARNING}
     if settings.http:
         return common
     found = (settings.certificate, settings.key)

@@ -1,7 +1,7 @@
-"""The bytes that devices download, each named by its SHA-256. NumPy only.
+"""Files that devices download, each named by its SHA-256, and the checkpoint format.
 
-A checkpoint is a safetensors file of the model's arrays in their order, named 0000, 0001, …: what they are called in the model
-is nothing a device has to know.
+A checkpoint is a safetensors file of the model's arrays in order, named 0000, 0001, …; a device does not need the names that
+the arrays have in the model.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tacit.errors import FleetError
 
 
 def sha256_of(content: bytes) -> str:
-    """The name of a blob."""
+    """The SHA-256 of these bytes in hexadecimal: the name of a blob."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -31,15 +31,15 @@ def leaves_of(blob: bytes, shapes: Sequence[tuple[int, ...]]) -> list[NDArray[np
     """The arrays of a checkpoint; FleetError unless they are finite float32 arrays of exactly these shapes."""
     try:
         found = load(blob)
-    except (SafetensorError, KeyError):  # or of numbers that NumPy has no name for
+    except (SafetensorError, KeyError):  # KeyError: a dtype that NumPy does not have
         raise FleetError("Expected a checkpoint in the safetensors format, got other bytes.") from None
     names = [f"{i:04d}" for i in range(len(shapes))]
     if sorted(found) != names:
-        raise FleetError(f"Expected a checkpoint of {len(shapes)} arrays, got {len(found)} or others.")
+        raise FleetError(f"Expected a checkpoint of {len(shapes)} arrays named 0000, 0001, …, got {len(found)} arrays.")
     leaves = [found[name] for name in names]
     for leaf, shape in zip(leaves, shapes, strict=True):
         if leaf.dtype != np.float32 or leaf.shape != tuple(shape) or not np.isfinite(leaf).all():
             raise FleetError(
-                f"Expected a checkpoint with finite float32 of shape {tuple(shape)}, got {leaf.dtype} {leaf.shape} or inf."
+                f"Expected finite float32 of shape {tuple(shape)} in a checkpoint, got {leaf.dtype} {leaf.shape}, inf or nan."
             )
     return leaves

@@ -1,13 +1,15 @@
-"""What the server answers when it does not take a request: one sentence, a status, and whether trying again makes sense.
+"""The server's error answers: one sentence, an HTTP status, and whether trying again makes sense.
 
-401   who speaks is not who it says; one sentence whatever was wrong, so that nothing is learned from it
-403   a device, but not one with a place in this round
-404   nothing of this name
-409   said before, with other words; or a counter that has been used
+401   the sender is unknown or the signature is wrong; always the same sentence, so that an attacker learns nothing from it
+403   the device has no place in this round
+404   no such round, file or path
+408   the body did not arrive in time
+409   the device sent something else before, or its counter was used already
 410   the round is over
-411, 413   a body without a stated length, or too long; said before a byte of it is read
+411, 413   the body's length is not stated, or too long; answered before the body is read
 422   not a valid message
-429   too many requests; come back later
+429   too many requests; try again later
+500   a bug in the server
 503   the server is stopping, or cannot reach its database
 """
 
@@ -17,7 +19,7 @@ from tacit.errors import FleetError
 
 
 class Refusal(FleetError):
-    """A request that is not taken; nothing has changed. `headers` go out with the answer."""
+    """A request that the server does not accept; nothing has changed. `headers` are sent with the answer."""
 
     def __init__(
         self, sentence: str, *, status: int = 422, again: bool = False, headers: dict[str, str] | None = None
@@ -28,5 +30,5 @@ class Refusal(FleetError):
 
 
 def unauthorised() -> Refusal:
-    """The one answer to every request whose sender cannot be established."""
-    return Refusal("Expected a request signed by an enrolled device, got another.", status=401)
+    """The same answer to every request whose sender cannot be authenticated."""
+    return Refusal("The request is not signed by an enrolled device.", status=401)

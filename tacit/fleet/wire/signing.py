@@ -1,10 +1,10 @@
-"""A device's signature on a request, and why it cannot be replayed.
+"""A device's signature on its requests, with a counter against replays.
 
-A device signs method, path, its number, a counter and the body's digest with its Ed25519 identity. The server takes a counter
-only if it is higher than the last one it took from that device, so a request that is sent again, by whomever, is refused;
-a device that wants to repeat itself signs anew, and what it repeats is taken once (`aggregator.py`). No clock is involved.
-The digest is a header as well, so that the server knows who speaks before it reads a body, and then holds the body to it.
-Enrolment and secure aggregation sign with the same key, each under a label of its own.
+A device signs the method, the path, its number, a counter and the body's digest with its Ed25519 identity key. The server
+accepts a counter only if it is higher than the last one from that device, so a replayed request is refused. A device that
+repeats a message signs it again with a new counter; the message itself counts once (`rounds/aggregator.py`). No clock is
+involved. The digest is also a header, so that the server authenticates the sender before it reads the body, and then compares
+the body with the digest. Enrolment and secure aggregation sign with the same key, each under a label of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST_COUNTER = 2**63 - 1
 
 @dataclass(frozen=True)
 class Credentials:
-    """What a request says about who sends it; nothing is verified yet."""
+    """The sender that a request claims, not yet verified."""
 
     device: int
     counter: int
@@ -47,7 +47,7 @@ def credentials_of(headers: Mapping[str, str]) -> Credentials:
 
 
 def signed_headers(private: bytes, device: int, counter: int, method: str, path: str, body: bytes) -> dict[str, str]:
-    """The headers of a request from this device; `path` as it is sent, query included."""
+    """The headers of a request from this device; `path` is as it is sent, with the query."""
     digest = hashlib.sha256(body).digest()
     signature = keys.sign(private, _request(device, counter, method, path, digest))
     return {DEVICE: str(device), COUNTER: str(counter), DIGEST: digest.hex(), SIGNATURE: signature.hex()}
@@ -60,17 +60,17 @@ def is_signed(public: bytes, credentials: Credentials, method: str, path: str) -
 
 
 def is_body(credentials: Credentials, body: bytes | bytearray) -> bool:
-    """Whether this is the body that was signed for."""
+    """Whether the body has the digest that was signed."""
     return hashlib.sha256(body).digest() == credentials.digest
 
 
 def enrolment_proof(private: bytes, token: str) -> bytes:
-    """Shows that whoever enrols with a token has the private key."""
+    """Proves that the device that enrols with this token has the private key."""
     return keys.sign(private, _ENROL + token.encode())
 
 
 def is_enrolment(public: bytes, token: str, proof: bytes) -> bool:
-    """Whether the proof is one of this key for this token."""
+    """Whether the proof was made with this key for this token."""
     return keys.signed_by(public, proof, _ENROL + token.encode())
 
 

@@ -1,7 +1,7 @@
-"""A certificate for trying a fleet out on one machine.
+"""TLS: a development certificate for this machine, checks of the owner's certificate, and where plain HTTP is allowed.
 
-It is signed by itself, for localhost alone, and devices are given it as their `--ca`. A server that others reach needs one
-from a real authority.
+The development certificate is self-signed and valid for localhost alone; devices trust it with `--ca`. A server that other
+machines reach needs a certificate from a real authority.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _DAYS, _RENEW_DAYS = 90, 7
 
 
 def development_certificate(folder: Path) -> tuple[Path, Path]:
-    """Paths of a certificate and its key for localhost in `folder`; made if there are none, or they soon expire."""
+    """Paths of a certificate for localhost and its key in `folder`. New ones are made if they are missing or expire soon."""
     certificate_path, key_path = folder / CERTIFICATE, folder / KEY
     now = datetime.datetime.now(datetime.UTC)
-    if not _serves(certificate_path, key_path, now):
+    if not _is_usable(certificate_path, key_path, now):
         key = ec.generate_private_key(ec.SECP256R1())
         private = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -38,32 +38,30 @@ def development_certificate(folder: Path) -> tuple[Path, Path]:
 
 
 def require_transport(*, http: bool, host: str) -> None:
-    """FleetError if what devices say would travel unencrypted beyond this machine."""
+    """FleetError if devices' requests would leave this machine unencrypted."""
     if http and not is_loopback(host):
         raise FleetError(f"Expected --http only with a loopback --host such as 127.0.0.1, got {host}.")
 
 
 def require_pair(certificate: Path, key: Path) -> None:
-    """FleetError if a server could not begin with these two, by itself: a key with a passphrase would wait for somebody."""
+    """FleetError if a server could not start with this certificate and key. A key with a passphrase does not work."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: "")
     except OSError:  # SSLError is one
-        sentence = (
-            f"Expected a certificate in {certificate} and its key, without a passphrase, in {key}, got something else."
-        )
+        sentence = f"Expected a certificate in {certificate} and its key, without a passphrase, in {key}: TLS cannot load them."
         raise FleetError(sentence) from None
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server there."""
+    """Whether a host name or IP address is this machine's loopback address."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return host == "localhost"
 
 
-def _serves(certificate_path: Path, key_path: Path, now: datetime.datetime) -> bool:
-    """Whether these two are there, belong together and are valid for some time."""
+def _is_usable(certificate_path: Path, key_path: Path, now: datetime.datetime) -> bool:
+    """Whether both files exist, belong together and do not expire soon."""
     try:
         certificate = x509.load_pem_x509_certificate(certificate_path.read_bytes())
         key = serialization.load_pem_private_key(key_path.read_bytes(), None)
@@ -95,7 +93,7 @@ def _signed(key: ec.EllipticCurvePrivateKey, now: datetime.datetime) -> x509.Cer
         .issuer_name(name)
         .public_key(public)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))  # for a clock that is a little slow
+        .not_valid_before(now - datetime.timedelta(hours=1))  # for devices whose clock is slow
         .not_valid_after(now + datetime.timedelta(days=_DAYS))
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

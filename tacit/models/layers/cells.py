@@ -42,7 +42,7 @@ GATES: dict[Kind, tuple[str, ...]] = {
 UNROLL = 16
 
 
-class Gate(eqx.Module):
+class CellGate(eqx.Module):
     """One gate's parameters: the kernel's rows are the inputs, then the fed-back values."""
 
     kernel: Array  # [inputs + fed back, units]
@@ -55,7 +55,7 @@ class Cell(eqx.Module):
     A projection that is not fed back is an ordinary dense layer and has a bias; a recurrent one has none.
     """
 
-    gates: dict[str, Gate]
+    gates: dict[str, CellGate]
     projection: Array | None  # [units, outputs]
     projection_bias: Array | None  # [outputs]
     kind: Kind = eqx.field(static=True)
@@ -104,7 +104,7 @@ def build_cell(
     recurrent = projection if projection is not None and fed_back else units
     *gate_keys, projection_key = jax.random.split(key, len(GATES[kind]) + 1)
     gates = {
-        name: Gate(
+        name: CellGate(
             kernel=_uniform(gate_key, (inputs + recurrent, units)),
             bias=jnp.full((units,), forget_bias if name == "forget" else 0.0, jnp.float32),
         )
@@ -192,7 +192,7 @@ def backward(cell: Cell, saved: Saved, d_outputs: Array, precision: Precision) -
         d_projected = flat(d_r if cell.fed_back else d_outputs)
         d_projection = product(flat(saved.h), d_projected, precision, contract=(0, 0))
         d_bias = None if cell.fed_back else jnp.sum(d_projected, axis=0)
-    d_gates = {name: Gate(k, b) for name, k, b in zip(GATES[cell.kind], d_kernels, d_biases, strict=True)}
+    d_gates = {name: CellGate(k, b) for name, k, b in zip(GATES[cell.kind], d_kernels, d_biases, strict=True)}
     d_x = product(d_z, weights.x, precision, contract=(1, 1)).reshape(saved.x.shape)
     return Cell(d_gates, d_projection, d_bias, cell.kind, cell.fed_back), d_x
 

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from tacit.models.layers.precision import Precision, product, round_operand
-from tacit.models.layers.rows import add_rows
+from tacit.models.layers.scatter_add import add_rows
 
 
 class OutputDerivatives(NamedTuple):

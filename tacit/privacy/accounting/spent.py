@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,9 @@ from tacit.privacy.noise.kinds.base import RANDOM_BITS
 from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
 from tacit.privacy.outside import is_path
 from tacit.privacy.participation.limits import Participation, realised
+from tacit.privacy.record.facts import PretrainingRecord
 from tacit.privacy.record.planned import CUT_OFF, Charged, charged_for
+from tacit.privacy.record.reasons import Reason, Why, reasons_as_json
 from tacit.privacy.record.records import Intent, Opened
 from tacit.privacy.statement.wording import rounds_in_words, times
 
@@ -66,7 +68,7 @@ class Spent:
     releases: int
     rounds_planned: int
     rounds_run: int
-    reasons_not_private: list[str] = field(default_factory=list)
+    reasons_not_private: tuple[Reason, ...] = ()
     assumptions: tuple[str, ...] = ASSUMPTIONS
     rho: float | None = None
     participation: Participation | None = None
@@ -79,6 +81,7 @@ class Spent:
             "rho": self.rho if self.rho is not None and math.isfinite(self.rho) else None,
             "assumptions": list(self.assumptions),
             "participation": None if self.participation is None else vars(self.participation),
+            **reasons_as_json(self.reasons_not_private),
             "computed_from": self.computed_from,
             "rounds": self.rounds_in_words,
         }
@@ -113,18 +116,20 @@ def spent_by(
     charged = charged_for(opened, intents)
     releases = releases_of(opened, charged, cohorts)
     cost = cost_of_releases(releases)
-    delta, reasons = float(opened.plan["delta"]), list(opened.reasons_not_private)
+    delta, reasons = float(opened.plan["delta"]), opened.reasons_not_private
     value, accountant = math.inf, cost.accountant
-    if not reasons and (objection := charged.objection or cost.objection) is not None:
-        reasons = [objection]
+    if not reasons and (standing := charged.objection or outside_objection(opened)) is not None:
+        reasons = (standing,)
+    if not reasons and cost.objection is not None:
+        reasons = (Reason(Why.UNPROVEN_RELEASES, cost.objection),)
     if not reasons:
         value, accountant = cost.epsilon(apart_from_tail(delta), quick=quick)
         draws = len(releases.all) if cost.draws is None else cost.draws
-        tail = tail_probability(int(opened.data["coordinates"]), int(opened.data["arrays"]), draws)
+        tail = tail_probability(opened.release.coordinates, opened.release.arrays, draws)
         if math.isinf(value):
-            reasons = ["its mechanism states no finite cost" if is_path(opened.mechanism) else "no noise was added"]
+            reasons = (Reason(Why.NO_FINITE_COST if is_path(opened.mechanism) else Why.NO_NOISE),)
         elif objection := tail_objection(tail, value, delta):
-            value, reasons = math.inf, [objection]
+            value, reasons = math.inf, (Reason(Why.NOISE_TAIL, objection),)
     assumptions = (SAMPLED_ASSUMPTIONS if releases.sampled else ()) + COMMON
     assumptions += kind_of(opened.mechanism).assumptions(opened) + author_claims(opened)
     participation = releases.participation
@@ -132,16 +137,16 @@ def spent_by(
         assumptions += (CUT_OFF,)
     if participation is not None and not participation.observed:
         assumptions += ("no user took part more often, or with fewer rounds in between, than the plan promises",)
-    if "vocabulary" in opened.data:
+    if opened.data.vocabulary is not None:
         assumptions += (
-            f"the words of the model were chosen without looking at these users ({opened.data['vocabulary']})",
+            f"the words of the model were chosen without looking at these users ({opened.data.vocabulary})",
         )
-    if "pretraining" in opened.data:
-        assumptions += (_public_data(opened.data["pretraining"]),)
-    inspection = opened.data.get("inspection", {})
-    if chose := [f"the run {inspection[name]}" for name in ("classifier", "released_by") if name in inspection]:
+    if opened.pretraining is not None:
+        assumptions += (_public_data(opened.pretraining),)
+    if opened.selected_by:
+        runs = " and ".join(f"the run {run_id}" for run_id in opened.selected_by)
         assumptions += (
-            f"what {' and '.join(chose)} released decides which users this run reads; what that release cost comes on top",
+            f"what {runs} released decides which users this run reads; what that release cost comes on top",
         )
     return Spent(
         value,
@@ -169,10 +174,10 @@ def cost_if_it_had_ended_here(opened: Opened, intents: Iterable[Intent]) -> Spen
     return spent_by(dataclasses.replace(opened, rounds=rounds), intents, quick=True)
 
 
-def _public_data(pretraining: Mapping[str, Any]) -> str:
+def _public_data(pretraining: PretrainingRecord) -> str:
     """What is assumed of the data that a model was pre-trained on."""
-    source, who = pretraining["public"], ", as the recipe asserts" if pretraining["asserted"] else ""
-    return f"the data used for pre-training ({source}) is public{who}, and holds nothing of these users"
+    who = ", as the recipe asserts" if pretraining.asserted else ""
+    return f"the data used for pre-training ({pretraining.public}) is public{who}, and holds nothing of these users"
 
 
 def releases_of(opened: Opened, charged: Charged, cohorts: Iterable[NDArray[np.int64]] | None) -> Releases:
@@ -185,7 +190,7 @@ def cost_of_releases(releases: Releases) -> Cost:
     opened, kind = releases.opened, kind_of(releases.opened.mechanism)
     objection = outside_objection(opened)
     if objection is not None:
-        return Cost.unknown(objection)
+        return Cost.unknown(objection.sentence)
     cost = kind.cost(releases)
     if cost.objection is None and not releases.sampled:
         return dataclasses.replace(cost, objection=releases.departure(correlated=kind.correlated))

@@ -23,10 +23,9 @@ from tacit.privacy.accounting.sampled_gaussian import (
 )
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.noise.tail import apart_from_tail
-from tacit.privacy.planning.search import TOLERANCE, largest_within
+from tacit.privacy.plan import MOST_NOISE
+from tacit.privacy.planning.search import LEAST_SEARCHED_NOISE, TOLERANCE, largest_within
 
-# Explicit, because accountants divide by zero at no noise.
-LEAST_NOISE, MOST_NOISE = 0.02, 1e5
 MOST_ROUNDS = 10**8
 # Where the search begins.
 _USUAL_NOISE = 1.0
@@ -146,7 +145,7 @@ def calibrate_unsampled(
 
     found: float | None
     if squared is not None:  # ρ = Δ² / (2 z²)
-        found = max(math.sqrt(squared / (2 * rho)), LEAST_NOISE)
+        found = max(math.sqrt(squared / (2 * rho)), LEAST_SEARCHED_NOISE)
         found = None if found > MOST_NOISE else found
     else:
         found = _search(setting, lambda value: cost(value)[0], rho, most_rounds)
@@ -181,7 +180,7 @@ def _search(
     target: float,
     most: int,
     *,
-    least_noise: float = LEAST_NOISE,
+    least_noise: float = LEAST_SEARCHED_NOISE,
     start: float | None = None,
     tolerance: float = TOLERANCE,
 ) -> float | None:

@@ -25,14 +25,13 @@ from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.noise.kinds import KINDS
 from tacit.privacy.noise.strategies import optimised
 from tacit.privacy.participation.limits import Gap
-from tacit.privacy.planning.search import largest_within
+from tacit.privacy.plan import MOST_NOISE
+from tacit.privacy.planning.search import LEAST_SEARCHED_NOISE, largest_within
 
 # Steps of privacy loss: a thousandth of epsilon, between these. Finer ones take longer and hardly change a table.
 _FINEST, _COARSEST = 1e-3, 1e-2
 # With little noise the loss of one round reaches 1/z², so steps grow with that and their number does not.
 _STEP_OF_REACH = 1e-3
-# Less or more noise than this leaves the range of sensible figures.
-_LEAST_NOISE, MOST_NOISE = 0.02, 1e6
 _LEAST_RHO, _MOST_RHO = 1e-15, 1e12
 
 
@@ -91,7 +90,7 @@ def poisson_epsilon(probability: float, noise_multiplier: float, rounds: int, de
     A coarser one rounds losses up: ε stays an upper bound. With hardly any noise it is that of the same rounds without
     sampling, which is never less.
     """
-    if noise_multiplier < _LEAST_NOISE:
+    if noise_multiplier < LEAST_SEARCHED_NOISE:
         return epsilon_of_gaussian(gaussian_rho(noise_multiplier, rounds), delta)
     training = [Rounds({"kind": "poisson", "probability": probability}, noise_multiplier, rounds)]
     coarsest = max(_COARSEST, _STEP_OF_REACH / noise_multiplier**2)
@@ -109,7 +108,7 @@ def poisson_noise(probability: float, rounds: int, target: float, delta: float) 
         lambda inverse: poisson_epsilon(probability, 1 / inverse, rounds, delta),
         target,
         1 / MOST_NOISE,
-        1 / _LEAST_NOISE,
+        1 / LEAST_SEARCHED_NOISE,
         start=1.0,
         tolerance=1e-3,
     )

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 
 TOLERANCE = 2e-4
+# The least noise multiplier that a search tries: already here one round costs ε > 1,000, and accountants slow down below it.
+LEAST_SEARCHED_NOISE = 0.02
 # How far the search strides at least, while one end of the bracket is missing; it is squared each time.
 _FIRST_STRIDE = 1.03
 _LONGEST_STRIDE = 1e3

@@ -18,8 +18,9 @@ from tacit.privacy.outside import is_path
 from tacit.privacy.plan import ADJACENCY
 from tacit.privacy.record.departures import departures_from_plan
 from tacit.privacy.record.ledger import Ledger
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import Intent, Opened
-from tacit.privacy.statement.on_devices import device_lines, devices_are_trusted, fleet_of
+from tacit.privacy.statement.on_devices import device_lines, devices_are_trusted
 from tacit.privacy.statement.wording import Line, Mark, plain, times
 
 # Samplings whose secrecy the proof rests on.
@@ -33,42 +34,49 @@ class Observed:
     most_participations: int
 
 
-def objections(ledger: Ledger, spent: Spent) -> list[str]:
+def objections(ledger: Ledger, spent: Spent) -> list[Reason]:
     """Why no finite epsilon may be stated from this ledger, beyond the reasons in the ledger itself; usually none."""
     opened, sampling = ledger.opened, str(ledger.opened.plan.get("sampling"))
     found, kind = departures(ledger), kind_of(opened.mechanism)
     if not kind.known or sampling not in kind.proven_under:
         return found
     if spent.adjacency != opened.adjacency:
-        found.append(f"the cost was computed for other neighbours ({plain(spent.adjacency)}) than the ledger's")
+        other = f"the cost was computed for other neighbours ({plain(spent.adjacency)}) than the ledger's"
+        found.append(Reason(Why.WRONG_ACCOUNT, other))
     if spent.releases != len(ledger.intents):
-        found.append(f"{spent.releases} releases were accounted, the ledger has {len(ledger.intents)}")
+        counts = f"{spent.releases} releases were accounted, the ledger has {len(ledger.intents)}"
+        found.append(Reason(Why.WRONG_ACCOUNT, counts))
     if spent.rounds_planned != opened.rounds:
-        found.append(f"{spent.rounds_planned} rounds were accounted, the ledger plans {opened.rounds}")
+        rounds = f"{spent.rounds_planned} rounds were accounted, the ledger plans {opened.rounds}"
+        found.append(Reason(Why.WRONG_ACCOUNT, rounds))
     if sampling not in SAMPLED and kind.adds_noise and not spent.reasons_not_private:
         found += _doubts_about_rho(spent.rho, opened, ledger.intents)
     return found
 
 
-def departures(ledger: Ledger) -> list[str]:
+def departures(ledger: Ledger) -> list[Reason]:
     """Where the ledger is not one whose cost is proven, or departs from its own plan; usually empty."""
     opened, sampling = ledger.opened, str(ledger.opened.plan.get("sampling"))
     kind = kind_of(opened.mechanism)
     if not kind.known:
-        return [KINDS.missing(opened.mechanism)]
+        return [outside_objection(opened) or Reason(Why.UNPROVEN_MECHANISM, KINDS.missing(opened.mechanism))]
     if sampling not in kind.proven_under:
-        return [f"nothing is proven here for the mechanism {opened.mechanism!r} with the sampling {plain(sampling)!r}"]
+        unproven = (
+            f"nothing is proven here for the mechanism {opened.mechanism!r} with the sampling {plain(sampling)!r}"
+        )
+        return [Reason(Why.UNPROVEN_MECHANISM, unproven)]
     found = []
     if opened.adjacency != ADJACENCY[sampling]:
-        found.append(f"the stated neighbours ({plain(opened.adjacency)}) are not those of {sampling} sampling")
+        other = f"the stated neighbours ({plain(opened.adjacency)}) are not those of {sampling} sampling"
+        found.append(Reason(Why.DEPARTS_FROM_PLAN, other))
     if opened.strategy.get("strategy") != (opened.mechanism if kind.correlated else None):
-        found.append(undescribed(opened.mechanism))
+        found.append(Reason(Why.UNPROVEN_MECHANISM, undescribed(opened.mechanism)))
     if (foreign := outside_objection(opened)) is not None:
         found.append(foreign)
     return found + departures_from_plan(opened, ledger.intents)
 
 
-def _doubts_about_rho(rho: float | None, opened: Opened, intents: Sequence[Intent]) -> list[str]:
+def _doubts_about_rho(rho: float | None, opened: Opened, intents: Sequence[Intent]) -> list[Reason]:
     """Without sampling the proof is a rho, and it cannot be less than a single participation costs.
 
     A mechanism from outside may state its cost without a rho.
@@ -76,9 +84,9 @@ def _doubts_about_rho(rho: float | None, opened: Opened, intents: Sequence[Inten
     if rho is None and is_path(opened.mechanism):
         return []
     if rho is None or math.isinf(rho):
-        return ["rho was not computed, and without sampling the proof needs it"]
+        return [Reason(Why.WRONG_ACCOUNT, "rho was not computed, and without sampling the proof needs it")]
     if rho < kind_of(opened.mechanism).least_rho(opened, intents) * (1 - 1e-9):
-        return ["the computed rho is less than a single participation costs"]
+        return [Reason(Why.WRONG_ACCOUNT, "the computed rho is less than a single participation costs")]
     return []
 
 
@@ -95,16 +103,14 @@ def assumptions_of(
     lines += [line for line in on_devices if line.mark is Mark.ENFORCED]
     lines += [Line(text, Mark.OBSERVED) for text in _seen(ledger)]
     lines += [Line(text, Mark.OBSERVED) for text in _recorded(ledger, happened or spent, observed)]
-    lines += [Line(text, Mark.ASSUMED) for text in spent.assumptions]
+    lines += [Line(text, Mark.ASSUMED) for text in (*spent.assumptions, *_assumed(opened))]
     lines += [line for line in on_devices if line.mark is Mark.ASSUMED]
     return tuple(replace(line, text=line.text[:1].upper() + line.text[1:]) for line in lines)
 
 
 def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[str]:
     bounded = all(block["bound"] is not None for intent in intents for block in intent.blocks.values())
-    before = (
-        "the round read a user's data" if fleet_of(opened) is None else "anything of the round left the users' side"
-    )
+    before = "the round read a user's data" if opened.fleet is None else "anything of the round left the users' side"
     found = [
         f"every release is counted: its intent was on disk before {before}, and counts even if the round was cut off"
     ]
@@ -117,9 +123,9 @@ def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[
     # The server cannot check the noise that devices draw.
     if not opened.seeded and not outside and not (kind.on_devices and trusted):
         found += kind.enforced()
-    if "secagg" in opened.data and not kind.on_devices and not trusted:
+    if opened.secure_sum is not None and not kind.on_devices and not trusted:
         found.append(
-            f"sums of {opened.data['secagg'].get('bits')}-bit integers cannot wrap around: the largest cohort times the "
+            f"sums of {opened.secure_sum.bits}-bit integers cannot wrap around: the largest cohort times the "
             "largest entry is below half the modulus; the bound on one user's share includes what rounding adds"
         )
     if sampling in SAMPLED and opened.plan.get("participation") is None:
@@ -131,6 +137,15 @@ def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[
     return found
 
 
+def _assumed(opened: Opened) -> list[str]:
+    if opened.batching is None:
+        return []
+    return [
+        f"the batching {plain(opened.batching)}, which was given one user's examples at a time, keeps nothing from one "
+        "user to the next in variables of its module or class, in files or in a shared random generator"
+    ]
+
+
 def _seen(ledger: Ledger) -> list[str]:
     intents = ledger.intents
     found = ["the chain of records is unbroken from the first record to the last"]
@@ -139,7 +154,7 @@ def _seen(ledger: Ledger) -> list[str]:
     again = len(intents) - len({intent.round for intent in intents})
     found.append(
         f"{len(intents):,} releases in {len(intents) - again:,} rounds"
-        + (f"; rounds that ran again are {again:,} of them, and count too" if again else "")
+        + (f"; {again:,} of them are further attempts at a round, and are accounted too" if again else "")
     )
     for name in intents[0].blocks:
         blocks = [intent.blocks.get(name, {"bound": None, "noise_multiplier": 0.0}) for intent in intents]
@@ -156,8 +171,8 @@ def _recorded(ledger: Ledger, spent: Spent, observed: Observed | None) -> list[s
         often, apart = times(spent.participation.max_participation), spent.participation.min_separation
         found = f"nobody took part more than {often}, and there were at least {apart} rounds between two participations"
         if len(ledger.intents) > len({intent.round for intent in ledger.intents}):
-            # Each way is accounted by itself: a user may have been in a round that was lost and in the one in its place.
-            found = f"{found}, on each of the ways that the run took through its rounds, lost rounds included"
+            # Each branch is accounted by itself: a user may have been in a round that was lost and in the one that replaced it.
+            found = f"{found}, on each branch of the run by itself, lost rounds included"
         return [found]
     if observed is None:
         return []

@@ -51,6 +51,11 @@ def round_up(value: float, decimals: int = 2) -> str:
     return "∞" if math.isinf(value) else f"{math.ceil(value * 10**decimals) / 10**decimals:.{decimals}f}"
 
 
+def epsilon_text(epsilon: float | None) -> str:
+    """Two decimals, rounded up: a bound stays one. Infinity (None in JSON) as its sign."""
+    return round_up(math.inf if epsilon is None else epsilon)
+
+
 def times(count: int) -> str:
     """How often, in words."""
     return {1: "once", 2: "twice"}.get(count, f"{count:,} times")

@@ -19,6 +19,7 @@ from typing import Any
 
 from tacit.errors import RunError
 from tacit.files import write_atomic
+from tacit.numbers import finite_or_none
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.record.records import UPDATE, Intent
 from tacit.privacy.statement.wording import round_up
@@ -86,10 +87,10 @@ class GateOutcome:
             found.trials,
             found.coordinates,
             tests,
-            _finite(found.scale),
-            _finite(found.shift),
-            found.detectable_scale if math.isfinite(found.detectable_scale) else None,
-            found.detectable_shift if math.isfinite(found.detectable_shift) else None,
+            _if_all_finite(found.scale),
+            _if_all_finite(found.shift),
+            finite_or_none(found.detectable_scale),
+            finite_or_none(found.detectable_shift),
         )
 
     @property
@@ -254,7 +255,7 @@ def _with_noise(intent: Intent, factor: float) -> Intent:
     return dataclasses.replace(intent, blocks={**intent.blocks, UPDATE: changed})
 
 
-def _finite(values: tuple[float, float, float]) -> tuple[float, float, float] | None:
+def _if_all_finite(values: tuple[float, float, float]) -> tuple[float, float, float] | None:
     return values if all(map(math.isfinite, values)) else None
 
 

@@ -17,7 +17,7 @@ from tacit.runs.report.reading import Reading, finite
 # What a curve is called that metrics know by its short name.
 _MEASURES = {"top1": "first guess", "top3": "one of three", "accuracy": "right"}
 # The same of images that a generative model makes up.
-_MADE_UP = {"inverted": "bright context", "brightness": "mean intensity"}
+_MADE_UP = {"inverted": "bright background", "brightness": "mean intensity"}
 _HELD_OUT = "Measured on held-out users, who are not trained on and are outside the guarantee."
 _MOST_POINTS = 300
 _MOST_BARS = 20

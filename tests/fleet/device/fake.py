@@ -14,9 +14,8 @@ from tacit.fleet.device.agent import Agent
 from tacit.fleet.device.connection import Connection
 from tacit.fleet.device.enrolment import enrol
 from tacit.fleet.device.home import Home
-from tacit.fleet.rounds import tasks
-from tacit.fleet.wire import messages as wire
-from tacit.fleet.wire import signing
+from tacit.fleet.rounds import task_compiler
+from tacit.fleet.wire import messages, signing
 from tacit.fleet.wire.blobs import sha256_of
 from tacit.secagg import masks, server
 from tacit.secagg.session import Session
@@ -48,14 +47,14 @@ class Clock:
 class FakeServer:
     """Honest unless told otherwise: `before` and `after` may answer, raise, or look at a request."""
 
-    def __init__(self, prepared: tasks.Prepared | None = None, model: Any = None) -> None:
+    def __init__(self, prepared: task_compiler.Prepared | None = None, model: Any = None) -> None:
         self.blobs: dict[str, bytes] = dict(prepared.blobs) if prepared else {}
-        self.checkpoint = self.add_blob(tasks.checkpoint_bytes(model)) if model is not None else ""
+        self.checkpoint = self.add_blob(task_compiler.checkpoint_bytes(model)) if model is not None else ""
         self.prepared = prepared
         self.devices: dict[int, bytes] = {}
         self.counters: dict[int, int] = {}
-        self.offers: list[wire.Assignment] = []
-        self.check_ins: list[wire.CheckIn] = []
+        self.offers: list[messages.Assignment] = []
+        self.check_ins: list[messages.CheckInRequest] = []
         self.reports: dict[str, list[bytes]] = {}
         self.requests: list[str] = []
         self.secagg: FakeSecAgg | None = None
@@ -67,7 +66,7 @@ class FakeServer:
         self.blobs[sha256_of(content)] = content
         return sha256_of(content)
 
-    def offer(self, round: int = 0, **changes: Any) -> wire.Assignment:
+    def offer(self, round: int = 0, **changes: Any) -> messages.Assignment:
         """Have a place ready for the next device that checks in."""
         assert self.prepared is not None
         fields: dict[str, Any] = {
@@ -80,7 +79,7 @@ class FakeServer:
             "seconds_left": 600.0,
             **changes,
         }
-        self.offers.append(wire.Assignment(**fields))
+        self.offers.append(messages.Assignment(**fields))
         return self.offers[-1]
 
     @property
@@ -99,15 +98,15 @@ class FakeServer:
 
     def _route(self, request: httpx.Request) -> httpx.Response:
         path, body = request.url.path, request.content
-        if path == wire.ENROL:
-            asked = wire.EnrolRequest.model_validate_json(body)
+        if path == messages.ENROL:
+            asked = messages.EnrolRequest.model_validate_json(body)
             public = bytes.fromhex(asked.identity)
             if asked.token != TOKEN or not signing.is_enrolment(public, asked.token, bytes.fromhex(asked.proof)):
                 return refused(401, "Expected a valid token, got another.")
             known = [number for number, key in self.devices.items() if key == public]
             number = known[0] if known else len(self.devices)
             self.devices[number] = public
-            return said(wire.Enrolled(device=number))
+            return said(messages.Enrolled(device=number))
         found = signing.credentials_of(request.headers)
         public = self.devices.get(found.device, b"")
         if not (signing.is_signed(public, found, request.method, path) and signing.is_body(found, body)):
@@ -116,21 +115,23 @@ class FakeServer:
         if found.counter <= last:
             return refused(409, "Expected a higher counter.", headers={signing.COUNTER: str(last)})
         self.counters[found.device] = found.counter
-        if path == wire.CHECK_IN:
-            self.check_ins.append(wire.CheckIn.model_validate_json(body))
+        if path == messages.CHECK_IN:
+            self.check_ins.append(messages.CheckInRequest.model_validate_json(body))
             offer = self.offers.pop(0) if self.offers else None
-            return httpx.Response(200, content=wire.padded(wire.Answer(assignment=offer, come_back_s=COME_BACK)))
-        if path.startswith(wire.BLOBS):
+            return httpx.Response(
+                200, content=messages.padded(messages.CheckInAnswer(assignment=offer, come_back_s=COME_BACK))
+            )
+        if path.startswith(messages.BLOBS):
             return httpx.Response(200, content=self.blobs[path.rsplit("/", 1)[1]])
         if path.endswith("/report"):
             seen = self.reports.setdefault(path.split("/")[3], [])
             seen.append(body)
-            return said(wire.Received(repeated=len(seen) > 1))
+            return said(messages.Received(repeated=len(seen) > 1))
         assert self.secagg is not None
         stage = path.rsplit("/", 1)[1]
         if request.method == "POST":
             self.secagg.receive(stage, found.device, body)
-            return said(wire.Received())
+            return said(messages.Received())
         content = self.secagg.fetch(stage, found.device)
         return httpx.Response(200, content=content) if content else httpx.Response(204)
 
@@ -189,12 +190,12 @@ class FakeSecAgg:
         return self._out.get(stage, {}).get(device)
 
 
-def said(message: wire.Message) -> httpx.Response:
+def said(message: messages.Message) -> httpx.Response:
     return httpx.Response(200, content=message.model_dump_json())
 
 
 def refused(status: int, detail: str, *, again: bool = False, headers: dict[str, str] | None = None) -> httpx.Response:
-    content = wire.Refused(detail=detail, again=again).model_dump_json()
+    content = messages.Refused(detail=detail, again=again).model_dump_json()
     return httpx.Response(status, content=content, headers=headers)
 
 
@@ -214,7 +215,7 @@ class Running:
         self._home = Home.open(home)
         self.said: list[str] = []
         connection = Connection(self._home, transport=fake.transport, sleep=clock.sleep, now=clock.now)
-        self.agent = Agent(self._home, connection, say=self.said.append)
+        self.agent = Agent(self._home, connection, on_event=self.said.append)
 
     def __enter__(self) -> Running:
         return self

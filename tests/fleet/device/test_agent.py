@@ -1,4 +1,4 @@
-"""A device in a fleet: it takes part once, sends one report a round whatever happens to it, and believes nothing unchecked."""
+"""A device sends one report a round whatever happens to it, and checks everything that the server sends."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ import pytest
 
 from tacit.fleet.device.home import Home
 from tacit.fleet.device.memory import TaskMemory
-from tacit.fleet.rounds import tasks
-from tacit.fleet.wire import messages as wire
+from tacit.fleet.rounds import task_compiler
+from tacit.fleet.wire import messages
 from tacit.fleet.wire.blobs import packed_leaves
 from tacit.fleet.wire.refusals import Refusal
+from tacit.fleet.wire.reports import unpack_report
 from tests.fleet.device.fake import COME_BACK, Clock, FakeServer, Killed, Running, enrolled, refused
 from tests.fleet.worlds import sentences_of, setup
 
 
 @pytest.fixture
 def fake():
-    return FakeServer(tasks.prepare(setup(), timer_s=100.0), setup().start.model)
+    return FakeServer(task_compiler.prepare(setup(), timer_s=100.0), setup().start.model)
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_a_device_that_is_chosen_reports_once_and_rests(home, fake):
     offer, clock = fake.offer(threshold=0.2), Clock()
     wait, said = step(home, fake, clock)
     assert (wait, said) == (COME_BACK, ["Took part in round 0 of small."])
-    weight, within, update = wire.unpack_report(*reports(fake), offer.round_id, fake.prepared.task.dimension)
+    weight, within, update = unpack_report(*reports(fake), offer.round_id, fake.prepared.task.dimension)
     assert weight == 1
     assert within in (-1, 1)
     assert 0 < np.linalg.norm(update.astype(np.float64)) <= 0.3 * (1 + 1e-6)
@@ -72,7 +73,7 @@ def test_a_device_without_sentences_takes_part_with_an_update_of_zero(home, fake
         found.examples_path.write_text("")
     offer = fake.offer(threshold=threshold)
     assert step(home, fake) == (COME_BACK, ["Took part in round 0 of small."])
-    weight, within, update = wire.unpack_report(*reports(fake), offer.round_id, fake.prepared.task.dimension)
+    weight, within, update = unpack_report(*reports(fake), offer.round_id, fake.prepared.task.dimension)
     assert weight == 0
     assert (within == 0) == (threshold is None)  # the server asks for one, and counts none of weight 0
     assert not update.any()
@@ -90,12 +91,12 @@ def test_text_never_leaves(home, fake):
 
 
 def test_an_evaluation_is_taken_the_same_way(home, fake):
-    prepared = tasks.prepare_evaluation(setup(), timer_s=0.0)
+    prepared = task_compiler.prepare_evaluation(setup(), timer_s=0.0)
     fake.blobs |= prepared.blobs
     offer = fake.offer(task=prepared.name, clip_norm=1.0)
     step(home, fake)
-    weight, _, vector = wire.unpack_report(*reports(fake), offer.round_id, 2)
-    found = tasks.metrics_of(vector.astype(np.float64))
+    weight, _, vector = unpack_report(*reports(fake), offer.round_id, 2)
+    found = task_compiler.metrics_of(vector.astype(np.float64))
     assert weight == 1
     assert 0 <= found["top1"] <= 1
     assert 3 < found["loss"] < 7  # near log 120, for it has learned nothing
@@ -120,7 +121,7 @@ def test_timer_and_limit_are_the_devices_own(home, fake):
         fake.offer(round)
         step(home, fake, clock)
         fake.offer(round + 20)  # before the timer is over
-        assert ("the timer" if round < 4 else "at most 3 rounds") in step(home, fake, clock)[1][0]
+        assert ("timer of 100 s" if round < 4 else "as many as it may") in step(home, fake, clock)[1][0]
         clock.at += 100.0
     assert len(reports(fake)) == memory(home, fake).taken == 3
 
@@ -132,7 +133,7 @@ def test_weaker_terms_for_a_known_task_are_refused(home, fake):
     weaker = fake.prepared.task.model_copy(update={"min_separation": 0})
     fake.offer(9, task=fake.add_blob(weaker.model_dump_json().encode()))
     clock.at += 1e4
-    assert "weaker" in step(home, fake, clock)[1][0]
+    assert "at least as strong" in step(home, fake, clock)[1][0]
     assert len(reports(fake)) == 1
 
 
@@ -169,7 +170,7 @@ def test_a_check_in_speaks_of_no_more_tasks_than_a_server_reads(home, fake):
     (said,) = fake.check_ins
     assert len(said.busy_with) == 20
     assert list(said.was_in) == [f"{n:064x}" for n in range(38, 14, -2)]
-    assert len(said.model_dump_json()) <= wire.MOST_JSON_BYTES
+    assert len(said.model_dump_json()) <= messages.MOST_JSON_BYTES
 
 
 @pytest.mark.parametrize("conditions", [{"charging": False}, {"idle": False}, {"unmetered": False}])
@@ -189,7 +190,7 @@ def test_a_device_that_is_taken_into_use_while_it_works_sends_nothing(home, fake
             (home / "conditions.json").write_text('{"idle": false}')
 
     fake.after = after
-    assert "still idle" in step(home, fake)[1][0]
+    assert "no longer idle" in step(home, fake)[1][0]
     assert reports(fake) == []
     assert memory(home, fake).taken == 0
 
@@ -243,7 +244,7 @@ def test_killed_while_it_reports_a_device_sends_the_same_bytes_again(home, fake,
     _, said = step(home, fake, clock)
     assert fake.reports[offer.round_id][-1] == seen[0]
     assert list(fake.reports) == [offer.round_id]
-    assert "the timer" in said[0]
+    assert "timer of 100 s" in said[0]
     assert memory(home, fake).taken == 1
 
 
@@ -363,9 +364,9 @@ def test_a_download_with_another_hash_is_refused(home, fake, which):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_shapes": ((3,),)}, "Expected a checkpoint"),
-        ({"update_shapes": ((3,),)}, "other shapes"),
-        ({"steps": 4}, "other shapes"),
+        ({"model_shapes": ((3,),)}, "a checkpoint"),
+        ({"update_shapes": ((3,),)}, "the task's shapes"),
+        ({"steps": 4}, "the task's shapes"),
         ({"steps": 1 << 40}, "at most"),
         ({"model_shapes": ((1 << 20, 1 << 20),)}, "at most"),
         ({"model_shapes": ((-1, 3),)}, "at most"),
@@ -383,7 +384,7 @@ def test_a_task_that_does_not_fit_its_parts_is_refused(home, fake, changes, mess
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"format": 2}'])
 def test_a_task_that_is_none_is_refused(home, fake, content):
     fake.offer(task=fake.add_blob(content))
-    assert "description of a task" in step(home, fake)[1][0]
+    assert "task description is not valid" in step(home, fake)[1][0]
 
 
 @pytest.mark.parametrize(
@@ -394,7 +395,7 @@ def test_a_task_that_is_none_is_refused(home, fake, content):
 def test_terms_that_a_device_cannot_keep_are_no_task(home, fake, changes):
     terms = json.loads(fake.prepared.task_bytes) | changes
     fake.offer(task=fake.add_blob(json.dumps(terms).encode()))
-    assert "description of a task" in step(home, fake)[1][0]
+    assert "task description is not valid" in step(home, fake)[1][0]
     assert reports(fake) == []
 
 
@@ -404,7 +405,7 @@ def test_an_update_that_is_not_finite_is_sent_as_nothing(home, fake):
     huge = packed_leaves([np.full(shape, 3e38, np.float32) for shape in shapes])
     offer = fake.offer(checkpoint=fake.add_blob(huge))
     step(home, fake)
-    weight, within, update = wire.unpack_report(*reports(fake), offer.round_id, fake.prepared.task.dimension)
+    weight, within, update = unpack_report(*reports(fake), offer.round_id, fake.prepared.task.dimension)
     assert (weight, within, np.abs(update).max()) == (0, 0, 0)
     assert memory(home, fake).taken == 1
 
@@ -418,8 +419,8 @@ def test_an_upload_is_not_sent_where_others_could_read_it(home, fake):
 @pytest.mark.parametrize(
     ("status", "content", "message"),
     [
-        (200, b'{"assignment": 3}', "something else"),
-        (200, b"<html>" * 2000, "at most 4096 bytes"),
+        (200, b'{"assignment": 3}', "answer to the check-in is not valid"),
+        (200, b"<html>" * 2000, "longer than 4096 bytes"),
         (502, b"<html>" * 2000, "answered 502"),
     ],
 )
@@ -431,7 +432,7 @@ def test_an_answer_that_is_none_is_no_reason_to_stop(home, fake, status, content
 
 
 def test_a_server_cannot_send_a_device_away_for_good(home, fake):
-    content = wire.Answer(assignment=None, come_back_s=1e12).model_dump_json()
+    content = messages.CheckInAnswer(assignment=None, come_back_s=1e12).model_dump_json()
     fake.before = lambda request: httpx.Response(200, content=content)
     assert step(home, fake)[0] <= 86_400
 
@@ -472,7 +473,7 @@ def test_a_second_round_downloads_the_checkpoint_only(home, fake):
     step(home, fake, clock)
     clock.at += 100.0
     model = setup().start.model
-    moved = tasks.checkpoint_bytes(dataclasses.replace(model, embedding=model.embedding + np.float32(1)))
+    moved = task_compiler.checkpoint_bytes(dataclasses.replace(model, embedding=model.embedding + np.float32(1)))
     fake.offer(2, checkpoint=fake.add_blob(moved))
     before = len(fake.requests)
     step(home, fake, clock)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.fleet.device.clipping import contribution_of
-from tacit.fleet.rounds.sums import SLACK
+from tacit.fleet.rounds.norm_check import SLACK
 
 numbers = st.floats(-1e6, 1e6, width=32)
 

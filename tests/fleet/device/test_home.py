@@ -24,7 +24,7 @@ def home(tmp_path):
 
 def test_nothing_in_it_is_for_others(home, tmp_path):
     (tmp_path / "typed.txt").write_text("see you\n")
-    examples.take_in(tmp_path / "typed.txt", home.examples_path)
+    examples.copy_sentences(tmp_path / "typed.txt", home.examples_path)
     home.keep_report(b"report")
     home.keep_blob(sha256_of(b"x"), b"x")
     files = [path for path in home.path.rglob("*") if path.is_file()]
@@ -53,7 +53,7 @@ def test_a_damaged_or_missing_memory_is_no_fresh_start(home, content):
 
 
 def test_one_process_at_a_time(home):
-    with pytest.raises(FleetError, match="no other process"):
+    with pytest.raises(FleetError, match="Another process is using"):
         Home.open(home.path)
     home.close()
     Home.open(home.path).close()
@@ -95,10 +95,10 @@ def test_other_downloads_are_deleted(home):
 
 def test_sentences_are_kept_as_they_are(tmp_path):
     (tmp_path / "typed.txt").write_text("See you!\n\n  \n…\nça va\n", encoding="utf-8")
-    assert examples.take_in(tmp_path / "typed.txt", tmp_path / "kept") == 2
+    assert examples.copy_sentences(tmp_path / "typed.txt", tmp_path / "kept") == 2
     assert examples.load(tmp_path / "kept") == ["See you!", "ça va"]
     (tmp_path / "typed.jsonl").write_text('{"text": "two\\nlines"}\n', encoding="utf-8")
-    examples.take_in(tmp_path / "typed.jsonl", tmp_path / "kept")
+    examples.copy_sentences(tmp_path / "typed.jsonl", tmp_path / "kept")
     assert examples.load(tmp_path / "kept") == ["two\nlines"]
 
 
@@ -116,7 +116,7 @@ def test_files_without_sentences_are_refused_without_quoting_them(tmp_path, name
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message) as caught:
-        examples.take_in(tmp_path / name, tmp_path / "kept")
+        examples.copy_sentences(tmp_path / name, tmp_path / "kept")
     assert "secret" not in caught.value.sentence
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tacit.errors import FleetError
 from tacit.fleet.device.memory import Memory
-from tacit.fleet.wire.messages import Assignment, SecAggTerms, Task
+from tacit.fleet.wire.messages import Assignment
+from tacit.fleet.wire.task import DeviceTask, SecAggTerms
 
 NAME, OTHER = "a" * 64, "b" * 64
 
@@ -34,7 +35,7 @@ def task(**changes):
         "timer_s": 10.0,
         "report_goal": 4,
     }
-    return Task(**{**fields, **changes})
+    return DeviceTask(**{**fields, **changes})
 
 
 def place(round, name=NAME):
@@ -81,7 +82,7 @@ def test_a_device_that_may_take_part_does():
     for round, now in ((5, 0.0), (8, 10.0), (11, 20.0)):
         memory = taken(memory, round, now)
     assert memory.tasks[NAME].taken == 3
-    with pytest.raises(FleetError, match="at most 3 rounds"):
+    with pytest.raises(FleetError, match="3 rounds of this task, as many as it may"):
         taken(memory, 40, 1e6)
 
 
@@ -98,7 +99,7 @@ def test_a_round_is_refused_before_its_time():
 @pytest.mark.parametrize("weaker", [{"min_separation": 1}, {"max_participation": 4}, {"timer_s": 9.0}])
 def test_a_known_task_cannot_come_back_under_weaker_terms(weaker):
     memory = Memory().offered(NAME, task(), 0.0)
-    with pytest.raises(FleetError, match="weaker"):
+    with pytest.raises(FleetError, match="at least as strong"):
         memory.offered(OTHER, task(**weaker), 1.0)
     assert OTHER in memory.offered(OTHER, task(name="another", **weaker), 1.0).tasks
     assert OTHER in memory.offered(OTHER, task(min_separation=5), 1.0).tasks

@@ -11,12 +11,13 @@ import pytest
 
 from tacit.data.vocabulary import load_vocabulary
 from tacit.fleet.device.clipping import contribution_of
+from tacit.fleet.device.compiled_plans import run_plan
 from tacit.fleet.device.examples import batches_of
-from tacit.fleet.device.plans import run_plan
-from tacit.fleet.rounds import tasks
-from tacit.fleet.rounds.sums import PartialSum
+from tacit.fleet.rounds import task_compiler
+from tacit.fleet.rounds.partial_sums import PartialSum
 from tacit.fleet.wire.blobs import leaves_of
 from tacit.privacy.gate.sums import ClipThresholds
+from tacit.simulation.training import engine_of
 from tests.fleet.worlds import sentences_of, setup
 
 CASES = {
@@ -36,12 +37,12 @@ class Cohort:
 @pytest.mark.parametrize("case", CASES)
 def test_a_devices_report_is_the_simulations_update(case, tmp_path):
     made = setup(**CASES[case])
-    prepared, users = tasks.prepare(made, timer_s=0.0), np.array([0, 3, 7])
+    prepared, users = task_compiler.prepare(made, timer_s=0.0), np.array([0, 3, 7])
     task, clip = prepared.task, made.recipe.privacy.clip_norm
     threshold = 0.5 * clip
     (tmp_path / "words").write_bytes(prepared.blobs[task.vocabulary])
     words = load_vocabulary(tmp_path / "words")
-    model = leaves_of(tasks.checkpoint_bytes(made.start.model), task.model_shapes)
+    model = leaves_of(task_compiler.checkpoint_bytes(made.start.model), task.model_shapes)
 
     sums = PartialSum(clip, task.update_shapes, per_layer=task.clipping == "per_layer")
     for user in users:
@@ -50,7 +51,7 @@ def test_a_devices_report_is_the_simulations_update(case, tmp_path):
         found = contribution_of(update, batches.predictions, task, clip_norm=clip, threshold=threshold)
         sums.admit(int(user), found.update.astype(np.float32), found.weight, found.within)
 
-    engine = made.users
+    engine = engine_of(made)
     simulated, _ = engine.collect(
         made.start.model, Cohort(0, engine.prepare(users)), ClipThresholds(clip, threshold if case == "flat" else None)
     )

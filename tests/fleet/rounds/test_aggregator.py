@@ -10,14 +10,12 @@ import pytest
 from sqlalchemy import Engine, insert, select
 
 from tacit.errors import FleetError
-from tacit.fleet.rounds import lifecycle as rounds
-from tacit.fleet.rounds.aggregator import SUM, Aggregator
-from tacit.fleet.rounds.lifecycle import UNCLIPPED
-from tacit.fleet.rounds.sealed import unpack_sum
-from tacit.fleet.rounds.sums import PartialSum
-from tacit.fleet.server import leases, schema
-from tacit.fleet.wire.messages import pack_report, report_bytes
+from tacit.fleet.database import leases, round_table, schema
+from tacit.fleet.database.round_table import UNCLIPPED
+from tacit.fleet.rounds.aggregator import Aggregator, PeerQuestion
+from tacit.fleet.rounds.partial_sums import PartialSum, unpack_sum
 from tacit.fleet.wire.refusals import Refusal
+from tacit.fleet.wire.reports import pack_report, report_bytes
 from tacit.privacy.gate.rounding import HEADROOM
 from tests.fleet.people import a_round, a_task, enrolled_many
 
@@ -47,11 +45,11 @@ def report(round_id: str, device: int, *, norm: float = 0.5, within: int = 0, we
 
 
 def summed(aggregator: Aggregator, round_id: str) -> PartialSum:
-    return unpack_sum(aggregator.ask(round_id, SUM), PartialSum(1.0, ((SIZE,),), False))
+    return unpack_sum(aggregator.ask(round_id, PeerQuestion.SUM), PartialSum(1.0, ((SIZE,),), False))
 
 
 def reported(engine: Engine, round_id: str) -> int:
-    found = rounds.find(engine, round_id)
+    found = round_table.find(engine, round_id)
     assert found is not None
     return found.reported
 
@@ -93,8 +91,8 @@ def test_exactly_the_goal_is_counted_however_many_come_at_once(engine: Engine, l
     )
     assert sorted(ended) == ["410"] * 7 + ["repeated=False"] * 5
     assert reported(engine, round_id) == 5
-    assert rounds.settle(engine, lease, round_id)
-    counted = rounds.reported_to(engine, round_id)
+    assert round_table.settle(engine, lease, round_id)
+    counted = round_table.reported_to(engine, round_id)
     total = PartialSum(1.0, ((SIZE,),), False)
     for aggregator in (one, other):
         if aggregator.process in counted:
@@ -117,7 +115,7 @@ def test_one_report_sent_many_times_at_once_is_counted_once(engine: Engine, leas
     with pytest.raises(Refusal) as caught:
         aggregator.report(round_id, device, report(round_id, device, norm=0.4))
     assert caught.value.status == 409
-    rounds.settle(engine, lease, round_id)
+    round_table.settle(engine, lease, round_id)
     assert summed(aggregator, round_id).devices == [device]
 
 
@@ -153,7 +151,7 @@ def test_a_report_after_settling_is_refused_and_leaves_nothing(engine: Engine, l
     round_id = a_round(engine, a_task(engine))
     place(engine, round_id, [first, late], "1")
     aggregator.report(round_id, first, report(round_id, first))
-    rounds.settle(engine, lease, round_id)
+    round_table.settle(engine, lease, round_id)
     for attempt in (
         lambda: aggregator.report(round_id, late, report(round_id, late)),
         lambda: aggregator.most_bytes(round_id, late, None),
@@ -169,12 +167,12 @@ def test_a_sum_is_given_once_and_only_of_a_settled_round(engine: Engine, lease: 
     round_id = a_round(engine, a_task(engine))
     place(engine, round_id, [device], "1")
     aggregator.report(round_id, device, report(round_id, device))
-    with pytest.raises(FleetError, match="a settled round"):
-        aggregator.ask(round_id, SUM)
-    rounds.settle(engine, lease, round_id)
-    aggregator.ask(round_id, SUM)
-    with pytest.raises(FleetError, match="has reports of"):
-        aggregator.ask(round_id, SUM)
+    with pytest.raises(FleetError, match="not settled"):
+        aggregator.ask(round_id, PeerQuestion.SUM)
+    round_table.settle(engine, lease, round_id)
+    aggregator.ask(round_id, PeerQuestion.SUM)
+    with pytest.raises(FleetError, match="has no reports"):
+        aggregator.ask(round_id, PeerQuestion.SUM)
 
 
 def test_an_abandoned_round_leaves_nothing(engine: Engine, lease: leases.Lease) -> None:
@@ -183,21 +181,21 @@ def test_an_abandoned_round_leaves_nothing(engine: Engine, lease: leases.Lease) 
     round_id = a_round(engine, task)
     place(engine, round_id, [device], "1")
     aggregator.report(round_id, device, report(round_id, device))
-    assert rounds.abandon(engine, lease, round_id, "because")
+    assert round_table.abandon(engine, lease, round_id, "because")
     aggregator.sweep()
-    assert not aggregator._held
+    assert not aggregator._sums
     with pytest.raises(Refusal) as caught:
         aggregator.report(round_id, device, report(round_id, device))
     assert caught.value.status == 410
     with engine.connect() as connection:
         assert connection.execute(select(schema.assignments)).first() is None
         assert connection.execute(select(schema.participations)).first() is None
-    found = rounds.find(engine, round_id)
+    found = round_table.find(engine, round_id)
     assert found is not None
     assert (found.state, found.reason) == ("abandoned", "because")
     # It is never used again: neither settled nor committed.
-    assert not rounds.settle(engine, lease, round_id)
-    assert not rounds.commit(engine, lease, round_id)
+    assert not round_table.settle(engine, lease, round_id)
+    assert not round_table.commit(engine, lease, round_id)
 
 
 def test_a_round_can_be_given_up_while_reports_pour_in(engine: Engine, lease: leases.Lease) -> None:
@@ -207,7 +205,7 @@ def test_a_round_can_be_given_up_while_reports_pour_in(engine: Engine, lease: le
         place(engine, round_id, devices, "1")
         ended = together(
             *(lambda d=d, r=round_id: aggregator.report(r, d, report(r, d)) for d in devices),
-            lambda r=round_id: rounds.abandon(engine, lease, r, "because"),
+            lambda r=round_id: round_table.abandon(engine, lease, r, "because"),
         )
         assert set(ended) <= {"True", "repeated=False", "410"}
         assert "True" in ended
@@ -235,7 +233,7 @@ def test_what_is_wrong_with_a_report_is_found_before_it_counts(engine: Engine, l
     assert reported(engine, round_id) == 0
     assert aggregator.most_bytes(round_id, device, None) == report_bytes(SIZE) == len(good)
     aggregator.report(round_id, device, good)  # none of them has cost the device its place
-    rounds.settle(engine, lease, round_id)
+    round_table.settle(engine, lease, round_id)
     assert np.linalg.norm(summed(aggregator, round_id).update) <= 0.5
 
 
@@ -243,12 +241,12 @@ def test_a_bit_is_wanted_exactly_where_there_is_a_threshold(engine: Engine) -> N
     (device, *_), aggregator = enrolled_many(engine, 2), Aggregator(engine, "1")
     round_id = a_round(engine, a_task(engine), threshold=0.4)
     place(engine, round_id, [device], "1")
-    with pytest.raises(FleetError, match="a bit of 1 or -1"):
+    with pytest.raises(FleetError, match="bit must be 1 or -1"):
         aggregator.report(round_id, device, report(round_id, device, within=0))
     aggregator.report(round_id, device, report(round_id, device, within=-1))
 
 
-def test_only_who_has_a_place_here_may_send(engine: Engine) -> None:
+def test_only_a_device_with_a_place_here_may_send(engine: Engine) -> None:
     chosen, stranger, other = enrolled_many(engine, 3)
     aggregator = Aggregator(engine, "1")
     task = a_task(engine)
@@ -291,7 +289,7 @@ def test_a_plain_report_does_not_pass_where_secure_aggregation_is_asked_for(engi
     (device, *_), aggregator = enrolled_many(engine, 2), Aggregator(engine, "1")
     round_id = a_round(engine, a_task(engine, secagg=terms), aggregator="1")
     place(engine, round_id, [device], "1")
-    with pytest.raises(Refusal, match="messages of secure aggregation"):
+    with pytest.raises(Refusal, match="uses secure aggregation"):
         aggregator.report(round_id, device, report(round_id, device))
     assert reported(engine, round_id) == 0
     assert aggregator.fetch(round_id, device, "session") is None  # not yet

@@ -19,14 +19,14 @@ from sqlalchemy import Engine, delete, insert, select, update
 
 from tacit import files as durable
 from tacit.errors import FleetError, LedgerError, PrivacyError, RunError
-from tacit.fleet.rounds import coordinator, gathering
-from tacit.fleet.rounds import lifecycle as rounds
+from tacit.fleet.database import leases, participation_table, round_table, schema, task_table
+from tacit.fleet.database.heartbeat import Heartbeat
+from tacit.fleet.database.migrations import migrate
+from tacit.fleet.database.transactions import open_database
+from tacit.fleet.rounds import coordinator, device_rounds, round_attempt
 from tacit.fleet.rounds.aggregator import Aggregator
 from tacit.fleet.rounds.program import DeviceUsers
-from tacit.fleet.rounds.tasks import prepare
-from tacit.fleet.server import leases, schema
-from tacit.fleet.server.database import migrate, open_database
-from tacit.fleet.server.heartbeat import Heartbeat
+from tacit.fleet.rounds.task_compiler import prepare
 from tacit.privacy.record.ledger import LedgerWriter, read_ledger
 from tacit.privacy.record.records import Intent
 from tacit.recipe.training import Recipe
@@ -45,11 +45,11 @@ from tests.fleet.soundness import built, cohorts, require_sound, states
 def built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a recipe builds is built, and compiled, once for all tests."""
     monkeypatch.setattr(datasets, "IDEAL_SENTENCES", 5)
-    monkeypatch.setattr(gathering, "POLL_S", 0.02)
-    monkeypatch.setattr(gathering, "_RETRY_S", 0.05)
+    monkeypatch.setattr(round_attempt, "POLL_S", 0.02)
+    monkeypatch.setattr(round_attempt, "_RETRY_S", 0.05)
     monkeypatch.setattr(coordinator, "_FIRST_PAUSE_S", 0.05)
     monkeypatch.setattr(coordinator, "prepare", prepared_once)
-    monkeypatch.setattr(coordinator, "setup_of", lambda folder, observer: built(folder.recipe_path.read_text()))
+    monkeypatch.setattr(coordinator, "setup_of", lambda folder, callback: built(folder.recipe_path.read_text()))
 
 
 @cache
@@ -101,7 +101,7 @@ def test_the_model_is_made_of_what_those_in_the_record_sent(
     assert kept == {task.task, described["plan"], described["vocabulary"]}
 
 
-def test_a_round_that_comes_to_nothing_costs_nothing_and_is_opened_again(
+def test_a_round_with_too_few_reports_costs_nothing_and_is_opened_again(
     sqlite: Engine, size: int, tmp_path: Path
 ) -> None:
     recipe, run, devices = fleet_recipe(fleet={"deadline_s": 1.0}), tmp_path / "run", enrolled_many(sqlite, 12)
@@ -111,7 +111,10 @@ def test_a_round_that_comes_to_nothing_costs_nothing_and_is_opened_again(
             wait_for(lambda: len(server.named("round abandoned")) >= 2)
             assert not read_ledger(run / "ledger.jsonl").intents
             # Three on any machine that is not too busy to hear them all in time.
-            assert all(re.match("[0-3] reports came", each["reason"]) for each in server.named("round abandoned"))
+            assert all(
+                re.match("Expected 4 reports before the deadline, got [0-3]", each["reason"])
+                for each in server.named("round abandoned")
+            )
             few.join(devices[3:])
             assert result() is not None
     require_sound(sqlite, recipe, run)
@@ -124,7 +127,7 @@ def test_a_round_that_cannot_be_filled_says_why(sqlite: Engine, size: int, tmp_p
         crowd = Crowd(sqlite, server.aggregators, devices, size)
         with crowd, in_background(server.coordinator.run) as result:
             # Three are left for the second round.
-            wait_for(lambda: any("could come at all" in each["reason"] for each in server.named("round abandoned")))
+            wait_for(lambda: any("devices may take part" in each["reason"] for each in server.named("round abandoned")))
             assert len(server.named("round committed")) == 1
             crowd.join(enrolled_many(sqlite, 5))
             assert result() is not None
@@ -139,7 +142,7 @@ def test_a_process_that_is_lost_with_its_part_of_the_sum_costs_nothing(
     def dies_once(self: Aggregator, round_id: str, what: str, content: bytes = b"") -> bytes:
         if not lost:
             lost.append(round_id)
-            self._held.clear()  # a new process under an old name would have no memory either
+            self._sums.clear()  # a new process under an old name would have no memory either
         return asked(self, round_id, what, content)
 
     asked = Aggregator.ask
@@ -147,11 +150,11 @@ def test_a_process_that_is_lost_with_its_part_of_the_sum_costs_nothing(
     with Server(sqlite, recipe, run, aggregators=2) as server, Crowd(sqlite, server.aggregators, devices, size):
         assert server.coordinator.run() is not None
     require_sound(sqlite, recipe, run)
-    assert [each["reason"][:25] for each in server.named("round abandoned")] == ["A part of the sum is lost"]
+    assert [each["reason"][:21] for each in server.named("round abandoned")] == ["A partial sum is lost"]
     assert all(attempt == 0 for _, attempt, _ in cohorts(run))
 
 
-def test_a_sum_that_is_not_of_those_who_were_counted_is_not_used(
+def test_a_sum_of_other_devices_than_were_counted_is_not_used(
     sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     devices, run, forged = enrolled_many(sqlite, 12), tmp_path / "run", list[str]()
@@ -159,7 +162,7 @@ def test_a_sum_that_is_not_of_those_who_were_counted_is_not_used(
     def forges_once(self: Aggregator, round_id: str, what: str, content: bytes = b"") -> bytes:
         if not forged:
             forged.append(round_id)
-            self._held[round_id].total.devices[0] = 999
+            self._sums[round_id].total.devices[0] = 999
         return asked(self, round_id, what, content)
 
     asked = Aggregator.ask
@@ -168,7 +171,7 @@ def test_a_sum_that_is_not_of_those_who_were_counted_is_not_used(
         assert server.coordinator.run() is not None
     require_sound(sqlite, recipe, run)
     assert [each["reason"] for each in server.named("round abandoned")] == [
-        "A part of the sum is not of those who were counted."
+        "A partial sum has other devices than the database counted."
     ]
 
 
@@ -208,7 +211,7 @@ def test_a_disk_that_fails_at_the_intent_is_waited_for(
     require_sound(sqlite, recipe, run)
     # Nothing was released in the rounds that could not be written down, so nothing was spent on them.
     assert all(attempt == 0 for _, attempt, _ in cohorts(run))
-    assert [each["cause"] for each in server.named("going on from the ledger")] == ["RunError"] * 2
+    assert [each["cause"] for each in server.named("continuing from the ledger after a failure")] == ["RunError"] * 2
 
 
 def test_a_full_disk_holds_the_next_round_up_before_it_can_cost_anything(
@@ -221,7 +224,7 @@ def test_a_full_disk_holds_the_next_round_up_before_it_can_cost_anything(
         Crowd(sqlite, server.aggregators, devices, size),
         in_background(server.coordinator.run) as result,
     ):
-        wait_for(lambda: bool(server.named("waiting for room on the disk")))
+        wait_for(lambda: bool(server.named("waiting for disk space")))
         assert states(sqlite) == []
         room.set()
         assert result() is not None
@@ -248,12 +251,12 @@ class Killed(BaseException):
 @pytest.mark.parametrize(
     ("where", "what", "released"),
     [
-        (rounds, "open_round", False),
-        (rounds, "settle", False),
-        (rounds, "record_participation", False),
+        (round_table, "open_round", False),
+        (round_table, "settle", False),
+        (participation_table, "record_participation", False),
         (LedgerWriter, "append", True),
         (checkpoints, "save", False),  # the model is whole; the round is not lost
-        (rounds, "commit", False),
+        (round_table, "commit", False),
     ],
 )
 def test_a_coordinator_killed_at_any_point_is_followed_by_another(
@@ -279,7 +282,7 @@ def test_a_coordinator_killed_at_any_point_is_followed_by_another(
 
     monkeypatch.setattr(where, what, killed_after)
     with monkeypatch.context() as dying:
-        dying.setattr(gathering.DeviceRounds, "close", lambda self: None)
+        dying.setattr(device_rounds.DeviceRounds, "close", lambda self: None)
         dying.setattr(Heartbeat, "release", lambda self: None)
         with (
             Server(sqlite, recipe, run) as first,
@@ -310,7 +313,7 @@ def test_a_coordinator_that_loses_its_lease_stops_and_the_other_goes_on(
         with sqlite.begin() as connection:
             connection.execute(update(schema.leases).values(**theirs))
         with Crowd(sqlite, server.aggregators, devices, size):
-            wait_for(lambda: bool(server.named("waiting: another process coordinates")))
+            wait_for(lambda: bool(server.named("waiting for the lease: another process coordinates")))
             assert not read_ledger(run / "ledger.jsonl").intents
             with sqlite.begin() as connection:
                 connection.execute(
@@ -336,10 +339,10 @@ def test_the_table_of_participations_is_made_to_match_the_runs_own_record(
     require_sound(sqlite, recipe, run)
 
 
-def test_a_database_that_forgets_while_the_run_goes_on_lets_nobody_in_too_early(
+def test_a_database_that_forgets_during_a_run_lets_no_device_in_too_early(
     sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    devices, run, real, forgot = enrolled_many(sqlite, 12), tmp_path / "run", rounds.open_round, list[int]()
+    devices, run, real, forgot = enrolled_many(sqlite, 12), tmp_path / "run", round_table.open_round, list[int]()
 
     def forgets(*arguments: Any, **options: Any) -> Any:
         if options["round"] == 1 and not forgot:
@@ -348,7 +351,7 @@ def test_a_database_that_forgets_while_the_run_goes_on_lets_nobody_in_too_early(
                 connection.execute(delete(schema.participations))
         return real(*arguments, **options)
 
-    monkeypatch.setattr(rounds, "open_round", forgets)
+    monkeypatch.setattr(round_table, "open_round", forgets)
     with Server(sqlite, recipe, run) as server:
         same = Crowd(sqlite, server.aggregators, devices[:4], size)
         with same, in_background(server.coordinator.run) as result:
@@ -356,7 +359,7 @@ def test_a_database_that_forgets_while_the_run_goes_on_lets_nobody_in_too_early(
             same.join(devices[4:])
             assert result() is not None
     require_sound(sqlite, recipe, run)
-    assert [each["reason"][:23] for each in server.named("round abandoned")] == ["A device was too early:"]
+    assert [each["reason"][:30] for each in server.named("round abandoned")] == ["A device took part too early, "]
 
 
 def test_a_run_folder_that_was_put_back_does_not_release_anew_what_its_ledger_has_forgotten(
@@ -382,7 +385,7 @@ def test_a_run_folder_that_was_put_back_does_not_release_anew_what_its_ledger_ha
     with Server(sqlite, recipe, run) as server, pytest.raises(LedgerError, match="not the one that the odometer"):
         server.coordinator.run()
     (tmp_path / odometer.NAME).write_bytes(listed)  # put back as well
-    with Server(sqlite, recipe, run) as server, pytest.raises(LedgerError, match="put back to an earlier state"):
+    with Server(sqlite, recipe, run) as server, pytest.raises(LedgerError, match="restored to an earlier state"):
         server.coordinator.run()
     with sqlite.connect() as connection:
         assert connection.execute(select(schema.participations)).all() == before
@@ -443,7 +446,7 @@ def test_a_coordinator_killed_after_the_last_round_takes_the_task_away_when_it_i
         raise Killed
 
     with monkeypatch.context() as dying:
-        dying.setattr(rounds, "retire_tasks", killed)
+        dying.setattr(task_table, "retire_tasks", killed)
         with (
             Server(sqlite, recipe, run) as first,
             Crowd(sqlite, first.aggregators, devices, size),
@@ -479,14 +482,14 @@ def test_a_run_that_loses_rounds_again_and_again_stops_before_it_costs_any_more(
     devices, run = enrolled_many(sqlite, 40), tmp_path / "run"
 
     def lost(self: DeviceUsers, broadcast: Any, cohort: Any, norms: Any) -> Any:
-        raise gathering.RoundLost("A device revealed a false share.")
+        raise round_attempt.RoundLost("A device revealed a false share.")
 
     monkeypatch.setattr(DeviceUsers, "collect", lost)
     monkeypatch.setattr(coordinator, "_LONGEST_PAUSE_S", 0.05)
     with (
         Server(sqlite, recipe, run) as server,
         Crowd(sqlite, server.aggregators, devices, size),
-        pytest.raises(PrivacyError, match="fewer than 8 rounds of a run"),
+        pytest.raises(PrivacyError, match="fewer than 8 rounds to be lost"),
     ):
         server.coordinator.run()
     assert [attempt for _, attempt, _ in cohorts(run)] == list(range(8))
@@ -519,4 +522,4 @@ def test_what_a_server_runs_came_from_its_plan_and_a_gate_of_ones_own_did_not(
         (Louder(plan, users._secure), "gate is not Tacit's"),
         (DeviceUsers(bolder, users._secure), "another plan"),
     ):
-        assert said in reasons_of(dataclasses.replace(program, users=other))[0]
+        assert said in reasons_of(dataclasses.replace(program, users=other))[0].sentence

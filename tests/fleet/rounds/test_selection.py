@@ -1,4 +1,4 @@
-"""Places go to devices that may have them, whatever happens at the same time; the others are told when to come."""
+"""Places go only to devices that may have them, also with concurrent check-ins; the others get a waiting time."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert, select, update
 
-from tacit.fleet.rounds.pace import IDLE_WAIT_S
-from tacit.fleet.rounds.selection import OUTLOOK_S, Lookout, check_in, could_come, look
-from tacit.fleet.server import schema
-from tacit.fleet.server.database import migrate, open_database, reading
+from tacit.fleet.database import schema
+from tacit.fleet.database.leases import LEAVING, appear
+from tacit.fleet.database.migrations import migrate
+from tacit.fleet.database.transactions import open_database, read_only
+from tacit.fleet.rounds.pace_steering import IDLE_WAIT_S
+from tacit.fleet.rounds.selection import SNAPSHOT_S, SnapshotCache, check_in, could_come, take_snapshot
 from tacit.fleet.server.enrolment import revoke
-from tacit.fleet.server.leases import LEAVING, appear
-from tacit.fleet.wire.messages import CheckIn, Task, padded
+from tacit.fleet.wire.messages import CheckInRequest, padded
+from tacit.fleet.wire.task import DeviceTask
 from tacit.privacy.participation.pace import LONGEST_WAIT_S
 from tests.fleet.people import NOW, a_process, a_round, a_task, enrolled_many, finish
 
@@ -35,13 +37,13 @@ TERMS = {
 
 
 def ask(engine, device, *, now=NOW, seed=0, busy_with=(), was_in=None):
-    request = CheckIn(busy_with=busy_with, was_in=was_in or {})
+    request = CheckInRequest(busy_with=busy_with, was_in=was_in or {})
     return check_in(engine, device, request, now=now, draw=random.Random(seed))
 
 
 def places(engine, round_id):
     query = select(schema.assignments.c.device, schema.assignments.c.place)
-    with reading(engine) as connection:
+    with read_only(engine) as connection:
         return dict(connection.execute(query.where(schema.assignments.c.round_id == round_id)).all())
 
 
@@ -55,7 +57,7 @@ def test_a_device_gets_a_place_and_everything_it_needs(engine):
     assert (assignment.upload_to, assignment.clip_norm, assignment.threshold) == ("https://somewhere:1", 0.5, 0.25)
     assert assignment.seconds_left == 55
     assert places(engine, round_id) == {device: 0}
-    with reading(engine) as connection:
+    with read_only(engine) as connection:
         assert connection.execute(select(schema.assignments.c.aggregator)).scalar_one() == process
 
 
@@ -127,14 +129,14 @@ def test_in_secure_aggregation_a_place_is_offered_once(engine):
 @pytest.mark.parametrize(
     "change", [{"state": "settled"}, {"state": "abandoned"}, {"deadline": NOW}, {"places": 0}, {"aggregator": "f" * 32}]
 )
-def test_a_round_that_takes_nobody_is_not_offered(engine, change):
+def test_a_full_round_is_not_offered(engine, change):
     task = a_task(engine)
     a_process(engine)
     a_round(engine, task, **change)
     assert ask(engine, *enrolled_many(engine, 1)).assignment is None
 
 
-def test_nobody_is_sent_to_a_process_that_is_gone_or_takes_no_reports(engine):
+def test_no_device_is_sent_to_a_process_that_is_gone_or_accepts_no_reports(engine):
     task = a_task(engine)
     a_process(engine, seen_at=NOW - 60)
     a_process(engine, role="selector")
@@ -236,10 +238,10 @@ def test_an_abandoned_round_counts_for_nothing(engine):
     assert ask(engine, device).assignment.round_id == second
 
 
-def test_how_many_could_come_leaves_out_who_rests_who_is_done_and_who_tried_in_vain(engine):
+def test_could_come_leaves_out_devices_that_wait_are_done_or_reported_in_abandoned_rounds(engine):
     name = a_task(engine, min_separation=2, max_participation=1)
-    with reading(engine) as connection:
-        task = Task.model_validate_json(connection.execute(select(schema.tasks.c.description)).scalar_one())
+    with read_only(engine) as connection:
+        task = DeviceTask.model_validate_json(connection.execute(select(schema.tasks.c.description)).scalar_one())
     people = enrolled_many(engine, 12)
     a_round(engine, name, 0, state="committed", reported=2)
     done = [{"task": name, "device": device, "round": 0, "attempt": 0} for device in people[:2]]
@@ -346,25 +348,25 @@ def test_with_nothing_to_do_devices_come_back_soon_if_they_are_few(engine):
     assert IDLE_WAIT_S / 2 <= ask(engine, device).come_back_s <= 2 * IDLE_WAIT_S
 
 
-def test_an_outlook_is_looked_up_again_when_it_is_old(sqlite_engine):
-    lookout = Lookout(sqlite_engine)
+def test_a_snapshot_is_read_again_when_it_is_old(sqlite_engine):
+    lookout = SnapshotCache(sqlite_engine)
     first = lookout.at(NOW)
     a_task(sqlite_engine)
-    assert lookout.at(NOW + 0.9 * OUTLOOK_S) is first
-    assert len(lookout.at(NOW + 1.1 * OUTLOOK_S).tasks) == 1
+    assert lookout.at(NOW + 0.9 * SNAPSHOT_S) is first
+    assert len(lookout.at(NOW + 1.1 * SNAPSHOT_S).tasks) == 1
     assert lookout.at(NOW - 5) is not first  # the clock was put back
 
 
-def test_an_old_outlook_gives_no_place_away_that_is_gone(engine):
+def test_an_old_snapshot_gives_away_no_place_that_is_gone(engine):
     task = a_task(engine, min_separation=0)
     a_process(engine)
     round_id, full = a_round(engine, task, places=9), a_round(engine, a_task(engine), places=1)
     first, second, third = enrolled_many(engine, 3)
-    old = look(engine, now=NOW)
+    old = take_snapshot(engine, now=NOW)
 
     def again(device):
-        request = CheckIn(busy_with=() if places(engine, full) else (task,))
-        return check_in(engine, device, request, now=NOW, draw=random.Random(0), outlook=old).assignment
+        request = CheckInRequest(busy_with=() if places(engine, full) else (task,))
+        return check_in(engine, device, request, now=NOW, draw=random.Random(0), snapshot=old).assignment
 
     assert again(first).round_id == full
     assert again(second).round_id == round_id

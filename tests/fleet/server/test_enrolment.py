@@ -1,4 +1,4 @@
-"""Enrolment takes a valid token, once for each use; a counter is taken once."""
+"""Enrolment needs a valid token, and each use counts once; a counter is accepted once."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import delete, func, insert, select
 
-from tacit.fleet.server import enrolment, schema
-from tacit.fleet.server.database import reading
-from tacit.fleet.server.enrolment import Door, enrol, make_token, revoke
+from tacit.fleet.database import schema
+from tacit.fleet.database.transactions import read_only
+from tacit.fleet.server import enrolment
+from tacit.fleet.server.authentication import DeviceAuthenticator
+from tacit.fleet.server.enrolment import enrol, make_token, revoke
 from tacit.fleet.wire.refusals import Refusal
 from tacit.fleet.wire.signing import COUNTER, credentials_of
 from tests.fleet.people import NOW, Person, enrolled
@@ -23,7 +25,7 @@ def refused(status: int, call, *arguments, **keywords) -> Refusal:
 
 
 def uses_left(engine) -> int:
-    with reading(engine) as connection:
+    with read_only(engine) as connection:
         return connection.execute(select(func.sum(schema.tokens.c.uses_left))).scalar_one()
 
 
@@ -43,7 +45,7 @@ def test_an_expired_or_invented_token_is_refused(engine):
     assert uses_left(engine) == 5
 
 
-def test_an_invented_token_keeps_nobody_waiting_who_writes(sqlite_engine):
+def test_an_invented_token_takes_no_write_lock(sqlite_engine):
     with sqlite_engine.begin(), pytest.raises(Refusal):  # the one write lock is taken
         enrol(sqlite_engine, Person().request("an invented token"), now=NOW)
 
@@ -100,12 +102,12 @@ def test_one_key_is_one_device_even_with_several_tokens_at_once(engine):
 
 def test_a_token_is_kept_as_a_digest_alone(engine):
     token = make_token(engine, uses=1, expires_at=NOW + 1)
-    with reading(engine) as connection:
+    with read_only(engine) as connection:
         assert token not in str(connection.execute(select(schema.tokens)).all())
 
 
 def test_a_request_is_taken_once(engine):
-    door = Door(engine)
+    door = DeviceAuthenticator(engine)
     person = enrolled(engine)
     credentials = credentials_of(person.headers("GET", "/x"))
     door.authenticate(credentials, "GET", "/x")
@@ -114,8 +116,8 @@ def test_a_request_is_taken_once(engine):
     door.authenticate(credentials_of(person.headers("GET", "/x")), "GET", "/x")
 
 
-def test_an_older_counter_is_refused_and_the_last_one_told(engine):
-    door = Door(engine)
+def test_an_older_counter_is_refused_with_the_last_one_in_a_header(engine):
+    door = DeviceAuthenticator(engine)
     person = enrolled(engine)
     older = credentials_of(person.headers("GET", "/x"))
     person.counter = 40
@@ -124,7 +126,7 @@ def test_an_older_counter_is_refused_and_the_last_one_told(engine):
 
 
 def test_of_many_copies_of_a_request_one_is_taken(engine):
-    door = Door(engine)
+    door = DeviceAuthenticator(engine)
     person = enrolled(engine)
     credentials = credentials_of(person.headers("GET", "/x"))
 
@@ -139,8 +141,8 @@ def test_of_many_copies_of_a_request_one_is_taken(engine):
         assert sorted(pool.map(one, range(16))) == [200] + 15 * [409]
 
 
-def test_whoever_cannot_be_established_is_told_nothing(engine):
-    door = Door(engine)
+def test_a_sender_that_cannot_be_authenticated_learns_nothing(engine):
+    door = DeviceAuthenticator(engine)
     person, other = enrolled(engine), enrolled(engine)
     door.authenticate(credentials_of(person.headers("GET", "/x")), "GET", "/x")
     good = credentials_of(person.headers("GET", "/x"))
@@ -163,14 +165,14 @@ def test_whoever_cannot_be_established_is_told_nothing(engine):
 
 
 def test_a_device_that_was_heard_before_is_shut_out_at_once(engine):
-    door, person = Door(engine), enrolled(engine)
+    door, person = DeviceAuthenticator(engine), enrolled(engine)
     door.authenticate(credentials_of(person.headers("GET", "/x")), "GET", "/x")
     revoke(engine, person.number)
     refused(401, door.authenticate, credentials_of(person.headers("GET", "/x")), "GET", "/x")
 
 
 def test_a_number_that_was_asked_for_too_early_is_known_once_it_is_given_out(engine):
-    door, person = Door(engine), enrolled(engine)
+    door, person = DeviceAuthenticator(engine), enrolled(engine)
     person.number += 1
     refused(401, door.authenticate, credentials_of(person.headers("GET", "/x")), "GET", "/x")
     other = enrolled(engine)
@@ -179,7 +181,7 @@ def test_a_number_that_was_asked_for_too_early_is_known_once_it_is_given_out(eng
 
 
 def test_a_number_is_whose_it_is_in_the_database_though_that_was_put_back(engine):
-    first, second = Door(engine), Door(engine)
+    first, second = DeviceAuthenticator(engine), DeviceAuthenticator(engine)
     forgotten, later = enrolled(engine), Person()
     for door in (first, second):
         door.authenticate(credentials_of(forgotten.headers("GET", "/x")), "GET", "/x")
@@ -196,5 +198,5 @@ def test_a_number_is_whose_it_is_in_the_database_though_that_was_put_back(engine
     first.authenticate(credentials_of(later.headers("GET", "/x")), "GET", "/x")
 
 
-def test_revoking_nobody_is_refused(engine):
+def test_revoking_an_unknown_device_is_refused(engine):
     refused(404, revoke, engine, 5)

@@ -1,4 +1,4 @@
-"""One process: what it refuses to begin with, and how it ends."""
+"""One process of the server: which settings it refuses, and how it stops."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ import uvicorn
 from sqlalchemy import insert, select, update
 
 from tacit.errors import FleetError, RunError
-from tacit.fleet.rounds.gathering import DeviceCohort, Peers
-from tacit.fleet.rounds.sealed import make_secret
-from tacit.fleet.rounds.sums import PartialSum
-from tacit.fleet.server import schema
-from tacit.fleet.server.database import migrate, open_database
-from tacit.fleet.server.leases import LEAVING
+from tacit.fleet.database import schema
+from tacit.fleet.database.leases import LEAVING
+from tacit.fleet.database.migrations import migrate
+from tacit.fleet.database.transactions import open_database
+from tacit.fleet.rounds.partial_sums import PartialSum
+from tacit.fleet.rounds.peers import Peers
+from tacit.fleet.rounds.round_attempt import DeviceCohort
 from tacit.fleet.server.serving import ServeSettings, _transport, serve
-from tacit.fleet.wire.messages import ROUNDS, pack_report
+from tacit.fleet.wire.messages import ROUNDS
+from tacit.fleet.wire.reports import pack_report
+from tacit.fleet.wire.sealing import make_secret
 from tacit.fleet.wire.tls import CERTIFICATE
 from tacit.recipe.training import parse_recipe
 from tacit.runs.folder import RunFolder
@@ -41,7 +44,7 @@ from tests.fleet.worlds import recipe_tree
     [
         ({"http": True, "host": "0.0.0.0"}, "--http only with a loopback"),
         ({"role": "selector"}, "--database and --secret"),
-        ({"certificate": Path("c.pem")}, "--certificate and --key together"),
+        ({"certificate": Path("c.pem")}, "both --certificate and --key"),
         ({"http": True, "certificate": Path("c.pem"), "key": Path("k.pem")}, "either --http or --certificate"),
         ({"recipe": None}, "a recipe with a [fleet] section"),
         ({"recipe": parse_recipe(recipe_tree())}, "a recipe with a [fleet] section"),
@@ -104,7 +107,7 @@ def test_what_stops_the_coordinator_stops_the_process(tmp_path: Path) -> None:
         serve(ServeSettings(out=tmp_path, recipe=fleet_recipe(), port=0, http=True))
 
 
-def test_an_aggregator_that_is_told_to_stop_finishes_the_rounds_it_has(tmp_path: Path) -> None:
+def test_an_aggregator_that_is_to_stop_finishes_its_rounds(tmp_path: Path) -> None:
     url, stopping, heard = f"sqlite:///{tmp_path}/fleet.db", threading.Event(), list[str]()
     make_secret(tmp_path / "secret")
     engine = open_database(url)

@@ -1,4 +1,4 @@
-"""What is said over the wire: exact sizes, nothing but finite numbers, answers that look alike."""
+"""Messages have exact sizes and finite numbers, and all answers to check-ins have the same length."""
 
 import math
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tacit.errors import FleetError
-from tacit.fleet.wire.messages import ANSWER_BYTES, Answer, Assignment, pack_report, padded, report_bytes, unpack_report
+from tacit.fleet.wire.messages import ANSWER_BYTES, Assignment, CheckInAnswer, padded
+from tacit.fleet.wire.reports import pack_report, report_bytes, unpack_report
 
 ROUND = "0123456789abcdef" * 2
 
@@ -30,8 +31,8 @@ def test_a_report_comes_out_as_it_went_in():
         (report((1.0, 2.0)), "bytes"),
         (b"XXXX" + report()[4:], "format"),
         (report(round_id="0" * 32), "another"),
-        (report((1.0, math.nan, 0.0)), "finite"),
-        (report((1.0, math.inf, 0.0)), "finite"),
+        (report((1.0, math.nan, 0.0)), "inf or nan"),
+        (report((1.0, math.inf, 0.0)), "inf or nan"),
         (report(weight=1.0001), "weight"),
         (report(weight=math.nan), "weight"),
         (report(within=2), "bit"),
@@ -54,6 +55,8 @@ def test_answers_to_chosen_and_unchosen_devices_have_one_size():
         signs_seed="c" * 64,
         seconds_left=12345.678901234567,
     )
-    sizes = {len(padded(Answer(assignment=each, come_back_s=3.0))) for each in (place, None)}
+    sizes = {len(padded(CheckInAnswer(assignment=each, come_back_s=3.0))) for each in (place, None)}
     assert sizes == {ANSWER_BYTES}
-    assert Answer.model_validate_json(padded(Answer(assignment=place, come_back_s=3.0))).assignment == place
+    assert (
+        CheckInAnswer.model_validate_json(padded(CheckInAnswer(assignment=place, come_back_s=3.0))).assignment == place
+    )

@@ -1,4 +1,4 @@
-"""What is said of two sides' images, and to whom."""
+"""The conclusion from both sides' images, and who may see it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tacit.inspection.fault_scores import InversionScore
 from tacit.inspection.images.findings import ImageFindings
-from tacit.inspection.scores import InversionScore
 from tacit.runs.report.blocks import Bars, Image, Table
 
 NORMAL, INVERTED = InversionScore(0.13, 0.0, 0.8, 0.3), InversionScore(0.86, 0.97, 0.4, 0.7)
@@ -44,14 +44,14 @@ def found(high: InversionScore, low: InversionScore, epsilon: float | None = 2.5
     [
         (NORMAL, INVERTED, "exchanged among the users with low accuracy"),
         (INVERTED, NORMAL, "exchanged among the users with high accuracy"),
-        (INVERTED, INVERTED, "Both have bright context"),
-        (NORMAL, NORMAL, "Neither has bright context"),
+        (INVERTED, INVERTED, "Both have a bright background"),
+        (NORMAL, NORMAL, "Neither has a bright background"),
     ],
 )
 def test_the_conclusion_says_what_differs(high: InversionScore, low: InversionScore, says: str) -> None:
     conclusion = found(high, low).conclusion()
     assert says in conclusion
-    assert "50.0% of held-out images right, 90.0% of those it was trained for" in conclusion
+    assert "50.0% of held-out images right, and 90.0% of images without the fault" in conclusion
     assert "\n" not in conclusion
 
 
@@ -60,8 +60,8 @@ def test_the_section_shows_both_sides_the_histogram_and_the_price() -> None:
     assert not section.private
     pictures = [block for block in section.blocks if isinstance(block, Image)]
     assert [block.caption for block in pictures] == [
-        "Made up after users with high accuracy",
-        "Made up after users with low accuracy",
+        "Generated after users with high accuracy",
+        "Generated after users with low accuracy",
     ]
     (bars,) = (block for block in section.blocks if isinstance(block, Bars))
     assert bars.bars == [("0%", 0.5), ("25%", 0.0), ("50%", 0.1), ("75%", 0.4)]

@@ -1,4 +1,4 @@
-"""A run of a next-word model as the primary model: what is asked of it, what it shows, and what it costs with the other."""
+"""A run of a next-word model as the primary model: its requirements, its findings, and the cost of both models."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tacit
 from tacit.cli.app import main
 from tacit.data.rows import to_rows
 from tacit.data.worlds.keyboard import KeyboardWorld
@@ -26,7 +27,6 @@ from tacit.runs.report import write_report
 from tacit.simulation.training import start_run
 from tacit.training import datasets
 from tacit.training.trained import load_trained
-from tests.inspection.text.test_run import Silent
 from tests.recipe.test_text_inspection import tiny_text
 from tests.simulation.test_training import tiny
 
@@ -36,11 +36,11 @@ QUICK = {"noise_multiplier": 4.0}
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of two rounds on four hundred made-up people."""
+    """A finished run of two rounds on four hundred synthetic users."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "IDEAL_SENTENCES", 5)
         path = tmp_path_factory.mktemp("runs") / "words"
-        start_run(primary_recipe(), path, Silent())
+        start_run(primary_recipe(), path, tacit.Callback())
     return path
 
 
@@ -75,7 +75,7 @@ def test_users_and_population_are_the_runs_and_the_rest_is_the_inspections(train
 def test_it_is_looked_into_and_its_cost_is_added(trained: Path, tmp_path: Path) -> None:
     recorded = RunFolder.open(trained).summary()
     assert recorded is not None
-    summary = start_inspection(inspection_of(trained, tmp_path), tmp_path / "sound", Silent())
+    summary = start_inspection(inspection_of(trained, tmp_path), tmp_path / "sound", tacit.Callback())
     found = summary["inspection"]["primary"]
     assert (found["run"], found["epsilon"]) == (str(trained), recorded["privacy"]["epsilon"])
     assert (found["accuracy"], found["words"]) == (recorded["metrics"]["top1"], recorded["metrics"]["words"])
@@ -85,10 +85,10 @@ def test_it_is_looked_into_and_its_cost_is_added(trained: Path, tmp_path: Path) 
     assert max(each) < summary["together"]["epsilon"] < 2 * sum(each)
     assert (summary["together"]["models"], summary["together"]["releases"]) == (2, 2 + 4)
     shared = write_report(RunFolder.open(tmp_path / "sound"), share=True).read_text()
-    assert "The primary model, and what it says" in shared
+    assert "The primary model and its sentences" in shared
 
     recipe = inspection_of(trained, tmp_path, "fault.share=1.0")
-    start_inspection(recipe, tmp_path / "faulty", Silent())
+    start_inspection(recipe, tmp_path / "faulty", tacit.Callback())
     compared = compare_inspections(tmp_path / "sound", tmp_path / "faulty")
     assert (compared.cost["models"], compared.cost["releases"]) == (3, 2 + 4 + 4)  # one primary model, counted once
     before, after = compared.before.primary, compared.after.primary
@@ -101,16 +101,16 @@ def test_it_is_looked_into_and_its_cost_is_added(trained: Path, tmp_path: Path) 
 
 def test_people_it_was_trained_on_are_not_held_out(trained: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"whom the run .*words was not trained on, data\.users ≥ 400, got 300"):
-        start_inspection(inspection_of(trained, tmp_path, "data.users=300"), tmp_path / "run", Silent())
+        start_inspection(inspection_of(trained, tmp_path, "data.users=300"), tmp_path / "run", tacit.Callback())
     assert not (tmp_path / "run").exists()
 
 
 def test_what_one_without_privacy_says_is_the_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "IDEAL_SENTENCES", 5)
     plain = tiny(run={"rounds": 1}, privacy={"mechanism": "none", "noise_multiplier": 0.0})
-    start_run(plain, tmp_path / "words", Silent())
-    start_inspection(inspection_of(tmp_path / "words", tmp_path), tmp_path / "run", Silent())
-    said = "sentences that it makes up"
+    start_run(plain, tmp_path / "words", tacit.Callback())
+    start_inspection(inspection_of(tmp_path / "words", tmp_path), tmp_path / "run", tacit.Callback())
+    said = "sentences that it generates"
     (private,) = (tmp_path / "run" / "private" / "sections").iterdir()
     assert said in private.read_text()
     (sentence, *_) = next(each["rows"] for each in json.loads(private.read_text())["blocks"] if "rows" in each)[0]
@@ -121,7 +121,7 @@ def test_what_one_without_privacy_says_is_the_owners(tmp_path: Path, monkeypatch
 
 def test_another_run_in_its_place_is_not_added_up(trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained, tmp_path / "words")
-    start_inspection(inspection_of(tmp_path / "words", tmp_path), tmp_path / "run", Silent())
+    start_inspection(inspection_of(tmp_path / "words", tmp_path), tmp_path / "run", tacit.Callback())
     compare_inspections(tmp_path / "run", tmp_path / "run")
     marker = tmp_path / "words" / "run.json"
     marker.write_text(marker.read_text().replace(RunFolder.open(trained).run_id, "0123456789abcdef"))
@@ -131,7 +131,8 @@ def test_another_run_in_its_place_is_not_added_up(trained: Path, tmp_path: Path)
 
 def expected_accuracy(trained: Path, recipe: TextInspection) -> float:
     """That of the run's model on held-out people with the recipe's fault, laid out as in the run."""
-    model, words = load_trained(trained)
+    found = load_trained(trained)
+    model, words = found.model, found.words
     data = primary_recipe().data
     world = KeyboardWorld(data.world_seed, data.users + data.held_out, vocabulary_size=data.vocabulary)
     faulty = with_fault(world, recipe.fault, words).gather(np.arange(data.users, data.users + data.held_out))
@@ -140,11 +141,11 @@ def expected_accuracy(trained: Path, recipe: TextInspection) -> float:
 
 
 def test_only_a_finished_run_of_a_next_word_model_will_do(trained: Path, tmp_path: Path) -> None:
-    start_inspection(tiny_text(), tmp_path / "inspected", Silent())
+    start_inspection(tiny_text(), tmp_path / "inspected", tacit.Callback())
     with pytest.raises(RecipeError, match="Expected a recipe for training, got one for an inspection"):
         inspection_of(tmp_path / "inspected", tmp_path)
     RunFolder.create(tmp_path / "begun", primary_recipe().to_toml(), vocabulary=("a",))
-    with pytest.raises(RunError, match=r"Expected a finished run as the primary model, got .*begun"):
+    with pytest.raises(RunError, match=r"begun is not finished, so it cannot be the primary model"):
         Primary.open(tmp_path / "begun")
 
 
@@ -165,7 +166,7 @@ def test_people_with_other_words_are_refused_before_anything_is_made(trained: Pa
         main(["data", "import", str(tmp_path / "chat.jsonl"), *columns, "--out", str(tmp_path / "store")])
     recipe = inspection_of(trained, tmp_path, "data.held_out=2", store=tmp_path / "store")
     with pytest.raises(DataError, match=r"Expected users with the 300 words of the run .*, got users with 6\."):
-        start_inspection(recipe, tmp_path / "run", Silent())
+        start_inspection(recipe, tmp_path / "run", tacit.Callback())
     assert not (tmp_path / "run").exists()
     with pytest.raises(DataError, match="got users with other words"):
         Primary.open(trained).require_words(tuple("x" for _ in range(300)))

@@ -1,4 +1,4 @@
-"""Whole inspections of text: a fault that is there is found, a run is durable like any other, nobody's words get out."""
+"""Whole inspections of text: a fault is found, the run is durable like any other, and no user's words are written."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tacit
 from tacit.cli.app import main
 from tacit.errors import DataError, PrivacyError, RunError
+from tacit.inspection.record import InspectionRecord
 from tacit.inspection.text.comparison import compare_inspections
 from tacit.inspection.text.run import resume_inspection, start_inspection
 from tacit.privacy.record.ledger import read_ledger
@@ -25,16 +27,6 @@ from tests.recipe.test_text_inspection import tiny_text
 
 RARE = "qwzxv"  # a word of one user, which nobody may ever read
 STORE = {"world": None, "held_out": 2}
-
-
-class Silent:
-    """Listens to nothing."""
-
-    def warned(self, sentence: str) -> None: ...
-
-    def round_done(self, round: int) -> None: ...
-
-    def evaluated(self, record: Any) -> None: ...
 
 
 def everything(folder: Path) -> dict[str, bytes]:
@@ -87,7 +79,7 @@ def learned(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
                 server={"optimizer": "sgd"},
                 run={"rounds": 40, "evaluate_every": 40, "checkpoint_every": 40},
             )
-            start_inspection(recipe, made[share], Silent())
+            start_inspection(recipe, made[share], tacit.Callback())
         return made[share]
 
     return run
@@ -116,23 +108,26 @@ def test_a_private_inspection_is_a_run_with_its_own_guarantee(store: Path, tmp_p
         data={**STORE, "store": str(store)},
         privacy={"population": 7, "cohort": 5, "delta": 0.01, "noise_multiplier": 2.0},
     )
-    summary = start_inspection(recipe, tmp_path / "run", Silent())
+    summary = start_inspection(recipe, tmp_path / "run", tacit.Callback())
     ledger = read_ledger(tmp_path / "run" / "ledger.jsonl")
     assert ledger.closed is not None
     assert ledger.closed.outcome == "finished"
     assert summary["privacy"]["releases"] == len(ledger.intents) == 4
     assert 0 < summary["privacy"]["epsilon"] < math.inf
-    assert ledger.opened.data["inspection"]["task"] == "T3"
+    about = InspectionRecord.read(ledger.opened)
+    assert about is not None
+    assert about.selection is not None
+    assert (about.stage, about.selection.task) == ("words", "T3")
     assert [entry.run_id for entry in odometer.read(store)].count(ledger.opened.run_id) == 1
     shared = write_report(RunFolder.open(tmp_path / "run"), share=True).read_text()
-    assert "Unknown words, as a model makes them up" in shared
+    assert "Unknown words, as a model generates them" in shared
     for name, content in everything(tmp_path / "run").items():
         assert RARE.encode() not in content, name
 
 
 def test_a_stopped_inspection_goes_on_as_if_nothing_had_been(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = tiny_text(run={"seed": 5}, fault={"share": 0.5})
-    whole = start_inspection(recipe, tmp_path / "whole", Silent())
+    whole = start_inspection(recipe, tmp_path / "whole", tacit.Callback())
     before = RunJournal.before
 
     def stopping(self: RunJournal, cohort: Any, norms: Any) -> None:
@@ -142,23 +137,23 @@ def test_a_stopped_inspection_goes_on_as_if_nothing_had_been(tmp_path: Path, mon
     with monkeypatch.context() as patch:
         patch.setattr(RunJournal, "before", stopping)
         with pytest.raises(StopRequested):
-            start_inspection(recipe, tmp_path / "run", Silent())
-    resumed = resume_inspection(tmp_path / "run", Silent())
+            start_inspection(recipe, tmp_path / "run", tacit.Callback())
+    resumed = resume_inspection(tmp_path / "run", tacit.Callback())
     assert resumed == whole
     for name, array in final(tmp_path / "whole").items():
         np.testing.assert_array_equal(array, final(tmp_path / "run")[name])
     with pytest.raises(RunError, match="which has finished"):
-        resume_inspection(tmp_path / "run", Silent())
+        resume_inspection(tmp_path / "run", tacit.Callback())
 
 
 def test_data_that_changed_is_not_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunJournal, "before", _interrupted)
     with pytest.raises(KeyboardInterrupt):
-        start_inspection(tiny_text(fault={"share": 0.5}), tmp_path / "run", Silent())
+        start_inspection(tiny_text(fault={"share": 0.5}), tmp_path / "run", tacit.Callback())
     written = tmp_path / "run" / "recipe.toml"
     written.write_text(written.read_text().replace("share = 0.5", "share = 0.25"))
-    with pytest.raises(PrivacyError, match=r"data\.inspection\.fault\.share is 0\.5, got 0\.25"):
-        resume_inspection(tmp_path / "run", Silent())
+    with pytest.raises(PrivacyError, match=r"notes\.inspection\.fault\.share is 0\.5, got 0\.25"):
+        resume_inspection(tmp_path / "run", tacit.Callback())
 
 
 def test_without_unknown_words_there_is_nothing_to_learn(store: Path, tmp_path: Path) -> None:
@@ -170,14 +165,14 @@ def test_without_unknown_words_there_is_nothing_to_learn(store: Path, tmp_path: 
     with pytest.raises(SystemExit):
         main(["data", "import", str(tmp_path / "chat.jsonl"), *columns, *imported])
     recipe = tiny_text(data={**STORE, "store": str(tmp_path / "store")})
-    with pytest.raises(DataError, match="words that the vocabulary does not have, got none"):
-        start_inspection(recipe, tmp_path / "run", Silent())
+    with pytest.raises(DataError, match="no unknown words to evaluate on"):
+        start_inspection(recipe, tmp_path / "run", tacit.Callback())
     assert not (tmp_path / "run").exists()
 
 
 def test_only_finished_inspections_are_compared(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run", "")
-    with pytest.raises(RunError, match="Expected a finished inspection of text"):
+    with pytest.raises(RunError, match="is not a finished inspection of text"):
         compare_inspections(tmp_path / "run", tmp_path / "run")
 
 

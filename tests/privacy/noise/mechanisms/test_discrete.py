@@ -49,10 +49,10 @@ class TestDiscrete(MechanismContract):
     mechanism = "discrete"
     plan_changes: ClassVar = {"secagg": {"scheme": "device_noise"}}
 
-    def data(self, plan: PrivacyPlan) -> dict[str, Any]:
+    def facts(self, plan: PrivacyPlan) -> dict[str, Any]:
         secure = SecureSums.of_plan(plan, 100)
         assert secure is not None
-        return {"secagg": secure.describe()}
+        return {"secure_sum": secure.record()}
 
     def build(self, noise_multipliers):
         return Discrete(noise_multipliers)

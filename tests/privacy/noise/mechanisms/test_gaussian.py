@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tacit.privacy.noise.mechanisms import Gaussian, NoNoise
-from tacit.testing import MechanismContract
+from tacit.testing.mechanism import MechanismContract
 
 
 class TestGaussian(MechanismContract):

@@ -14,8 +14,8 @@ from tacit.privacy.noise.kinds import register_strategy
 from tacit.privacy.noise.mechanisms import Correlated
 from tacit.privacy.noise.strategies import BandedToeplitz, MatrixStrategy
 from tacit.privacy.participation.limits import Gap
-from tacit.testing import StrategyContract
 from tacit.testing.mechanism import SMALL, bounded, key
+from tacit.testing.strategy import StrategyContract
 
 BAND = BandedToeplitz((1.0, 0.5, 0.3, 0.1), 40)
 

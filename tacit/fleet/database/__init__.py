@@ -1,0 +1,14 @@
+"""The database that all processes of the server share: its tables, and every function that reads or writes them.
+
+schema.py               the tables and the schema's version
+migrations.py           how an older database is brought to that version
+transactions.py         opening SQLite or PostgreSQL, and the three kinds of transaction
+clock.py                the current time, as the database tells it
+leases.py               which processes run, and which of them coordinates
+heartbeat.py            a thread that keeps a process's entry and its lease up to date
+round_table.py          the states of a round: open, settled, committed or abandoned; reports are counted here
+task_table.py           tasks that devices can see, and the files that devices download
+participation_table.py  which device took part in which round
+
+No update and no sum is ever stored in the database.
+"""

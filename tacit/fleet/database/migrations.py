@@ -1,0 +1,39 @@
+"""Create the tables in a new database, and bring those of an older database to the current version.
+
+To change the schema: change `schema.py`, raise `schema.VERSION`, and add the statements to `MIGRATIONS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Engine, insert, select, text, update
+
+from tacit.errors import FleetError
+from tacit.fleet.database import schema
+
+# An arbitrary number that names PostgreSQL's advisory lock: processes that start together migrate one after the other.
+_MIGRATION_LOCK = 0x7AC17
+# For each version, the statements that lead to it from the version before. Both databases must understand them.
+MIGRATIONS: Mapping[int, Sequence[str]] = {}
+
+
+def migrate(engine: Engine) -> None:
+    """Bring the tables to this version. Nothing happens if they have it; of several processes only one migrates."""
+    with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
+        connection.execute(text("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)"))
+        found = connection.execute(select(schema.schema_version.c.version)).scalar()
+        if found is None:
+            schema.metadata.create_all(connection)
+            connection.execute(insert(schema.schema_version).values(version=schema.VERSION))
+            return
+        if found > schema.VERSION:
+            raise FleetError(
+                f"Expected a database of version {schema.VERSION} or older, got {found}: a newer Tacit made it."
+            )
+        for version in range(found + 1, schema.VERSION + 1):
+            for statement in MIGRATIONS[version]:
+                connection.execute(text(statement))
+        connection.execute(update(schema.schema_version).values(version=schema.VERSION))

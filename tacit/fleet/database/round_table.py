@@ -1,0 +1,257 @@
+"""The states of a round in the database: opened, filled with reports up to its goal, settled, then committed or abandoned.
+
+    open ──► settled ──► committed        a settled round accepts no more reports
+      └─────────┴──────► abandoned        the reason is kept; the devices' places are deleted
+
+Every change of state is one conditional UPDATE, so of several processes that try it, one succeeds. A coordinator writes only
+while it holds the lease (`leases.py`). A row serves for at most one sum. No update and no sum is stored here.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from sqlalchemy import Engine, and_, delete, func, insert, or_, select, update
+
+from tacit.errors import LedgerError
+from tacit.fleet.database import clock
+from tacit.fleet.database.leases import Lease, hold
+from tacit.fleet.database.schema import ABANDONED, COMMITTED, OPEN, REPORTED, SELECTED, SETTLED, assignments, rounds
+from tacit.fleet.database.task_table import drop_checkpoint
+from tacit.fleet.database.transactions import light_transaction, read_only
+
+# Stands for an infinite clip norm (no clipping), because JSON has no infinity.
+UNCLIPPED = 1e300
+
+
+@dataclass(frozen=True)
+class Round:
+    """One try at one round: a row of the table."""
+
+    round_id: str
+    task: str
+    round: int
+    attempt: int
+    state: str
+    reason: str | None
+    checkpoint: str
+    clip_norm: float
+    threshold: float | None
+    signs_seed: str | None
+    aggregator: str | None
+    goal: int
+    places: int
+    selected: int
+    reported: int
+    opened_at: float
+    deadline: float
+    closed_at: float | None
+
+
+@dataclass(frozen=True)
+class Place:
+    """A device's place in a round, and the round."""
+
+    round: Round
+    aggregator: str
+    state: str
+    place: int
+
+
+class ReportResult(Enum):
+    """Whether a report was counted, and if not, why."""
+
+    COUNTED = "counted"
+    NO_PLACE = "the device has no place in the round, or has reported already"
+    OVER = "the round accepts no more reports"
+
+
+def open_round(
+    engine: Engine,
+    lease: Lease,
+    *,
+    task: str,
+    round: int,
+    attempt: int,
+    checkpoint: str,
+    clip_norm: float,
+    threshold: float | None,
+    signs_seed: str | None,
+    aggregator: str | None,
+    goal: int,
+    places: int,
+    seconds: float,
+) -> Round:
+    """Open a round: from now on devices can get a place in it."""
+    now = clock.now(engine)
+    row = Round(
+        round_id=secrets.token_hex(16),
+        task=task,
+        round=round,
+        attempt=attempt,
+        state=OPEN,
+        reason=None,
+        checkpoint=checkpoint,
+        clip_norm=min(clip_norm, UNCLIPPED),
+        threshold=threshold,
+        signs_seed=signs_seed,
+        aggregator=aggregator,
+        goal=goal,
+        places=places,
+        selected=0,
+        reported=0,
+        opened_at=now,
+        deadline=now + seconds,
+        closed_at=None,
+    )
+    with engine.begin() as connection:
+        hold(connection, lease)
+        connection.execute(insert(rounds).values(**vars(row)))
+    return row
+
+
+def find(engine: Engine, round_id: str) -> Round | None:
+    """The round's current row; None if there is no such round."""
+    with read_only(engine) as connection:
+        row = connection.execute(select(rounds).where(rounds.c.round_id == round_id)).one_or_none()
+    return None if row is None else Round(**row._mapping)
+
+
+def place_of(engine: Engine, round_id: str, device: int) -> tuple[Round | None, Place | None]:
+    """The round and the device's place in it; None for whichever does not exist."""
+    with read_only(engine) as connection:
+        found = connection.execute(
+            select(rounds, assignments.c.aggregator.label("of"), assignments.c.state.label("at"), assignments.c.place)
+            .outerjoin(
+                assignments,
+                and_(assignments.c.round_id == rounds.c.round_id, assignments.c.device == device),
+            )
+            .where(rounds.c.round_id == round_id)
+        ).one_or_none()
+    if found is None:
+        return None, None
+    values = dict(found._mapping)
+    aggregator, state, place = values.pop("of"), values.pop("at"), values.pop("place")
+    round = Round(**values)
+    return round, None if aggregator is None else Place(round, aggregator, state, place)
+
+
+def take_report(engine: Engine, round_id: str, device: int, process: str) -> ReportResult:
+    """Count a device's report, once, while the round is open and below its goal. If it is not counted, nothing changes."""
+    with light_transaction(engine) as connection:
+        # Lock the round before its places, as every transaction does: another order could deadlock.
+        counted = connection.execute(
+            update(rounds)
+            .where(rounds.c.round_id == round_id, rounds.c.state == OPEN, rounds.c.reported < rounds.c.goal)
+            .values(reported=rounds.c.reported + 1)
+        )
+        if counted.rowcount == 0:
+            return ReportResult.OVER
+        mine = (assignments.c.round_id == round_id, assignments.c.device == device, assignments.c.aggregator == process)
+        placed = connection.execute(
+            update(assignments).where(*mine, assignments.c.state == SELECTED).values(state=REPORTED)
+        )
+        if placed.rowcount == 0:
+            connection.rollback()
+            return ReportResult.NO_PLACE
+    return ReportResult.COUNTED
+
+
+def close_selection(engine: Engine, lease: Lease, round_id: str) -> int:
+    """Select no more devices; returns how many have a place."""
+    with engine.begin() as connection:
+        hold(connection, lease)
+        connection.execute(update(rounds).where(rounds.c.round_id == round_id).values(places=rounds.c.selected))
+        return connection.execute(select(rounds.c.selected).where(rounds.c.round_id == round_id)).scalar_one()
+
+
+def settle(engine: Engine, lease: Lease, round_id: str) -> bool:
+    """Accept no more reports; False if the round was not open."""
+    return _change(engine, lease, round_id, (OPEN,), state=SETTLED)
+
+
+def commit(engine: Engine, lease: Lease, round_id: str) -> bool:
+    """Mark the round as done: its release is in the run's checkpoint."""
+    return _change(engine, lease, round_id, (SETTLED,), state=COMMITTED, closed_at=clock.now(engine))
+
+
+def abandon(engine: Engine, lease: Lease, round_id: str, reason: str) -> bool:
+    """Abandon the round and keep only the reason."""
+    return _change(
+        engine, lease, round_id, (OPEN, SETTLED), state=ABANDONED, reason=reason, closed_at=clock.now(engine)
+    )
+
+
+def close_leftover_rounds(engine: Engine, lease: Lease, task: str, *, rounds_done: int, reason: str) -> None:
+    """Close the rounds that an earlier coordinator left: committed if the run's checkpoint contains them, else abandoned.
+
+    The sums of an earlier coordinator are never used. LedgerError if the database has committed rounds that the run lacks: the
+    run's folder was restored from a backup, and going on would release these rounds again without accounting for both releases.
+    """
+    with read_only(engine) as connection:
+        query = select(rounds).where(rounds.c.task == task, rounds.c.state.in_((OPEN, SETTLED)))
+        left = [Round(**row._mapping) for row in connection.execute(query)]
+        done = select(func.max(rounds.c.round)).where(rounds.c.task == task, rounds.c.state == COMMITTED)
+        last = connection.execute(done).scalar()
+    if last is not None and last >= rounds_done:
+        raise LedgerError(
+            f"Expected a run with the {last + 1} rounds that its devices have done, got {rounds_done}: the run's folder was "
+            "restored to an earlier state, and its ledger lacks the releases since then."
+        )
+    for row in left:
+        if row.state == SETTLED and row.round < rounds_done:
+            commit(engine, lease, row.round_id)
+        else:
+            abandon(engine, lease, row.round_id, reason)
+        drop_checkpoint(engine, row.checkpoint)
+
+
+def assigned(engine: Engine, round_id: str) -> list[tuple[int, int]]:
+    """(place, device) of every selected device, ordered by place."""
+    with read_only(engine) as connection:
+        query = select(assignments.c.place, assignments.c.device).where(assignments.c.round_id == round_id)
+        return [(place, device) for place, device in connection.execute(query.order_by(assignments.c.place))]
+
+
+def reported_to(engine: Engine, round_id: str) -> dict[str, set[int]]:
+    """The devices whose reports each process has accepted."""
+    with read_only(engine) as connection:
+        query = select(assignments.c.aggregator, assignments.c.device).where(
+            assignments.c.round_id == round_id, assignments.c.state == REPORTED
+        )
+        found: dict[str, set[int]] = {}
+        for process, device in connection.execute(query):
+            found.setdefault(process, set()).add(device)
+    return found
+
+
+def closed(engine: Engine, round_ids: Iterable[str]) -> set[str]:
+    """The subset of these rounds that are committed, abandoned or unknown."""
+    asked = set(round_ids)
+    with read_only(engine) as connection:
+        query = select(rounds.c.round_id).where(rounds.c.round_id.in_(asked), rounds.c.state.in_((OPEN, SETTLED)))
+        return asked - set(connection.execute(query).scalars())
+
+
+def held_until(engine: Engine, process: str) -> float | None:
+    """The latest deadline of the rounds that need this process; None if no round does."""
+    here = select(assignments.c.round_id).where(assignments.c.aggregator == process)
+    query = select(func.max(rounds.c.deadline)).where(
+        rounds.c.state.in_((OPEN, SETTLED)), or_(rounds.c.aggregator == process, rounds.c.round_id.in_(here))
+    )
+    with read_only(engine) as connection:
+        return connection.execute(query).scalar()
+
+
+def _change(engine: Engine, lease: Lease, round_id: str, before: tuple[str, ...], **values: object) -> bool:
+    with engine.begin() as connection:
+        hold(connection, lease)
+        found = connection.execute(
+            update(rounds).where(rounds.c.round_id == round_id, rounds.c.state.in_(before)).values(**values)
+        )
+        if found.rowcount == 1 and values["state"] in (COMMITTED, ABANDONED):
+            connection.execute(delete(assignments).where(assignments.c.round_id == round_id))
+        return found.rowcount == 1

@@ -1,0 +1,189 @@
+"""Compiles the work of a recipe into the task that devices download: a compiled plan, its description and the vocabulary.
+
+A compiled plan is the client work of `tacit.learning.work` exported as StableHLO, with batches of fixed sizes. It runs without
+Tacit's model code, on any processor that XLA supports, and its SHA-256 fixes every operation. It is a pure function
+
+    (the model's arrays, one user's batches [steps, rows, length + 1], number of steps to run, clip norm) → arrays
+
+and devices check that it is (`device/compiled_plans.py`). There are two kinds. ``train`` returns the update of every array of
+the model. ``evaluate`` returns how well the model predicts this user, as one vector of norm at most 1, so that metrics cross
+the gate in the same way as updates.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.users import FIRST_WORD
+from tacit.data.vocabulary import Vocabulary, word_list
+from tacit.errors import RecipeError
+from tacit.fleet.wire.blobs import leaves_of, packed_leaves, sha256_of
+from tacit.fleet.wire.task import DeviceTask, SecAggTerms
+from tacit.learning.batches import TextBatches
+from tacit.learning.next_word import NextWord, score_sums
+from tacit.learning.secure_sums import SecureSums
+from tacit.training.datasets import Dataset
+from tacit.training.recipes import RecipeSetup, build_work
+
+__all__ = ["PreparedTask", "checkpoint_bytes", "leaves_of", "metrics_of", "prepare", "prepare_evaluation"]
+
+PLATFORMS = ("cpu", "cuda", "tpu")
+# In nats: the cap on a user's mean loss in an evaluation. A uniform guess among 20,000 words has a loss of 9.9.
+LOSS_CAP = 10.0
+# (the model's arrays, batches, steps, clip norm) → arrays
+_Plan = Callable[[Any, jax.Array, jax.Array, jax.Array], tuple[jax.Array, ...]]
+
+
+@dataclass(frozen=True)
+class PreparedTask:
+    """A task, its description as bytes, and all files that devices download for it except checkpoints."""
+
+    task: DeviceTask
+    task_bytes: bytes
+    blobs: Mapping[str, bytes]
+
+    @property
+    def name(self) -> str:
+        """The task's name: the SHA-256 of its description."""
+        return sha256_of(self.task_bytes)
+
+    def of_run(self, run: str) -> PreparedTask:
+        """The same task for one run, so that runs of the same recipe count participation separately."""
+        task = self.task.model_copy(update={"run": run})
+        content = task.model_dump_json().encode()
+        blobs = {name: self.blobs[name] for name in (task.plan, task.vocabulary)}
+        return PreparedTask(task, content, {**blobs, sha256_of(content): content})
+
+
+def prepare(setup: RecipeSetup, *, timer_s: float) -> PreparedTask:
+    """The training task of a recipe's word model. The same recipe gives the same bytes."""
+    recipe, model = setup.recipe, setup.start.model
+    # Without the GPU kernels of the server's own device: a plan with them would run only there.
+    work, tree = build_work(recipe, NextWord(recipe.engine.precision, kernels=False)), jax.tree.structure(model)
+
+    def plan(leaves: Any, batches: jax.Array, steps: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array, ...]:
+        update = work(jax.tree.unflatten(tree, leaves), batches, steps, clip_norm)
+        return tuple(jax.tree.leaves(update))
+
+    return _prepared(
+        setup,
+        plan,
+        setup.secure,
+        name=recipe.name,
+        kind="train",
+        update_shapes=_shapes(model),
+        clipping=recipe.privacy.clipping,
+        example_cap=recipe.privacy.example_cap,
+        timer_s=timer_s,
+    )
+
+
+def prepare_evaluation(setup: RecipeSetup, *, timer_s: float) -> PreparedTask:
+    """The task that evaluates the recipe's model on devices' own text: clip norm 1, equal weights."""
+    recipe, tree = setup.recipe, jax.tree.structure(setup.start.model)
+
+    def plan(leaves: Any, batches: jax.Array, steps: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array, ...]:
+        model = jax.tree.unflatten(tree, leaves)
+        sums = jax.lax.map(lambda tokens: score_sums(model, tokens), batches)
+        words, top1, _, _, _, loss, predictions = jnp.sum(sums, axis=0)
+        accuracy = top1 / jnp.maximum(words, 1.0)
+        surprise = jnp.minimum(loss / jnp.maximum(predictions, 1.0), LOSS_CAP) / LOSS_CAP
+        return (jnp.stack([accuracy, surprise]) / math.sqrt(2),)
+
+    return _prepared(
+        setup,
+        plan,
+        SecureSums.of_plan(recipe.privacy, 2),
+        name=f"{recipe.name}: evaluation",
+        kind="evaluate",
+        update_shapes=((2,),),
+        clipping="flat",
+        example_cap=None,
+        timer_s=timer_s,
+    )
+
+
+def metrics_of(mean: NDArray[np.float64]) -> dict[str, float]:
+    """The metrics in a mean of evaluations: accuracy, and the mean over users of their capped mean loss in nats."""
+    accuracy, surprise = np.asarray(mean, np.float64) * math.sqrt(2)
+    return {"top1": float(accuracy), "loss": float(surprise * LOSS_CAP)}
+
+
+def checkpoint_bytes(model: Any) -> bytes:
+    """A model as devices download it."""
+    return packed_leaves([np.asarray(leaf) for leaf in jax.tree.leaves(model)])
+
+
+def _prepared(setup: RecipeSetup, plan: _Plan, secure: SecureSums | None, **fields: Any) -> PreparedTask:
+    privacy, model, shape = setup.recipe.privacy, setup.start.model, setup.batches
+    if privacy.min_separation is None or privacy.max_participation is None:
+        raise RecipeError(f"Expected privacy.sampling = 'check_in' for a run on devices, got {privacy.sampling!r}.")
+    secagg = None
+    if secure is not None:
+        weighted = privacy.weighted and fields["kind"] == "train"
+        secagg = SecAggTerms.of(secure.encoding, local_variance=secure.local_variance, weighted=weighted)
+    exported, words = _exported(plan, model, shape), _vocabulary(setup.dataset)
+    task = DeviceTask(
+        plan=sha256_of(exported),
+        vocabulary=sha256_of(words),
+        layout=shape.layout,
+        length=shape.length,
+        batch_size=shape.batch_size,
+        steps=shape.steps,
+        model_shapes=_shapes(model),
+        min_separation=privacy.min_separation,
+        max_participation=privacy.max_participation,
+        report_goal=int(privacy.cohort),
+        secagg=secagg,
+        **fields,
+    )
+    content = task.model_dump_json().encode()
+    return PreparedTask(task, content, {sha256_of(blob): blob for blob in (exported, words, content)})
+
+
+def _exported(plan: _Plan, model: Any, shape: TextBatches) -> bytes:
+    """The compiled plan as bytes, without the names and lines of source files, so that its hash depends on the code alone."""
+    arguments = (
+        tuple(jax.ShapeDtypeStruct(leaf.shape, np.float32) for leaf in jax.tree.leaves(model)),
+        jax.ShapeDtypeStruct((shape.steps, shape.batch_size, shape.length + 1), np.int32),
+        jax.ShapeDtypeStruct((), np.int32),
+        jax.ShapeDtypeStruct((), np.float32),
+    )
+    with _no_source_lines():
+        return bytes(jax.export.export(jax.jit(plan), platforms=PLATFORMS)(*arguments).serialize())
+
+
+@contextmanager
+def _no_source_lines() -> Iterator[None]:
+    setting = "jax_traceback_in_locations_limit"
+    before = getattr(jax.config, setting)
+    jax.config.update(setting, 0)
+    try:
+        yield
+    finally:
+        jax.config.update(setting, before)
+
+
+def _vocabulary(dataset: Dataset) -> bytes:
+    """The vocabulary in the format that `load_vocabulary` reads."""
+    provenance = dataset.description.vocabulary or word_list("a built-in world")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "words.txt"
+        Vocabulary(dataset.words[FIRST_WORD:], provenance).save(path)
+        return path.read_bytes()
+
+
+def _shapes(model: Any) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(leaf.shape) for leaf in jax.tree.leaves(model))

@@ -1,0 +1,102 @@
+"""The task description that devices download, and the terms of secure aggregation."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from tacit.fleet.wire.messages import Message, Sha256
+from tacit.secagg.encoding import Encoding
+from tacit.secagg.session import Session
+
+_ENCODING = ("dimension", "scale", "element_clip", "bits", "block", "rounding_failure")
+_SESSION_BYTES = ("session_id", "graph_seed")
+
+
+class SecAggTerms(Message):
+    """How devices encode vectors for secure aggregation (`tacit.secagg.encoding`).
+
+    Updates are divided by the clip norm first.
+    """
+
+    dimension: int
+    scale: float
+    element_clip: int
+    bits: int
+    block: int
+    rounding_failure: float
+    local_variance: int = Field(
+        ge=0, description="variance of the noise that each device adds to each integer; 0: the server adds it"
+    )
+    weighted: bool = Field(description="whether the weight follows the update as one more integer")
+
+    @classmethod
+    def of(cls, encoding: Encoding, *, local_variance: int, weighted: bool) -> SecAggTerms:
+        """The terms of this encoding, whose clip norm is 1."""
+        values = {name: getattr(encoding, name) for name in _ENCODING}
+        return cls(**values, local_variance=local_variance, weighted=weighted)
+
+    def encoding(self) -> Encoding:
+        """The encoding that the terms describe; ProtocolError if they are inconsistent."""
+        return Encoding(clip_norm=1.0, **{name: getattr(self, name) for name in _ENCODING})
+
+
+class DeviceTask(Message):
+    """The work of a device in every round of a run: a public document, named by the SHA-256 of its bytes.
+
+    `plan` is compiled code (`rounds/task_compiler.py`): a pure function of the model, one user's batches, their number and the
+    clip norm. Clipping, encoding, timer and limits are the device's own code; the device enforces the values given here.
+    """
+
+    format: Literal[1] = 1
+    name: str
+    run: str = Field(default="", max_length=64, description="the run; participation is counted for each run separately")
+    kind: Literal["train", "evaluate"]
+    plan: Sha256
+    vocabulary: Sha256
+    layout: Literal["windows", "sentences"]
+    length: int = Field(gt=0)
+    batch_size: int = Field(gt=0)
+    steps: int = Field(gt=0, description="number of batches of the largest device")
+    model_shapes: tuple[tuple[int, ...], ...]
+    update_shapes: tuple[tuple[int, ...], ...]
+    clipping: Literal["flat", "per_layer"]
+    example_cap: Annotated[float, Field(gt=0)] | None
+    min_separation: int = Field(ge=0)
+    max_participation: int = Field(ge=1)
+    timer_s: float = Field(ge=0, allow_inf_nan=False)
+    report_goal: int = Field(ge=1)
+    secagg: SecAggTerms | None = None
+
+    @property
+    def dimension(self) -> int:
+        """The number of entries of an update."""
+        return sum(int(np.prod(shape)) for shape in self.update_shapes)
+
+
+class SessionTerms(Message):
+    """The constants of a session of secure aggregation (`tacit.secagg.session`), and the device's number in it."""
+
+    session_id: Sha256
+    graph_seed: Sha256
+    devices: int
+    neighbours: int
+    threshold: int
+    minimum: int
+    dimension: int
+    bits: int
+    index: int
+
+    @classmethod
+    def of(cls, session: Session, index: int) -> SessionTerms:
+        """What the server sends to the device with this number."""
+        values = dataclasses.asdict(session)
+        return cls(**{**values, **{name: values[name].hex() for name in _SESSION_BYTES}}, index=index)
+
+    def session(self) -> Session:
+        """The session that the terms describe; ProtocolError if they are inconsistent."""
+        values = self.model_dump(exclude={"index"})
+        return Session(**{**values, **{name: bytes.fromhex(values[name]) for name in _SESSION_BYTES}})

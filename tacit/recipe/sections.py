@@ -1,0 +1,203 @@
+"""The sections of a training recipe, as validated data: every key is known, and every value is checked.
+
+The privacy section is `tacit.privacy.plan.PrivacyPlan`. `tacit.recipe.training` puts the sections together.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+# The range that every generator in use accepts: jax.random.key keeps 32 bits, NumPy refuses negative seeds.
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class RecipeSection(BaseModel):
+    """A part of a recipe: unknown keys are refused, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataSection(RecipeSection):
+    """Users' data: a built-in world, or a store made by `tacit data import`."""
+
+    world: Literal["keyboard"] | None = None
+    store: str | None = None
+    users: int = Field(default=500_000, gt=0, description="users of the world")
+    vocabulary: int = Field(
+        default=2_000, ge=100, description="entries of the world's vocabulary, four reserved ones included"
+    )
+    world_seed: Seed = 1
+    held_out: int = Field(
+        default=200,
+        gt=0,
+        le=100_000,
+        description="users to measure accuracy on; from a store, at most this many of the users that it holds out",
+    )
+    shuffle_seed: Seed = Field(
+        default=1, description="for the order of central training, and for dealing out examples under data.iid"
+    )
+    iid: bool = Field(
+        default=False, description="reshuffle all examples into synthetic users (Memorization, section 3)"
+    )
+    layout: Literal["windows", "sentences"] = "windows"
+    length: int = Field(default=10, gt=0, description="predictions per row")
+    tokens_per_user: int = Field(
+        default=1_600, gt=0, description="cap on one user's predictions, rounded up to whole batches"
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> DataSection:
+        if (self.world is None) == (self.store is None):
+            raise ValueError("expected either data.world or data.store, got " + ("both" if self.world else "neither"))
+        if self.iid and self.store is None:
+            raise ValueError("expected data.iid = false with a world: only a store can be reshuffled")
+        return self
+
+
+class PretrainSection(RecipeSection):
+    """Central training on public text before the first round (Gboard, section 2.3): a store, or a built-in world.
+
+    The world has another seed than the users' world, and its writers all have one style, so its text is distributed
+    differently: tidy writers spell out and punctuate words that most others shorten or run together.
+    """
+
+    world: Literal["keyboard"] | None = None
+    store: str | None = None
+    public: bool = Field(default=False, description="you assert that the store's text is public")
+    world_seed: Seed = 2
+    style: Literal["tidy", "relaxed", "texter", "chatty"] | None = Field(
+        default=None, description="how the world's users write; default: tidy"
+    )
+    users: int | None = Field(
+        default=None, gt=0, description="how many users to read; default: 2,000 of a world, all of a store"
+    )
+    epochs: int | None = Field(default=None, gt=0)
+    steps: int | None = Field(default=None, gt=0, description="number of batches, instead of epochs")
+    batch_size: int = Field(default=32, gt=0, description="rows a batch")
+    optimizer: Literal["sgd", "momentum", "nesterov", "adam"] = "adam"
+    learning_rate: float = Field(default=0.005, gt=0, allow_inf_nan=False)
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    order_seed: Seed = 1
+
+    @model_validator(mode="after")
+    def _one_source(self) -> PretrainSection:
+        if (self.world is None) == (self.store is None):
+            got = "both" if self.world else "neither"
+            raise ValueError(f"expected either pretrain.world or pretrain.store, got {got}")
+        if (self.epochs is None) == (self.steps is None):
+            got = "both" if self.epochs else "neither"
+            raise ValueError(f"expected either pretrain.epochs or pretrain.steps, got {got}")
+        if self.store is not None and not self.public:
+            raise ValueError(
+                f"expected pretrain.public = true, which asserts that the text of pretrain.store = {self.store!r} is public, "
+                "got false: a store is private unless you say otherwise"
+            )
+        if self.store is not None and self.style is not None:
+            raise ValueError(f"expected pretrain.style with a world only, got {self.style!r}")
+        return self
+
+
+class ModelSection(RecipeSection):
+    """A preset of `tacit.models.word_lm`, and values that replace the preset's. The vocabulary's size comes from the data."""
+
+    preset: str = "tiny"
+    cell: Literal["lstm", "cifg"] | None = None
+    embedding: int | None = Field(default=None, gt=0)
+    units: int | None = Field(default=None, gt=0)
+    projection: int | None = Field(default=None, gt=0)
+    tied: bool | None = None
+    output_bias: bool | None = None
+    unit_norm: bool | None = None
+    init_seed: Seed = 1
+
+
+class WorkSection(RecipeSection):
+    """The local computation of one user."""
+
+    kind: Literal["fedavg", "fedsgd"] = "fedavg"
+    epochs: int = Field(default=1, gt=0)
+    batch_size: int = Field(default=8, gt=0, description="rows a batch")
+    learning_rate: float = Field(default=0.5, gt=0, allow_inf_nan=False)
+    clip_every_step: bool = Field(default=False, description="clip after each local step, as DP-FedAvg does")
+
+
+class ServerSection(RecipeSection):
+    """The server's optimizer, which is applied to every release."""
+
+    optimizer: Literal["sgd", "momentum", "nesterov", "adam"] = "sgd"
+    learning_rate: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+
+
+class RunSection(RecipeSection):
+    """How long the run is, and how often it evaluates and saves a checkpoint."""
+
+    rounds: int = Field(gt=0)
+    evaluate_every: int = Field(default=20, gt=0)
+    evaluate_words: int = Field(
+        default=20_000, gt=0, description="approximate number of held-out predictions per evaluation"
+    )
+    checkpoint_every: int = Field(default=10, gt=0)
+    seed: Seed | None = Field(
+        default=None, description="makes the noise replayable, for research: the run is then not private"
+    )
+
+
+class EngineSection(RecipeSection):
+    """How the simulation runs; apart from rounding, nothing here changes the result."""
+
+    chunk: int | None = Field(default=None, gt=0, description="users per compiled call; default: chosen for the device")
+    precision: Literal["float32", "tf32", "bf16"] = "float32"
+
+
+class PopulationSection(RecipeSection):
+    """Devices that check in when they are available, instead of a uniform sample (Gboard, section 2.2; `tacit population`)."""
+
+    timer_hours: float = Field(
+        default=24.0, ge=0, allow_inf_nan=False, description="rest after a report, on the device"
+    )
+    over_selection: float = Field(default=1.3, ge=1, le=10)
+    deadline_hours: float = Field(default=12.0, gt=0, allow_inf_nan=False)
+    work_minutes: float = Field(default=2.5, gt=0, allow_inf_nan=False)
+    drop_out: float = Field(default=0.06, ge=0, lt=1)
+    zones: str = Field(default="us", description="distribution of time zones: one, us, europe, world, or a list")
+    seed: Seed = 1
+
+
+class FleetSection(RecipeSection):
+    """Rounds on real devices (`tacit serve`); a simulation of the same recipe ignores this section."""
+
+    evaluates: str | None = Field(
+        default=None, description="a run whose model the devices evaluate, instead of training one"
+    )
+    over_selection: float = Field(default=1.3, ge=1, le=10, description="devices selected per report that is needed")
+    deadline_s: float = Field(
+        default=600.0, gt=0, allow_inf_nan=False, description="how long a round waits for reports"
+    )
+    timer_s: float = Field(
+        default=86_400.0, ge=0, allow_inf_nan=False, description="rest after a report, on the device"
+    )
+    selection_s: float = Field(
+        default=60.0, gt=0, allow_inf_nan=False, description="secure aggregation: how long to wait for devices to join"
+    )
+    stage_s: float = Field(
+        default=60.0, gt=0, allow_inf_nan=False, description="secure aggregation: how long each stage waits"
+    )
+    dropout: float = Field(
+        default=0.3, ge=0, lt=1, description="secure aggregation: share of devices that may drop out of a round"
+    )
+    corruption: float = Field(
+        default=0.1, ge=0, lt=1, description="secure aggregation: share of devices that may collude with the server"
+    )
+
+
+class AuditSection(RecipeSection):
+    """The audit of the gate in every round, and canaries planted among the users, to search the model for."""
+
+    gate: bool = Field(default=True, description="test clipping and noise in every round with synthetic contributions")
+    plan: str | None = Field(default=None, min_length=1, description="a canary plan made by `tacit audit plant`")
+    public: str | None = Field(
+        default=None, description="a store of public text, for synthetic devices; a world needs none"
+    )

@@ -1,0 +1,180 @@
+"""Who is told how a run goes: a progress bar, an experiment tracker, or code of your own.
+
+Subclass `Callback` and override what you need. The order of calls is fixed: warnings and pre-training first, then `on_start`,
+rounds and evaluations, then `on_end`. After `on_start`, and when pre-training fails, `on_end` is called exactly once, whatever
+happens.
+
+**What a callback gets is public.** Its arguments hold the plan's settings, the record that goes into metrics.jsonl and the
+stated guarantee. They never hold who took part, how many did, norms, clipped shares, durations or the place of a file. The
+moment of a call is not public: how long a round takes depends on what its users hold, so a callback that passes on when it was
+called passes on something that the guarantee does not cover.
+
+**An error in a callback stops the run as Ctrl-C does:** after the round under way, with a checkpoint, so that the run can be
+resumed. Then the error is raised. In the last round the run finishes first. An error before the rounds (`on_warning`,
+`on_pretraining`, `on_start`) keeps them from beginning: nothing is released. After an error callbacks only get `on_end`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Outcome = Literal["finished", "stopped", "diverged", "failed"]
+
+
+class StopRequested(Exception):
+    """The person at the keyboard asked to stop; the run is at rest and can be resumed."""
+
+
+@dataclass(frozen=True)
+class RunStart:
+    """A run whose rounds are about to begin.
+
+    `name` is the name of its folder, `plan` the privacy plan's settings as the ledger has them. `rounds_done` is 0 unless the
+    run is resumed.
+    """
+
+    name: str
+    run_id: str
+    plan: Mapping[str, Any]
+    rounds: int
+    rounds_done: int
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """How a run ended.
+
+    A finished run states its cost: `epsilon` (infinite where nothing can be claimed), `delta`, and `guarantee`, which is the
+    claim in one sentence. They are None for any other outcome: such a run has a cost, too, which `tacit account` computes.
+    """
+
+    outcome: Outcome
+    epsilon: float | None = None
+    delta: float | None = None
+    guarantee: str | None = None
+
+
+class Callback:
+    """Is told how a run goes. Every method does nothing until a subclass overrides it.
+
+    >>> import tacit
+    >>> class Best(tacit.Callback):
+    ...     top1 = 0.0
+    ...     def on_evaluation(self, round, metrics):
+    ...         self.top1 = max(self.top1, metrics["top1"])
+    >>> best = Best()
+    >>> best.on_round(1, 10)
+    >>> best.on_evaluation(1, {"top1": 0.25})
+    >>> best.top1
+    0.25
+    """
+
+    def on_warning(self, sentence: str) -> None:
+        """Something in the settings will hurt, for example noise that drowns the model. Comes before the run begins."""
+
+    def on_pretraining(self, step: int, steps: int, loss: float) -> None:
+        """Pre-training on public data has made `step` of `steps` steps; `loss` is that of the last ones."""
+
+    def on_start(self, run: RunStart) -> None:
+        """The rounds are about to begin, or to go on in a run that is resumed."""
+
+    def on_round(self, round: int, rounds: int) -> None:
+        """`round` of `rounds` rounds are done, and the model is finite. Comes up to two rounds late."""
+
+    def on_evaluation(self, round: int, metrics: Mapping[str, Any]) -> None:
+        """The model after `round` rounds was measured; `metrics` is the line of metrics.jsonl, without its round."""
+
+    def on_end(self, end: RunEnd) -> None:
+        """The run is at rest: finished, stopped, diverged or failed."""
+
+
+class Callbacks(Callback):
+    """Several callbacks as one. All of them are called, in order, and then the first error is raised.
+
+    >>> import tacit
+    >>> both = Callbacks([tacit.Callback(), tacit.Callback()])
+    >>> both.on_round(1, 10)
+    """
+
+    def __init__(self, callbacks: Iterable[Callback]) -> None:
+        self._callbacks = tuple(callbacks)
+
+    def on_warning(self, sentence: str) -> None:
+        self._each("on_warning", sentence)
+
+    def on_pretraining(self, step: int, steps: int, loss: float) -> None:
+        self._each("on_pretraining", step, steps, loss)
+
+    def on_start(self, run: RunStart) -> None:
+        self._each("on_start", run)
+
+    def on_round(self, round: int, rounds: int) -> None:
+        self._each("on_round", round, rounds)
+
+    def on_evaluation(self, round: int, metrics: Mapping[str, Any]) -> None:
+        self._each("on_evaluation", round, metrics)
+
+    def on_end(self, end: RunEnd) -> None:
+        self._each("on_end", end)
+
+    def _each(self, method: str, *arguments: Any) -> None:
+        first: Exception | None = None
+        for callback in self._callbacks:
+            try:
+                getattr(callback, method)(*copy.deepcopy(arguments))  # what one changes, the next does not see
+            except Exception as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+
+class Notifier:
+    """Calls the callback of one run, and keeps its first error until the run is at rest."""
+
+    def __init__(self, callback: Callback) -> None:
+        self._callback, self._ended = callback, False
+        self.error: Exception | None = None
+
+    def start(self, run: RunStart) -> None:
+        self._call("on_start", run)
+
+    def round(self, round: int, rounds: int) -> None:
+        self._call("on_round", round, rounds)
+
+    def evaluation(self, round: int, metrics: Mapping[str, Any]) -> None:
+        self._call("on_evaluation", round, metrics)
+
+    def end(self, end: RunEnd) -> None:
+        """Once; a second end is not told."""
+        if not self._ended:
+            self._ended = True
+            self._call("on_end", end, even_after_error=True)
+
+    def _call(self, method: str, *arguments: Any, even_after_error: bool = False) -> None:
+        if self.error is not None and not even_after_error:
+            return
+        try:
+            getattr(self._callback, method)(*arguments)
+        except Exception as error:
+            self.error = self.error or error
+
+
+@contextmanager
+def notifying(callback: Callback) -> Iterator[Notifier]:
+    """A notifier whose callback is told how it ended, should what runs inside raise before it says so itself.
+
+    What was raised stays what is raised; a callback's own error becomes a note on it.
+    """
+    notifier = Notifier(callback)
+    try:
+        yield notifier
+    except BaseException as raised:
+        stopped = isinstance(raised, StopRequested) or not isinstance(raised, Exception)
+        notifier.end(RunEnd("stopped" if stopped else "failed"))
+        if notifier.error not in (None, raised):
+            raised.add_note(f"A callback failed, too: {notifier.error!r}")
+        raise

@@ -1,0 +1,191 @@
+"""How training goes, while it goes: a bar on a terminal, a line for each evaluation elsewhere. Always on stderr."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from tacit.privacy.statement.wording import epsilon_text
+from tacit.runs.callbacks import Callback, RunEnd, RunStart
+from tacit.runs.metrics import EPSILON_SO_FAR
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Describe = Callable[[Mapping[str, Any]], str]
+
+
+def headline_metric(metrics: Mapping[str, Any]) -> str:
+    """The metric that a person watches: top-1 accuracy, else the first number that the task measures.
+
+    >>> headline_metric({"perplexity": 88.12, "top1": 0.2461})
+    'top-1 24.6%'
+    >>> headline_metric({"measured_on": "held-out users", "loss": 0.69314})
+    'loss 0.6931'
+    """
+    if isinstance(metrics.get("top1"), float):
+        return f"top-1 {metrics['top1']:.1%}"
+    for name, value in metrics.items():
+        if isinstance(value, int | float) and not isinstance(value, bool) and name != EPSILON_SO_FAR:
+            return f"{name} {value:.4g}"
+    return "evaluated"
+
+
+class Progress(Callback):
+    """Shows how a run goes: a bar on a terminal, a line for each evaluation in a log file.
+
+    `describe` says in a few words what an evaluation found. `bar`: whether to draw one (None: if stderr is a terminal).
+    `name_runs`: each line begins with the name of its run, for several runs in a row. `console` is where it is shown, stderr
+    unless it is given. As a context manager it shows that something happens before the run begins, and cleans up at the end.
+
+    >>> import sys, tacit
+    >>> from rich.console import Console
+    >>> progress = tacit.Progress(console=Console(file=sys.stdout))
+    >>> progress.on_pretraining(50, 100, 3.25)
+    pre-training step 50/100: loss 3.250
+    >>> progress.on_evaluation(4, {"top1": 0.25, "epsilon_if_planned_to_end_here": 1.2301})
+    round 4: top-1 25.0%, ε if planned to end here 1.24
+    """
+
+    def __init__(
+        self,
+        *,
+        describe: Describe = headline_metric,
+        bar: bool | None = None,
+        name_runs: bool = False,
+        console: Console | None = None,
+    ) -> None:
+        self._describe, self._bar, self._name_runs, self._console = describe, bar, name_runs, console
+        self._display: _Bar | _Lines | None = None
+
+    def on_warning(self, sentence: str) -> None:
+        self._open().warning(sentence)
+
+    def on_pretraining(self, step: int, steps: int, loss: float) -> None:
+        self._open().pretraining(step, steps, loss)
+
+    def on_start(self, run: RunStart) -> None:
+        self._open().start(run)
+
+    def on_round(self, round: int, rounds: int) -> None:
+        self._open().round(round)
+
+    def on_evaluation(self, round: int, metrics: Mapping[str, Any]) -> None:
+        self._open().evaluation(round, self._describe(metrics), epsilon_text(metrics.get(EPSILON_SO_FAR)))
+
+    def on_end(self, end: RunEnd) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Take the bar off the terminal; the next call draws another one."""
+        display, self._display = self._display, None
+        if display is not None:
+            display.close()
+
+    def __enter__(self) -> Self:
+        self._open()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _open(self) -> _Bar | _Lines:
+        if self._display is None:
+            from rich.console import Console
+
+            console = self._console or Console(stderr=True)
+            drawn = console.is_terminal if self._bar is None else self._bar
+            self._display = _Bar(console) if drawn else _Lines(console, self._name_runs)
+        return self._display
+
+
+class _Bar:
+    """Round, a metric, what the rounds so far would cost if they were all, users a second, time left."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Drawn
+
+        self.drawn = Drawn(
+            SpinnerColumn(),
+            TextColumn("{task.description}{task.fields[place]}"),
+            BarColumn(bar_width=24),
+            TextColumn("[bold]{task.fields[seen]}[/]"),
+            TextColumn("ε if planned to end here [bold]{task.fields[epsilon]}[/]"),
+            TextColumn("{task.fields[speed]} users/s"),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        shown: dict[str, Any] = {"place": "", "seen": "–", "epsilon": "–", "speed": "–"}
+        self._task = self.drawn.add_task("setting up", total=None, **shown)
+        self._rounds, self._cohort = 0, 0.0
+        self._first: tuple[int, float] | None = None
+        self.drawn.start()
+
+    def warning(self, sentence: str) -> None:
+        _print(self.drawn.console, f"Warning: {sentence}")
+
+    def pretraining(self, step: int, steps: int, loss: float) -> None:
+        self._to("pre-training step", step, steps)
+
+    def start(self, run: RunStart) -> None:
+        self._rounds, self._cohort = run.rounds, float(run.plan["cohort"])
+        self.drawn.reset(self._task, total=run.rounds)
+        self._to("round", run.rounds_done, run.rounds)
+
+    def round(self, round: int) -> None:
+        now = time.monotonic()
+        if self._first is None:
+            # Compilation, and the rounds of a run that is resumed, say nothing about the time that is left.
+            self._first = (round, now)
+            self.drawn.reset(self._task, completed=round)
+        done, seconds = round - self._first[0], now - self._first[1]
+        # Expected users, not realised ones: how many took part is the owner's secret.
+        speed = f"{done * self._cohort / seconds:,.0f}" if done and seconds > 0 else "–"
+        self._to("round", round, self._rounds, speed=speed)
+
+    def evaluation(self, round: int, seen: str, epsilon: str) -> None:
+        from rich.markup import escape
+
+        self.drawn.update(self._task, seen=escape(seen), epsilon=epsilon)
+
+    def close(self) -> None:
+        self.drawn.stop()
+
+    def _to(self, what: str, done: int, total: int, **fields: Any) -> None:
+        place = f" {done}/{total}"
+        self.drawn.update(self._task, description=what, completed=done, total=total, place=place, **fields)
+
+
+class _Lines:
+    """For a log file: a line for each evaluation, nothing is drawn over."""
+
+    def __init__(self, console: Console, name_runs: bool) -> None:
+        self._console, self._name_runs = console, name_runs
+        self._name, self._of = "", ""
+        self._tenths = 0  # of pre-training that have a line
+
+    def warning(self, sentence: str) -> None:
+        _print(self._console, f"Warning: {sentence}")
+
+    def pretraining(self, step: int, steps: int, loss: float) -> None:
+        if 10 * step // steps > self._tenths:
+            self._tenths = 10 * step // steps
+            _print(self._console, f"pre-training step {step}/{steps}: loss {loss:.3f}")
+
+    def start(self, run: RunStart) -> None:
+        self._name, self._of = f"{run.name}, " if self._name_runs else "", f"/{run.rounds}"
+
+    def round(self, round: int) -> None:
+        pass
+
+    def evaluation(self, round: int, seen: str, epsilon: str) -> None:
+        _print(self._console, f"{self._name}round {round}{self._of}: {seen}, ε if planned to end here {epsilon}")
+
+    def close(self) -> None:
+        pass
+
+
+def _print(console: Console, line: str) -> None:
+    console.print(line, highlight=False, soft_wrap=True, markup=False)

@@ -1,0 +1,303 @@
+"""Secure aggregation from the device's side: the right integers, the right stages, and no part in what is not safe."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from tacit.errors import FleetError, ProtocolError
+from tacit.fleet.device import secure_aggregation
+from tacit.fleet.device.agent import Agent
+from tacit.fleet.device.clipping import Contribution
+from tacit.fleet.device.connection import Connection
+from tacit.fleet.device.home import Home, SecAggAssumptions
+from tacit.fleet.rounds import task_compiler
+from tacit.fleet.rounds.partial_sums import PartialSum
+from tacit.fleet.wire.messages import Assignment
+from tacit.fleet.wire.reports import unpack_report
+from tacit.privacy.gate.rounding import HEADROOM
+from tacit.secagg import keys, parameters
+from tacit.secagg.encoding import decoded
+from tacit.secagg.hadamard import public_signs
+from tacit.secagg.session import Session
+from tests.fleet.device.fake import Clock, FakeSecAgg, FakeServer, Killed, Running, enrolled
+from tests.fleet.worlds import sentences_of, setup
+
+SEED = "5" * 64
+DEVICES = 4
+SECURE = {"secagg": {"bits": 24}, "clip_norm": 0.3}
+WEIGHED = {**SECURE, "estimator": "clipped", "example_cap": 30.0, "total_weight": 6.0}
+
+
+def prepared_of(privacy):
+    return task_compiler.prepare(setup(privacy=privacy), timer_s=100.0)
+
+
+def session_of(task, *, sides=0, **changes):
+    fields = {
+        "session_id": bytes(range(32)),
+        "graph_seed": bytes(32),
+        "devices": DEVICES,
+        "neighbours": DEVICES - 1,
+        "threshold": 3,
+        "minimum": DEVICES,
+        "dimension": task.secagg.encoding().padded + sides,
+        "bits": task.secagg.bits,
+    }
+    return Session(**{**fields, **changes})
+
+
+def assignment(**changes):
+    fields = {
+        "round_id": "0" * 32,
+        "task": "a" * 64,
+        "round": 0,
+        "checkpoint": "b" * 64,
+        "upload_to": "",
+        "clip_norm": 0.3,
+        "signs_seed": SEED,
+        "seconds_left": 60.0,
+    }
+    return Assignment(**{**fields, **changes})
+
+
+def centred(words, bits):
+    half = 1 << (bits - 1)
+    return ((words.astype(np.int64) + half) & (2 * half - 1)) - half
+
+
+def test_the_integers_say_what_the_contribution_says():
+    terms = prepared_of(WEIGHED).task.secagg
+    encoding = terms.encoding()
+    update = np.random.default_rng(1).normal(size=terms.dimension)
+    update *= 0.3 / np.linalg.norm(update)
+    words = secure_aggregation.integers_of(Contribution(update, 0.5, -1), terms, assignment(threshold=0.2))
+    assert len(words) == encoding.padded + 2
+    signs = public_signs(bytes.fromhex(SEED), encoding.padded)
+    found = decoded(words[: encoding.padded], encoding, signs=signs) * 0.3
+    np.testing.assert_allclose(found, update * 0.5 * HEADROOM, atol=0.3 * 5 / encoding.scale)
+    weight, bit = centred(words[encoding.padded :], encoding.bits)
+    assert abs(weight - 0.5 * encoding.element_clip) <= 1
+    assert bit == -1
+    nothing = secure_aggregation.integers_of(Contribution(0 * update, 0.0, -1), terms, assignment(threshold=0.2))
+    assert centred(nothing[encoding.padded :], encoding.bits).tolist() == [0, 0]
+
+
+def test_a_whole_weight_is_never_more_than_one():
+    terms = prepared_of(WEIGHED).task.secagg
+    zero = np.zeros(terms.dimension)
+    drawn = {
+        int(secure_aggregation.integers_of(Contribution(zero, 1.0, 0), terms, assignment())[-1]) for _ in range(20)
+    }
+    assert drawn == {terms.element_clip}
+
+
+def test_rounding_is_drawn_anew_and_unbiased():
+    terms = prepared_of(SECURE).task.secagg.model_copy(update={"scale": 2.0})
+    encoding = terms.encoding()
+    update = np.full(terms.dimension, 0.3 / np.sqrt(terms.dimension))
+    draws = np.stack(
+        [secure_aggregation.integers_of(Contribution(update, 1.0, 0), terms, assignment()) for _ in range(400)]
+    )
+    assert len({tuple(draw) for draw in draws}) == 400
+    exact = centred(draws, encoding.bits)
+    signs = public_signs(bytes.fromhex(SEED), encoding.padded)
+    mean = np.array([decoded(draw, encoding, signs=signs) for draw in draws]).mean(axis=0) * 0.3
+    # A fraction's variance is at most a quarter: six standard errors, in the units of the update.
+    np.testing.assert_allclose(mean, update * HEADROOM, atol=6 * 0.5 / np.sqrt(400) / 2.0 * 0.3)
+    assert np.abs(exact).max() <= encoding.element_clip
+
+
+def test_a_devices_share_of_noise_has_the_stated_variance():
+    terms = prepared_of(SECURE).task.secagg.model_copy(update={"local_variance": 400})
+    encoding, zero = terms.encoding(), np.zeros(terms.dimension)
+    draws = [
+        centred(secure_aggregation.integers_of(Contribution(zero, 1.0, 0), terms, assignment()), encoding.bits)
+        for _ in range(30)
+    ]
+    values = np.concatenate(draws)
+    assert len(values) > 10_000
+    assert np.var(values) == pytest.approx(400, rel=6 * np.sqrt(2 / len(values)))
+
+
+def test_without_a_seed_there_is_no_rotation():
+    terms = prepared_of(SECURE).task.secagg
+    with pytest.raises(FleetError, match="seed"):
+        secure_aggregation.integers_of(
+            Contribution(np.zeros(terms.dimension), 1.0, 0), terms, assignment(signs_seed=None)
+        )
+
+
+@pytest.mark.parametrize(
+    ("changes", "assumptions"),
+    [
+        ({"threshold": 1}, {}),
+        ({"minimum": DEVICES - 1}, {}),
+        ({"threshold": 1}, {"server": "malicious"}),
+        ({"threshold": 2}, {"server": "malicious"}),
+        ({"devices": 1_000, "neighbours": 6, "minimum": 900}, {}),
+        ({}, {"minimum": 5}),
+        ({"dimension": 7}, {}),
+        ({"bits": 20}, {}),
+    ],
+)
+def test_sessions_that_would_expose_a_device_are_refused(changes, assumptions):
+    task = prepared_of(SECURE).task
+    session = session_of(task, **changes)
+    width = session_of(task).dimension
+    with pytest.raises((FleetError, ProtocolError)):
+        secure_aggregation.require_safe(session, task, width, SecAggAssumptions(**assumptions))
+
+
+def test_devices_selected_beyond_the_goal_count_as_lost():
+    """A session that bears a tenth of its devices lost does not bear half of them, which over-selection makes of it."""
+    found = parameters.choose(1_000, dropout=0.1, corruption=0.1, server="curious")
+    task = prepared_of(SECURE).task.model_copy(update={"report_goal": 500})
+    terms = {"devices": 1_000, "neighbours": found.neighbours, "threshold": found.threshold}
+    width = session_of(task).dimension
+    secure_aggregation.require_safe(session_of(task, **terms, minimum=900), task, width, SecAggAssumptions())
+    with pytest.raises(ProtocolError, match="expose"):
+        secure_aggregation.require_safe(session_of(task, **terms, minimum=500), task, width, SecAggAssumptions())
+
+
+def test_a_safe_session_is_not_refused():
+    task = prepared_of(SECURE).task
+    secure_aggregation.require_safe(session_of(task), task, session_of(task).dimension, SecAggAssumptions())
+
+
+class Round:
+    """A server with a session, and the homes of its devices."""
+
+    def __init__(self, folder, privacy=None, *, sides=0, **offer):
+        self.made = setup(privacy=privacy or SECURE)
+        prepared = prepared_of(privacy or SECURE)
+        self.fake = FakeServer(prepared, self.made.start.model)
+        self.fake.secagg = FakeSecAgg(session_of(prepared.task, sides=sides))
+        self.homes = [enrolled(folder / str(user), self.fake, sentences_of(self.made, user)) for user in range(DEVICES)]
+        for _ in range(DEVICES):
+            self.fake.offer(0, signs_seed=SEED, **offer)
+
+    def run(self):
+        """All devices at once; what each said."""
+        said = {}
+
+        def one(number):
+            with Home.open(self.homes[number]) as home:
+                connection = Connection(home, transport=self.fake.transport, sleep=lambda seconds: time.sleep(0.002))
+                said[number] = []
+                try:
+                    Agent(home, connection, on_event=said[number].append).step()
+                except Killed:
+                    said[number].append("killed")
+                connection.close()
+
+        threads = [threading.Thread(target=one, args=(number,)) for number in range(DEVICES)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return [said[number] for number in range(DEVICES)]
+
+
+def plain_sum(folder, made, threshold, users=range(DEVICES)):
+    """What these devices report where nothing is masked."""
+    plain = dict(made.recipe.privacy.model_dump(exclude_none=True), secagg=None)
+    prepared = task_compiler.prepare(
+        setup(privacy={key: each for key, each in plain.items() if each is not None}), timer_s=0.0
+    )
+    fake = FakeServer(prepared, made.start.model)
+    sums = PartialSum(0.3, prepared.task.update_shapes, per_layer=False)
+    for user in users:
+        home = enrolled(folder / f"plain {user}", fake, sentences_of(made, user))
+        offer = fake.offer(0, round_id=f"{user:032x}", threshold=threshold)
+        with Running(home, fake, Clock()) as device:
+            device.agent.step()
+        weight, within, update = unpack_report(fake.reports[offer.round_id][0], offer.round_id, prepared.task.dimension)
+        sums.admit(user, update, weight, within)
+    return sums
+
+
+def test_masked_devices_add_up_to_what_plain_ones_do(tmp_path):
+    threshold = 0.25
+    round = Round(tmp_path, WEIGHED, sides=2, threshold=threshold)
+    assert round.run() == [["Took part in round 0 of small, with secure aggregation."]] * DEVICES
+    terms = round.fake.prepared.task.secagg
+    encoding, total = terms.encoding(), round.fake.secagg.sum
+    expected = plain_sum(tmp_path, round.made, threshold)
+    signs = public_signs(bytes.fromhex(SEED), encoding.padded)
+    found = decoded(total[: encoding.padded], encoding, signs=signs) * 0.3
+    np.testing.assert_allclose(found, expected.update, atol=0.3 * 5 * np.sqrt(DEVICES) / encoding.scale + 1e-7)
+    weight, bits = centred(total[encoding.padded :], encoding.bits)
+    assert weight / encoding.element_clip == pytest.approx(
+        expected.weight, abs=2 * DEVICES / encoding.element_clip + 1e-4
+    )
+    assert 0.5 * bits == pytest.approx(expected.bits, abs=1e-4)
+    assert not round.fake.reports  # nothing went in the clear
+
+
+def test_a_device_without_sentences_is_in_the_masked_sum_with_zeros(tmp_path):
+    """To leave the round would let what its user wrote decide who is in it."""
+    round = Round(tmp_path, WEIGHED, sides=2, threshold=0.25, seconds_left=40.0)
+    with Home.open(round.homes[0]) as found:
+        found.examples_path.write_text("")
+    assert round.run() == [["Took part in round 0 of small, with secure aggregation."]] * DEVICES
+    encoding, total = round.fake.prepared.task.secagg.encoding(), round.fake.secagg.sum
+    expected = plain_sum(tmp_path, round.made, 0.25, users=range(1, DEVICES))
+    signs = public_signs(bytes.fromhex(SEED), encoding.padded)
+    update = decoded(total[: encoding.padded], encoding, signs=signs) * 0.3
+    np.testing.assert_allclose(update, expected.update, atol=0.3 * 5 * np.sqrt(DEVICES) / encoding.scale + 1e-7)
+    weight, bits = centred(total[encoding.padded :], encoding.bits)
+    assert weight / encoding.element_clip == pytest.approx(expected.weight, abs=1e-3)
+    assert 0.5 * bits == pytest.approx(expected.bits, abs=1e-4)
+    assert taken(round.homes[0]) == 1
+
+
+def taken(home):
+    with Home.open(home) as found:
+        return next(iter(found.memory.tasks.values())).taken
+
+
+def test_a_threshold_of_one_gets_not_even_a_key(tmp_path):
+    round = Round(tmp_path)
+    round.fake.secagg.terms = {"threshold": 1}
+    for said in round.run():
+        assert "Expected neighbours and threshold" in said[0]
+    assert not any("secagg/advertise" in request for request in round.fake.requests)
+    assert taken(round.homes[0]) == 0
+
+
+def test_an_identity_in_two_places_is_not_vouched_for():
+    vouched = secure_aggregation._each_identity_once(bytes(32))
+    one, two = keys.identity_public(b"\1" * 32), keys.identity_public(b"\2" * 32)
+    assert vouched(1, one)
+    assert vouched(2, two)
+    assert not vouched(3, one)
+    assert not vouched(4, keys.identity_public(bytes(32)))  # nor for this very device
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_killed_as_its_vector_leaves_a_device_has_taken_the_round(tmp_path, moment):
+    round = Round(tmp_path)
+
+    def kill(request):
+        if request.url.path.endswith("/mask") and request.method == "POST":
+            raise Killed
+
+    setattr(round.fake, moment, kill)
+    assert round.run() == [["killed"]] * DEVICES
+    assert [taken(home) for home in round.homes] == [1] * DEVICES
+
+
+def test_killed_before_its_vector_leaves_a_device_has_not(tmp_path):
+    round = Round(tmp_path)
+
+    def kill(request):
+        if request.url.path.endswith("/share") and request.method == "POST":
+            raise Killed
+
+    round.fake.after = kill
+    assert round.run() == [["killed"]] * DEVICES
+    assert [taken(home) for home in round.homes] == [0] * DEVICES

@@ -1,0 +1,208 @@
+"""The stages of secure aggregation, driven by messages and by time, with devices that drop out or lie."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.errors import FleetError
+from tacit.fleet.database.round_table import ReportResult
+from tacit.fleet.rounds.secure_aggregation import SecureAggregationRound, SecureRoundTerms, open_session
+from tacit.fleet.wire.refusals import Refusal
+from tacit.fleet.wire.task import SessionTerms
+from tacit.secagg import device, keys
+
+TERMS = SecureRoundTerms(goal=4, dimension=5, bits=12, stage_s=10.0, dropout=0.4, corruption=0.1)
+NUMBERS = [10, 20, 30, 40, 50, 60]  # as the database knows them
+
+
+class People:
+    """Devices that speak the protocol, and the round they are in."""
+
+    def __init__(self, terms: SecureRoundTerms = TERMS, numbers: list[int] = NUMBERS) -> None:
+        self.identities = {number: os.urandom(32) for number in numbers}
+        self.values = {number: np.full(terms.dimension, number, np.uint32) for number in numbers}
+        self.states: dict[int, Any] = {}
+        self.clock, self.taken = 0.0, list[int]()
+        self.round = SecureAggregationRound(
+            open_session(len(numbers), terms),
+            terms,
+            numbers,
+            [keys.identity_public(identity) for identity in self.identities.values()],
+            self._take,
+            clock=lambda: self.clock,
+        )
+
+    def _take(self, number: int) -> ReportResult:
+        if len(self.taken) == TERMS.goal:
+            return ReportResult.OVER
+        self.taken.append(number)
+        return ReportResult.COUNTED
+
+    def message(self, number: int, stage: str) -> bytes:
+        """What this device says in a stage, after hearing what the server has for it."""
+        said = None
+        if stage == "advertise":
+            terms = SessionTerms.model_validate_json(self.round.fetch(number, "session") or b"")
+            said, state = device.advertise(
+                self.round.session, terms.index, identity=self.identities[number], entropy=os.urandom
+            )
+        else:
+            before = {"share": "advertise", "mask": "share", "agree": "mask", "reveal": "agree"}[stage]
+            heard, was = self.round.fetch(number, before), self.states[number]
+            assert heard is not None
+            said, state = {
+                "share": lambda: device.share(was, heard, vouched=lambda *_: True, entropy=os.urandom),
+                "mask": lambda: device.mask(was, heard, self.values[number]),
+                "agree": lambda: device.agree(was, heard),
+                "reveal": lambda: device.reveal(was, heard),
+            }[stage]()
+        self.states[number] = state
+        return said
+
+    def speak(self, stage: str, numbers: list[int]) -> None:
+        for number in numbers:
+            body = self.message(number, stage)
+            assert len(body) <= self.round.most_bytes(stage)
+            self.round.post(number, stage, body)
+
+    def until_masked(self, lost: int = 0) -> None:
+        """Every stage up to the goal's last vector; the last `lost` devices fall silent after they sent their shares."""
+        self.speak("advertise", NUMBERS)
+        self.speak("share", NUMBERS)
+        self.speak("mask", NUMBERS[: len(NUMBERS) - lost])
+
+
+@pytest.mark.parametrize("dropout", [0.4, 0.0])
+def test_the_sum_is_of_the_included_devices_and_exactly_the_goal(dropout: float) -> None:
+    """Also if nobody was expected to be lost: those who are slower than the goal's last always are."""
+    people = People(TERMS.model_copy(update={"dropout": dropout}))
+    people.until_masked(lost=2)
+    assert people.round.progress().stage == "waiting"
+    assert people.round.included() == [10, 20, 30, 40]
+    people.round.proceed()
+    people.speak("agree", [10, 20, 30, 40])
+    people.speak("reveal", [10, 20, 30, 40])
+    assert people.round.progress().stage == "done"
+    assert people.round.total().tolist() == [100] * 5
+
+
+def test_a_vector_beyond_the_goal_is_refused_and_not_in_the_sum() -> None:
+    people = People()
+    people.until_masked(lost=2)
+    late = people.message(50, "mask")
+    with pytest.raises(Refusal) as caught:
+        people.round.post(50, "mask", late)
+    assert caught.value.status == 410
+    assert people.taken == [10, 20, 30, 40]
+    people.round.proceed()
+    people.speak("agree", [10, 20, 30, 40])
+    people.speak("reveal", [10, 20, 30, 40])
+    assert people.round.total().tolist() == [100] * 5
+
+
+def test_no_device_learns_the_included_set_before_the_run_has_written_it() -> None:
+    people = People()
+    people.until_masked(lost=2)
+    people.clock = 1e6  # no time makes it go on by itself
+    assert [people.round.fetch(number, "mask") for number in NUMBERS[:4]] == [None] * 4
+    assert people.round.progress().stage == "waiting"
+    with pytest.raises(FleetError, match="to be 'done'"):
+        people.round.total()
+    people.round.proceed()
+    assert all(people.round.fetch(number, "mask") for number in NUMBERS[:4])
+    with pytest.raises(FleetError, match="to be 'waiting'"):
+        people.round.proceed()
+
+
+def test_a_device_that_is_not_counted_in_the_database_is_not_in_the_sum() -> None:
+    people = People()
+    people.speak("advertise", NUMBERS)
+    people.speak("share", NUMBERS)
+    people.taken = [0] * TERMS.goal  # the round was closed meanwhile
+    with pytest.raises(Refusal) as caught:
+        people.speak("mask", [10])
+    assert caught.value.status == 410
+    assert people.round.progress().stage == "mask"
+    assert not people.round._state.witnesses
+
+
+def test_a_stage_ends_when_its_time_is_up_and_the_round_continues_with_the_rest() -> None:
+    people = People()
+    people.speak("advertise", NUMBERS[:5])
+    assert people.round.fetch(10, "advertise") is None
+    people.clock = TERMS.stage_s
+    assert people.round.progress().stage == "share"
+    with pytest.raises(Refusal) as caught:
+        people.round.fetch(60, "advertise")
+    assert caught.value.status == 410
+    with pytest.raises(Refusal):
+        people.speak("advertise", [60])
+    people.speak("share", NUMBERS[:5])
+    people.speak("mask", NUMBERS[:4])
+    people.round.proceed()
+    people.speak("agree", NUMBERS[:4])
+    people.speak("reveal", NUMBERS[:3])
+    assert people.round.progress().stage == "reveal"
+    people.clock += TERMS.stage_s
+    assert people.round.progress().stage == "done"
+    assert people.round.total().tolist() == [100] * 5
+
+
+@pytest.mark.parametrize("stage", ["advertise", "share", "mask"])
+def test_too_few_in_a_stage_and_the_round_has_failed(stage: str) -> None:
+    people = People()
+    for each in ("advertise", "share", "mask"):
+        people.speak(each, NUMBERS[:3] if each == stage else NUMBERS)
+        if each == stage:
+            break
+    people.clock = TERMS.stage_s
+    found = people.round.progress()
+    assert (found.stage, bool(found.reason)) == ("failed", True)
+    for attempt in (lambda: people.round.fetch(10, stage), lambda: people.round.post(10, stage, b"x")):
+        with pytest.raises(Refusal) as caught:
+            attempt()
+        assert caught.value.status == 410
+    with pytest.raises(FleetError):
+        people.round.included()
+
+
+def test_a_repeated_message_counts_once_and_a_different_one_is_refused() -> None:
+    people = People()
+    body = people.message(10, "advertise")
+    assert not people.round.post(10, "advertise", body).repeated
+    assert people.round.post(10, "advertise", body).repeated
+    with pytest.raises(Refusal) as caught:
+        people.round.post(10, "advertise", people.message(10, "advertise"))
+    assert caught.value.status == 409
+    assert len(people.round._state.advertisements) == 1
+
+
+def test_a_message_of_a_later_stage_may_come_again() -> None:
+    people = People()
+    with pytest.raises(Refusal) as caught:
+        people.round.post(10, "mask", b"too early")
+    assert (caught.value.status, caught.value.again) == (409, True)
+
+
+def test_no_device_can_send_for_another() -> None:
+    people = People()
+    body = people.message(10, "advertise")
+    for number in (20, 99):  # another place, and none at all
+        with pytest.raises(Refusal):
+            people.round.post(number, "advertise", body)
+    assert not people.round._state.advertisements
+    with pytest.raises(Refusal) as caught:
+        people.round.fetch(99, "session")
+    assert caught.value.status == 403
+
+
+def test_keys_of_an_identity_that_never_enrolled_are_refused() -> None:
+    people = People()
+    people.identities[10] = os.urandom(32)
+    with pytest.raises(Refusal, match="identity that the device enrolled with"):
+        people.speak("advertise", [10])
+    assert not people.round._state.advertisements
