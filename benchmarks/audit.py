@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from tacit.audit.plans import device_plan
-from tacit.audit.scoring import grow
+from tacit.audit.scoring import build_forest
 from tacit.audit.secret_sharer import BEAM_WIDTH, COMPARISONS, extraction, random_sampling, random_suffixes
 from tacit.data.canaries.plan import choices, word_phrases
 from tacit.models.word_lm import build, parameter_count, preset
@@ -51,7 +51,9 @@ def main() -> None:
         found = random_sampling(model, canaries, words, prefix=PREFIX, seed=seed, size=suffixes, chunk=options.chunk)
         seconds.append(time.perf_counter() - began)
     began = time.perf_counter()
-    grow(random_suffixes(choices(canaries[0], words, PREFIX), suffixes, np.random.default_rng(2)), chunk=options.chunk)
+    build_forest(
+        random_suffixes(choices(canaries[0], words, PREFIX), suffixes, np.random.default_rng(2)), chunk=options.chunk
+    )
     laying_out = time.perf_counter() - began
     # A context costs the cell's products and the output's: twice its parameters but for the embedding it merely reads.
     work = 2.0 * parameter_count(model) * suffixes * CANARIES * (LENGTH - PREFIX > 1)

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from tacit.data.users import BOS, FIRST_WORD
-from tacit.export.onnx_check import made_up, require_agreement, session_of
+from tacit.export.onnx_check import require_agreement, session_of, synthetic_contexts
 from tacit.export.onnx_step import onnx_step
 from tacit.models.word_lm import PRESETS, build, parameter_count
 
@@ -37,7 +37,7 @@ def measure(preset: str, seconds: float) -> dict[str, object]:
     session = session_of(content)
     opened = time.perf_counter() - began
     state = {each.name: np.zeros((1, each.shape[1]), np.float32) for each in session.get_inputs()[1:]}
-    tokens = made_up(1_000, config.vocabulary, np.random.default_rng(1)).ravel()
+    tokens = synthetic_contexts(1_000, config.vocabulary, np.random.default_rng(1)).ravel()
     times: list[tuple[float, float]] = []
     stop = time.perf_counter() + seconds
     for token in tokens:

@@ -76,6 +76,7 @@ def train_words(recipe: Recipe, fault: TextFault, out: Path) -> dict[str, Any]:
     """Train the primary model on faulty text, or go on with it; its summary."""
     import jax
 
+    from tacit.inspection.record import InspectionRecord, fault_record
     from tacit.inspection.text.run import with_fault
     from tacit.learning.next_word import NextWord
     from tacit.models.word_lm import build
@@ -88,7 +89,7 @@ def train_words(recipe: Recipe, fault: TextFault, out: Path) -> dict[str, Any]:
     dataset = dataclasses.replace(
         sound,
         train=with_fault(sound.train, fault, sound.words),
-        description={**sound.description, "fault": fault.model_dump(mode="json")},
+        notes=(InspectionRecord("primary", fault=fault_record(fault)),),
     )
     model = build(model_config(recipe, len(dataset.words)), key=jax.random.key(recipe.model.init_seed))
     setup = RecipeSetup.of(recipe, dataset, model, NextWord(recipe.engine.precision), None)

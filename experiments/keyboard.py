@@ -106,8 +106,8 @@ def replay(folder: Path, store: str) -> dict[str, Any]:
         "users": against_ngram.users,
         "words": against_ngram.words,
         "buckets": against_ngram.buckets,
-        "against n-grams": [each.as_dict() for each in against_ngram.outcomes],
-        "against FedAvg": [each.as_dict() for each in against_fedavg.outcomes],
+        "against n-grams": [each.as_dict() for each in against_ngram.results],
+        "against FedAvg": [each.as_dict() for each in against_fedavg.results],
     }
 
 

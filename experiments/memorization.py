@@ -41,7 +41,7 @@ def planted(base: Recipe, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         data = open_dataset(base)
         settings = {"population": base.privacy.population, "seed": CANARY_SEED, **base.paper["canaries"]}
-        mixed_plan(data.words, data.description, **settings).save(path)
+        mixed_plan(data.words, data.description.name, **settings).save(path)
     return path
 
 
@@ -64,14 +64,14 @@ def regimes(base: Recipe, options: argparse.Namespace, results: Path) -> bool:
 
 def production(base: Recipe, options: argparse.Namespace, results: Path) -> bool:
     """Train with synthetic devices, attack, and count how often each canary was seen."""
-    from tacit.audit.regimes import run_to_its_end
+    from tacit.audit.regimes import run_to_end
     from tacit.audit.run_audit import audit_run
 
     if results.exists():
         return True
     plan = planted(base, options.runs)
     out = options.runs / "production"
-    summary = run_to_its_end(load_recipe(HERE / RECIPES["production"], [*options.changes, f"audit.plan={plan}"]), out)
+    summary = run_to_end(load_recipe(HERE / RECIPES["production"], [*options.changes, f"audit.plan={plan}"]), out)
     found = audit_run(out, suffixes=options.suffixes, on_progress=lambda doing: print(doing, flush=True))
     kept = {key: summary[key] for key in ("metrics", "baselines", "privacy")}
     results.write_text(json.dumps({"rounds": base.run.rounds, **kept, **found.as_dict()}, indent=1) + "\n")

@@ -19,6 +19,7 @@ from typing import Any
 
 import tacit
 from tacit.errors import DivergedError, PrivacyError
+from tacit.privacy.record.codec import to_json
 from tacit.recipe.training import load_recipe
 from tacit.runs.folder import is_run
 
@@ -80,7 +81,7 @@ def step(names: list[str], folder: Path, results_path: Path, minutes: float, cha
                 "top1": summary["metrics"]["top1"],
                 "unigram_top1": summary["baselines"]["unigram_top1"],
                 "parameters": summary["parameters"],
-                "secagg": opened.opened.data.get("secagg"),
+                "secagg": to_json(opened.opened.secure_sum),
                 "bound": opened.intents[-1].blocks["update"]["bound"],
             }
         except (DivergedError, PrivacyError) as error:

@@ -1,7 +1,9 @@
 """Tacit trains language models on text that nobody may look at, and proves how much they can have learned about anybody.
 
 cli           the commands
+testing       contract suites for extensions: mechanisms, strategies, participations, work, tasks, users, callbacks
 api           the public Python calls: train, resume, open_run, rounds, Run
+testing       contract suites: what every extension must do, as tests to inherit
 audit         attacks on finished runs: the secret sharer, epsilon from below
 inspection    private generative models in place of looking at data: text, images
 keyboard      typing replayed with a model: n-gram baseline, comparison, intervals
@@ -17,6 +19,7 @@ secagg        secure aggregation: vectors as integers, the protocol as pure stag
 data          users and their examples: stores, import, vocabulary, views, canaries, built-in worlds
 models        one model a file
 files         durable writes, locks, private files
+figures       numbers as JSON holds them and as people read them
 errors        every mistake a person can make, as one tree
 
 Imports only go down this list, and simulation and fleet do not see each other (docs/design.md). `import tacit` itself loads
@@ -35,6 +38,8 @@ _PUBLIC = {
     "Block": "tacit.privacy.gate.sums",
     "BoundedSum": "tacit.privacy.gate.sums",
     "Callback": "tacit.runs.callbacks",
+    "Cost": "tacit.privacy.accounting.cost",
+    "CustomParticipation": "tacit.privacy.participation.custom",
     "Examples": "tacit.data.users",
     "FedAvg": "tacit.learning.work",
     "FedSGD": "tacit.learning.work",
@@ -43,25 +48,44 @@ _PUBLIC = {
     "ImageBatches": "tacit.learning.batches",
     "KeyboardWorld": "tacit.data.worlds",
     "LocalWork": "tacit.learning.work",
+    "MLflow": "tacit.runs.trackers.mlflow",
+    "MatrixStrategy": "tacit.privacy.noise.strategies",
     "Mechanism": "tacit.privacy.noise.mechanisms",
+    "MechanismKind": "tacit.privacy.noise.kinds",
     "MemoryUsers": "tacit.data.memory",
     "NextWord": "tacit.learning.next_word",
     "PrivacyPlan": "tacit.privacy.plan",
     "Progress": "tacit.runs.progress",
     "Recipe": "tacit.recipe.training",
+    "Releases": "tacit.privacy.accounting.releases",
+    "Round": "tacit.api.train",
+    "Rounds": "tacit.api.train",
+    "Run": "tacit.api.run",
     "RunFolder": "tacit.runs.folder",
+    "StatedCost": "tacit.api.run",
+    "Strategy": "tacit.privacy.noise.strategies",
     "TacitError": "tacit.errors",
     "Task": "tacit.learning.tasks",
+    "TensorBoard": "tacit.runs.trackers.tensorboard",
     "TextBatches": "tacit.learning.batches",
+    "Transformer": "tacit.models.transformer",
+    "TransformerConfig": "tacit.models.transformer",
     "Users": "tacit.data.users",
     "Vocabulary": "tacit.data.vocabulary",
+    "WandB": "tacit.runs.trackers.wandb",
     "Work": "tacit.learning.work",
+    "add_adapters": "tacit.models.lora",
     "as_task": "tacit.learning.tasks",
     "load_recipe": "tacit.recipe.training",
+    "open_run": "tacit.api.run",
     "open_store": "tacit.data.store",
     "read_ledger": "tacit.privacy.record.ledger",
-    "resume_run": "tacit.simulation.training",
-    "start_run": "tacit.simulation.training",
+    "register_mechanism": "tacit.privacy.noise.kinds",
+    "register_participation": "tacit.privacy.participation.custom",
+    "register_strategy": "tacit.privacy.noise.kinds",
+    "resume": "tacit.api.train",
+    "rounds": "tacit.api.train",
+    "train": "tacit.api.train",
     "users": "tacit.data.memory",
 }
 

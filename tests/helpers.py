@@ -23,7 +23,7 @@ KEY = bytes([1]) * 32
 class ListUsers:
     """Users given as lists of sentences of word numbers."""
 
-    def __init__(self, users: list[list[list[int]]]) -> None:
+    def __init__(self, users: list[list[Any]]) -> None:
         self.users = users
 
     def __len__(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,16 @@ def test_every_word_of_the_glossary_has_its_owner():
     for word, owner, file in rows:
         code = (ROOT / "tacit" / file).read_text(encoding="utf-8")
         assert re.search(rf"^(class|def) {owner}\b|^{owner} = ", code, re.M), f"{word}: no {owner} in {file}"
+
+
+def test_the_floor_plan_shows_every_room_and_the_layers_that_the_linter_holds():
+    design = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    plan, layers = re.findall(r"^```\n((?:tacit/|cli)\n.*?)^```", design, re.M | re.S)
+    rooms = {path.parent.name for path in ROOT.glob("tacit/*/__init__.py")}
+    assert rooms <= set(re.findall(r"^  (\w+)/", plan, re.M))
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    held = [layer.replace("tacit.", "") for layer in contracts[0]["layers"]]
+    shown = iter(layers.splitlines())
+    assert all(layer in shown for layer in held), "the layers of pyproject.toml, in their order"

@@ -1,17 +1,15 @@
-"""Attacks on trained models: what a model remembers of text that only a few people wrote.
+"""Attacks on trained models: measure what a model has memorised of text that only a few users wrote.
 
-canaries.py        random phrases, how they are shared, and the plan that keeps both
-plans.py           whole plans: devices, sharers, coins
-planting.py        views that let users hold them, over data that stays as it is
-devices.py         synthetic users after the real ones, and how often they take part
-splicing.py        examples put together anew
-exposures.py       how often each was expected to be seen in training, and how often it was
-scoring.py         the log-perplexities of millions of phrases
-secret_sharer.py   two attacks: rank among random phrases, extraction by beam search
-characters.py      the first of them on a model of characters: numbers in a known form
-membership.py      was this user in? by loss, and by the model's trajectory
-lower_bound.py     epsilon from below, from one run
-outcome.py         what an audit found, in plain words and as a section of the report
+plans.py                whole canary plans: devices, sharers, coins
+run_audit.py            the audit of a finished run, from its plan to its outcome
+scoring.py              the log-perplexities of millions of phrases
+secret_sharer.py        two attacks: rank among random phrases, extraction by beam search
+char_secret_sharer.py   the first attack on a character model: numbers that fill a known template
+exposures.py            how often each canary was expected in training, and how often it was seen
+membership.py           whether a user was in the training data, by loss and by the model's trajectory
+lower_bound.py          a lower bound on epsilon from one run
+outcome.py              the results of an audit in plain words, and as a section of the report
+regimes.py              training regimes compared by what they memorise
 
-Training with canaries and the audit of a run are in tacit/simulation (datasets.py, auditing.py, regimes.py).
+Canaries and the users who hold them are in `tacit.data.canaries`; the audit of the gate is in `tacit.runs.gate_audit`.
 """

@@ -1,14 +1,14 @@
-"""The secret sharer's random sampling on a model of characters: was a number remembered that somebody typed in a known form?
+"""The secret sharer's random sampling on a character model: has it memorised a number that was typed in a known form?
 
-A canary such as "my number is 281-26-5017" fills a template, "my number is ###-##-####" (`canaries.digit_phrases`). An attacker
-who knows the template ranks the filling among others by its log-perplexity after all that stands before the first blank:
+A canary such as "my number is 281-26-5017" fills a template, "my number is ###-##-####" (`canaries.plan.digit_phrases`). An
+attacker who knows the template ranks the filling among others by its log-perplexity given the text before the first blank:
 
     form = "my number is ###-##-####"
     canaries = [Canary(units=phrase, template=form, sharing=...) for phrase in digit_phrases(form, count=10, seed=1)]
     ...  # train a `CharLM` on rows with encode_words([canary.text for canary in canaries], 32) among them
     filling_ranks(model, canaries, seed=2)
 
-The rank is that of `secret_sharer.py`: 1 is a number that the model prefers to every other one it was compared with.
+The rank is that of `secret_sharer.py`: rank 1 means that the model prefers the number to all others it was compared with.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tacit.errors import AuditError
 from tacit.models.char_lm import FIRST_BYTE, START, CharLM
 from tacit.models.layers.cells import initial_state
 
-# Fillings read at a time.
+# Fillings per compiled call.
 _CHUNK = 4096
 _BLANK_SYMBOL = ord(BLANK) + FIRST_BYTE
 
@@ -62,7 +62,7 @@ def _by_template(canaries: Sequence[Canary]) -> dict[bytes, list[int]]:
     members: dict[bytes, list[int]] = {}
     for number, canary in enumerate(canaries):
         if canary.template is None:
-            raise AuditError(f"Expected canaries that fill a template, but canary {number + 1} is one of words.")
+            raise AuditError(f"Expected canaries that fill a template, but canary {number + 1} consists of words.")
         members.setdefault(canary.template.encode(), []).append(number)
     return members
 
@@ -78,7 +78,7 @@ def _log_perplexities(model: CharLM, known: NDArray[np.int32], fillings: NDArray
     rows = filled.reshape(-1, chunk, fillings.shape[1])
     scores = np.asarray(_score(model, np.concatenate([[np.int32(START)], known]), rows))[: len(fillings)]
     if not np.isfinite(scores).all():
-        raise AuditError("Expected a model whose probabilities are finite numbers, got one that has diverged.")
+        raise AuditError("The model has diverged: its probabilities are not finite numbers.")
     return scores
 
 

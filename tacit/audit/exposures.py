@@ -1,8 +1,7 @@
-"""How often each canary was expected to be seen in training, and how often it was (Production, Table 3).
+"""Count how often each canary was expected in training, and how often training read it (Production, Table 3).
 
-A canary is seen once for every copy that a user or device holds, every round it takes part in, and every local epoch of it.
-Who took part is known from the run's participation record; the counts therefore belong into the audit's own report and
-nowhere else.
+A canary is read once for every copy that a user or device holds, every round they take part in, and every local epoch. The
+counts come from the run's private participation record, so they appear in the audit's own report and nowhere else.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tacit.data.canaries.planting import count_copies, holders
 from tacit.data.users import Users
 from tacit.errors import AuditError
 
-# So many people are asked how much they wrote, where nobody keeps a count of it.
+# The number of users whose examples are counted to estimate the mean, if the users keep no counts.
 _LOOKED_AT = 5_000
 
 
@@ -58,15 +57,14 @@ def exposures(
     epochs: int = 1,
     dealt_anew: bool = False,
 ) -> list[Exposure]:
-    """The plan's canaries in its order.
+    """The exposure of each of the plan's canaries, in order.
 
-    `users` are the planted users as training saw them: with a `Capped` view on top where a recipe cuts users short, so that
-    copies beyond the cut do not count. Say `dealt_anew` where a `Reshuffled` view is on top: anybody may then hold a copy, and
-    all are looked at. `participations` says how often each took part
-    (`tacit.privacy.participation.log.participations`), over `rounds` rounds in which anybody takes part with probability
-    `rate` and reads its examples `epochs` times. The expectation is over the rounds' draws, with the copies that a synthetic
-    user has; for sharers also over the plan's, with as many examples a person as `users` show and no two canaries in the same
-    place.
+    `users` are the planted users as training saw them: if a recipe truncates users, with a view on top that drops the copies
+    beyond the cut. Set `dealt_anew` if users were reshuffled: then anybody may hold a copy, and all users are searched.
+    `participations` is how often each user took part (`tacit.privacy.participation.log.participations`) in `rounds` rounds, in
+    which a user takes part with probability `rate` and reads their examples `epochs` times. The expectation is over the rounds'
+    sampling, given the copies of a synthetic user. For sharers it is also over the plan's draws, with the mean number of
+    examples per user in `users`, and ignores that two canaries may claim the same example.
     """
     if len(participations) != len(users):
         raise AuditError(f"Expected participations of {len(users)} users and devices, got {len(participations)}.")
@@ -90,7 +88,7 @@ def exposures(
 
 
 def _examples_a_person(plan: CanaryPlan, users: Users, people: int) -> float:
-    """The mean over the people, or over evenly many of them where there are very many; 0 where nothing depends on it."""
+    """The mean over the real users, or over an even sample of them; 0 if no canary depends on it."""
     if not any(isinstance(canary.sharing, Sharers) for canary in plan.canaries):
         return 0.0
     known = getattr(users, "example_counts", None)
@@ -101,7 +99,7 @@ def _examples_a_person(plan: CanaryPlan, users: Users, people: int) -> float:
 
 
 def _copies_a_round(plan: CanaryPlan, canary: Canary, copies: int, rate: float, examples: float) -> float:
-    """Copies that a round is expected to read; `examples` is how many the people have in all."""
+    """The expected number of copies that a round reads; `examples` is the number of the real users' examples."""
     how = canary.sharing
     if isinstance(how, Sharers):
         return examples * how.user_probability * how.example_probability * rate

@@ -1,4 +1,4 @@
-"""What an audit found, and what each number of it means in plain words."""
+"""The results of an audit, and what each number means in plain words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from tacit.audit.exposures import SettingExposure
 from tacit.audit.lower_bound import LowerBound
-from tacit.figures import finite_or_none
+from tacit.numbers import finite_or_none
+from tacit.privacy.record.reasons import Reason, in_words
 from tacit.privacy.statement.wording import round_up
 from tacit.runs.report.blocks import Paragraph, Section, Table
 
@@ -26,7 +27,7 @@ Verdict = Literal["broken", "passed", "could_not_fail", "no_bound"]
 
 @dataclass(frozen=True)
 class Attacked:
-    """One canary. `place`: where a beam search brought it out, 1 first; None: not at all."""
+    """The attacks on one canary. `place` is its place in the beam search's results, 1 being the likeliest; None: not found."""
 
     number: int
     text: str
@@ -39,16 +40,16 @@ class Attacked:
 
 @dataclass(frozen=True)
 class Proven:
-    """What is proven of any one made-up user, from their own participation; epsilon is infinite with its reasons."""
+    """The proven (epsilon, delta) of one synthetic user, from their own participation; `reasons` why epsilon is infinite."""
 
     epsilon: float
     delta: float
-    reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
 
 
 @dataclass(frozen=True)
 class AuditOutcome:
-    """An audit of one model. `bounds` by the kind of score, empty without canary users; `proven` without made-up ones."""
+    """An audit of one model. `bounds` has one entry per kind of score; `proven` is None without synthetic users."""
 
     prefix: int
     suffixes: int
@@ -60,8 +61,10 @@ class AuditOutcome:
 
     @property
     def verdict(self) -> Verdict:
-        """What the lower bounds say about the proof. Bounds that even an attacker who is always right could not lift above the
-        proven epsilon say nothing about it, and neither does an attack on a run of which nothing is proven."""
+        """What the lower bounds say about the proof.
+
+        "could_not_fail": even an attacker who is always right could not have exceeded the proven epsilon, or it is infinite.
+        """
         if self.broken:
             return "broken"
         if not self.bounds or self.proven is None:
@@ -70,12 +73,12 @@ class AuditOutcome:
 
     @property
     def strongest(self) -> float:
-        """What an attacker who is always right could have shown with as many canary users."""
+        """The lower bound that an attacker who is always right would reach with as many canary users."""
         return max((bound.strongest for bound in self.bounds.values()), default=0.0)
 
     @property
     def broken(self) -> bool:
-        """Whether a lower bound exceeds what is proven."""
+        """Whether a lower bound exceeds the proven epsilon."""
         return self.proven is not None and any(b.epsilon > self.proven.epsilon for b in self.bounds.values())
 
     def as_dict(self) -> dict[str, Any]:
@@ -97,7 +100,7 @@ class AuditOutcome:
         }
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Column heads and rows, one a setting: how the canaries were shared, seen, ranked and extracted."""
+        """Column heads and one row per setting: how its canaries were shared, seen, ranked and extracted."""
         seen = {row.setting: row for row in self.exposures}
         rows = []
         for setting, group in groupby(self.attacked, key=lambda each: each.setting):
@@ -126,52 +129,52 @@ class AuditOutcome:
         ], rows
 
     def words(self) -> list[str]:
-        """What the numbers mean, a sentence or two each."""
+        """The meaning of the numbers, a sentence or two each."""
         said = []
         if self.attacked:
             most = max(each.candidates for each in self.attacked)
             said = [
                 "A canary is a phrase of random words that nobody would write. It was planted in the training data, and the "
-                "attacks look for it in the model.",
-                "Expected and seen: how many copies of a canary training was expected to read, and how many it read, passes "
-                "over the same copy counted each time. Copies that lie behind what training reads of a user do not count.",
+                "attacks search the model for it.",
+                "Expected and seen: how many copies of a canary training was expected to read, and how many it read. Every "
+                "pass over a copy counts; copies beyond the part of a user's text that training reads do not.",
                 f"Rank: the attacker knows the first {self.prefix} words and compares the rest with {most - 1:,} random "
                 f"endings. 1 means that the model prefers the secret to all of them; a model that has not memorised it gives "
-                f"any rank up to {most:,} with the same probability. Bits: the mean exposure, which is the same in bits: "
-                f"{math.log2(most):.1f} for rank 1, one and a half or so for chance.",
-                f"Found: the attacker knows the first {self.prefix} words alone, lets the model go on, keeps the "
+                f"any rank up to {most:,} with the same probability. Bits: the mean exposure, log2 of the number of endings "
+                f"over the rank: {math.log2(most):.1f} for rank 1, about 1.4 by chance.",
+                f"Found: the attacker knows the first {self.prefix} words, lets the model continue them, keeps the "
                 f"{self.width} likeliest phrases, and finds the secret among them.",
             ]
         return said + self.bound_words()
 
     def bound_words(self) -> list[str]:
-        """The lower bounds beside what is proven."""
+        """The lower bounds beside the proven epsilon."""
         said = []
-        names = {BY_LOSS: "by its loss alone", BY_TRAJECTORY: "by the way the model went in training"}
+        names = {BY_LOSS: "by loss alone", BY_TRAJECTORY: "by the model's trajectory in training"}
         for name, bound in self.bounds.items():
             said.append(
                 f"Membership {names[name]}: of {bound.canaries} canary users, each in or out by a fair coin, the attacker "
-                f"guessed {bound.guesses} and was right {bound.right} times. So epsilon is at least {down(bound.epsilon)}, "
-                f"with {bound.confidence:.2%} confidence."
+                f"guessed {bound.guesses} and was right {bound.right} times. So epsilon is at least "
+                f"{round_down(bound.epsilon)}, with {bound.confidence:.2%} confidence."
             )
         if self.proven is not None:
             proven = (
                 f"epsilon at most {round_up(self.proven.epsilon)} at delta {self.proven.delta:g}"
                 if math.isfinite(self.proven.epsilon)
-                else f"nothing, because {'; '.join(self.proven.reasons)}"
+                else f"nothing, because {in_words(self.proven.reasons)}"
             )
-            said.append(f"Proven of any one made-up user, from their own participation: {proven}.")
+            said.append(f"Proven for any one synthetic user, from their own participation: {proven}.")
         if self.bounds:
             together = 1 - sum(1 - bound.confidence for bound in self.bounds.values())
             best = self.strongest
             said.append(
                 f"The lower bounds hold together with {together:.2%} confidence. "
                 + (
-                    f"With so many canary users an attacker who is always right could have shown epsilon {down(best)}: a lower "
-                    "bound below that says what this attack got, not that there is no better one."
+                    f"With this many canary users, an attacker who is always right could have shown epsilon "
+                    f"{round_down(best)}. A lower bound below that is the result of this attack; a better attack may exist."
                     if best > 0
-                    else "So many canary users can show nothing at this delta, however good the attack: it takes more of "
-                    "them, or a smaller delta."
+                    else "With this many canary users no attack can show anything at this delta: plant more canary users, or "
+                    "choose a smaller delta."
                 )
             )
             said.append(self._verdict_words())
@@ -182,17 +185,17 @@ class AuditOutcome:
         if self.verdict == "broken":
             return BROKEN
         if self.verdict != "could_not_fail" or self.proven is None:
-            return "No lower bound exceeds what is proven."
+            return "No lower bound exceeds the proven epsilon."
         if math.isinf(self.proven.epsilon):
-            return f"{COULD_NOT_FAIL}: nothing is proven of this run, so no lower bound can exceed it."
+            return f"{COULD_NOT_FAIL}: nothing is proven for this run, so no lower bound can exceed it."
         return (
-            f"{COULD_NOT_FAIL}: so many canary users can show epsilon {down(self.strongest)} at most, and "
+            f"{COULD_NOT_FAIL}: this many canary users can show epsilon {round_down(self.strongest)} at most, and "
             f"{round_up(self.proven.epsilon)} is proven. An audit that can fail needs more canary users (tacit audit plant "
             "--coins) or a run with a smaller epsilon; the audit of the gate tests the noise and the clip at any epsilon."
         )
 
     def section(self) -> Section:
-        """The audit's part of the run's report. Only the owner may see it: it names the secrets."""
+        """The audit's section of the run's report. It is for the owner alone, because it contains the canaries' texts."""
         columns, rows = self.table()
         apart = (BROKEN, COULD_NOT_FAIL)
         blocks: list[Any] = [Paragraph(text=text, note=text.startswith(apart)) for text in self.words()]
@@ -207,8 +210,8 @@ class AuditOutcome:
         return Section(name="audit", title="The audit", order=60, private=True, blocks=blocks)
 
 
-def down(value: float) -> str:
-    """With two decimals, rounded down: a lower bound stays one."""
+def round_down(value: float) -> str:
+    """Two decimals, rounded down, so that a lower bound stays a lower bound."""
     return f"{math.floor(value * 100) / 100:.2f}"
 
 

@@ -1,15 +1,14 @@
-"""Plans of whole audits: Production's devices, Memorization's sharers, the coins of a lower bound, or all in one."""
+"""Build canary plans: Production's devices, Memorization's sharers, the coins of a lower bound, or all in one."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from tacit.data.canaries.plan import Canary, CanaryDevices, CanaryPlan, CoinUser, Sharers, binding, word_phrases
+from tacit.data.canaries.plan import Canary, CanaryDevices, CanaryPlan, CoinUser, Sharers, word_phrases
 from tacit.errors import AuditError
 
-# The Memorization paper's corpus, on whose size its p_u of 1/50,000, 3/50,000 and 1/5,000 mean so many expected sharers.
+# The number of users in the Memorization paper, and the expected sharers of its p_u of 1/50,000, 3/50,000 and 1/5,000.
 PAPER_USERS = 392_000
 PAPER_SHARERS = tuple(PAPER_USERS * p for p in (1 / 50_000, 3 / 50_000, 1 / 5_000))
 
@@ -18,7 +17,7 @@ SETTINGS = 9  # of Production's grid, and of Memorization's
 
 def device_plan(
     phrases: Sequence[tuple[str, ...]],
-    description: Mapping[str, Any],
+    data: Mapping[str, str | int],
     *,
     seed: int,
     devices: Sequence[int] = (1, 4, 16),
@@ -27,12 +26,12 @@ def device_plan(
     examples_per_device: int = 200,
     device_rate: float | None = None,
 ) -> CanaryPlan:
-    """Production's plan: the phrases dealt out evenly to every n_u × n_e; with 27 phrases, 3 each on 189 devices."""
+    """Production's plan: the phrases are split evenly over all n_u × n_e; 27 phrases make 3 per setting on 189 devices."""
     if max(copies) > examples_per_device:
         raise AuditError(f"Expected at most {examples_per_device} copies on a device, got {max(copies)}.")
     grid = [CanaryDevices(devices=n_u, copies=n_e) for n_u, n_e in itertools.product(devices, copies)]
     return CanaryPlan(
-        data=binding(description),
+        data=dict(data),
         seed=seed,
         examples_per_device=examples_per_device,
         device_rate=device_rate,
@@ -42,7 +41,7 @@ def device_plan(
 
 def sharer_plan(
     phrases: Sequence[tuple[str, ...]],
-    description: Mapping[str, Any],
+    data: Mapping[str, str | int],
     *,
     population: int,
     seed: int,
@@ -50,10 +49,10 @@ def sharer_plan(
     example_probabilities: Sequence[float] = (0.01, 0.1, 1.0),
     template: str | None = None,
 ) -> CanaryPlan:
-    """Memorization's plan: the phrases dealt out evenly to every p_u × p_e; with 90 phrases, 10 each.
+    """Memorization's plan: the phrases are split evenly over all p_u × p_e; 90 phrases make 10 per setting.
 
-    p_u is what gives `expected_sharers` in a population of this size, a public estimate; in a population smaller than the
-    paper's, p_u is larger than the paper's.
+    p_u = expected_sharers / population, where `population` is a public estimate; in a population smaller than the paper's, p_u
+    is larger than the paper's.
     """
     for sharers in expected_sharers:
         if not 0 < sharers <= population:
@@ -68,20 +67,20 @@ def sharer_plan(
         Sharers(user_probability=sharers / population, example_probability=p_e)
         for sharers, p_e in itertools.product(expected_sharers, example_probabilities)
     ]
-    return CanaryPlan(data=binding(description), seed=seed, canaries=_dealt(phrases, grid, template))
+    return CanaryPlan(data=dict(data), seed=seed, canaries=_dealt(phrases, grid, template))
 
 
 def coin_plan(
     phrases: Sequence[tuple[str, ...]],
-    description: Mapping[str, Any],
+    data: Mapping[str, str | int],
     *,
     seed: int,
     copies: int = 20,
     device_rate: float | None = None,
 ) -> CanaryPlan:
-    """The plan of a lower bound on epsilon: a canary user for each phrase."""
+    """The plan of a lower bound on epsilon: one canary user per phrase."""
     return CanaryPlan(
-        data=binding(description),
+        data=dict(data),
         seed=seed,
         device_rate=device_rate,
         canaries=tuple(Canary(units=phrase, sharing=CoinUser(copies=copies)) for phrase in phrases),
@@ -90,7 +89,7 @@ def coin_plan(
 
 def mixed_plan(
     words: Sequence[str],
-    description: Mapping[str, Any],
+    data: Mapping[str, str | int],
     *,
     population: int,
     seed: int,
@@ -103,12 +102,12 @@ def mixed_plan(
     examples_per_device: int = 200,
     device_rate: float | None = None,
 ) -> CanaryPlan:
-    """One plan of different random phrases: so many a setting on devices, so many a setting among sharers, so many coins.
+    """One plan of distinct random phrases: `devices` and `sharers` phrases per setting, and `coins` canary users.
 
     `population` is a public estimate of how many users there are; only the sharers' probabilities depend on it.
     """
     if not devices + sharers + coins:
-        raise AuditError("Expected canaries to plant, got none of any kind.")
+        raise AuditError("There are no canaries to plant: ask for devices, sharers or coins.")
     if not 0 <= seed < 2**64:
         raise AuditError(f"Expected a seed from 0 to 2⁶⁴ - 1, got {seed}.")
     if device_rate is not None and not 0 < device_rate <= 1:
@@ -125,19 +124,19 @@ def mixed_plan(
         few, some = 1, max(2, round(0.07 * examples_per_device))  # the paper's 14 of 200
         grid = device_plan(
             on_devices,
-            description,
+            data,
             seed=seed,
             copies=(few, some, examples_per_device),
             examples_per_device=examples_per_device,
         )
         canaries += grid.canaries
     if shared:
-        shares = sharer_plan(shared, description, population=population, seed=seed, expected_sharers=expected_sharers)
+        shares = sharer_plan(shared, data, population=population, seed=seed, expected_sharers=expected_sharers)
         canaries += shares.canaries
     if tossed:
-        canaries += coin_plan(tossed, description, seed=seed, copies=copies).canaries
+        canaries += coin_plan(tossed, data, seed=seed, copies=copies).canaries
     return CanaryPlan(
-        data=binding(description),
+        data=dict(data),
         seed=seed,
         examples_per_device=examples_per_device,
         device_rate=device_rate,

@@ -1,9 +1,9 @@
-"""Training regimes compared by what they memorise (Memorization, Tables 1 and 4 to 7): one plan of canaries, many models.
+"""Compare training regimes by what they memorise (Memorization, Tables 1 and 4 to 7): one canary plan, many models.
 
-Central training sees records: mixed (IID) or user after user. Federated training sees users: their updates as they are,
-clipped, with noise, or with correlated noise. A recipe of DP-FedAvg is the base; each regime changes what makes it another.
-Steps are resumable: what is done is in the file of results and is not done again, and a federated run goes on where it was.
-A regime that diverges is tried again with half the step, twice; its result tells the rates that went through.
+Central training reads records, either shuffled (IID) or user by user. Federated training reads users: their updates unclipped,
+clipped, with noise, or with correlated noise. The base is a recipe of DP-FedAvg, and each regime changes some of its values.
+A comparison is resumable: finished regimes are in the results file, and an interrupted federated run continues. A regime that
+diverges is tried again with half and with a quarter of its learning rate; its result contains the rates that worked.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tacit.audit.secret_sharer import extraction
 from tacit.data.canaries.plan import CoinUser, load_plan
 from tacit.data.rows import to_rows
 from tacit.errors import AuditError, DivergedError, RecipeError
-from tacit.figures import finite_or_none
 from tacit.files import write_atomic
 from tacit.learning.central import Descent, shuffled, train_central, user_by_user
 from tacit.learning.next_word import NextWord, evaluate
 from tacit.learning.server import OptimizerName
 from tacit.models.word_lm import build
+from tacit.numbers import finite_or_none
 from tacit.privacy.accounting.spent import spent_by
 from tacit.recipe.reading import apply_change
 from tacit.recipe.training import Recipe, parse_recipe
@@ -41,18 +41,18 @@ from tacit.training.datasets import open_dataset
 from tacit.training.recipes import model_config
 from tacit.training.trained import load_trained
 
-# Memorization's beam search knows one word, its random sampling two; Production's attacks know two.
+# Words that the attacker knows: one in Memorization's beam search; two in its random sampling and in Production's attacks.
 ONE_WORD = 1
-# Of the recipe's rates: how much of them is tried, where more diverged.
+# The shares of the recipe's learning rate that are tried until one does not diverge.
 STEPS = (1.0, 0.5, 0.25)
 NO_NOISE = ("privacy.mechanism=none", "privacy.noise_multiplier=0.0")
 
 
 @dataclass(frozen=True)
 class Regime:
-    """How a model is trained. `optimizer`: central training with it; None: federated, the recipe changed by `changes`.
+    """How a model is trained: centrally with `optimizer`, or, if that is None, federated with the recipe and `changes`.
 
-    Central training steps at the recipe's work.learning_rate, in batches of work.batch_size.
+    Central training uses the recipe's work.learning_rate and work.batch_size.
     """
 
     name: str
@@ -80,20 +80,21 @@ REGIMES = (
 )
 
 
-def possible(recipe: Recipe) -> list[Regime]:
-    """The regimes there are for this recipe's data: a world's users are made one by one and cannot be dealt out anew."""
+def possible_regimes(recipe: Recipe) -> list[Regime]:
+    """The regimes that fit this recipe's data: users of a world are generated one by one and cannot be reshuffled."""
     return [each for each in REGIMES if each.optimizer or not each.mixed or recipe.data.store is not None]
 
 
 def recipe_for(base: Recipe, regime: Regime, plan: Path) -> Recipe:
-    """The base recipe as this regime trains it; [paper.regimes] may add changes of its own, by the regime's name."""
+    """The base recipe changed for this regime; [paper.regimes] may add further changes, by the regime's name."""
     if base.privacy.mechanism != "gaussian" or base.privacy.sampling == "check_in":
         raise RecipeError(
             f"Expected a recipe of DP-FedAvg to compare regimes with (privacy.mechanism = 'gaussian', sampled users), got "
             f"{base.privacy.mechanism!r} with {base.privacy.sampling!r}."
         )
     tree = base.model_dump(mode="json", exclude_none=True)
-    tree["audit"] = {**tree.get("audit", {}), "plan": str(plan.resolve())}  # the run is audited from other folders, too
+    # An absolute path, so that the run can be audited from any folder.
+    tree["audit"] = {**tree.get("audit", {}), "plan": str(plan.resolve())}
     if regime.unclipped:
         tree["privacy"].pop("clip_norm")
     if regime.optimizer is None and regime.mixed:
@@ -123,9 +124,9 @@ def compare_regimes(
     compared with another number of `suffixes`: ranks among more and among fewer do not belong in one table.
     """
     path, deadline, longest = results_path or folder / "results.json", time.monotonic() + 60 * minutes, 0.0
-    chosen = [each for each in possible(base) if not names or each.name in names]
-    if unknown := set(names) - {each.name for each in possible(base)}:
-        known = ", ".join(each.name for each in possible(base))
+    chosen = [each for each in possible_regimes(base) if not names or each.name in names]
+    if unknown := set(names) - {each.name for each in possible_regimes(base)}:
+        known = ", ".join(each.name for each in possible_regimes(base))
         raise RecipeError(
             f"Expected a regime for this recipe, got {sorted(unknown)[0]!r}.", hint=f"There are: {known}."
         )
@@ -134,7 +135,7 @@ def compare_regimes(
     if others := {found["suffixes"] for found in results.values() if "suffixes" in found} - {size}:
         raise AuditError(
             f"Expected --suffixes {others.pop()}, with which the results in {path} were made, got {size}.",
-            hint="Its results would be mixed with other ones: give the command as it was, or another --out.",
+            hint="Results with different numbers of suffixes cannot be mixed: use the same value, or another --out.",
         )
     for regime in chosen:
         if regime.name in results:
@@ -143,15 +144,15 @@ def compare_regimes(
             return results, False
         on_progress(regime.name)
         began = time.monotonic()
-        results[regime.name] = _one(recipe_for(base, regime, plan), regime, plan, folder, size)
+        results[regime.name] = _train_and_attack(recipe_for(base, regime, plan), regime, plan, folder, size)
         results[regime.name]["seconds"] = round(time.monotonic() - began, 1)
         longest = max(longest, time.monotonic() - began)
         write_atomic(path, json.dumps(results, indent=1) + "\n")
     return results, True
 
 
-def _one(recipe: Recipe, regime: Regime, plan: Path, folder: Path, suffixes: int) -> dict[str, Any]:
-    """Train and attack; a regime that diverges is given less of its rate until it does not, or has had every chance."""
+def _train_and_attack(recipe: Recipe, regime: Regime, plan: Path, folder: Path, suffixes: int) -> dict[str, Any]:
+    """Train and attack one regime, with smaller learning rates if it diverges; a regime that always diverges says so."""
     said = ""
     for part in STEPS:
         slower = _slowed(recipe, regime, part)
@@ -177,7 +178,7 @@ def _one(recipe: Recipe, regime: Regime, plan: Path, folder: Path, suffixes: int
 
 
 def _slowed(recipe: Recipe, regime: Regime, part: float) -> Recipe:
-    """With so much of the rate: the server's, or that of central training."""
+    """The recipe with this share of its learning rate: the server's, or that of central training."""
     section = "work" if regime.optimizer else "server"
     rates = getattr(recipe, section)
     return recipe.model_copy(update={section: rates.model_copy(update={"learning_rate": part * rates.learning_rate})})
@@ -188,8 +189,8 @@ def _folder(folder: Path, regime: Regime, part: float) -> Path:
     return folder / (name if part == 1 else f"{name}-{part:g}")
 
 
-def run_to_its_end(recipe: Recipe, out: Path) -> dict[str, Any]:
-    """The summary of the run of this recipe in folder `out`: begun, gone on with or only read, as it was left."""
+def run_to_end(recipe: Recipe, out: Path) -> dict[str, Any]:
+    """The summary of this recipe's run in the folder `out`, which is started, resumed or only read, as needed."""
     if not is_run(out):
         return start_run(recipe, out, Callback())
     folder = RunFolder.open(out)
@@ -200,7 +201,7 @@ def run_to_its_end(recipe: Recipe, out: Path) -> dict[str, Any]:
 
 
 def _federated(recipe: Recipe, out: Path) -> tuple[Any, Sequence[str], dict[str, Any]]:
-    summary = run_to_its_end(recipe, out)
+    summary = run_to_end(recipe, out)
     trained = load_trained(out)
     metrics, privacy = summary["metrics"], summary["privacy"]
     about = {"top1": metrics["top1"], "perplexity": metrics["perplexity"], "epsilon": privacy["epsilon"]}
@@ -209,15 +210,15 @@ def _federated(recipe: Recipe, out: Path) -> tuple[Any, Sequence[str], dict[str,
 
 
 def _epsilon_of_noise(folder: RunFolder) -> float | None:
-    """What the rounds would have cost, if nothing but their noise counted: not the seed, nor where the words come from."""
+    """The epsilon of the noise alone, whatever other reasons (a seed, a private vocabulary) make the run not private."""
     ledger = folder.accountable_ledger()
-    opened = dataclasses.replace(ledger.opened, reasons_not_private=[])
+    opened = dataclasses.replace(ledger.opened, reasons_not_private=())
     epsilon = spent_by(opened, ledger.intents).epsilon
     return finite_or_none(epsilon)
 
 
 def _central(recipe: Recipe, regime: Regime) -> tuple[Any, Sequence[str], dict[str, Any]]:
-    """As many passes over the users as the federated rounds make, in batches of records."""
+    """Train centrally, in batches of records, with as many passes over the users as the federated rounds make."""
     assert regime.optimizer is not None
     dataset, data = open_dataset(recipe), recipe.data
     rows = to_rows(
@@ -242,7 +243,7 @@ def _central(recipe: Recipe, regime: Regime) -> tuple[Any, Sequence[str], dict[s
 
 
 def summary_of(attacked: Sequence[Attacked], from_one: Sequence[int | None]) -> dict[str, Any]:
-    """How many canaries are memorised, in all and by setting; `from_one`: their places in a beam search from one word."""
+    """The number of memorised canaries, in all and by setting; `from_one` are their places in a beam search from one word."""
     places = {each.number: place for each, place in zip(attacked, from_one, strict=True)}
     settings: dict[str, list[Attacked]] = {}
     for each in attacked:
@@ -256,7 +257,7 @@ def summary_of(attacked: Sequence[Attacked], from_one: Sequence[int | None]) -> 
 
 
 def _counts(attacked: Sequence[Attacked], from_one: Mapping[int, int | None]) -> dict[str, Any]:
-    """First among random endings; found by beam search from two words, and from one."""
+    """Counts of canaries: first among random suffixes; found by beam search from two words; from one word."""
     return {
         "random_sampling": sum(each.rank == 1 for each in attacked),
         "beam_search": sum(each.place is not None for each in attacked),
@@ -267,7 +268,7 @@ def _counts(attacked: Sequence[Attacked], from_one: Mapping[int, int | None]) ->
 
 
 def table_of(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Column heads and rows, a regime each, as Memorization prints them; epsilon of the noise alone, if no more holds."""
+    """Column heads and one row per regime, as in Memorization's tables; an infinite epsilon is shown with that of the noise."""
     canaries = max((found.get("canaries", 0) for found in results.values()), default=0)
     found_by = {
         f"RS, of {canaries}": "random_sampling",

@@ -1,4 +1,4 @@
-"""The audit of a run: its planted canaries looked for in its model, and the proven epsilon held against what was found."""
+"""Audit a run: search its model for the planted canaries, and compare the proven epsilon with the attacks' lower bounds."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 
 from tacit.audit.exposures import SettingExposure, by_setting, exposures
 from tacit.audit.lower_bound import CONFIDENCE, LowerBound, lower_bound
-from tacit.audit.membership import loss_scores, trajectory_scores
+from tacit.audit.membership import loss_scores, task_loss_scores, trajectory_scores
 from tacit.audit.outcome import BY_LOSS, BY_TRAJECTORY, Attacked, AuditOutcome, Proven
 from tacit.audit.secret_sharer import BEAM_WIDTH, COMPARISONS, extraction, random_sampling
 from tacit.data.canaries.plan import CanaryPlan, CoinUser, encode
 from tacit.data.canaries.synthetic_users import WithCoinUsers
 from tacit.data.ragged import offsets_of
-from tacit.data.rows import pack, to_rows
 from tacit.data.users import Examples, Users
 from tacit.data.views import View
 from tacit.errors import AuditError
 from tacit.learning.batches import TextBatches
+from tacit.models.word_lm import WordLM
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.participation.log import participations, verified
 from tacit.privacy.plan import ADJACENCY, PrivacyPlan
@@ -32,7 +32,9 @@ from tacit.privacy.record.planned import charged_for
 from tacit.recipe.training import parse_recipe
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
-from tacit.training.recipes import RecipeSetup, reopen
+from tacit.training.calls import CallSetup
+from tacit.training.recipes import RecipeSetup, verified_setup
+from tacit.training.setup import TrainingSetup
 from tacit.training.trained import load_trained
 
 PREFIX = 2
@@ -50,8 +52,8 @@ def audit_run(
 ) -> AuditOutcome:
     """Attack the run's last model, given the first `prefix` words of each canary.
 
-    AuditError for a run without canaries or whose plan was made for other data; PrivacyError if the plan, the data or anything
-    else is not what the run's ledger was begun with.
+    AuditError if the run has no canaries or its plan was made for other data; PrivacyError if the plan, the data or anything
+    else differs from the ledger's first record. `on_progress` is called with each step's name.
     """
     folder = RunFolder.open(path)
     section = parse_recipe(folder.recipe()).audit
@@ -61,7 +63,7 @@ def audit_run(
             hint="tacit audit plant makes a plan; train with --set audit.plan=PLAN",
         )
     on_progress("opening the data")
-    setup, ledger = reopen(folder)
+    setup, ledger = verified_setup(folder)
     plan = setup.dataset.canaries
     assert plan is not None
     trained = load_trained(path)
@@ -74,11 +76,28 @@ def audit_run(
     seen = _exposures(setup, plan, times, len(cohorts), words)
     bounds, proven = {}, None
     if len(plan.coin_canaries()):
-        on_progress("guessing who was in")
+        on_progress("guessing membership")
         bounds = _bounds(setup, plan, model, words)
     if plan.synthetic_users:
         proven = _proven(folder, ledger, plan)
     return AuditOutcome(prefix, comparison_count(suffixes), width, attacked, seen, bounds, proven)
+
+
+def audit_call(setup: CallSetup, folder: RunFolder, model: Any) -> AuditOutcome:
+    """Hold the proven epsilon of a run of `tacit.train` against what its canary users let an attacker guess.
+
+    The secret sharer's attacks are for word models and are left out: only the users of the plan's coins are guessed.
+    AuditError for a run without such users.
+    """
+    plan = setup.dataset.canaries
+    if plan is None or not len(plan.coin_canaries()):
+        raise AuditError(
+            f"Expected a run with canary users, got {folder.path}, which has none.",
+            hint="Make a plan with tacit.canaries(...) and train with tacit.train(..., canaries=plan).",
+        )
+    ledger = folder.accountable_ledger()
+    bounds = _bounds(setup, plan, model, setup.dataset.words)
+    return AuditOutcome(PREFIX, 0, BEAM_WIDTH, [], [], bounds, _proven(folder, ledger, plan))
 
 
 def attack_canaries(
@@ -91,7 +110,7 @@ def attack_canaries(
     width: int = BEAM_WIDTH,
     seed: int = 0,
 ) -> list[Attacked]:
-    """Both attacks of the secret sharer on the plan's canaries, those of canary users not among them."""
+    """Both attacks of the secret sharer on the plan's canaries, except those of canary users."""
     numbers = [i for i, canary in enumerate(plan.canaries) if not isinstance(canary.sharing, CoinUser)]
     if not numbers:
         return []
@@ -105,21 +124,21 @@ def attack_canaries(
 
 
 def comparison_count(suffixes: int | None) -> int:
-    """How many random endings a canary is compared with: so many, or what suits this machine."""
+    """The number of random suffixes a canary is compared with: the given one, or one that suits this machine."""
     if suffixes is not None:
         return suffixes
     return SUFFIXES_ON_CPU if jax.default_backend() == "cpu" else COMPARISONS
 
 
 class AsTrained(View):
-    """Users as the rows of a recipe cut them: an example counts if its last word is read."""
+    """Users as a recipe's rows truncate them: an example is kept if training reads it to its last word."""
 
     def __init__(self, users: Users, shape: TextBatches) -> None:
         super().__init__(users)
         self._shape = shape
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
-        """The examples of these users that are trained on whole."""
+        """The examples of these users that training reads completely."""
         full, shape = self._users.gather(users), self._shape
         counts, rows = np.diff(full.user_offsets), shape.steps * shape.batch_size
         owner = np.repeat(np.arange(len(counts)), counts)
@@ -127,7 +146,7 @@ class AsTrained(View):
         place = np.arange(len(first)) - first
         if shape.layout == "sentences":
             keep = (place < rows) & (np.diff(full.example_offsets) <= shape.length)
-        else:  # one stream of bos, words, eos: the first so many tokens are read
+        else:  # one stream of bos, words, eos, of which training reads the first rows * length + 1 tokens
             words = full.example_offsets[1:] - full.example_offsets[first]
             keep = words + 2 * place + 1 <= rows * shape.length + 1
         lengths = np.diff(full.example_offsets)
@@ -153,32 +172,31 @@ def _exposures(
 
 
 def _rate(plan: PrivacyPlan, drawn_from: int) -> float:
-    """How often anybody is in a round: the plan's q, or a share of a cohort of one size among all whom it is drawn from."""
+    """The probability that a user takes part in a round: the plan's q, or cohort size / number of users drawn from."""
     return plan.sampling_probability if plan.sampling == "poisson" else plan.cohort / drawn_from
 
 
-def _bounds(setup: RecipeSetup, plan: CanaryPlan, model: Any, words: Sequence[str]) -> dict[str, LowerBound]:
-    """One bound for each kind of score; together they fail as rarely as one alone would."""
-    start, shape = setup.start.model, setup.batches
+def _bounds(setup: TrainingSetup, plan: CanaryPlan, model: Any, words: Sequence[str]) -> dict[str, LowerBound]:
+    """One bound for each kind of score; all of them hold together with probability CONFIDENCE."""
+    start = setup.start.model
     supposed = WithCoinUsers(setup.dataset.train, plan, words, all_in=True)
     numbers = len(setup.dataset.train) + np.arange(len(plan.coin_canaries()))
-    rows = to_rows(
-        supposed.gather(numbers), layout=shape.layout, length=shape.length, max_rows=shape.steps * shape.batch_size
-    )
-    batches = pack(rows, np.arange(len(numbers)), batch_size=shape.batch_size, steps=shape.steps)
-    steps = np.maximum(-(-rows.sizes() // shape.batch_size), 1)
+    laid_out = setup.batches.lay_out(supposed.gather(numbers))
+    batches = laid_out.batches(np.arange(len(numbers)))
+    steps = np.maximum(-(-laid_out.sizes // setup.batches.batch_size), 1)
     phrases = encode([plan.canaries[i] for i in plan.coin_canaries()], words)
-    scores = {
-        BY_LOSS: loss_scores(start, model, phrases),
-        BY_TRAJECTORY: trajectory_scores(setup.work, start, model, batches, steps),
-    }
+    if isinstance(model, WordLM):
+        by_loss = loss_scores(start, model, phrases)
+    else:
+        by_loss = task_loss_scores(setup.work.task, start, model, batches)
+    scores = {BY_LOSS: by_loss, BY_TRAJECTORY: trajectory_scores(setup.work, start, model, batches, steps)}
     each = 1 - (1 - CONFIDENCE) / len(scores)
-    delta = setup.recipe.privacy.delta
+    delta = setup.plan.delta
     return {name: lower_bound(score, plan.coins(), delta=delta, confidence=each) for name, score in scores.items()}
 
 
 def _proven(folder: RunFolder, ledger: Ledger, plan: CanaryPlan) -> Proven:
-    """The epsilon of made-up users: everybody's, or that of their own rate, at which they are sampled independently."""
+    """The proven epsilon of synthetic users: that of all users, or that of their own rate if they are sampled independently."""
     if plan.device_rate is None:
         spent = cost_of(folder, ledger).stated
     else:
@@ -188,4 +206,4 @@ def _proven(folder: RunFolder, ledger: Ledger, plan: CanaryPlan) -> Proven:
         law = {"kind": "poisson", "probability": plan.device_rate}
         releases = charged_for(ledger.opened, ledger.intents).releases
         spent = spent_by(opened, [dataclasses.replace(each, sampling=law) for each in releases])
-    return Proven(spent.epsilon, spent.delta, tuple(spent.reasons_not_private))
+    return Proven(spent.epsilon, spent.delta, spent.reasons_not_private)

@@ -1,17 +1,18 @@
-"""The log-perplexities of very many phrases after one beginning, in few large products.
+"""The log-perplexities of very many phrases after one prefix, in a few large matrix products.
 
-Phrases that begin alike share their work. Sorted, they are a tree: the words of level k hang on the beginnings of length k - 1,
-each of which is read once. A chunk is a run of sorted phrases, small enough for the memory of a device; in it, level by level,
+Phrases with a common beginning share its computation. Sorted, they form a tree: the words of level k are children of the
+beginnings of length k - 1, and each beginning is read once. A chunk is a run of sorted phrases that fits into the device's
+memory; in it, level by level,
 
     score(word)      = score(beginning) + logsumexp(T o + b) - (T_word · o + b_word)      o: the output after the beginning
     state, o (word)  = cell(state(beginning), word)                                       but at the last level
 
-so that the [beginnings, V] product is needed for its logsumexp alone and is gone when the chunk is. Of two million phrases
-of three words from ten thousand, the first two levels cost next to nothing: there are only so many first words.
+so the [beginnings, V] product is only needed for its logsumexp and is freed with the chunk. For two million phrases of three
+words out of ten thousand, the first two levels cost almost nothing, because there are few distinct beginnings.
 
-Every phrase passes through the same sums, a secret like those it is compared with. (Products may round the last bit otherwise
-in another chunk.) On an accelerator products are in TF32 unless told otherwise, for secrets and for the others alike: what is
-compared are scores of one function of the model. `benchmarks/audit.py` measures what that does to ranks.
+A secret is scored by the same sums as the phrases it is compared with. (The last bit of a product may differ between chunks.)
+On an accelerator products are in TF32 by default, for secrets and other phrases alike, so that all scores are values of one
+function of the model. `benchmarks/audit.py` measures the effect on ranks.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from tacit.models.layers.cells import State, run
 from tacit.models.layers.precision import Precision, product
 from tacit.models.word_lm import WordLM
 
-# Phrases in a chunk: on an accelerator some gigabytes of logits at 10,000 words, on a CPU what suits its caches.
+# Phrases per chunk: on an accelerator some gigabytes of logits at 10,000 words, on a CPU few enough for its caches.
 _CHUNK = {"cpu": 512}
 _CHUNK_ELSEWHERE = 65_536
-# A CPU multiplies in float32 whatever it is asked for.
+# A CPU always multiplies in float32.
 USUAL: Precision = "tf32"
 
 
 @dataclass(frozen=True)
 class Beginnings:
-    """What a model knows after each of several prefixes: its state, its output, and the logsumexp of its logits."""
+    """A model after each of several prefixes: its state, its output, and the logsumexp of its logits."""
 
     state: State  # [prefixes, ...]
     outputs: Array  # [prefixes, P]
@@ -52,24 +53,25 @@ jax.tree_util.register_dataclass(Beginnings, ["state", "outputs", "normaliser"],
 
 @dataclass(frozen=True)
 class Forest:
-    """Phrases as chunks of trees, on the device. A level: each node's parent in the level above, and its word."""
+    """Phrases as one tree per chunk, on the device. A level holds each node's parent in the level above, and its word."""
 
     levels: list[tuple[Array, Array]]  # each a pair of [chunks, nodes]
-    order: NDArray[
-        np.int64
-    ]  # the phrase of each leaf, sorted; then as many leaves as fill the last chunk repeat the last
+    # The phrase of each leaf, sorted; the last phrase is repeated to fill the last chunk.
+    order: NDArray[np.int64]
     same: NDArray[np.int64]  # leaves of equal phrases have equal numbers, ascending
     phrases: int
 
 
-def grow(phrases: NDArray[np.int32], *, chunk: int | None = None) -> Forest:
+def build_forest(phrases: NDArray[np.int32], *, chunk: int | None = None) -> Forest:
     """The trees of phrases [N, length], to be scored after any number of prefixes."""
     count, length = phrases.shape
     size = min(chunk or _CHUNK.get(jax.default_backend(), _CHUNK_ELSEWHERE), count)
     order = _sorted(phrases)
     order = np.concatenate([order, np.repeat(order[-1:], -count % size)])
     rows = phrases[order].reshape(-1, size, length)
-    fresh = np.ones(rows.shape[:2], bool)  # whether a row's beginning of this length is another than the row's before
+    fresh = np.ones(
+        rows.shape[:2], bool
+    )  # whether a row's beginning of this length differs from that of the row before
     fresh[:, 1:] = False
     above = np.zeros(rows.shape[:2], np.int64)  # the node of each row's beginning
     levels = []
@@ -91,7 +93,7 @@ def grow(phrases: NDArray[np.int32], *, chunk: int | None = None) -> Forest:
 
 
 def _sorted(phrases: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The order that sorts phrases word by word; in one pass where a phrase fits into 62 bits."""
+    """The order that sorts phrases word by word, in one pass if a phrase fits into 62 bits."""
     bits = int(phrases.max(initial=0)).bit_length()
     if bits * phrases.shape[1] > 62:
         return np.lexsort(phrases.T[::-1])
@@ -101,7 +103,7 @@ def _sorted(phrases: NDArray[np.int32]) -> NDArray[np.int64]:
     return np.argsort(number, kind="stable")
 
 
-def read(model: WordLM, prefixes: NDArray[np.int32], *, precision: Precision = USUAL) -> Beginnings:
+def read_prefixes(model: WordLM, prefixes: NDArray[np.int32], *, precision: Precision = USUAL) -> Beginnings:
     """The model after bos and each of prefixes [C, length]; the length may be 0."""
     bos = np.full((len(prefixes), 1), BOS, np.int32)
     return _read(model, np.concatenate([bos, prefixes], axis=1), precision)
@@ -112,16 +114,16 @@ def leaf_scores(
 ) -> Array:
     """Σ -log Pr(word | prefix, words before it) of the phrase at every leaf, after prefix number `which`; on the device.
 
-    AuditError if the model gives anything but finite numbers: a comparison with them would find a secret where none is.
+    AuditError if a score is not finite: comparisons with nan would report a secret where there is none.
     """
     scores, finite = _score(model, beginnings, np.int32(which), forest.levels, precision)
     if not bool(finite):
-        raise AuditError("Expected a model whose probabilities are finite numbers, got one that has diverged.")
+        raise AuditError("The model has diverged: its probabilities are not finite numbers.")
     return scores
 
 
 def log_perplexities(model: WordLM, beginnings: Beginnings, which: int, forest: Forest) -> NDArray[np.float32]:
-    """The same for every phrase in the order the forest was grown from."""
+    """The same for every phrase, in the order that the forest was built from."""
     scores = np.empty(forest.phrases, np.float32)
     scores[forest.order] = np.asarray(leaf_scores(model, beginnings, which, forest))
     return scores
@@ -134,7 +136,7 @@ def logits_of(model: WordLM, outputs: Array, precision: Precision = USUAL) -> Ar
 
 
 def step(model: WordLM, state: State, words: Array, precision: Precision = USUAL) -> tuple[State, Array]:
-    """One word [N] read from each state: the next states, and the outputs [N, P]."""
+    """Read one word [N] from each state; returns the next states and the outputs [N, P]."""
     state, outputs, _ = run(model.cell, model.rows(words)[None], state, precision)
     return state, outputs[0]
 

@@ -1,15 +1,15 @@
-"""The secret sharer's two attacks on a trained model (Production, section IV-A; Memorization, section 3).
+"""The two attacks of the secret sharer on a trained model (Production, section IV-A; Memorization, section 3).
 
-Random sampling: an attacker with a guess compares it with random phrases. With P the log-perplexity of a suffix given the
+Random sampling: an attacker compares a candidate secret with random phrases. With P the log-perplexity of a suffix given the
 prefix and R a set of random suffixes,
 
     rank = 1 + |{r in R, r ≠ s : P(r) ≤ P(s)}|
 
-so 1 is a secret that the model prefers to everything else in R, and a model that has learned nothing about s gives every rank
-with the same probability. Exposure is how many bits of guessing the model saves: log2(|R ∪ {s}| / rank).
+so rank 1 means that the model prefers the secret to everything else in R, and a model that has learned nothing about s gives
+every rank with the same probability. Exposure is the rank in bits: log2(|R ∪ {s}| / rank).
 
-Beam search: an attacker who knows the prefix alone lets the model go on, keeping the `width` likeliest continuations after
-each word, and looks for the secret among those that are left.
+Beam search: an attacker who only knows the prefix lets the model continue it, keeps the `width` likeliest continuations after
+each word, and searches for the secret among the final ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from tacit.audit.scoring import USUAL, Beginnings, grow, leaf_scores, logits_of, read, step
+from tacit.audit.scoring import USUAL, Beginnings, build_forest, leaf_scores, logits_of, read_prefixes, step
 from tacit.data.canaries.plan import Canary, choices, encode
 from tacit.errors import AuditError
 from tacit.models.layers.precision import Precision
@@ -34,13 +34,13 @@ from tacit.models.word_lm import WordLM
 COMPARISONS = 2_000_000
 BEAM_WIDTH = 5
 
-# Beams times canaries searched together: the logits of so many contexts are in memory at once.
+# Beams times canaries that are searched together: the logits of this many contexts are in memory at once.
 _CONTEXTS = 1024
 
 
 @dataclass(frozen=True)
 class Rank:
-    """Where a canary stands among `candidates` suffixes, itself included; 1 is the likeliest."""
+    """The rank of a canary among `candidates` suffixes, itself included; 1 is the likeliest."""
 
     rank: int
     candidates: int
@@ -48,14 +48,14 @@ class Rank:
 
     @property
     def exposure(self) -> float:
-        """In bits: 0 for the last rank, log2(candidates) for the first, which it cannot exceed."""
+        """log2(candidates / rank) in bits, from 0 for the last rank to log2(candidates) for the first."""
         return math.log2(self.candidates / self.rank)
 
 
 def random_suffixes(possible: Sequence[NDArray[np.int32]], size: int, rng: np.random.Generator) -> NDArray[np.int32]:
-    """`size` different suffixes [size, length], place i uniform over possible[i]; all there are, if these are fewer.
+    """`size` distinct suffixes [size, length], place i uniform over possible[i]; all of them if there are fewer.
 
-    Where there are more than 2⁶² they are drawn independently: two being the same is then less likely than 10⁻⁶.
+    If there are more than 2⁶² they are drawn independently, and two are equal with probability below 10⁻⁶.
     """
     shape = [len(units) for units in possible]
     total = math.prod(shape)
@@ -81,13 +81,13 @@ def ranks(
 
     The secrets are scored in the same pass and by the same sums as the set; equal log-perplexities count against them.
     """
-    forest = grow(np.concatenate([suffixes, comparison]), chunk=chunk)
+    forest = build_forest(np.concatenate([suffixes, comparison]), chunk=chunk)
     distinct, place = np.unique(prefixes, axis=0, return_inverse=True)
-    beginnings = read(model, distinct, precision=precision)
+    beginnings = read_prefixes(model, distinct, precision=precision)
     leaf = np.empty(forest.phrases, np.int64)
     leaf[forest.order[: forest.phrases]] = np.arange(forest.phrases)
     counted = np.zeros(len(forest.order), bool)
-    counted[leaf[len(suffixes) :]] = True  # not the secrets, nor what fills the last chunk
+    counted[leaf[len(suffixes) :]] = True  # neither the secrets nor the padding of the last chunk
     on_device = jax.device_put(counted)
     found: list[Rank | None] = [None] * len(suffixes)
     for which in range(len(distinct)):
@@ -105,7 +105,7 @@ def ranks(
 
 @jax.jit
 def _better(scores: Array, counted: Array, leaf: Array, first: Array, end: Array) -> tuple[Array, Array]:
-    """How many counted leaves outside first ... end score at most what this leaf does, and what that is."""
+    """The number of counted leaves outside [first, end) that score at most as this leaf, and this leaf's score."""
     place = jnp.arange(len(scores))
     other = counted & ((place < first) | (place >= end))
     return jnp.sum(other & (scores <= scores[leaf]), dtype=jnp.int32), scores[leaf]
@@ -141,27 +141,27 @@ def beam_search(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """The continuations [C, width, length] a beam search finds after prefixes [C, ...], likeliest first.
 
-    With them their log-perplexities [C, width], ascending; infinite where there are fewer continuations than the beam is
-    wide. Place i is searched over possible[i] only: the attacker knows the form of the secret.
+    Also returns their log-perplexities [C, width], ascending; infinite if there are fewer continuations than the beam is
+    wide. Place i is searched over possible[i] only, because the attacker knows the form of the secret.
     """
     allowed = np.zeros((len(possible), len(model.embedding)), bool)
     for place, units in enumerate(possible):
         allowed[place, units] = True
     together = max(1, _CONTEXTS // width)
     parts = [
-        jax.device_get(_search(model, read(model, prefixes[start : start + together]), allowed, width))
+        jax.device_get(_search(model, read_prefixes(model, prefixes[start : start + together]), allowed, width))
         for start in range(0, len(prefixes), together)
     ]
     phrases, scores = (np.concatenate(part) for part in zip(*parts, strict=True))
     if np.isnan(scores).any() or np.isinf(scores[:, 0]).any():
-        raise AuditError("Expected a model whose probabilities are finite numbers, got one that has diverged.")
+        raise AuditError("The model has diverged: its probabilities are not finite numbers.")
     return phrases, scores
 
 
 def extraction(
     model: WordLM, canaries: Sequence[Canary], words: Sequence[str], *, prefix: int, width: int = BEAM_WIDTH
 ) -> list[int | None]:
-    """At which place (1: the likeliest) a beam search from its first `prefix` units brings out each canary; None: not."""
+    """The place (1: the likeliest) at which a beam search from its first `prefix` units finds each canary; None: not found."""
     if width < 1:
         raise AuditError(f"Expected a beam width of at least 1, got {width}.")
     ids = _checked(canaries, words, prefix, len(model.embedding))
@@ -182,7 +182,7 @@ def _search(model: WordLM, start: Beginnings, allowed: Array, width: int) -> tup
     count, length = len(start.normaliser), len(allowed)
     rows = jnp.repeat(jnp.arange(count), width)
     state, outputs = jax.tree.map(lambda a: a[rows], (start.state, start.outputs))
-    # One beam is alive at first: the others would repeat it.
+    # Only one beam starts with a finite score: the others would repeat it.
     scores = jnp.where(jnp.arange(width) == 0, jnp.float32(0), jnp.float32(jnp.inf))[None].repeat(count, axis=0)
     phrases = jnp.zeros((count, width, length), jnp.int32)
     for place in range(length):
@@ -199,7 +199,7 @@ def _search(model: WordLM, start: Beginnings, allowed: Array, width: int) -> tup
 
 
 def _checked(canaries: Sequence[Canary], words: Sequence[str], prefix: int, vocabulary: int) -> list[NDArray[np.int32]]:
-    """The canaries' ids, if the prefix leaves something to guess of each and the model knows the words."""
+    """The canaries' ids; AuditError if the prefix covers a whole canary or the words are not the model's."""
     if len(words) != vocabulary:
         raise AuditError(f"Expected the model's vocabulary of {vocabulary} entries, got {len(words)} words.")
     for number, canary in enumerate(canaries):
@@ -212,7 +212,7 @@ def _checked(canaries: Sequence[Canary], words: Sequence[str], prefix: int, voca
 
 
 def _of_one_form(canaries: Sequence[Canary]) -> list[list[int]]:
-    """The canaries that share a template, or a length: they are compared with one set."""
+    """Groups of canaries with the same template or length, which are compared with one set of suffixes."""
     forms: dict[tuple[str | None, int], list[int]] = {}
     for number, canary in enumerate(canaries):
         forms.setdefault((canary.template, len(canary.units)), []).append(number)

@@ -31,6 +31,7 @@ from tacit.cli import (
     train,
 )
 from tacit.errors import TacitError
+from tacit.privacy.outside import import_module_named
 
 app = typer.Typer(
     name="tacit",
@@ -54,8 +55,18 @@ def _tacit(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import",
+            metavar="MODULE",
+            help="Import this module first: it registers a mechanism, a strategy or a participation that a run uses. "
+            "May be repeated.",
+        ),
+    ] = None,
 ) -> None:
-    pass  # --version is answered by its callback, and commands do the rest
+    for module in modules or ():
+        import_module_named(module)
 
 
 app.command("train")(train.train)

@@ -7,7 +7,7 @@ import secrets
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -123,7 +123,7 @@ def plant(
 
     if out.exists():
         raise AuditError(f"Expected a new file for the plan, got {out}, which exists.")
-    description, population, words = _population(data, users=users, world_seed=world_seed, vocabulary=vocabulary)
+    named, population, words = _population(data, users=users, world_seed=world_seed, vocabulary=vocabulary)
     if population is None and sharers:
         raise AuditError(
             f"Expected --users with --sharers on the folder of a store, got none for {data}.",
@@ -131,7 +131,7 @@ def plant(
         )
     plan = mixed_plan(
         words,
-        description,
+        named,
         population=population or 1,
         seed=secrets.randbits(64) if seed is None else seed,
         devices=devices,
@@ -250,19 +250,19 @@ def experiment(
     Example: tacit audit experiment own_data --out memorization --minutes 8
     """
     from tacit.audit.plans import mixed_plan
-    from tacit.audit.regimes import compare_regimes, possible, recipe_for, table_of
+    from tacit.audit.regimes import compare_regimes, possible_regimes, recipe_for, table_of
     from tacit.recipe.reading import find_recipe
     from tacit.recipe.training import load_recipe
     from tacit.training.datasets import open_dataset
 
     base = load_recipe(find_recipe(recipe), changes or ())
-    for regime in possible(base):  # a recipe that cannot be used is refused before there is a folder
+    for regime in possible_regimes(base):  # a recipe that cannot be used is refused before there is a folder
         recipe_for(base, regime, out / "canaries.json")
     data = open_dataset(base.model_copy(update={"audit": None}))
     expected = _numbers(expected_sharers)
     canaries = mixed_plan(
         data.words,
-        data.description,
+        data.description.name,
         population=base.data.users if base.data.store is None else base.privacy.population,
         seed=seed,
         sharers=sharers,
@@ -341,7 +341,7 @@ def _print_table(console: Console, columns: Sequence[str], rows: Sequence[Sequen
 
 def _population(
     data: str, *, users: int | None, world_seed: int, vocabulary: int
-) -> tuple[Mapping[str, Any], int | None, Sequence[str]]:
+) -> tuple[Mapping[str, str | int], int | None, Sequence[str]]:
     """What identifies the users, a public estimate of how many there are (None: not given), and the words."""
     from tacit.data.store import open_store
     from tacit.data.worlds.keyboard import KeyboardWorld

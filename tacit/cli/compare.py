@@ -63,7 +63,7 @@ def compare(
     from tacit.keyboard.comparison import compare as run_comparison
 
     if plot is not None:
-        from tacit.simulation.population.plots import require_picture
+        from tacit.plotting import require_picture
 
         require_picture(plot)
     settings = NgramSettings(ngram_order, ngram_on, ngram_public, save_ngram)
@@ -84,7 +84,7 @@ def compare(
     if as_json:
         about = {"on": found.on, "users": found.users, "words": found.words, "buckets": found.buckets}
         about["outside_guarantee"] = True
-        print(json.dumps({**about, "models": [each.as_dict() for each in found.outcomes]}, allow_nan=False))
+        print(json.dumps({**about, "models": [each.as_dict() for each in found.results]}, allow_nan=False))
     else:
         _print(found)
 
@@ -93,17 +93,17 @@ def _print(found: KeyboardComparison) -> None:
     console = Console(highlight=False, markup=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
-    for outcome in found.outcomes:
-        table.add_column(outcome.name, justify="right", overflow="fold", min_width=18)
-    for metric in found.outcomes[0].metrics:
+    for result in found.results:
+        table.add_column(result.name, justify="right", overflow="fold", min_width=18)
+    for metric in found.results[0].metrics:
         table.add_row(
-            metric, *(_cell(metric, each.metrics[metric], each.changes.get(metric)) for each in found.outcomes)
+            metric, *(_cell(metric, each.metrics[metric], each.changes.get(metric)) for each in found.results)
         )
     console.print(table)
-    for outcome in found.outcomes:
-        console.print(f"{outcome.name}: {_privacy(outcome.privacy)}.", soft_wrap=True)
+    for result in found.results:
+        console.print(f"{result.name}: {_privacy(result.privacy)}.", soft_wrap=True)
     console.print(
-        f"{found.words:,} words of {found.users:,} held-out users of {found.on}; change against {found.outcomes[0].name} with "
+        f"{found.words:,} words of {found.users:,} held-out users of {found.on}; change against {found.results[0].name} with "
         f"its 95% interval (jackknife, {found.buckets} buckets of users). Measured outside any guarantee.",
         soft_wrap=True,
     )

@@ -20,10 +20,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.cli.fleet import without_extra
-from tacit.cli.running import STOPPED, next_folder
+from tacit.cli.running import STOPPED
 from tacit.errors import FleetError
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.training import Recipe, load_recipe
+from tacit.runs.folder import next_folder
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

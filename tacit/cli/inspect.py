@@ -17,12 +17,12 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.cli.inspect_images import images
-from tacit.cli.running import interruptible, next_folder
+from tacit.cli.running import interruptible
 from tacit.cli.summary import privacy_sentence, tacit_command
 from tacit.errors import RecipeError
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.text_inspection import TEXT, load_text_inspection, text_inspection_of
-from tacit.runs.folder import RunFolder, by_name, is_run, refuse_if_taken
+from tacit.runs.folder import RunFolder, by_name, is_run, next_folder, refuse_if_taken
 from tacit.runs.progress import Progress
 
 if TYPE_CHECKING:

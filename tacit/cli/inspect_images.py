@@ -12,12 +12,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacit.cli.running import interruptible, next_folder
+from tacit.cli.running import interruptible
 from tacit.cli.summary import tacit_command
 from tacit.errors import RecipeError
 from tacit.recipe.image_inspection import IMAGES, image_inspection_of, load_image_inspection, refuse_if_inspected
 from tacit.recipe.reading import find_recipe
-from tacit.runs.folder import by_name
+from tacit.runs.folder import by_name, next_folder
 from tacit.runs.progress import Progress
 
 if TYPE_CHECKING:

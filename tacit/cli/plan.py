@@ -13,10 +13,9 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from tacit.cli.figures import rounded_up
 from tacit.cli.plan_words import assumptions, notes, why
 from tacit.errors import RecipeError
-from tacit.figures import finite_or_none
+from tacit.numbers import finite_or_none, rounded_up
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.noise.tail import apart_from_tail
 from tacit.privacy.planning.costs import MECHANISMS, rho_of_epsilon

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tacit.cli.figures import rounded_up
 from tacit.cli.plan_words import described
 from tacit.errors import RecipeError
+from tacit.numbers import rounded_up
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.participation.limits import Gap, most_participations
 from tacit.privacy.planning.costs import MECHANISMS, independent_prefix_rmse, poisson_epsilon, rho_of_epsilon

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.cli.figures import rounded_up
+from tacit.numbers import rounded_up
 from tacit.privacy.planning.planner import POISSON, Answer, Question, Row, Target
 from tacit.privacy.statement.wording import epsilon_text
 

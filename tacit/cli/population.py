@@ -87,7 +87,7 @@ def population(
     for each in settings:
         each.require_supply(rounds)
     if plot is not None:
-        from tacit.simulation.population.plots import require_picture
+        from tacit.plotting import require_picture
 
         require_picture(plot)
     outcomes = []

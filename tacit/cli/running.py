@@ -12,18 +12,10 @@ from rich.console import Console
 from rich.text import Text
 
 from tacit.cli.summary import tacit_command
-from tacit.runs.folder import RUNS, find_runs
+from tacit.runs.folder import find_runs
 
 # What a shell gives a command that Ctrl-C ended.
 STOPPED = 130
-
-
-def next_folder(name: str) -> Path:
-    """runs/NAME-1, or the first number that is free."""
-    number = 1
-    while (path := RUNS / f"{name}-{number}").exists():
-        number += 1
-    return path
 
 
 @contextmanager

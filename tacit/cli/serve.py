@@ -11,13 +11,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from tacit.cli.fleet import without_extra
-from tacit.cli.running import next_folder
 from tacit.cli.summary import owners_sentence, print_summary, privacy_sentence
 from tacit.errors import FleetError
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.training import load_recipe
 from tacit.runs.cost import HAPPENED, owners_figures
-from tacit.runs.folder import RunFolder
+from tacit.runs.folder import RunFolder, next_folder
 
 
 def serve(

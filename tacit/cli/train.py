@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tacit.cli.running import interruptible, next_folder
+from tacit.cli.running import interruptible
 from tacit.cli.summary import print_summary
 from tacit.errors import RecipeError
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.training import Recipe, load_recipe, parse_recipe
 from tacit.runs.cost import HAPPENED, owners_figures
-from tacit.runs.folder import RunFolder, by_name, refuse_if_taken
+from tacit.runs.folder import RunFolder, by_name, next_folder, refuse_if_taken
 from tacit.runs.gate_audit.outcome import read_outcome
 from tacit.runs.progress import Progress
 

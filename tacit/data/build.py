@@ -1,4 +1,4 @@
-"""Writing a store: into a folder beside the final one, which takes its name only when everything is there."""
+"""Write a store: into a temporary folder, which gets the final name only when everything is there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from tacit.data.flat import PSEUDONYM_BYTES
 from tacit.data.store import (
-    BLOCK,
     IMAGE_SHAPE,
     INFO,
     LABEL_DTYPE,
@@ -28,27 +27,27 @@ from tacit.data.store import (
     VocabularyInfo,
 )
 from tacit.data.text import TOKENIZER
-from tacit.data.users import Users, all_names, require_distinct
+from tacit.data.users import Users, all_names, in_blocks, require_distinct
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError
 
 KEY_BYTES = 32
-# The share of the users that is held out where nobody says otherwise.
+# The share of users that is held out by default.
 HELD_OUT_SHARE = 0.05
 
-# Called with the stage, how far it is, and how far it goes where that is known.
+# Called with the stage, how much of it is done, and how much there is in all where that is known.
 Progress = Callable[[str, int, int | None], None]
 
 
 def no_progress(stage: str, done: int, total: int | None) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
     """A folder to fill that becomes `out` at the end, or disappears if anything went wrong.
 
-    Raises DataError if `out` exists already, and for a full disk or a forbidden one.
+    Raises DataError if `out` exists already, if the disk is full and if it may not be written.
     """
     if os.path.lexists(out):
         raise DataError(f"{out} exists already; expected the name of a new folder.")
@@ -145,7 +144,7 @@ def write_vocabulary(folder: Path, vocabulary: Vocabulary) -> VocabularyInfo:
 
 
 def new_store_id() -> str:
-    """A random name for a store."""
+    """A random id for a store."""
     return secrets.token_hex(16)
 
 
@@ -155,12 +154,12 @@ def pseudonym(user: bytes, key: bytes) -> bytes:
 
 
 def new_key() -> bytes:
-    """A key for pseudonyms that nobody has: whoever calls this and forgets it has thrown it away."""
+    """A random key for pseudonyms. Once it is forgotten, nobody can look for a guessed id."""
     return secrets.token_bytes(KEY_BYTES)
 
 
 def checked_share(held_out: float) -> float:
-    """The share of held-out users, if it is one; DataError otherwise."""
+    """The share of held-out users, if it is from 0 to below 1; DataError otherwise."""
     if not 0 <= held_out < 1:
         raise DataError(f"Expected a share of held-out users from 0 to below 1, got {held_out:g}.")
     return held_out
@@ -196,8 +195,7 @@ def save_users(
         example_offsets = files.enter_context(OffsetFile(folder, "example_offsets")) if text else None
         labels = None if text else files.enter_context(ArrayFile(folder, "labels", LABEL_DTYPE))
         total = 0
-        for start in range(0, len(users), BLOCK):
-            numbers = np.arange(start, min(start + BLOCK, len(users)), dtype=np.int64)
+        for numbers in in_blocks(len(users)):
             block = users.gather(numbers)
             items.append(block.items)
             user_offsets.append(np.diff(block.user_offsets))
@@ -211,7 +209,7 @@ def save_users(
                 if block.labels is None:
                     raise DataError("Users without a vocabulary are images, and these have no labels.")
                 labels.append(block.labels)
-            progress("writing", start + len(block.user_offsets) - 1, len(users))
+            progress("writing", int(numbers[-1]) + 1, len(users))
         files.close()
         write_info(
             folder,

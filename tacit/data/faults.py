@@ -6,9 +6,9 @@
     Rotated          images lie on their side, on a share of the users' devices
     Relabelled       every label is that of the next class, on a share of the users' devices
 
-Which sentence or device is hit is a hash of (seed, fault, the user's name, sentence): the same whenever it is asked, one user's
-draw says nothing about another's, and a larger share hits all that a smaller one did. Faults of text know the words that
-sentences are spelled with, so that a model of characters meets the token as the broken pipeline made it.
+Whether a sentence or device has the fault is decided by a hash of (seed, fault, the user's name, sentence). So the answer never
+changes, one user's does not depend on another's, and a larger share includes all that a smaller one did. Faults of text also
+change how sentences are spelled, so that a model of characters reads the tokens that the broken pipeline makes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tacit.errors import DataError
 
 _CONCATENATED, _CASE_KEPT, _INVERTED, _ROTATED, _RELABELLED = range(5)
 
-# What somebody wrote: sentences, each a list of tokens.
+# What a user wrote: sentences, each a list of tokens.
 Sentences = list[list[str]]
 
 
@@ -79,8 +79,8 @@ class Concatenated(View):
 class CaseKept(View):
     """Words of a share of all sentences keep the case they were typed in. `words[i]` is the word with id i.
 
-    Where the users beneath remember no case (a world's words are all small), a sentence begins with a capital, as a
-    telephone's keyboard makes it.
+    Where the users beneath keep no case (all words of a world are in lower case), the sentence begins with a capital letter,
+    as on a phone's keyboard.
     """
 
     def __init__(self, users: Users, words: Iterable[str], share: float, *, seed: int) -> None:
@@ -205,16 +205,16 @@ def _written(users: Users, numbers: NDArray[np.int64]) -> list[list[str]]:
         return [texts[start:end] for start, end in pairwise(ends)]
     if getattr(users, "sentences", None) is not None:
         return [users.sentences(int(number)) for number in numbers]  # type: ignore[attr-defined]
-    raise DataError("Expected users who keep what they wrote as text, got ones with word ids only.")
+    raise DataError("These users keep no texts, only word ids, and this fault needs texts.")
 
 
 def _cased(text: str, tokens: list[str]) -> list[str]:
-    """The tokens of a text as they were typed; one that stands there in another form than its own stays small."""
+    """The tokens of a text as they were typed; a token that cannot be found in the text stays in lower case."""
     lowered, typed, at = text.lower(), [], 0
     for token in tokens:
         found = lowered.find(token, at)
         at = at if found < 0 else found + len(token)
-        # A few letters change their number when they are lowered; places then no longer agree.
+        # Lower case changes the length of a few letters; then places in the two texts do not agree.
         typed.append(token if found < 0 or len(lowered) != len(text) else text[found:at])
     return typed
 

@@ -45,7 +45,7 @@ class Grouping:
     def __init__(
         self, folder: Path, key: bytes, *, partitions: int = _PARTITIONS, buffered_bytes: int = _BUFFERED_BYTES
     ) -> None:
-        """`key` makes pseudonyms of ids. Whoever has it can hash a guessed id and look it up in the store."""
+        """`key` makes pseudonyms of ids. Whoever has it can hash a guessed id and look for it in the store."""
         self._folder = folder
         self._folder.mkdir(mode=0o700)
         self._key = key
@@ -56,7 +56,7 @@ class Grouping:
         self.rows = 0
 
     def add(self, user: str, payload: bytes, label: int = 0) -> None:
-        """One row more."""
+        """Add a row."""
         name = pseudonym(user.encode(), self._key)
         partition = int.from_bytes(name[:8], "little") % len(self._heads)
         head = name + b"".join(
@@ -74,7 +74,7 @@ class Grouping:
             self._flush()
 
     def group(self, keep: Keep | None = None) -> Grouped:
-        """Group the rows that were added; no more can be added after it."""
+        """Group the rows that were added. No row can be added afterwards."""
         self._flush()
         return Grouped(self._folder, [self._group(partition, keep) for partition in range(len(self._heads))])
 
@@ -134,7 +134,7 @@ class Grouping:
 
 
 class Grouped:
-    """Rows grouped by user, in files; can be gone through as often as one likes until it is discarded."""
+    """Rows grouped by user, in files; they can be read several times until they are discarded."""
 
     def __init__(self, folder: Path, partitions: list[_Partition]) -> None:
         self._folder = folder

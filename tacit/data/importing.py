@@ -1,6 +1,6 @@
-"""From somebody's files to a store: rows of (user, text) or (user, images) in, a new folder out.
+"""Import files into a store: rows of (user, text) or (user, images) become a new folder.
 
-A failed import leaves nothing behind. No message ever quotes a text or a user's id.
+A failed import leaves no files behind. No message quotes a text or a user's id.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def import_text(
     caps: Caps = NO_CAPS,
     progress: Progress = no_progress,
 ) -> Store:
-    """Make a store of rows of text, which may come in any order and be more than fits into memory.
+    """Make a store of rows of text, which may be in any order and larger than memory.
 
     About the share `held_out` of the users is held out, each by a hash of their own id (`tacit.data.store`). `key` makes
-    pseudonyms of ids, so that the same people get the same names and the same are held out; without one a
-    random key is used and thrown away.
+    pseudonyms of ids: with the same key the same people get the same names, and the same people are held out. Without a key,
+    a random one is used and thrown away.
 
-    A row is an example. Texts without any word are left out, and with them users that have no other. The caps keep a
+    A row is an example. Texts without any word are left out, and so are users who have no other texts. The caps keep a
     user's first examples and first tokens; the example that crosses the token cap is cut there.
     """
     checked_share(held_out)
@@ -186,7 +186,7 @@ class _UserFiles:
 
 
 def _rows(sources: Sequence[Source], progress: Progress) -> Iterator[tuple]:
-    """The rows of all sources, each behind its source."""
+    """The rows of all sources, each with its source in front."""
     count = 0
     for source in sources:
         for row in source.rows:

@@ -22,6 +22,12 @@ def ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.
     return np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1], dtype=np.int64)
 
 
+def rows_and_places(lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For lists of these lengths, laid end to end: the list of each item, and its place within the list."""
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    return rows, ranges(np.zeros(len(lengths), np.int64), lengths)
+
+
 def take_slices(flat: NDArray[np.generic], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.generic]:
     """``flat[start:end]`` for every pair, one after the other, in one new array.
 

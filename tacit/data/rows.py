@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.ragged import offsets_of
 from tacit.data.users import BOS, EOS, PAD, Examples
 
 Layout = Literal["windows", "sentences"]
@@ -35,7 +36,7 @@ class Rows:
         """How many predictions each user's rows ask for: n_k of the user weights."""
         targets = self.tokens[:, 1:]
         per_row = ((targets != PAD) & (targets != BOS)).sum(axis=1, dtype=np.int64)
-        summed = np.concatenate([[0], np.cumsum(per_row)])
+        summed = offsets_of(per_row)
         return summed[self.user_offsets[1:]] - summed[self.user_offsets[:-1]]
 
 
@@ -54,12 +55,12 @@ def to_rows(examples: Examples, *, layout: Layout, length: int, max_rows: int) -
         begin, end = ends[examples.user_offsets[:-1]], ends[examples.user_offsets[1:]]
         # A stream of n tokens asks for n - 1 predictions; the next row starts at the last token of this one.
         counts = np.minimum(-(-np.maximum(end - begin - 1, 0) // length), max_rows)
-        user_offsets = np.concatenate([[0], np.cumsum(counts)])
+        user_offsets = offsets_of(counts)
         which = np.repeat(np.arange(len(counts)), counts)
         first = begin[which] + (np.arange(len(which)) - user_offsets[which]) * length
         return Rows(_cut(stream, first, end[which], length), user_offsets)
     counts = np.minimum(np.diff(examples.user_offsets), max_rows)
-    user_offsets = np.concatenate([[0], np.cumsum(counts)])
+    user_offsets = offsets_of(counts)
     which = np.repeat(np.arange(len(counts)), counts)
     sentence = examples.user_offsets[which] + np.arange(len(which)) - user_offsets[which]
     tokens = np.full((len(sentence), length + 1), PAD, np.int32)

@@ -1,4 +1,4 @@
-"""What a reader of a file format hands over: rows of text or of images, each with its place in the file."""
+"""What the reader of a file format returns: rows of text or of images, each with its place in the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_USER_BYTES = 1024
 
 @dataclass(frozen=True)
 class TextSource:
-    """Rows (place, user id, text) of one file, to be gone through once.
+    """Rows (place, user id, text) of one file, to be read once.
 
     `unit` says what a place counts ("line", "row"), for messages. `skipped` is filled in while the rows are read: why
     rows were left out, and how many.

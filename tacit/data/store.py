@@ -9,15 +9,15 @@ A store is a folder:
     labels.bin             the class of each image (images only)
     texts.bin, text_offsets.bin
                            the UTF-8 text of each example, for models of characters and unknown words (text only)
-    users.bin              16 bytes a user, the user's name: a keyed hash of the id. The key is thrown away unless the
-                           importer brought one
+    users.bin              16 bytes a user, the user's name: a keyed hash of the id. The key is thrown away, unless it
+                           was given to the import
     vocabulary.txt         the words behind the ids (text only)
 
 All numbers are little-endian; offsets are int64 and one longer than what they count.
 
-**Who is held out** was settled at import, for each user by their own name: the second half of the 16 bytes, read as a
-number of 64 bits, is below `StoreInfo.held_out` · 2⁶⁴. The share is a public constant, and the hash is uniform, so about that
-share of the users is held out; removing a user moves nobody else in or out.
+**A user's own name decides whether they are held out**: they are if the second half of the 16 bytes, read as a number of 64
+bits, is below `StoreInfo.held_out` · 2⁶⁴. The share is a public constant, and the hash is uniform, so about that share of the
+users is held out. Removing a user changes nothing for any other.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from tacit.data.flat import PSEUDONYM_BYTES, FlatUsers
-from tacit.data.users import Examples
+from tacit.data.users import BLOCK, Examples
 from tacit.data.vocabulary import Vocabulary, load_vocabulary
 from tacit.errors import DataError, StoreError
 
@@ -42,12 +42,9 @@ IMAGE_SHAPE = (28, 28)
 LABEL_DTYPE = np.dtype("<i4")
 OFFSET_DTYPE = np.dtype("<i8")
 
-# Users are gone through this many at a time where all are read: some tens of megabytes.
-BLOCK = 4096
-
 
 class Caps(BaseModel):
-    """What one user may hold at most; None is no limit."""
+    """How much of one user is kept at most; None is no limit."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     tokens: PositiveInt | None = None
@@ -55,7 +52,7 @@ class Caps(BaseModel):
 
 
 class VocabularyInfo(BaseModel):
-    """The vocabulary the ids belong to. A count on the store's own users leaves the held-out ones out."""
+    """The vocabulary that the word ids belong to. Words that were counted on the store's own users leave out the held-out."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     size: NonNegativeInt
@@ -118,7 +115,7 @@ class Store(FlatUsers):
 
     @property
     def store_id(self) -> str:
-        """The random name this store got when it was made."""
+        """The id that this store got when it was made."""
         return self.info.store_id
 
     def texts(self, users: NDArray[np.int64]) -> Examples:
@@ -146,7 +143,14 @@ def split_texts(block: Examples) -> list[str]:
 
 
 def open_store(path: str | Path) -> Store:
-    """The store in this folder; every file is checked for its size, none is read through."""
+    """Open the store in this folder. The size of every file is checked, and no file is read through.
+
+    >>> import tempfile, tacit
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     tacit.users({"ann": ["see you"]}, vocabulary=["see", "you"]).save(f"{folder}/chat")
+    ...     tacit.open_store(f"{folder}/chat").vocabulary.words
+    ('see', 'you')
+    """
     folder = Path(path)
     if not folder.is_dir():
         raise StoreError(f"There is no store {folder}.", hint="`tacit data import` makes one.")

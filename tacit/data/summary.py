@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.store import BLOCK, Store
-from tacit.data.users import OOV
+from tacit.data.store import Store
+from tacit.data.users import OOV, in_blocks
 
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
@@ -52,8 +52,8 @@ def quantiles(counts: NDArray[np.int64]) -> dict[str, int]:
 def _lengths_and_unknown(store: Store) -> tuple[NDArray[np.int64], int]:
     """How long each example is, and how many words are out of the vocabulary."""
     lengths, unknown = [np.empty(0, np.int64)], 0
-    for start in range(0, len(store), BLOCK):
-        block = store.gather(np.arange(start, min(start + BLOCK, len(store)), dtype=np.int64))
+    for numbers in in_blocks(len(store)):
+        block = store.gather(numbers)
         lengths.append(np.diff(block.example_offsets))
         unknown += int(np.count_nonzero(block.items == OOV))
     return np.concatenate(lengths), unknown
@@ -61,8 +61,8 @@ def _lengths_and_unknown(store: Store) -> tuple[NDArray[np.int64], int]:
 
 def _classes(store: Store) -> int:
     seen: set[int] = set()
-    for start in range(0, len(store), BLOCK):
-        block = store.gather(np.arange(start, min(start + BLOCK, len(store)), dtype=np.int64))
+    for numbers in in_blocks(len(store)):
+        block = store.gather(numbers)
         assert block.labels is not None
         seen.update(np.unique(block.labels).tolist())
     return len(seen)

@@ -15,7 +15,7 @@ from itertools import islice
 # Written into every store and vocabulary; a change of the rules below is a new number.
 TOKENIZER = "words-1"
 
-# What closes each text in `tokenize_many`. It is no token: inside a text it separates like any other blank.
+# Closes each text in `tokenize_many`. It is no token: a line break inside a text is read as a blank.
 END = "\n"
 
 

@@ -1,28 +1,34 @@
 """Users and their examples, as every part of Tacit sees them.
 
-A store on disk, a built-in world that makes its users on demand, a split, a reshuffle, a canary or a fault are all
-`Users`: something with a length, from which the examples of any users can be gathered.
+A store on disk, users in memory, a built-in world that makes its users on demand, and every view of these (a split, a
+reshuffle, planted canaries, a fault) are all `Users`: they have a length, and the examples of any of them can be gathered.
 
-**A user has a number and a name.** The number is a row: it changes when another user comes or goes. The name is 128 bits that
-belong to the user alone: a keyed hash of their id, or the user's number in a world, where nobody comes or goes. Every choice
-about a user (held out or not, in a cohort or not, canary or not, fault or not) is a function of the name and of
+**A user has a number and a name.** The number is a row, and changes when another user is added or removed. The name is 128
+bits that belong to the user alone: a keyed hash of their id or, in a world, where nobody is added or removed, their number.
+Every choice about a user (held out or not, in a cohort or not, canary or not, fault or not) is a function of the name and of
 public or secret constants, never of the number and never of how many users there are. So two data sets that differ
 in one user differ in that user alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.ragged import offsets_of, ranges
 from tacit.errors import DataError
 
 # The reserved entries of every vocabulary; words begin at FIRST_WORD.
 PAD, BOS, EOS, OOV = 0, 1, 2, 3
-FIRST_WORD = 4
+RESERVED = ("<pad>", "<bos>", "<eos>", "<oov>")
+FIRST_WORD = len(RESERVED)
+
+# Where all users are read, so many are read at a time: some tens of megabytes.
+BLOCK = 4096
 
 
 # 128 bits a user, as two 64-bit words: [users, 2].
@@ -30,8 +36,14 @@ Names = NDArray[np.uint64]
 
 
 def names_of_numbers(numbers: NDArray[np.int64]) -> Names:
-    """Names for users who are nobody: a made-up user's number among the made-up users."""
+    """The names of made-up users, who are no persons: their numbers."""
     return np.stack([np.zeros(len(numbers), np.uint64), np.asarray(numbers).astype(np.uint64)], axis=1)
+
+
+def in_blocks(users: int, size: int = BLOCK) -> Iterator[NDArray[np.int64]]:
+    """The numbers of so many users, a block of them at a time."""
+    for start in range(0, users, size):
+        yield np.arange(start, min(start + size, users), dtype=np.int64)
 
 
 def all_names(users: Users) -> Names:
@@ -40,13 +52,13 @@ def all_names(users: Users) -> Names:
 
 
 def require_distinct(names: Names) -> None:
-    """DataError if two users have the same name: every choice about one would be the other's, and they would come together.
+    """DataError if two users have the same name: whatever is decided about one would be decided about the other.
 
     The message does not say how many users there are, because others may read it.
     """
     ordered = names[np.lexsort((names[:, 1], names[:, 0]))]
     if (ordered[1:] == ordered[:-1]).all(axis=1).any():
-        raise DataError("Expected a name of their own for every user, got two users with the same name.")
+        raise DataError("Two users have the same name; expected every user to have a name of their own.")
 
 
 def is_held_out(names: Names, share: float) -> NDArray[np.bool_]:
@@ -59,12 +71,18 @@ def is_held_out(names: Names, share: float) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Examples:
-    """The examples of several users, back to back, in the order the users were asked for.
+    """The examples of several users, back to back, in the order in which the users were asked for.
 
     Text: `items` holds the word ids of all sentences (no bos or eos; sentence e is
     ``items[example_offsets[e]:example_offsets[e + 1]]``). Images: ``items[e]`` is image e (28×28 uint8), `labels[e]` its
     class, and `example_offsets` counts 0, 1, 2, ... User u owns the examples
     ``user_offsets[u]`` to ``user_offsets[u + 1]``; a user may own none.
+
+    >>> import numpy as np, tacit
+    >>> people = tacit.users({"ann": [[4, 5], [6]], "bob": []})
+    >>> found = people.gather(np.array([1, 0]))
+    >>> found.items.tolist(), found.example_offsets.tolist(), found.user_offsets.tolist()
+    ([4, 5, 6], [0, 2, 3], [0, 0, 2])
     """
 
     items: NDArray[np.generic]
@@ -72,9 +90,22 @@ class Examples:
     user_offsets: NDArray[np.int64]
     labels: NDArray[np.int32] | None = None
 
+    def take(self, examples: NDArray[np.int64], user_offsets: NDArray[np.int64]) -> Examples:
+        """These examples, in this order, as those of the users with these offsets."""
+        starts = self.example_offsets[examples]
+        lengths = self.example_offsets[examples + 1] - starts
+        labels = None if self.labels is None else self.labels[examples]
+        return Examples(self.items[ranges(starts, lengths)], offsets_of(lengths), user_offsets, labels)
+
 
 class Users(Protocol):
-    """A population of users. Gathering is a pure function of the user numbers: asked twice, the same answer."""
+    """A population of users. Gathering is a pure function of the user numbers.
+
+    >>> import numpy as np, tacit
+    >>> people: tacit.Users = tacit.KeyboardWorld(seed=1, users=500)
+    >>> len(people), people.names(np.array([7])).tolist()
+    (500, [[0, 7]])
+    """
 
     def __len__(self) -> int:
         """How many users there are; they are numbered 0, 1, ..."""
@@ -89,6 +120,7 @@ class Users(Protocol):
         ...
 
 
+@runtime_checkable
 class SplittableUsers(Users, Protocol):
     """Users of whom some are held out, each by their own name: a store, or `tacit.users`."""
 

@@ -1,7 +1,7 @@
-"""Users seen otherwise: some of them, less of each, or their examples dealt out anew. Nothing is copied.
+"""Views of users: some of the users, the beginning of each, or their examples dealt to synthetic users. Nothing is copied.
 
 Every view is `Users` over any `Users`. Where the users beneath can do more than gather (`Store.pick`,
-`Store.example_counts`, `Store.texts`), the views use it and pass it on.
+`Store.example_counts`, `Store.texts`), the views use that and offer it too.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.ragged import offsets_of, ranges
-from tacit.data.store import BLOCK
 from tacit.data.text import cut
-from tacit.data.users import Examples, Names, SplittableUsers, Users, all_names, names_of_numbers
+from tacit.data.users import Examples, Names, SplittableUsers, Users, all_names, in_blocks, names_of_numbers
 from tacit.data.worlds.randomness import name
 from tacit.errors import DataError
 
@@ -36,11 +35,11 @@ def split_users(users: SplittableUsers, most: int | None = None) -> tuple[Subset
 
 
 def example_counts(users: Users) -> NDArray[np.int64]:
-    """How many examples each user has; goes through all users where they cannot tell otherwise."""
+    """How many examples each user has; gathers all users where they have no `example_counts` of their own."""
     known = getattr(users, "example_counts", None)
     if known is not None:
         return cast("NDArray[np.int64]", known())
-    blocks = [np.diff(users.gather(block).user_offsets) for block in _blocks(len(users))]
+    blocks = [np.diff(users.gather(block).user_offsets) for block in in_blocks(len(users))]
     return np.concatenate([np.empty(0, np.int64), *blocks])
 
 
@@ -52,11 +51,11 @@ def pick(users: Users, owners: NDArray[np.int64], positions: NDArray[np.int64]) 
     distinct, place = np.unique(owners, return_inverse=True)
     gathered = users.gather(distinct)
     singles = np.arange(len(owners) + 1, dtype=np.int64)
-    return _take(gathered, gathered.user_offsets[place] + positions, singles)
+    return gathered.take(gathered.user_offsets[place] + positions, singles)
 
 
 class View:
-    """As many users as those beneath, under the same names; what they hold is up to the view."""
+    """The same users under the same names; the class that inherits this says which examples each has."""
 
     def __init__(self, users: Users) -> None:
         self._users = users
@@ -156,8 +155,8 @@ class Reshuffled:
 
     The IID version of a dataset in "Understanding Unintended Memorization in Language Models Under Federated Learning",
     section 3. `synthetic` says how many there are, a public number. Which of them gets an example, and where in their
-    history, is a hash of its owner's name and its place with the owner, so an example's fate is no other person's business; the
-    sizes of synthetic users vary as chance has it. Sixteen bytes an example are held in memory.
+    history, is a hash of the owner's name and of the example's place among the owner's, so it does not depend on any other
+    person. The sizes of synthetic users vary at random. Memory holds sixteen bytes an example.
     """
 
     def __init__(self, users: Users, synthetic: int, *, seed: int) -> None:
@@ -167,7 +166,7 @@ class Reshuffled:
         owner_names = np.repeat(all_names(users), counts, axis=0)
         place = ranges(np.zeros(len(counts), np.int64), counts)
         hashes = name(seed, owner_names[:, 0], owner_names[:, 1], place)
-        # The high bits say whose it is, the low ones where it lies.
+        # The high bits choose the synthetic user, the low bits the place in their history.
         receiver = ((hashes >> np.uint64(32)) * np.uint64(synthetic) >> np.uint64(32)).astype(np.int64)
         self._dealt = np.lexsort((hashes, receiver))
         self._offsets = offsets_of(np.bincount(receiver, minlength=synthetic))
@@ -177,7 +176,7 @@ class Reshuffled:
         return len(self._offsets) - 1
 
     def names(self, users: NDArray[np.int64]) -> Names:
-        """A synthetic user is nobody, and is named by their number."""
+        """The numbers of these users: a synthetic user is no person."""
         return names_of_numbers(users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
@@ -193,20 +192,8 @@ class Reshuffled:
         return np.diff(self._offsets)
 
 
-def _take(full: Examples, examples: NDArray[np.int64], user_offsets: NDArray[np.int64]) -> Examples:
-    """These examples of a batch, in this order."""
-    starts = full.example_offsets[examples]
-    lengths = full.example_offsets[examples + 1] - starts
-    labels = None if full.labels is None else full.labels[examples]
-    return Examples(full.items[ranges(starts, lengths)], offsets_of(lengths), user_offsets, labels)
-
-
 def _texts(users: Users, numbers: NDArray[np.int64]) -> Examples:
     known = getattr(users, "texts", None)
     if known is None:
         raise DataError("These users keep no texts, only word ids.")
     return cast(Examples, known(numbers))
-
-
-def _blocks(users: int) -> list[NDArray[np.int64]]:
-    return [np.arange(start, min(start + BLOCK, users), dtype=np.int64) for start in range(0, users, BLOCK)]

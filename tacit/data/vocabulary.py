@@ -1,8 +1,8 @@
-"""A vocabulary: which words a model knows, and who paid for knowing them.
+"""A vocabulary: which words a model knows, and where they came from.
 
-Choosing the most frequent words of private users tells something about these users, so a vocabulary carries where it
-came from. Only a public corpus or a word list leaves the guarantee as it is; words counted on the private users
-themselves make it infinite.
+The most frequent words of private users tell something about these users, so a vocabulary states its provenance. Words of a
+public corpus or of a word list leave the guarantee as it is; words that were counted on the private users themselves make
+epsilon infinite.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.text import END, TOKENIZER, has_token, tokenize, tokenize_many
-from tacit.data.users import FIRST_WORD, OOV
+from tacit.data.users import FIRST_WORD, OOV, RESERVED
 from tacit.errors import DataError
 
 PRIVATE = "private"
 _PUBLIC_CORPUS = "public corpus: "
 _WORD_LIST = "word list: "
-_RESERVED_NAMES = ("<pad>", "<bos>", "<eos>", "<oov>")
 _HEADER = "#tacit-vocabulary "
 
 # Counting keeps at most so many different words at a time, which bounds its memory to about a gigabyte.
@@ -50,6 +49,11 @@ class Vocabulary:
     """The words a model knows, most frequent first; word i has the id ``FIRST_WORD + i``.
 
     `provenance` says where the words came from: `public_corpus(name)`, `word_list(name)` or `PRIVATE`.
+
+    >>> import tacit
+    >>> words = tacit.Vocabulary(("see", "you", "soon"), "word list: three words")
+    >>> words.encode(["see", "them", "soon"]).tolist(), words.decode([6, 3])
+    ([4, 3, 6], ['soon', '<oov>'])
     """
 
     words: tuple[str, ...]
@@ -59,7 +63,7 @@ class Vocabulary:
         if not self.words:
             raise DataError("Expected a vocabulary of at least one word, got none.")
         if len(self._index) != len(self.words):
-            raise DataError("Expected every word of a vocabulary once, got one twice.")
+            raise DataError("A word stands in the vocabulary twice; expected every word once.")
 
     def __len__(self) -> int:
         """The number of ids, the reserved ones included."""
@@ -67,7 +71,7 @@ class Vocabulary:
 
     @property
     def is_public(self) -> bool:
-        """Whether the words were chosen without looking at the private users. What is not known is not public."""
+        """Whether the words were chosen without looking at the private users. An unknown provenance counts as private."""
         return self.provenance.startswith((_PUBLIC_CORPUS, _WORD_LIST))
 
     @cached_property
@@ -89,7 +93,7 @@ class Vocabulary:
         return _Index({**self._index, END: len(self)})
 
     def encode(self, words: Iterable[str]) -> NDArray[np.unsignedinteger]:
-        """The ids of these words; a word it does not know is `OOV`."""
+        """The ids of these words; an unknown word is `OOV`."""
         return np.fromiter(map(self._index.__getitem__, words), self.dtype)
 
     def encode_texts(self, texts: Iterable[str]) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
@@ -102,7 +106,7 @@ class Vocabulary:
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         """The words with these ids; the reserved ones in angle brackets."""
-        return [self.words[i - FIRST_WORD] if i >= FIRST_WORD else _RESERVED_NAMES[i] for i in ids]
+        return [self.words[i - FIRST_WORD] if i >= FIRST_WORD else RESERVED[i] for i in ids]
 
     def save(self, path: Path) -> None:
         """Write a new text file: one header line, then one word a line. If that fails, there is no file."""
@@ -166,7 +170,7 @@ def vocabulary_of_words(entries: Iterable[str], *, provenance: str, place: Calla
     """
     words: dict[str, None] = {}
     entries = tuple(entries)
-    reserved = len(_RESERVED_NAMES) if entries[: len(_RESERVED_NAMES)] == _RESERVED_NAMES else 0
+    reserved = len(RESERVED) if entries[: len(RESERVED)] == RESERVED else 0
     for number, entry in enumerate(entries[reserved:], reserved + 1):
         if not isinstance(entry, str):
             raise DataError(f"{place(number)} is no string but {type(entry).__name__}.")
@@ -188,7 +192,7 @@ def _from_list(lines: list[str], path: Path, limit: int | None) -> Vocabulary:
 
 
 def checked_size(size: int) -> int:
-    """The size itself, if a vocabulary of this size has room for a word beside the reserved entries."""
+    """The size, if a vocabulary of this size has room for a word beside the reserved entries; DataError otherwise."""
     if size <= FIRST_WORD:
         raise DataError(
             f"Expected a vocabulary size of at least {FIRST_WORD + 1} ({FIRST_WORD} reserved entries and one word), "
@@ -200,8 +204,8 @@ def checked_size(size: int) -> int:
 def count_vocabulary(texts: Iterable[str], *, size: int, provenance: str) -> Vocabulary:
     """The ``size - FIRST_WORD`` most frequent words of the texts; equal counts in alphabetical order.
 
-    Memory stays bounded: beyond four million different words the rarest are forgotten as counting goes on, so that the
-    last places of a vocabulary counted on a very large corpus are the right ones only nearly.
+    Memory stays bounded: beyond four million different words, the rarest are dropped during the count, so on a very large
+    corpus the last places of the vocabulary are approximate.
     """
     room = checked_size(size) - FIRST_WORD
     counts: Counter[str] = Counter()

@@ -1,7 +1,7 @@
-"""The card of a trained model: what it is, how good it is and what is guaranteed about it, to travel inside its file.
+"""The model card of a trained model: its guarantee, its accuracy and its origin, to be stored inside the model's file.
 
-Everything comes from what the run has published: its ledger, its recipe, its metrics. A card is refused where the guarantee
-would be about another model: for a checkpoint that the ledger does not name, or a recipe that is not the ledger's.
+The card is made from the run's public files: ledger, recipe and metrics. It is refused if the guarantee would be about another
+model: if the ledger does not name the checkpoint, or if the recipe is not the one in the ledger.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _SCORES = ("words", "top1", "top3", "in_vocabulary_top1", "perplexity", "out_of_
 
 
 def model_card(folder: RunFolder, checkpoint: Checkpoint) -> dict[str, Any]:
-    """The card of the model in this checkpoint, as plain data for JSON; epsilon is null where it is infinite.
+    """The card of the model in this checkpoint, as plain data for JSON; an infinite epsilon is null.
 
-    The guarantee is that of all planned rounds, so it covers at least the rounds in this model. Accuracy is null where
-    it was not measured after this very round.
+    The guarantee covers all planned rounds, so at least the rounds of this checkpoint. Accuracy is null if it was not
+    measured after the checkpoint's round.
     """
     if not folder.begun:
-        raise RunError(f"Expected a run with a ledger, got {folder.path}, which has not begun.")
+        raise RunError(f"The run {folder.path} has not begun: it has no ledger yet.")
     ledger = folder.accountable_ledger()
     named = {record.checkpoint for record in ledger.records if isinstance(record, Committed)}
     if checkpoint.digest not in named:
         raise RunError(
             f"The checkpoint after {checkpoint.round} rounds in {folder.path} is not one that the ledger names.",
-            hint=f"If the run was cut off, go on with it: tacit train --resume {folder.path}",
+            hint=f"If the run was interrupted, continue it: tacit train --resume {folder.path}",
         )
     stated = cost_of(folder, ledger).guarantee()
     measured = [record for record in read_metrics(folder.metrics_path) if record["round"] == checkpoint.round]
@@ -40,5 +40,5 @@ def model_card(folder: RunFolder, checkpoint: Checkpoint) -> dict[str, Any]:
         "accuracy": {name: measured[-1][name] for name in _SCORES if name in measured[-1]} if measured else None,
         "rounds": checkpoint.round,
         "checkpoint": checkpoint.digest,
-        "recipe_sha256": ledger.opened.data["recipe"],
+        "recipe_sha256": ledger.opened.recipe,
     }

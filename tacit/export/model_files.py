@@ -23,8 +23,10 @@ from tacit.export.onnx_check import Agreement, require_agreement
 from tacit.export.onnx_step import onnx_step
 from tacit.files import write_atomic
 from tacit.learning.state import model_arrays
-from tacit.models.word_lm import parameter_count
-from tacit.training.trained import TrainedModel, load_trained
+from tacit.models.word_lm import WordLM, parameter_count
+from tacit.runs.checkpoints import Checkpoint
+from tacit.runs.folder import RunFolder
+from tacit.training.trained import load_trained
 
 SHOWN = 3  # words that a keyboard suggests
 _NEEDED = ("onnx", "onnxruntime")
@@ -32,9 +34,11 @@ _NEEDED = ("onnx", "onnxruntime")
 
 @dataclass(frozen=True)
 class Exportable:
-    """A trained model with its card."""
+    """A trained model with its words, what is known of its shape, and its card."""
 
-    trained: TrainedModel
+    model: Any
+    words: list[str]
+    shape: Mapping[str, Any]
     card: Mapping[str, Any]
 
     @property
@@ -43,7 +47,7 @@ class Exportable:
         return {
             "guarantee": self.card["guarantee"]["headline"],
             "card": json.dumps(self.card, allow_nan=False, ensure_ascii=False),
-            "model": json.dumps(asdict(self.trained.config)),
+            "model": json.dumps(self.shape),
         }
 
 
@@ -52,24 +56,28 @@ def open_for_export(path: Path) -> Exportable:
     trained = load_trained(path)
     if (known := len(trained.words) - FIRST_WORD) < SHOWN:
         raise RunError(f"Expected a run with a vocabulary of at least {SHOWN} words, got {path}, which has {known}.")
+    return exportable(trained.model, trained.folder, trained.checkpoint, asdict(trained.config))
+
+
+def exportable(model: Any, folder: RunFolder, checkpoint: Checkpoint, shape: Mapping[str, Any]) -> Exportable:
+    """The model of this checkpoint of a run, with its card."""
     about = {
         "exported_by": f"Tacit {__version__}",
-        "recipe": trained.recipe.name,
-        "parameters": parameter_count(trained.model),
+        "recipe": folder.recipe().get("name"),
+        "parameters": parameter_count(model),
     }
-    return Exportable(trained, {**about, **model_card(trained.folder, trained.checkpoint)})
+    return Exportable(model, folder.vocabulary() or [], shape, {**about, **model_card(folder, checkpoint)})
 
 
 def export_safetensors(exportable: Exportable, out: Path) -> None:
     """Write the parameters by name, with the words and the meaning of each reserved id in the metadata."""
-    trained = exportable.trained
     reserved = {"pad": PAD, "bos": BOS, "eos": EOS, "oov": OOV, "first_word": FIRST_WORD}
     words = {
-        "words": json.dumps(trained.words, ensure_ascii=False),
+        "words": json.dumps(exportable.words, ensure_ascii=False),
         "reserved": json.dumps(reserved),
     }
     write_atomic(
-        out, save(model_arrays(trained.model), {**exportable.metadata, **words}), kept="nothing was left behind"
+        out, save(model_arrays(exportable.model), {**exportable.metadata, **words}), kept="nothing was left behind"
     )
 
 
@@ -88,10 +96,13 @@ def export_onnx(exportable: Exportable, out: Path, *, contexts: int = 1_000, see
     The file is written only if ONNX Runtime agrees with the model on this many synthetic contexts; RunError if not.
     """
     require_onnx()
-    trained = exportable.trained
-    content = onnx_step(
-        trained.model, trained.words, begin=BOS, first_word=FIRST_WORD, shown=SHOWN, metadata=exportable.metadata
-    )
-    agreement = require_agreement(content, trained.model, trained.words, contexts=contexts, seed=seed)
+    model, words = exportable.model, exportable.words
+    if not isinstance(model, WordLM):
+        raise RunError(
+            f"Expected a word model of Tacit's to write as ONNX, got {type(model).__name__}.",
+            hint="Export it as .safetensors, which holds any model.",
+        )
+    content = onnx_step(model, words, begin=BOS, first_word=FIRST_WORD, shown=SHOWN, metadata=exportable.metadata)
+    agreement = require_agreement(content, model, words, contexts=contexts, seed=seed)
     write_atomic(out, content, kept="nothing was left behind")
     return agreement

@@ -1,7 +1,7 @@
-"""An exported step (`tacit.export.onnx_step`) against the model it was made from, on made-up contexts.
+"""Check an exported ONNX step (`tacit.export.onnx_step`) against its model on synthetic contexts.
 
-No user is read: sentences are drawn at random, frequent words (small ids) more often. Both read them word by word, each from
-its own state, and are asked for the likeliest words after every one; a mistake in a state shows from the second word on.
+No user's text is read: sentences are drawn at random, frequent words (small ids) more often. Both models read them word by
+word, each with its own state, and their likeliest words are compared after every word; so a mistake in the state shows too.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from tacit.export.onnx_step import INPUTS, OUTPUTS
 from tacit.learning.stepwise import Neural
 from tacit.models.word_lm import WordLM
 
-# A row is two sentences of so many tokens, so that the state is also seen to be left behind.
+# A row is two sentences of this many tokens, so that the check also covers resetting the state.
 SENTENCE = 10
-# Sums in another order differ in the last bits: of a probability so large a part, and that much below it words count as equal.
+# Sums in another order differ in the last bits. Probabilities may differ by this share, and words whose probabilities differ by
+# less count as equally likely.
 TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """In how many contexts all words shown were the same; the largest relative difference of a probability."""
+    """In how many `contexts` all shown words were the `same`, and the largest relative difference of a probability."""
 
     contexts: int
     same: int
@@ -34,7 +35,7 @@ class Agreement:
 
 
 def session_of(onnx_file: bytes | str, threads: int = 1) -> Any:
-    """The file in ONNX Runtime on the CPU, with so many threads. Needs the package onnxruntime."""
+    """Load the file into ONNX Runtime on the CPU. Needs the package onnxruntime."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -44,13 +45,13 @@ def session_of(onnx_file: bytes | str, threads: int = 1) -> Any:
 
 
 def require_agreement(onnx_file: bytes, model: WordLM, words: list[str], *, contexts: int, seed: int) -> Agreement:
-    """How well the file and the model agree on so many contexts; RunError if they do not.
+    """How well the file and the model agree on this many contexts; RunError if they do not.
 
-    They agree where the file shows the model's own likeliest words with the model's own probabilities. Words that are equally
-    likely but for rounding may change places.
+    They agree if the file shows the model's likeliest words with the model's probabilities. Words whose probabilities are equal
+    up to rounding may change places.
     """
     rows = -(-contexts // (2 * SENTENCE))
-    tokens = made_up(rows, len(words), np.random.default_rng(seed))
+    tokens = synthetic_contexts(rows, len(words), np.random.default_rng(seed))
     session, ours = session_of(onnx_file), Neural(model)
     state = {each.name: np.zeros((rows, each.shape[1]), np.float32) for each in session.get_inputs()[1:]}
     our_state = ours.begin(rows)
@@ -68,20 +69,20 @@ def require_agreement(onnx_file: bytes, model: WordLM, words: list[str], *, cont
             relative(probabilities, _at(ours_now, ids)), relative(_at(ours_now, ids), _at(ours_now, best))
         )[:counted]
         spelt = np.array(words, object)[ids]
-        # Written so that a number that is none disagrees.
+        # Written so that nan counts as a disagreement.
         if not (difference <= TOLERANCE).all() or (spelt != shown)[:counted].any():
             wrong = int((~(difference <= TOLERANCE) | (spelt != shown)[:counted]).any(axis=1).sum())
             raise RunError(
-                f"ONNX Runtime and the model disagree on {wrong} of {counted} contexts, where at most rounding may differ: "
-                "nothing was written."
+                f"ONNX Runtime and the model disagree on {wrong} of {counted} contexts by more than rounding: nothing was "
+                "written."
             )
         seen, same = seen + counted, same + int((ids == best)[:counted].all(axis=1).sum())
         largest = max(largest, float(difference.max()))
     return Agreement(seen, same, largest)
 
 
-def made_up(rows: int, vocabulary: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Token ids [rows, 2 sentences]: each sentence begins with a bos; an id comes about as often as 1 / id."""
+def synthetic_contexts(rows: int, vocabulary: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Token ids [rows, 2 sentences]: each sentence begins with a bos; an id is drawn about as often as 1 / id."""
     drawn = np.exp(generator.uniform(np.log(OOV), np.log(vocabulary), (rows, 2 * SENTENCE)))
     tokens = np.minimum(drawn.astype(np.int64), vocabulary - 1)
     tokens[:, ::SENTENCE] = BOS
@@ -95,7 +96,7 @@ def likeliest(probabilities: NDArray[np.float32], count: int) -> NDArray[np.int6
 
 
 def relative(one: NDArray[np.float32], other: NDArray[np.float32]) -> NDArray[np.float64]:
-    """How far apart they are, as a part of the other."""
+    """The difference relative to `other`."""
     return np.abs(one.astype(np.float64) - other) / np.maximum(other.astype(np.float64), 1e-9)
 
 

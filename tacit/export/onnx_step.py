@@ -1,15 +1,15 @@
-"""A word model as an ONNX graph that reads one token: what a keyboard runs after every word.
+"""A word model as an ONNX graph that reads one token, to be run by a keyboard after every word.
 
     inputs    token          int64 [batch]             the id just typed
               c, r           float [batch, ...]        the state after the tokens before it
     outputs   words          string [batch, shown]     the likeliest next words, the likeliest first
               ids            int64 [batch, shown]      their ids
-              probabilities  float [batch, shown]      theirs among all entries, the reserved ones included
+              probabilities  float [batch, shown]      their probabilities among all entries, reserved ones included
               next_c, next_r float [batch, ...]        the state for the next token
 
-The token `begin` starts a sentence from an empty state, whatever state is given with it: zeros of the right shape will do
-for the first one. Reserved entries are never shown. The cell is written out in plain operators (`models.layers.cells` has its
-equations), so any runtime of opset 17 can run it; what depends on the parameters alone is computed here and stored.
+The token `begin` starts a sentence from an empty state and ignores the state that is given with it: pass zeros of the right
+shape. Reserved entries are never shown. The cell is written out in plain operators (`models.layers.cells` has its
+equations), so any runtime of opset 17 can run it; values that depend on the parameters alone are computed here and stored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tacit.models.word_lm import WordLM
 
 INPUTS = ("token", "c", "r")
 OUTPUTS = ("words", "ids", "probabilities", "next_c", "next_r")
-# Old enough for the runtimes on phones: operators have been as this graph uses them since 13.
+# Old enough for the runtimes on phones: the operators of this graph have not changed since opset 13.
 OPSET, IR_VERSION = 17, 8
 
 
@@ -78,7 +78,7 @@ def _begin_sentence(graph: _Graph, cell: Cell, begin: int) -> None:
 def _read(graph: _Graph, model: WordLM) -> None:
     """From token, c_before and r_before to next_c, next_r and logits."""
     cell = model.cell
-    # Every id once: rows scaled to norm 1, where the model has that, are scaled here and not on the phone.
+    # If the model scales rows to norm 1, they are scaled here once and not on the phone.
     read_table = graph.constant("embedding", np.asarray(model.rows(jnp.arange(len(model.embedding)))))
     gates = [cell.gates[name] for name in GATES[cell.kind]]
     kernel = graph.constant("kernel", np.concatenate([gate.kernel for gate in gates], axis=1))
@@ -113,7 +113,7 @@ def _show(graph: _Graph, words: Sequence[str], first_word: int, shown: int) -> N
 
 
 class _Graph:
-    """Nodes and constants as they come."""
+    """A graph under construction: its nodes and constants, in order."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -127,7 +127,7 @@ class _Graph:
         return name
 
     def apply(self, operator: str, *inputs: str, out: str | None = None, **attributes: int) -> str:
-        """The name of the result."""
+        """Add a node; returns the name of its result."""
         return self._node(operator, inputs, [out or f"{operator}_{len(self.nodes)}"], attributes)[0]
 
     def split(self, whole: str, sizes: str, names: list[str]) -> list[str]:

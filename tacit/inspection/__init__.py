@@ -1,20 +1,25 @@
-"""Finding faults in data nobody may open: differentially private generative models in place of looking.
+"""Find faults in private data without reading it: differentially private generative models show what the data looks like.
 
 selection.py         which users and examples a generative model learns from (T1 to T6), decided on the user's side
-judging.py           what a primary model gets right on one user's examples, and how likely text is to a model
-quantiles.py         a histogram of users' accuracies that crosses the gate, and the thresholds read from it
-scores.py            numbers that say whether a fault is visible in generated images and words
-text_recipe.py       the recipe of an inspection of text
-primary.py           the next-word model that is looked into: its accuracy, and what it says
-sentences.py         sentences that such a model makes up
-held_out.py          what held-out users show, outside the guarantee: rates of unknown words, how well a model spells them
-text_run.py          an inspection of text as a run: the loop, the journal and the ledger around a model of characters
-findings.py          what such a model says, and what that points to: a section of the report
-costs.py             what models cost the users: one, several together, at scale
-text_comparison.py   two inspections held against each other
-image_recipe.py      the recipe of an inspection of images
-image_data.py        its users: as they were, as their images come now, and some held out
-image_stages.py      its models, each a run: a classifier, the histogram of accuracies, two generative models
-image_run.py         the whole of it: run after run, from the recipe to the findings
-image_findings.py    what the two models make, and what that points to: a section of the report
+example_scores.py    what a primary model predicts rightly on one user's examples, and how likely text is to a model
+fault_scores.py      scores that show whether a fault is visible in generated images and words
+held_out.py          the check that held-out users were not trained on
+costs.py             the privacy cost of the models: one, several together, at scale
+
+text/                inspection of text: a character model of the words that the vocabulary does not have
+  run.py               an inspection as a run: the loop, the journal and the ledger around a character model
+  primary.py           the next-word model that is inspected as well: its accuracy, and sentences it generates
+  sentences.py         sentences drawn from a next-word model
+  unknown_words.py     the rates of unknown words by place, and how well a model spells them
+  findings.py          the words that the model generates, and what they point to: a section of the report
+  comparison.py        two inspections compared
+
+images/              inspection of images: a classifier, a histogram of accuracies, two generative models
+  data.py              the users with images: before the fault, with it, and held out
+  stages.py            the models, each ready to be trained as a run
+  accuracy_histogram.py   the histogram of users' accuracies that crosses the gate, and thresholds read from it
+  run.py               the whole inspection: run after run, from the recipe to the findings
+  findings.py          the images that both models generate, and what they point to: a section of the report
+
+The recipes are in `tacit.recipe.text_inspection` and `tacit.recipe.image_inspection`.
 """

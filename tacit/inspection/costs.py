@@ -1,4 +1,4 @@
-"""What models cost the users: one by itself, several together, and the same noise with a larger population."""
+"""The privacy cost of models, in sentences: one model, several together, and the same noise at a larger scale."""
 
 from __future__ import annotations
 
@@ -7,39 +7,42 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tacit.errors import PrivacyError
-from tacit.figures import finite_or_none
+from tacit.numbers import finite_or_none
 from tacit.privacy.accounting.several_runs import together
 from tacit.privacy.record.ledger import Ledger
+from tacit.privacy.record.reasons import Reason, Why, reasons_as_json
 from tacit.privacy.statement.wording import round_up
 
 
 def cost_together(ledgers: Sequence[Ledger]) -> dict[str, Any]:
-    """What these runs, each once, cost users who were in all of them, for JSON.
+    """The cost of these runs, each counted once, for users who were in all of them; for JSON.
 
-    An infinite epsilon is null, and its reasons say why; so it is with runs that are stated for different neighbours.
+    An infinite epsilon is null, with the reasons. Runs that are stated for different adjacencies have an infinite epsilon.
     """
     unique = {ledger.opened.run_id: ledger for ledger in ledgers}
     try:
         cost = together(list(unique.values()))
     except PrivacyError as error:
-        return {"epsilon": None, "reasons_not_private": [error.sentence.rstrip(".")]}
+        return {"epsilon": None, **reasons_as_json([Reason(Why.NOT_COMPARABLE, error.sentence.rstrip("."))])}
     return {
         **dataclasses.asdict(cost),
+        **reasons_as_json(cost.reasons_not_private),
+        "assumptions": list(cost.assumptions),
         "epsilon": finite_or_none(cost.epsilon),
         "models": len(unique),
     }
 
 
 def price(privacy: Mapping[str, Any]) -> str:
-    """What one model cost the users."""
+    """The cost of one model, as a sentence."""
     return (
         f"The words are functions of a model released with ε = {round_up(privacy['epsilon'])} at δ = {privacy['delta']:g}, for "
-        f"all the data of any one {privacy['unit']}; asking it costs nothing more."
+        f"all the data of any one {privacy['unit']}; querying the model costs nothing more."
     )
 
 
 def price_together(cost: Mapping[str, Any]) -> str:
-    """What `cost_together` found, or why nothing can be said."""
+    """The result of `cost_together` as a sentence: the cost, or why none can be claimed."""
     if cost["epsilon"] is None:
         return f"No privacy can be claimed for all models together: {'; '.join(cost['reasons_not_private'])}."
     return (
@@ -49,7 +52,7 @@ def price_together(cost: Mapping[str, Any]) -> str:
 
 
 def price_at_scale(scale: Mapping[str, Any]) -> str:
-    """What the run that a small one stands for would cost (`tacit.privacy.planning.scaling`)."""
+    """The cost of the large run that a small one stands for (`tacit.privacy.planning.scaling`), as a sentence."""
     privacy = scale["privacy"]
     cost = (
         "no privacy"

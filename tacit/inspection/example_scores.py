@@ -1,8 +1,8 @@
-"""What a primary model makes of one user's examples, computed where the examples are.
+"""Score one user's examples with a primary model, on the user's side.
 
-A judge gives each example marks: how much was predicted, and how much of it rightly. An image asks for one prediction, a
-sentence for one a word. A likelihood gives each sentence its log-probability a prediction. Both are functions of the
-examples they are given and of a public (released) model; none looks across users.
+A judge gives each example its marks: the number of predictions, and the number of right ones. An image has one prediction, a
+sentence one per word. A likelihood gives each sentence its mean log-probability per prediction. Both are functions of the
+examples and of a public (released) model; neither looks at other users.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tacit.learning.next_word import prediction_mask
 from tacit.models.classifier import Classifier, predict
 from tacit.models.word_lm import WordLM
 
-# Rows a compiled call; the last call is padded to it.
+# Rows per compiled call; the last call is padded.
 CHUNK = 128
 
 
 @dataclass(frozen=True)
 class Marks:
-    """Right predictions and all predictions, example by example."""
+    """The number of right predictions and of all predictions of each example."""
 
     right: NDArray[np.int64]
     asked: NDArray[np.int64]
@@ -39,7 +39,7 @@ class Marks:
         return Marks(*(_sums(each, user_offsets) for each in (self.right, self.asked)))
 
     def accuracy(self) -> NDArray[np.float64]:
-        """The share of right predictions; nan where nothing was asked."""
+        """The share of right predictions; nan if there are no predictions."""
         return np.where(self.asked > 0, self.right / np.maximum(self.asked, 1), np.nan)
 
 
@@ -50,13 +50,13 @@ Likelihood = Callable[[Examples], NDArray[np.float64]]
 def image_judge(classifier: Classifier) -> Judge:
     """Marks of a classifier: an image is right if its class is the most likely one.
 
-    One of a class that the classifier does not know is never right, and no reason to stop: a run that one user's label can
-    stop tells everybody that this user was asked.
+    An image of a class that the classifier does not know is never right. It is not an error: if one user's label could stop a
+    run, everybody would learn that this user was sampled.
     """
 
     def judge(examples: Examples) -> Marks:
         if examples.labels is None:
-            raise DataError("Expected users with images for the classifier, got users with text.")
+            raise DataError("A classifier needs users with images, and these have text.")
         right = predict(classifier, examples.items) == examples.labels
         return Marks(right.astype(np.int64), np.ones(len(right), np.int64))
 
@@ -84,9 +84,9 @@ def word_likelihood(model: WordLM, *, length: int) -> Likelihood:
 
 
 def _by_row(score: Callable[[Any], Any], examples: Examples, length: int) -> NDArray[np.float64]:
-    """Two numbers a sentence, [2, sentences]."""
+    """Two numbers per sentence, [2, sentences]."""
     if examples.labels is not None:
-        raise DataError("Expected users with text for a next-word model, got users with images.")
+        raise DataError("A next-word model needs users with text, and these have images.")
     sentences = len(examples.example_offsets) - 1
     alone = Examples(examples.items, examples.example_offsets, np.arange(sentences + 1, dtype=np.int64))
     tokens = to_rows(alone, layout="sentences", length=length, max_rows=1).tokens

@@ -1,9 +1,9 @@
-"""Numbers for "the fault is visible", computed from generated examples alone: post-processing, free.
+"""Scores that show whether a fault is visible, computed from generated examples alone; so they cost no privacy.
 
-On images two scores tell inverted from normal writing. *Brightness*: ink is bright on dark background and covers little, so
-the mean pixel of normal images is far below the middle and that of inverted ones far above. *Confidence*: whether the
-primary classifier is surer of the images as they are or of their negatives. On text: the share of the most likely words
-that contain a space, which no word of a sound tokenizer does, or a capital letter, which no word that was lower-cased does.
+Two scores distinguish inverted from normal images. *Brightness*: ink is bright on a dark background and covers little, so the
+mean pixel of normal images is far below 0.5 and that of inverted images far above. *Confidence*: whether the primary
+classifier is more confident on the images or on their negatives. For text: the share of the most likely words that contain a
+space, which a correct tokenizer never produces, or a capital letter, which lower-casing removes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class InversionScore:
 
     @property
     def is_inverted(self) -> bool:
-        """Whether most of the images have bright background."""
+        """Whether most of the images have a bright background."""
         return self.inverted > 0.5
 
 
@@ -51,7 +51,7 @@ def to_bytes(images: ArrayLike) -> NDArray[np.uint8]:
 def inversion_score(images: NDArray[np.uint8], classifier: Classifier | None = None) -> InversionScore:
     """The score of images [N, 28, 28]."""
     if not len(images):
-        raise DataError("Expected at least 1 image to score, got none.")
+        raise DataError("There are no images to score.")
     border = np.ones((SIDE, SIDE), bool)
     border[2:-2, 2:-2] = False
     on_border = images[:, border] / 255.0
@@ -63,12 +63,12 @@ def inversion_score(images: NDArray[np.uint8], classifier: Classifier | None = N
 
 
 def share_with_space(words: Sequence[str]) -> float:
-    """The share of words that contain a space: what a fault of tokenization leaves. 0 of no words."""
+    """The share of words that contain a space, the trace of a tokenization fault; 0 if there are no words."""
     return sum(" " in word for word in words) / max(len(words), 1)
 
 
 def share_with_capital(words: Sequence[str]) -> float:
-    """The share of words that contain a capital letter: what lower-casing that was lost leaves. 0 of no words."""
+    """The share of words that contain a capital letter, the trace of missing lower-casing; 0 if there are no words."""
     return sum(word != word.lower() for word in words) / max(len(words), 1)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from tacit.errors import DataError
+from tacit.privacy.record.facts import DataRecord
 from tacit.runs.folder import RunFolder
 
 
@@ -15,14 +15,14 @@ class HeldOutSplit(Protocol):
     users: int
 
 
-def require_held_out(data: HeldOutSplit, about: Mapping[str, Any], run: RunFolder) -> None:
+def require_held_out(data: HeldOutSplit, here: DataRecord, run: RunFolder) -> None:
     """DataError if the finished run was trained on users whom `data` holds out.
 
-    `about` is the description of the data in the ledger. A store holds out the same users for every run, and different stores
-    and worlds have different users. So this can only happen within one world, whose held-out users come after `data.users`.
+    `here` is the ledger's record of the data. A store holds out the same users for every run, and different stores and worlds
+    have different users. So this can only happen within one world, whose held-out users come after `data.users`.
     """
     trained, there = run.recipe()["data"], run.ledger().opened.data
-    if "world" not in about or (about["world"], about["seed"]) != (there.get("world"), there.get("seed")):
+    if here.world is None or here.name != there.name:
         return
     if data.users < trained["users"]:
         raise DataError(

@@ -1,27 +1,27 @@
-"""Which users and examples a generative model learns from: the tasks T1 to T6 of Debugging, Table 1.
+"""Select the users and examples that a generative model learns from: the tasks T1 to T6 of Debugging, Table 1.
 
 | task | criterion         | kept                                                                                  |
 |------|-------------------|---------------------------------------------------------------------------------------|
 | T1   | `Everything`      | all examples                                                                          |
-| T2   | `Judged`          | examples the primary model gets wrong (or right, for contrast)                        |
+| T2   | `Judged`          | examples that the primary model gets wrong (or right, for contrast)                   |
 | T3   | `UnknownWords`    | a view of its own: the words a vocabulary does not have, as bytes                     |
 | T4   | `UserAccuracy`    | all examples of users whose accuracy is low (or high); `Classes`: of some classes     |
 | T5   | `Unlabelled`      | a view of its own: all examples without their labels                                  |
 | T6   | `LikelihoodRatio` | sentences likely to a model of the private data and unlikely to a model of public text |
 
-**Membership is decided on the user's side.** A criterion sees one user's examples, public constants and released models;
-what it keeps of one user does not depend on anybody else. A selection is therefore a view with as many users as before: who
-does not belong has no examples, adds zero to a round, and nobody learns who that was. Sampling every user with a public q
-*is* Poisson sampling of the subpopulation with q, and its true size is never needed. `subpopulation` counts it nevertheless,
-for the convention of Tables 3 and 13, where N is the size of the subpopulation.
+**Membership is decided on the user's side.** A criterion reads one user's examples, public constants and released models, so
+the selected examples of a user do not depend on other users. A selection is a view with as many users as before: users
+outside the selection have no examples and contribute zero to a round, and nobody learns who they are. Sampling all users with
+a public q *is* Poisson sampling of the subpopulation with q, so its true size is never needed. `subpopulation` counts it for
+the convention of Tables 3 and 13, where N is the size of the subpopulation.
 
-`description` is what the ledger says about the data, so that a reviewer can see how users were chosen.
+`description` goes into the ledger, so that a reviewer can see how users were selected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -29,44 +29,24 @@ from numpy.typing import NDArray
 
 from tacit.data.faults import Sentences, spelled
 from tacit.data.ragged import offsets_of, ranges
-from tacit.data.store import BLOCK
-from tacit.data.users import Examples, Users
+from tacit.data.users import Examples, Users, in_blocks
 from tacit.data.views import Subset, View, example_counts
 from tacit.errors import DataError
 from tacit.inspection.example_scores import Judge, Likelihood
+from tacit.inspection.record import SelectionRecord, Threshold
 from tacit.models.char_lm import FIRST_BYTE
 
 UNLABELLED = -1
 
 
-@dataclass(frozen=True)
-class Threshold:
-    """A number users are measured by: a public constant, or a quantile released with noise (`inspection.quantiles`).
-
-    `noise_multiplier` is that release's z and `released_by` its run, whose cost composes with that of whatever is chosen by
-    it; None says that the number was known before anybody's data was read.
-    """
-
-    value: float
-    noise_multiplier: float | None = None
-    released_by: str | None = None
-
-    def describe(self) -> dict[str, Any]:
-        """For the ledger."""
-        if self.noise_multiplier is None:
-            return {"threshold": self.value, "from": "public constant"}
-        about = {"threshold": self.value, "from": "private quantile", "noise_multiplier": self.noise_multiplier}
-        return about if self.released_by is None else {**about, "released_by": self.released_by}
-
-
 class Criterion(Protocol):
-    """Says which examples to keep; a pure function of one user's examples at a time, batched over users."""
+    """Decides which examples to keep: a pure function of one user's examples, batched over users."""
 
     def keep(self, examples: Examples) -> NDArray[np.bool_]:
         """Whether each example is kept."""
         ...
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> SelectionRecord:
         """For the ledger."""
         ...
 
@@ -76,29 +56,29 @@ class Everything:
     """T1: all examples."""
 
     def keep(self, examples: Examples) -> NDArray[np.bool_]:
-        """Whether each example is kept: it is."""
+        """Whether each example is kept: always."""
         return np.ones(len(examples.example_offsets) - 1, bool)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> SelectionRecord:
         """For the ledger."""
-        return {"task": "T1"}
+        return SelectionRecord("T1")
 
 
 @dataclass(frozen=True)
 class Judged:
-    """T2, by example: those with a mistake of the primary model or, with `right`, those without."""
+    """T2, by example: examples that the primary model gets wrong or, with `right`, those that it gets right."""
 
     judge: Judge
     right: bool = False
 
     def keep(self, examples: Examples) -> NDArray[np.bool_]:
-        """Whether each example is kept; one that asks for no prediction is neither right nor wrong."""
+        """Whether each example is kept; an example without predictions is neither right nor wrong."""
         marks = self.judge(examples)
         return (marks.asked > 0) & ((marks.right == marks.asked) == self.right)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> SelectionRecord:
         """For the ledger."""
-        return {"task": "T2", "by": "example", "predicted": "rightly" if self.right else "wrongly"}
+        return SelectionRecord("T2", "example", predicted="rightly" if self.right else "wrongly")
 
 
 @dataclass(frozen=True)
@@ -110,15 +90,15 @@ class UserAccuracy:
     side: Literal["low", "high"]
 
     def keep(self, examples: Examples) -> NDArray[np.bool_]:
-        """Whether each example is kept: all of a user's or none. A user without predictions is on neither side."""
+        """Whether each example is kept: all of a user's examples or none. A user without predictions is on neither side."""
         accuracy = self.judge(examples).by_user(examples.user_offsets).accuracy()
         with np.errstate(invalid="ignore"):
             member = accuracy <= self.threshold.value if self.side == "low" else accuracy >= self.threshold.value
         return np.repeat(member, np.diff(examples.user_offsets))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> SelectionRecord:
         """For the ledger."""
-        return {"task": "T4", "by": "user", "accuracy": self.side} | self.threshold.describe()
+        return SelectionRecord("T4", "user", accuracy=self.side, threshold=self.threshold)
 
 
 @dataclass(frozen=True)
@@ -130,20 +110,20 @@ class Classes:
     def keep(self, examples: Examples) -> NDArray[np.bool_]:
         """Whether each example is kept."""
         if examples.labels is None:
-            raise DataError("Expected users with labelled images for a selection of classes, got users with text.")
+            raise DataError("A selection of classes needs users with labelled images, and these have text.")
         return np.isin(examples.labels, list(self.labels))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> SelectionRecord:
         """For the ledger."""
-        return {"task": "T4", "by": "example", "classes": sorted(self.labels)}
+        return SelectionRecord("T4", "example", classes=tuple(sorted(self.labels)))
 
 
 @dataclass(frozen=True)
 class LikelihoodRatio:
-    """T6, by example: log P_private(x) - log P_public(x), a prediction, is at least the threshold.
+    """T6, by example: log P_private(x) - log P_public(x), per prediction, is at least the threshold.
 
-    `private` asks a model that was itself released, whose cost composes with this one's; `public` one of public text. Without
-    `private` this is the paper's other form: log P_public(x) is at most minus the threshold.
+    `private` is the likelihood under a released model, whose cost composes with this run's; `public` that under a model of
+    public text. Without `private` this is the paper's other form: log P_public(x) is at most minus the threshold.
     """
 
     private: Likelihood | None
@@ -156,25 +136,25 @@ class LikelihoodRatio:
         ratio = surprise if self.private is None else surprise + self.private(examples)
         return ratio >= self.threshold.value
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> SelectionRecord:
         """For the ledger."""
         measure = "public likelihood" if self.private is None else "likelihood ratio"
-        return {"task": "T6", "by": "example", "measure": measure} | self.threshold.describe()
+        return SelectionRecord("T6", "example", measure=measure, threshold=self.threshold)
 
 
 class Selected(View):
-    """Users with the examples a criterion keeps. A user with fewer than `minimum_examples` of them has none (C.4)."""
+    """Users with the examples that a criterion keeps; users with fewer than `minimum_examples` of them have none (C.4)."""
 
     def __init__(self, users: Users, criterion: Criterion, *, minimum_examples: int = 1) -> None:
         if minimum_examples < 1:
-            raise DataError(f"Expected a minimum of at least 1 example a user, got {minimum_examples}.")
+            raise DataError(f"Expected a minimum of at least 1 example per user, got {minimum_examples}.")
         super().__init__(users)
         self._criterion, self._minimum = criterion, minimum_examples
-        # What is kept of a user never changes, and judging costs far more than remembering.
+        # The examples kept never change, and scoring them costs far more than storing the result.
         self._kept: dict[int, NDArray[np.bool_]] = {}
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
-        """What is kept of these users; of those who do not belong, nothing."""
+        """The kept examples of these users; users outside the selection have none."""
         full = self._users.gather(users)
         keep = self._keep(users, full)
         owner = np.repeat(np.arange(len(users)), np.diff(full.user_offsets))
@@ -186,14 +166,14 @@ class Selected(View):
         return Examples(full.items[ranges(starts, lengths)], offsets_of(lengths), user_offsets)
 
     def spelled(self, users: NDArray[np.int64]) -> list[Sentences]:
-        """What is kept of these users, token by token."""
+        """The kept examples of these users, as text tokens."""
         flags = iter(self._keep(users, self._users.gather(users)).tolist())
         return [[sentence for sentence in one if next(flags)] for one in spelled(self._users, users)]
 
     @property
-    def description(self) -> dict[str, Any]:
+    def description(self) -> SelectionRecord:
         """The selection, for the ledger."""
-        return self._criterion.describe() | {"minimum_examples": self._minimum}
+        return replace(self._criterion.describe(), minimum_examples=self._minimum)
 
     def _keep(self, users: NDArray[np.int64], full: Examples) -> NDArray[np.bool_]:
         if any(int(user) not in self._kept for user in users):
@@ -204,17 +184,17 @@ class Selected(View):
 
 
 class UnknownWords(View):
-    """T3: the words of each user that are not among the `known` ones, each an example of bytes for `models.char_lm`.
+    """T3: the words of each user that are not `known`, each an example of bytes for `models.char_lm`.
 
-    A word stands as often as it was written. One of more than `longest` bytes is cut after the next, so that a row of
-    longest + 1 predictions has no room for its end: a model must not learn that the piece is a word. The users must keep
-    texts, or be a view that can spell (`data.faults.spelled`).
+    Each occurrence of a word is an example. A word of more than `longest` bytes is cut after longest + 1 bytes, so that a row
+    of longest + 1 predictions does not contain its end: the model must not learn that the piece is a word. The users must
+    keep their texts, or be a view that can spell them (`data.faults.spelled`).
     """
 
     def __init__(self, users: Users, known: Iterable[str], *, longest: int = 20, minimum_examples: int = 1) -> None:
         if longest < 1 or minimum_examples < 1:
             raise DataError(
-                f"Expected at least 1 byte a word and 1 example a user, got {longest} and {minimum_examples}."
+                f"Expected at least 1 byte per word and 1 example per user, got {longest} and {minimum_examples}."
             )
         super().__init__(users)
         self._known = frozenset(known)
@@ -222,7 +202,7 @@ class UnknownWords(View):
         self._words: dict[int, list[bytes]] = {}
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
-        """The unknown words of these users: an item is a byte, numbered as the character model numbers it."""
+        """The unknown words of these users; an item is a byte, with the character model's number."""
         new = np.array([user for user in users.tolist() if user not in self._words], np.int64)
         for user, sentences in zip(new.tolist(), spelled(self._users, new), strict=True):
             found = [word.encode()[: self._longest + 1] for one in sentences for word in one if word not in self._known]
@@ -233,19 +213,19 @@ class UnknownWords(View):
         return Examples(items, offsets_of(_sizes(flat)), offsets_of(_sizes(words)))
 
     @property
-    def description(self) -> dict[str, Any]:
+    def description(self) -> SelectionRecord:
         """The selection, for the ledger."""
-        return {"task": "T3", "by": "example", "longest": self._longest, "minimum_examples": self._minimum}
+        return SelectionRecord("T3", "example", longest=self._longest, minimum_examples=self._minimum)
 
 
 class Unlabelled(View):
-    """T5: all images, every label replaced by `UNLABELLED`, so that whatever is made of them owes nothing to labels."""
+    """T5: all images, with every label replaced by `UNLABELLED`, so that nothing learned depends on labels."""
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         """The images of these users."""
         full = self._users.gather(users)
         if full.labels is None:
-            raise DataError("Expected users with images to take the labels from, got users with text.")
+            raise DataError("Removing labels needs users with images, and these have text.")
         return Examples(full.items, full.example_offsets, full.user_offsets, np.full_like(full.labels, UNLABELLED))
 
     def example_counts(self) -> NDArray[np.int64]:
@@ -253,23 +233,22 @@ class Unlabelled(View):
         return example_counts(self._users)
 
     @property
-    def description(self) -> dict[str, Any]:
+    def description(self) -> SelectionRecord:
         """The selection, for the ledger."""
-        return {"task": "T5"}
+        return SelectionRecord("T5")
 
 
 def subpopulation(selected: Users, *, at_least: int = 1) -> Subset:
-    """The users who have anything, alone; DataError if they are fewer than `at_least` (a cohort, say).
+    """The users who have examples; DataError if they are fewer than `at_least` (for example a cohort).
 
-    This reads every user, and how many there are is no public number: it is for simulations after the paper's convention.
+    This reads every user, and the number of users found is not public: use it only in simulations by the paper's convention.
     """
     counts = [np.empty(0, np.int64)]
-    for start in range(0, len(selected), BLOCK):
-        block = np.arange(start, min(start + BLOCK, len(selected)), dtype=np.int64)
+    for block in in_blocks(len(selected)):
         counts.append(np.diff(selected.gather(block).user_offsets))
     members = np.flatnonzero(np.concatenate(counts)).astype(np.int64)
     if not len(members):
-        raise DataError("Expected users who meet the selection, got none: the subpopulation is empty.")
+        raise DataError("No user meets the selection: the subpopulation is empty.")
     if len(members) < at_least:
         raise DataError(f"Expected a subpopulation of at least {at_least} users, got {len(members)}.")
     return Subset(selected, members)

@@ -1,7 +1,6 @@
-"""The users on whom models are compared: held out from every run that is compared, the same for all.
+"""The users that models are compared on: the same for all models, and held out from every run that is compared.
 
-A store holds out the same people for every run. Of a world, the users beyond those that any of the runs was trained on are
-fresh.
+A store holds out the same users for every run. In a world, users beyond those that any of the runs was trained on are used.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from tacit.runs.folder import RunFolder
 
 WORLD: Final = "keyboard"
 WORLD_HELD_OUT = 1_000
-# An n-gram model that is trained on a world reads so many of its users.
+# The number of users that an n-gram model reads when it is trained on a world.
 WORLD_READ = 20_000
 
 
 @dataclass(frozen=True)
 class ComparisonUsers:
-    """Held-out users, the others, and the words behind their ids (the reserved entries included); of a store, its name."""
+    """Held-out users, the other users, and the words behind their ids, reserved entries included; the id of their store."""
 
     name: str
     held_out: Users
@@ -44,34 +43,32 @@ def open_comparison_users(
 ) -> ComparisonUsers:
     """The users of a store's folder or of the built-in world, split so that none of `runs` was trained on the held-out ones.
 
-    At most `held_out` users are replayed, where that is given; at least `wanted` must be held out.
+    At most `held_out` users are replayed, if it is given. DataError if fewer than `wanted` are held out.
     """
     if held_out is not None and held_out < wanted:
         raise DataError(f"Expected --held-out of at least {wanted}, one user a bucket, got {held_out}.")
     sections = {run: parse_recipe(RunFolder.open(run).recipe()).data for run in runs}
     if on == WORLD:
         return _world(list(sections.values()), WORLD_HELD_OUT if held_out is None else held_out)
-    context = _store(open_store(on), on, held_out)
-    if len(context.held_out) < wanted:
-        raise DataError(
-            f"Expected at least {wanted} held-out users, one a bucket, got {len(context.held_out)} of {on}."
-        )
-    return context
+    found = _store(open_store(on), on, held_out)
+    if len(found.held_out) < wanted:
+        raise DataError(f"Expected at least {wanted} held-out users, one a bucket, got {len(found.held_out)} of {on}.")
+    return found
 
 
 def _world(sections: Sequence[DataSection], held_out: int) -> ComparisonUsers:
     trained = [section for section in sections if section.world == WORLD]
-    told = trained[0] if trained else DataSection(world=WORLD)
+    first_section = trained[0] if trained else DataSection(world=WORLD)
     for section in trained:
-        if section.world_seed != told.world_seed:
+        if section.world_seed != first_section.world_seed:
             raise DataError(
-                f"Expected runs on one world, got the keyboard worlds with the seeds {told.world_seed} and "
+                f"Expected runs on one world, got the keyboard worlds with the seeds {first_section.world_seed} and "
                 f"{section.world_seed}."
             )
-    first = max([section.users for section in trained], default=told.users)
-    world = KeyboardWorld(told.world_seed, first + held_out, vocabulary_size=told.vocabulary)
+    first = max([section.users for section in trained], default=first_section.users)
+    world = KeyboardWorld(first_section.world_seed, first + held_out, vocabulary_size=first_section.vocabulary)
     return ComparisonUsers(
-        f"the keyboard world with seed {told.world_seed}",
+        f"the keyboard world with seed {first_section.world_seed}",
         Subset(world, np.arange(first, first + held_out)),
         Subset(world, np.arange(min(first, WORLD_READ))),
         world.words,

@@ -1,14 +1,14 @@
-"""A language model that also remembers what its user has typed: the user history component of Production's baseline.
+"""Mix a language model with the history of its user: the user history component of Production's baseline.
 
-Mixed with any model P that reads word by word. With c_u the counts over the last `memory` tokens that the user typed, N of
-them words, v the last token, and an expert that knows nothing else than these:
+The base model P can be any model that reads word by word. c_u are the counts over the last `memory` tokens that the user typed,
+N the number of words among them, v the last token, and P_u a bigram model of these counts:
 
     P_u(w | v) = μ c_u(v w) / c_u(v ·) + (1 - μ) c_u(w) / N      if v was followed by a word before
                = c_u(w) / N                                     otherwise
     P'(w | h)  = (1 - λ_N) P(w | h) + λ_N P_u(w | v),           λ_N = λ N / (N + K)
 
-so that a user without history gets P itself, and a long history the weight λ. The memory lives in the reader's state, on
-the device so to speak; it is never part of what is saved.
+so a user without history gets P itself, and a long history gets the weight λ. The history is part of the reader's state, which
+stays on the device and is never saved with the model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ State = tuple[NDArray[Any], ...]
 
 
 class _Base(Protocol):
-    """What is mixed with: see `tacit.learning.stepwise`."""
+    """The base model; see `tacit.learning.stepwise`."""
 
     @property
     def vocabulary(self) -> int: ...
@@ -34,7 +34,7 @@ class _Base(Protocol):
 
 @dataclass(frozen=True)
 class WithHistory:
-    """`base` with its user's history mixed in; the fields are λ, μ, K and the memory of the formula above."""
+    """`base` mixed with the user's history; weight, bigram_share, half_way and memory are λ, μ, K and `memory` above."""
 
     base: _Base
     bos: int
@@ -45,7 +45,7 @@ class WithHistory:
 
     @property
     def vocabulary(self) -> int:
-        """How many ids there are."""
+        """The number of ids."""
         return self.base.vocabulary
 
     def begin(self, batch: int) -> State:
@@ -68,7 +68,7 @@ class WithHistory:
         words, pairs = is_word.sum(axis=1), after_same.sum(axis=1)
         weight = self.weight * words / (words + self.half_way)
         mixed += np.log1p(-weight).astype(np.float32)[:, None]
-        # Only words that the user has typed differ from the base: few of them all.
+        # Only the few words that the user has typed differ from the base model.
         singles = self._counts(typed, is_word)
         place = np.flatnonzero(singles)
         row = place // self.vocabulary
@@ -80,6 +80,6 @@ class WithHistory:
         return mixed
 
     def _counts(self, typed: NDArray[Any], counted: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """How often each user typed each id, where it counts: flat [users · vocabulary]."""
+        """How often each user typed each id at the `counted` places: flat [users · vocabulary]."""
         row, place = np.nonzero(counted)
         return np.bincount(row * self.vocabulary + typed[row, place], minlength=len(typed) * self.vocabulary)

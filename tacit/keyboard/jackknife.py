@@ -1,12 +1,11 @@
 """Relative change with a confidence interval, by the jackknife over buckets of users (Production, Table 2).
 
-A metric is a ratio of two sums over users, and its relative change against a baseline a ratio of two such ratios on the same
-users. Users are dealt into B buckets at random; θ₍ᵢ₎ is the change computed without bucket i. The interval is
+A metric is a ratio of two sums over users. Its relative change θ against a baseline is the ratio of the two models' metrics on
+the same users, minus 1. Users are assigned to B buckets at random; θ₍ᵢ₎ is the change without bucket i. The interval is
 
     θ ± t · √( (B - 1)/B · Σᵢ (θ₍ᵢ₎ - mean θ₍.₎)² ),      t: the quantile of Student's t with B - 1 degrees of freedom.
 
-It speaks of users drawn like these, and takes the models as they are: how a model would differ if it were trained again is
-not in it.
+The interval covers the choice of users. It does not cover how much a model would differ if it were trained again.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ BUCKETS = 20
 
 @dataclass(frozen=True)
 class Ratio:
-    """A metric's two counts for each user; the metric is the sum of the one over the sum of the other."""
+    """A metric's two counts for each user; the metric is the sum of `numerator` over the sum of `denominator`."""
 
     numerator: NDArray[np.float64]
     denominator: NDArray[np.float64]
@@ -41,12 +40,12 @@ class Change:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval leaves out no change at all."""
+        """Whether the interval excludes 0."""
         return self.low > 0 or self.high < 0
 
 
-def deal(users: int, buckets: int = BUCKETS, *, seed: int) -> NDArray[np.int64]:
-    """The bucket of each user: of equal size, but for one user more or less, and at random."""
+def assign_buckets(users: int, buckets: int = BUCKETS, *, seed: int) -> NDArray[np.int64]:
+    """The bucket of each user, at random; the sizes of two buckets differ by at most one user."""
     if buckets < 2:
         raise DataError(f"Expected at least 2 buckets of users, got {buckets}.")
     if users < buckets:

@@ -1,4 +1,4 @@
-"""A Katz back-off n-gram model: the language model that keyboards had before neural ones.
+"""A Katz back-off n-gram model, the language model of keyboards before neural ones.
 
 Slava Katz, "Estimation of probabilities from sparse data for the language model component of a speech recognizer" (1987);
 the baseline of Production, section III. With h a context, h' the same without its oldest word, c the counts of the text:
@@ -7,17 +7,17 @@ the baseline of Production, section III. With h a context, h' the same without i
              = α(h) · P(w | h')              otherwise; α(h) makes the sum over w one
 
 down to single words, which back off to the uniform distribution over all that can be guessed (every id but padding and
-bos). The discounts of an order come from its counts of counts n_r (Good-Turing, as Katz has them, counts above k = 5 are
-trusted):
+bos). The discounts of an order come from its counts of counts n_r (Good-Turing as in
+Katz; counts above k = 5 are not discounted):
 
     d(r) = (r*/r - A) / (1 - A),   r* = (r + 1) n_{r+1} / n_r,   A = (k + 1) n_{k+1} / n_1,   r ≤ k;   d(r) = 1 beyond.
 
-Three cases the formula leaves open, and what is done:
+The formula leaves three cases open:
 
-- too thin: an order where some n_r (r = 1 … k + 1) is 0, or some d(r) is not strictly between 0 and 1, takes the absolute
+- too few counts: an order where some n_r (r = 1 … k + 1) is 0, or some d(r) is not strictly between 0 and 1, takes the absolute
   discount d(r) = (r - D) / r for every r, with D = n₁ / (n₁ + 2 n₂), or 1/2 where that is not strictly between 0 and 1;
-- a context with nothing left for other words (all its counts above k, none dropped) has one added to its c(h·);
-- a context that was followed by everything there is needs no back-off: its probabilities are scaled to sum to one.
+- a context without probability left for other words (all its counts above k, none dropped) has one added to its c(h·);
+- a context that was followed by every possible word does not back off: its probabilities are scaled to sum to one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tacit.errors import DataError
 from tacit.keyboard.ngram_counts import MOST_COUNTED, NgramTable, count_ngrams
 
 TRUSTED_ABOVE = 5
-_NOTHING = 1e-9  # of a context's mass: rounding, no more
+_NOTHING = 1e-9  # a smaller share of a context's mass is rounding
 _FORMAT = "tacit-katz-1"
 
 State = tuple[NDArray[Any], ...]
@@ -45,10 +45,10 @@ State = tuple[NDArray[Any], ...]
 
 @dataclass(frozen=True)
 class Katz:
-    """The model. Place i of level k is one n-gram of order k; the arrays of level 1 have one entry an id.
+    """The model. Entry i of the arrays of order k is one n-gram; the arrays of order 1 have one entry per id.
 
-    `state` of a reader: for each row the places of the last 1, 2, … words as n-grams, -1 where these were never seen.
-    `provenance` says whose text was counted; unless `is_public`, the model carries no guarantee whatever.
+    A reader's state holds, for each row, the indices of the n-grams of its last 1, 2, … words, -1 for unseen ones.
+    `provenance` says whose text was counted; unless `is_public`, the model has no privacy guarantee.
     """
 
     vocabulary: int
@@ -61,12 +61,12 @@ class Katz:
 
     @property
     def order(self) -> int:
-        """How many words the longest n-gram has."""
+        """The number of words of the longest n-gram."""
         return len(self.log_probabilities_kept)
 
     @property
     def size(self) -> int:
-        """How many n-grams are kept, single words included."""
+        """The number of n-grams, single words included."""
         return sum(map(len, self.log_probabilities_kept))
 
     def begin(self, batch: int) -> State:
@@ -74,7 +74,7 @@ class Katz:
         return (np.full((batch, self.order - 1), -1, np.int64),)
 
     def read(self, state: State, tokens: NDArray[np.integer]) -> State:
-        """The state after one more token a row; nothing before a bos is remembered."""
+        """The state after one more token per row; a bos clears the context before it."""
         (before,) = state
         after = np.full(before.shape, -1, np.int64)
         if self.order > 1:
@@ -89,14 +89,14 @@ class Katz:
         beyond = np.zeros(len(contexts))  # log α of all longer contexts of each row
         pieces = []
         for k in range(self.order - 2, -1, -1):
-            if not len(self.log_backoff[k]):  # no sentence is so long
+            if not len(self.log_backoff[k]):  # no sentence has so many words
                 continue
             context = contexts[:, k]
             known = context >= 0
             pieces.append((k, np.where(known, context, 0), known, beyond))
             beyond = beyond + np.where(known, self.log_backoff[k][context], 0.0)
         rows: NDArray[np.float32] = beyond.astype(np.float32)[:, None] + self._singles
-        for k, context, known, longer in reversed(pieces):  # what a longer context says replaces the shorter one's word
+        for k, context, known, longer in reversed(pieces):  # the longer context overrides the shorter one
             starts, ends = self._children[k][context], self._children[k][context + 1]
             lengths = np.where(known, ends - starts, 0)
             row = np.repeat(np.arange(len(rows)), lengths)
@@ -105,7 +105,7 @@ class Katz:
         return rows
 
     def log_probability(self, state: State, tokens: NDArray[np.integer]) -> NDArray[np.float64]:
-        """log P(token | what each row has read), one a row: as `log_probabilities`, without the other words."""
+        """log P(token | what each row has read), one token per row; equal to its entry of `log_probabilities`."""
         (contexts,) = state
         found = self.log_probabilities_kept[0][tokens]
         for k in range(self.order - 1):
@@ -137,11 +137,11 @@ class Katz:
         except OSError as error:
             raise DataError(f"Cannot write the n-gram model {path} ({error.strerror}).") from None
 
-    # What reading needs at every step, derived once from the fields.
+    # Derived once from the fields, and needed at every step.
 
     @cached_property
     def _children(self) -> tuple[NDArray[np.int64], ...]:
-        """Where each context's n-grams begin among those one order above, and one more."""
+        """Where each context's n-grams begin among those of the next order, and where the last one's end."""
         return tuple(
             np.searchsorted(keys, np.arange(len(contexts) + 1) * self.vocabulary)
             for keys, contexts in zip(self.keys, self.log_probabilities_kept, strict=False)
@@ -156,7 +156,7 @@ class Katz:
         return self.log_probabilities_kept[0].astype(np.float32)
 
     def _find(self, k: int, contexts: NDArray[np.int64], tokens: NDArray[np.integer]) -> NDArray[np.int64]:
-        """The place of each context with its token among the n-grams of order k + 2, -1 where it is not kept."""
+        """The index of each context with its token among the n-grams of order k + 2, -1 if it was not kept."""
         keys = self.keys[k]
         if not len(keys):
             return np.full(len(contexts), -1, np.int64)
@@ -179,7 +179,7 @@ def train_katz(
     least_counts: Sequence[int] | None = None,
     fingerprint: str = "",
 ) -> Katz:
-    """The model of these sentences; `never` are the ids that are no guess (padding, bos). For the rest: `count_ngrams`."""
+    """Count and smooth these sentences; `never` are ids that are never predicted (padding, bos). See also `count_ngrams`."""
     levels = count_ngrams(
         words, sentence_offsets, order=order, vocabulary=vocabulary, bos=bos, eos=eos, least_counts=least_counts
     )
@@ -209,7 +209,7 @@ def train_katz(
 def _estimate(
     level: NgramTable, context: NDArray[np.int64], some: Any, below: NDArray[np.float64] | None, guessable: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """P of the level's n-grams (those in `some`), and α of every context; `below` is P of the order below, None: uniform."""
+    """P of the n-grams in `some`, and α of every context; `below` is P of the order below, None for the uniform one."""
     counts, totals = level.counts[some], level.totals.astype(np.float64)
     mass = discounts(level.counts_of_counts)(counts) * counts
     kept_mass = np.bincount(context, mass, len(totals))
@@ -220,12 +220,12 @@ def _estimate(
     totals = np.where(is_complete, kept_mass, totals)
     left = np.where(is_complete, 0.0, 1.0 - kept_mass / totals)
     left_below = np.where(is_complete, 1.0, 1.0 - np.bincount(context, shorter, len(totals)))
-    never_followed = followers == 0  # its n-grams were all dropped, or it only ever ended a sentence
+    never_followed = followers == 0  # its n-grams were all dropped, or it always ended a sentence
     return mass / totals[context], np.where(never_followed, 1.0, left / np.maximum(left_below, _NOTHING**2))
 
 
 def discounts(counts_of_counts: NDArray[np.int64]) -> Any:
-    """r ↦ d(r) for an order with so many n-grams of each count (see the head of this file)."""
+    """The function r ↦ d(r) for an order with these counts of counts (see the module docstring)."""
     n = counts_of_counts.astype(np.float64)
     r = np.arange(1, TRUSTED_ABOVE + 1)
     if np.all(n[1 : MOST_COUNTED + 1] > 0):
@@ -241,7 +241,7 @@ def discounts(counts_of_counts: NDArray[np.int64]) -> Any:
 
 
 def load_katz(path: Path) -> Katz:
-    """The model that `Katz.save` wrote."""
+    """Read a model that `Katz.save` wrote."""
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             about = json.loads(str(archive["about"]))
@@ -264,6 +264,4 @@ def load_katz(path: Path) -> Katz:
     except FileNotFoundError:
         raise DataError(f"There is no n-gram model {path}.") from None
     except (KeyError, ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile):
-        raise DataError(
-            f"Expected an n-gram model that Tacit saved, got {path}, which is none or is damaged."
-        ) from None
+        raise DataError(f"The file {path} is not an n-gram model of Tacit, or it is damaged.") from None

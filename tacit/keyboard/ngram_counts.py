@@ -1,9 +1,9 @@
-"""How often every sequence of up to n words occurs in a text, without a Python step a sequence.
+"""Count every sequence of up to n words of a text with NumPy sorts.
 
-An n-gram is named by (place of its first n - 1 words among those of that order, last word), packed into one integer; one
-sort an order finds the distinct ones. A sentence is read as bos w₁ … wₘ eos, and an n-gram lies inside one sentence: bos
-comes only first, eos only last. What was counted forms a tree by prefixes, and every n-gram also points to the shorter
-one without its first word, which is what a back-off model backs off to.
+An n-gram is identified by (index of its first n - 1 words in the table of that order, last word), packed into one integer; one
+sort per order finds the distinct ones. A sentence is read as bos w₁ … wₘ eos, and an n-gram lies inside one sentence: bos
+comes only first, eos only last. The n-grams form a tree by prefixes, and every n-gram also points to the shorter one without
+its first word, which a back-off model backs off to.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 
 MOST_ORDER = 5
-# Counts of counts are kept for 1 to so many: what Good-Turing discounts of counts up to 5 ask for.
+# Counts of counts are kept from 1 to this one: Good-Turing discounts of counts up to 5 need them.
 MOST_COUNTED = 6
 
 
@@ -26,18 +26,16 @@ MOST_COUNTED = 6
 class NgramTable:
     """The n-grams of one order, sorted by key = prefix · vocabulary + last word.
 
-    The first order holds every id of the vocabulary, a word that never came included, so that place and id are the same.
+    Order 1 holds every id of the vocabulary, words that never occur included, so that index and id are the same.
     """
 
     keys: NDArray[np.int64]
     counts: NDArray[np.int64]
-    suffix: NDArray[np.int64]  # the place, one order below, of the n-gram without its first word
-    totals: NDArray[
-        np.int64
-    ]  # how often each n-gram of the order below was followed by anything, dropped ones included
-    counts_of_counts: NDArray[
-        np.int64
-    ]  # how many n-grams came exactly r times, r = 0 … MOST_COUNTED, before any was dropped
+    suffix: NDArray[np.int64]  # the index, one order below, of the n-gram without its first word
+    # How often each n-gram of the order below was followed by any token, dropped n-grams included.
+    totals: NDArray[np.int64]
+    # How many n-grams occur exactly r times, r = 0 … MOST_COUNTED, before any is dropped.
+    counts_of_counts: NDArray[np.int64]
 
 
 def count_ngrams(
@@ -50,24 +48,24 @@ def count_ngrams(
     eos: int,
     least_counts: Sequence[int] | None = None,
 ) -> list[NgramTable]:
-    """The levels of orders 1 to `order` for these sentences (``words[sentence_offsets[i]:sentence_offsets[i + 1]]``).
+    """The tables of orders 1 to `order` for these sentences (``words[sentence_offsets[i]:sentence_offsets[i + 1]]``).
 
-    `least_counts[k - 1]` drops the n-grams of order k that came less often. The first must be 1 and they must not fall
-    from order to order: then what begins or ends a kept n-gram is kept too.
+    N-grams of order k that occur fewer than `least_counts[k - 1]` times are dropped. The first must be 1 and later ones must
+    not be smaller, so that the prefix and the suffix of a kept n-gram are kept too.
     """
     cutoffs = _checked(order, least_counts)
     if len(sentence_offsets) < 2:
-        raise DataError("Expected at least one sentence to count n-grams on, got none.")
+        raise DataError("There are no sentences to count n-grams on.")
     stream, age = _stream(words, sentence_offsets, bos, eos)
-    places = stream  # at each position, the place of the n-gram that ends there
+    places = stream  # at each position, the index of the n-gram that ends there
     seen = np.bincount(stream, minlength=vocabulary)
-    seen[bos] = 0  # it is given, never guessed
+    seen[bos] = 0  # it is given, never predicted
     if len(seen) > vocabulary:
         raise DataError(f"Expected word ids below the vocabulary of {vocabulary}, got {len(seen) - 1}.")
     root = np.zeros(vocabulary, np.int64)
     totals = np.array([int(seen.sum())])
     levels = [NgramTable(np.arange(vocabulary, dtype=np.int64), seen, root, totals, _counts_of_counts(seen))]
-    kept_before = np.arange(vocabulary, dtype=np.int64)  # old place to new one, of the order below
+    kept_before = np.arange(vocabulary, dtype=np.int64)  # from old index to new one, of the order below
     below = vocabulary
     for k in range(2, order + 1):
         at = np.flatnonzero(age >= k - 1)
@@ -94,7 +92,7 @@ def count_ngrams(
 def _stream(
     words: NDArray[Any], offsets: NDArray[np.int64], bos: int, eos: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All sentences in one array, each between bos and eos; and how far each token is from its bos."""
+    """All sentences in one array, each between bos and eos; and the distance of each token from its bos."""
     lengths = np.diff(offsets)
     starts = offsets[:-1] - offsets[0] + 2 * np.arange(len(lengths))
     stream = np.empty(int(lengths.sum()) + 2 * len(lengths), np.int64)
@@ -116,7 +114,7 @@ def _checked(order: int, least_counts: Sequence[int] | None) -> tuple[int, ...]:
     cutoffs = (1,) * order if least_counts is None else tuple(least_counts)
     if len(cutoffs) != order or cutoffs[0] != 1 or list(cutoffs) != sorted(cutoffs):
         raise DataError(
-            f"Expected {order} least counts, one an order, the first of them 1 and none below the one before it, "
+            f"Expected {order} least counts, one per order, the first of them 1 and none below the one before it, "
             f"got {list(cutoffs)}."
         )
     return cutoffs

@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from tacit.errors import RunError
 from tacit.keyboard.comparison import KeyboardComparison
 from tacit.keyboard.replay import LESS_IS_BETTER, METRICS
+from tacit.plotting import load_pyplot, save_figure
 from tacit.runs.plots import ACCENT, FAINT, INK
 
 
 def plot_comparison(comparison: KeyboardComparison, out: Path) -> None:
-    """One panel a metric, on a scale of its own; one mark a model. A PNG or SVG."""
-    import matplotlib
+    """Write a PNG or SVG with one panel per metric, each on its own scale, and one mark per model."""
+    pyplot = load_pyplot()
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    baseline, *others = comparison.outcomes
+    baseline, *others = comparison.results
     figure, panels = pyplot.subplots(
         2,
         -(-len(METRICS) // 2),
@@ -29,21 +26,16 @@ def plot_comparison(comparison: KeyboardComparison, out: Path) -> None:
     )
     for axes, metric in zip(panels.flat, METRICS, strict=True):
         axes.axvline(0, color=FAINT, lw=1)
-        for row, outcome in enumerate(others):
-            change = outcome.changes[metric]
+        for row, result in enumerate(others):
+            change = result.changes[metric]
             if math.isfinite(change.relative):
                 axes.plot([100 * change.low, 100 * change.high], [row, row], color=ACCENT, lw=2)
                 axes.plot([100 * change.relative], [row], "o", color=ACCENT, ms=5)
-        axes.set_yticks(range(len(others)), [outcome.name for outcome in others])
+        axes.set_yticks(range(len(others)), [result.name for result in others])
         axes.set_ylim(len(others) - 0.5, -0.5)
         axes.set_title(f"{metric}, less is better" if metric in LESS_IS_BETTER else metric, color=INK, fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
     figure.supxlabel(
         f"change against {baseline.name}, %, with 95% intervals ({comparison.users:,} held-out users)", fontsize=9
     )
-    try:
-        figure.savefig(out, dpi=160)
-    except OSError as error:
-        raise RunError(f"Cannot write {out} ({error.strerror}).") from None
-    finally:
-        pyplot.close(figure)
+    save_figure(figure, out)

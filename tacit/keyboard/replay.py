@@ -1,19 +1,19 @@
-"""Held-out users type their own sentences again, word by word, on a keyboard with this model in it.
+"""Replay held-out users' sentences, word by word, on a simulated keyboard with a given model.
 
-Nothing is learned and nothing about a user is kept but a line of counts. What a live experiment would measure (Production,
-III-C; Gboard, section 3) is counted for each user, under assumptions about people that are stated here:
+Nothing is learned, and each user leaves only a row of counts. The counts are those of a live experiment (Production, III-C;
+Gboard, section 3), under these assumptions about users:
 
 next-word prediction   Before each word the strip shows the three likeliest words, those with a probability of at least
                        `least_shown`. A user looks at slot j with the probability `attention[j]` and picks a right word
                        whenever they look. Picks are expected numbers, not draws. Recall (top-1, top-3) counts how often the
                        word is among the likeliest, whether or not anybody looks. A word outside the vocabulary is never right.
 Smart Compose          Before each word the likeliest word, the likeliest after it, and so on, up to `longest_phrase`, as long
-                       as the phrase keeps a probability of at least `confidence` and does not end the sentence. Two or
+                       as the phrase has a probability of at least `confidence` and does not end the sentence. Two or
                        more words are shown inline (a trigger), and right if the user goes on with all of them.
-on-the-fly rescoring   The user types each word with a finger that misses, and the keyboard commits what `qwerty` works out;
+on-the-fly rescoring   The user types each word with taps that can miss, and the keyboard commits the word that `taps` decodes;
                        a wrong word must be modified. The taps are the same for every model.
 
-Every word is judged after what the user really wrote, whatever was shown or committed before it.
+The context of every word is the text that the user really wrote, whatever was shown or committed before it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from tacit.errors import DataError
 from tacit.keyboard.taps import Candidates, Keyboard
 from tacit.learning.stepwise import State, Stepwise, select
 
-# What is counted for each user.
+# The counts of each user.
 COUNTS = ("words", "top1", "top3", "picked", "shown", "composed", "composed_right", "typed", "modified", "minutes")
 
-# A metric is one count over another, each summed over users.
+# A metric is the ratio of two counts, each summed over users.
 METRICS: dict[str, tuple[str, str]] = {
     "top-1 recall": ("top1", "words"),
     "top-3 recall": ("top3", "words"),
@@ -49,7 +49,7 @@ LESS_IS_BETTER = ("word modified ratio",)
 
 @dataclass(frozen=True)
 class TypingHabits:
-    """What is assumed about people and the keyboard around the model."""
+    """The assumptions about users and about the keyboard around the model."""
 
     attention: tuple[float, float, float] = (0.5, 0.4, 0.3)
     least_shown: float = 0.01
@@ -70,17 +70,17 @@ class ReplayCounts:
         return len(self.counts["words"])
 
     def metrics(self) -> dict[str, float]:
-        """Each metric over all users; nan where there was nothing to divide by."""
+        """Each metric over all users; nan where the denominator is 0."""
         sums = {name: float(count.sum()) for name, count in self.counts.items()}
         return {name: sums[a] / sums[b] if sums[b] else float("nan") for name, (a, b) in METRICS.items()}
 
 
 @dataclass(frozen=True)
 class Group:
-    """Some users side by side, the longest first: their numbers, what they typed, and what their fingers hit.
+    """Users that are replayed together, the longest first: their numbers, their tokens and their taps.
 
-    tokens [users, time] are each user's sentences as bos w₁ … wₙ; the end of one is told by the next bos.
-    `candidates` are in the order of time, then user, over the words that can be typed.
+    tokens [users, time] are each user's sentences as bos w₁ … wₙ; a sentence ends at the next bos. `candidates` are ordered by
+    time, then by user, over the words that can be typed.
     """
 
     members: NDArray[np.int64]
@@ -90,7 +90,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Recording:
-    """What held-out users typed, to be replayed with one model after the other: the same words, the same taps."""
+    """The words and taps of held-out users, to be replayed with several models."""
 
     groups: tuple[Group, ...]
     keyboard: Keyboard
@@ -99,9 +99,9 @@ class Recording:
 
 
 def record(users: Users, keyboard: Keyboard, *, habits: TypingHabits | None = None, seed: int) -> Recording:
-    """These users' typing; the seed draws the taps."""
+    """Record these users' typing; the seed determines the taps."""
     if len(users) == 0:
-        raise DataError("Expected held-out users to replay, got none.")
+        raise DataError("There are no held-out users to replay.")
     habits = habits or TypingHabits()
     groups = []
     for number, (members, tokens) in enumerate(_streams(users, habits)):
@@ -114,7 +114,7 @@ def record(users: Users, keyboard: Keyboard, *, habits: TypingHabits | None = No
 
 
 def replay(model: Stepwise, recording: Recording) -> ReplayCounts:
-    """What the recorded typing comes to with this model."""
+    """The counts of the recorded typing with this model."""
     counts = {name: np.zeros(recording.users) for name in COUNTS}
     for group in recording.groups:
         for name, found in _type(model, group, recording.keyboard, recording.habits).items():
@@ -171,7 +171,7 @@ def _strip(guesses: NDArray[np.float32], targets: NDArray[np.int32], habits: Typ
     close = np.flatnonzero(rank < len(habits.attention))
     smaller_id = np.arange(FIRST_WORD, guesses.shape[1]) < targets[close, None]
     rank[close] += np.count_nonzero((words[close] == own[close]) & smaller_id, axis=1)
-    # A model that left the finite numbers is wrong everywhere: no comparison with nan would say so.
+    # A model with nan logits is wrong everywhere; comparisons with nan alone would not show that.
     rank[(targets < FIRST_WORD) | ~np.isfinite(own[:, 0])] = guesses.shape[1]
     shown = np.minimum((words >= np.log(habits.least_shown)).sum(axis=1), len(habits.attention))
     looked = np.append(habits.attention, 0.0)[np.minimum(rank, len(habits.attention))]
@@ -187,7 +187,7 @@ def _compose(
     for m in range(habits.longest_phrase):
         best = EOS + guesses[:, EOS:].argmax(axis=1)
         so_far = so_far + guesses[np.arange(len(best)), best]
-        # An end or an unknown word cannot be shown: the phrase is over.
+        # The end of the sentence and an unknown word cannot be shown: the phrase ends here.
         goes_on = (best >= FIRST_WORD) & (so_far >= np.log(habits.confidence))
         matches = ahead[rows, m] == best if m < ahead.shape[1] else np.zeros(len(rows), bool)
         rows, so_far, still_right = rows[goes_on], so_far[goes_on], (still_right & matches)[goes_on]
@@ -208,7 +208,7 @@ def _rescore(
     candidates: Candidates,
     typed_before: int,
 ) -> dict[str, NDArray[Any]]:
-    """The targets typed with fingers that miss, those that can be typed."""
+    """Type the targets that can be typed, with taps that can miss."""
     letters, typist = keyboard.length[targets], keyboard.typist
     typed = letters > 0
     modified = np.zeros(len(targets), bool)

@@ -1,14 +1,14 @@
-"""Typing on glass: taps that miss, and a keyboard that works out which word was meant.
+"""Simulate typing on a touch screen: noisy taps, and the keyboard's decoder that infers the word.
 
 The layout is a telephone's QWERTY: three rows of letters, the second half a key to the right of the first, the third one
 and a half; keys are one unit wide and `KEY_HEIGHT` high. A tap for a letter lands around the centre of its key, normally
 distributed and independent in both directions (standard deviations `spread` · width and `spread` · height).
 
-A word is typed by its letters: accents and apostrophes are left to the keyboard, as people do, so "it's" and "its" are the
-same taps. Words with any other character (digits, punctuation, other scripts) are not typed here and not counted.
+A word is typed by its letters: users leave accents and apostrophes to the keyboard, so "it's" and "its" are the same taps.
+Words with any other character (digits, punctuation, other scripts) are not typed here and not counted.
 
-On-the-fly rescoring: candidates are the words of the lexicon with as many letters as there were taps (fingers miss; they
-neither forget nor repeat), those whose log p(taps | word) is at most `reach` below the best one's. The candidate with the
+On-the-fly rescoring: candidates are the words of the lexicon with as many letters as there were taps (taps are
+misplaced, never missing or repeated) whose log p(taps | word) is at most `reach` below the best one's. The candidate with the
 highest
 
     log p(taps | word) + language_weight · log P(word | the words before)
@@ -30,7 +30,7 @@ from tacit.data.users import FIRST_WORD
 ROWS = (("qwertyuiop", 0.0), ("asdfghjkl", 0.5), ("zxcvbnm", 1.5))
 KEY_HEIGHT = 1.4
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_BLOCK = 4096  # words scored against the lexicon at a time: some tens of megabytes
+_BLOCK = 4096  # words scored against the lexicon at a time, in some tens of megabytes
 
 
 def _centres() -> NDArray[np.float64]:
@@ -49,10 +49,10 @@ _KEYS = (CENTRES / _SCALE).astype(np.float32)  # in widths and heights, where a 
 
 @dataclass(frozen=True)
 class Typist:
-    """How people type, and how long it takes them: the model behind words per minute.
+    """How users type and how long it takes them; words per minute follow from this.
 
-    A word of n letters costs n + 1 taps (the space too). One that was committed wrong costs the time to notice, n deletions,
-    and is typed again, n + 1 taps, then with care and rightly.
+    A word of n letters costs n + 1 taps (the space too). A wrongly committed word also costs the time to
+    notice, n deletions, and n + 1 taps to type it again without a mistake.
     """
 
     spread: float = 0.35
@@ -63,7 +63,7 @@ class Typist:
     notice_seconds: float = 0.8
 
     def seconds(self, letters: NDArray[np.int64], is_wrong: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """How long words of so many letters take."""
+        """The time to type words with these numbers of letters."""
         taps = (letters + 1) * self.tap_seconds
         again = self.notice_seconds + letters * self.delete_seconds + taps
         return np.asarray(taps + is_wrong * again, np.float64)
@@ -71,7 +71,7 @@ class Typist:
 
 @dataclass(frozen=True)
 class Keyboard:
-    """A lexicon by its keys. `length[id]` is how many letters the word with this id has, 0 if it cannot be typed."""
+    """A lexicon, by the keys of its words. `length[id]` is the number of letters of a word, 0 if it cannot be typed."""
 
     typist: Typist
     length: NDArray[np.int64]  # [vocabulary]
@@ -96,7 +96,7 @@ class Keyboard:
         return cls(typist or Typist(), length, letters, by_length)
 
     def candidates(self, words: NDArray[np.integer], generator: np.random.Generator) -> Candidates:
-        """Type these words once, each tap drawn anew; every word must be one that can be typed."""
+        """Draw taps for these words and find the candidates of each; every word must be one that can be typed."""
         noise = generator.standard_normal((len(words), self.letters.shape[1], 2))
         away = (CENTRES[self.letters[words]] / _SCALE + self.typist.spread * noise).astype(np.float32)
         row, ids, spatial = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.float32)]
@@ -119,7 +119,7 @@ class Keyboard:
 
 @dataclass(frozen=True)
 class Candidates:
-    """For each word typed, what may have been meant: entries offsets[i] to offsets[i + 1], and log p(taps | word) of each."""
+    """The candidates of typed word i: entries offsets[i] to offsets[i + 1] of `ids`, and log p(taps | word) of each."""
 
     offsets: NDArray[np.int64]
     ids: NDArray[np.int64]
@@ -130,7 +130,7 @@ class Candidates:
     ) -> NDArray[np.int64]:
         """The word committed for each of the words from `first` on, one a row of `log_probabilities` [rows, vocabulary].
 
-        Equal scores go to the smaller id; a model without finite numbers commits nothing that is right (-1).
+        Among equal scores the smaller id wins. If the model's scores are nan, -1 is committed, which is never right.
         """
         starts = self.offsets[first : first + len(log_probabilities)]
         stop = self.offsets[first + len(log_probabilities)]
@@ -144,6 +144,6 @@ class Candidates:
 
 
 def letters_of(word: str) -> str:
-    """The letters by which a word is typed, empty if it has a character that the layout has not."""
+    """The letters that type a word; empty if it has a character without a key."""
     plain = "".join(c for c in unicodedata.normalize("NFD", word) if not unicodedata.combining(c)).replace("'", "")
     return plain if plain and all(c in LETTERS for c in plain) else ""

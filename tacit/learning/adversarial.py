@@ -57,6 +57,11 @@ class DiscriminatorWork:
     penalty: float = PENALTY
     precision: Precision = "float32"
 
+    @property
+    def ignores_padding(self) -> bool:
+        """A batch without images leaves the discriminator as it is."""
+        return True
+
     def learned(self, model: Adversaries) -> Discriminator:
         """The subtree that users update."""
         return model.discriminator

@@ -7,7 +7,7 @@ vocabulary does not have is always a mistake, even if the model says "unknown" (
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,22 +142,29 @@ def _head_counts(model: Any, tokens: Any) -> jax.Array:
     return jnp.stack([jnp.sum(size & word, axis=(0, 1), dtype=jnp.int32) for size in sizes])
 
 
+Scoring = Callable[[Any, jax.Array], jax.Array]  # (model, tokens [rows, length]) → logits [rows, length, vocabulary]
+
+
 @eqx.filter_jit
-def _suggest(model: Any, tokens: Any, last: Any, count: int) -> Any:
-    probabilities = jax.nn.softmax(model(tokens)[last])
+def _suggest(scores: Scoring, model: Any, tokens: Any, last: Any, count: int) -> Any:
+    probabilities = jax.nn.softmax(scores(model, tokens[None])[0, last])
     return jax.lax.top_k(probabilities[FIRST_WORD:], count)
 
 
-def suggest(model: Any, context: list[int], count: int = 3) -> list[tuple[int, float]]:
+def suggest(
+    model: Any, context: list[int], count: int = 3, *, scores: Scoring | None = None, longest: int | None = None
+) -> list[tuple[int, float]]:
     """The most likely next words after bos and `context`, with their probabilities; reserved entries are never shown.
 
-    `count` of them, or all there are.
+    `count` of them, or all there are. `scores` is that of the model's task. A model that reads at most `longest` tokens gets
+    the last of them.
     """
-    tokens = [BOS, *context]
-    padded = np.full(max(16, 1 << (len(tokens) - 1).bit_length()), PAD, np.int32)
+    scores = NextWord().scores if scores is None else scores
+    tokens = [BOS, *context][-(longest or 0) :]
+    padded = np.full(longest or max(16, 1 << (len(tokens) - 1).bit_length()), PAD, np.int32)
     padded[: len(tokens)] = tokens
-    count = min(count, eqx.filter_eval_shape(model, padded).shape[-1] - FIRST_WORD)
-    probabilities, words = _suggest(model, padded, np.int32(len(tokens) - 1), count)
+    count = min(count, eqx.filter_eval_shape(scores, model, padded[None]).shape[-1] - FIRST_WORD)
+    probabilities, words = _suggest(scores, model, padded, np.int32(len(tokens) - 1), count)
     return [(int(word) + FIRST_WORD, float(p)) for word, p in zip(words, probabilities, strict=True)]
 
 

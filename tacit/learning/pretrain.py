@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.rows import Layout, to_rows
-from tacit.data.store import BLOCK
-from tacit.data.users import BOS, FIRST_WORD, OOV, PAD, Examples, Users
+from tacit.data.users import BOS, FIRST_WORD, OOV, PAD, Examples, Users, in_blocks
 from tacit.data.views import View
 from tacit.errors import DataError, DivergedError
 from tacit.learning.central import Descent, first_steps, shuffled, train_central
@@ -67,8 +66,8 @@ class Reworded(View):
 def public_rows(users: Users, *, layout: Layout, length: int) -> NDArray[np.int32]:
     """All that these users wrote, laid out as rows [n, length + 1]; DataError if no known word is in it."""
     blocks = [np.empty((0, length + 1), np.int32)]
-    for start in range(0, len(users), BLOCK):
-        examples = users.gather(np.arange(start, min(start + BLOCK, len(users)), dtype=np.int64))
+    for numbers in in_blocks(len(users)):
+        examples = users.gather(numbers)
         everything = len(examples.items) + 2 * len(examples.example_offsets)  # no user has more rows than that
         blocks.append(to_rows(examples, layout=layout, length=length, max_rows=everything).tokens)
     rows = np.concatenate(blocks)

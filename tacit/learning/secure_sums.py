@@ -20,9 +20,10 @@ import numpy as np
 
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.noise_split import BIT_BOUND
-from tacit.privacy.gate.discretisation import DISCRETE, SecAggSection
+from tacit.privacy.gate.discretisation import SecAggSection
 from tacit.privacy.gate.sums import HEADROOM, Block, BoundedSum, ClipThresholds
 from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.facts import SecureSumRecord
 from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN
 from tacit.secagg.discrete_gaussian import LARGEST_VARIANCE
 from tacit.secagg.encoding import Encoding, decoded, for_device_noise, for_server_noise
@@ -43,7 +44,7 @@ class SecureSums:
         if plan.secagg is None:
             return None
         bits, cohort = plan.secagg.bits, int(plan.cohort)
-        if plan.mechanism != DISCRETE:
+        if not plan.kind.on_devices:
             return cls(
                 for_server_noise(dimension, clip_norm=1.0, largest_cohort=cohort, bits=bits), plan.secagg, cohort
             )
@@ -61,17 +62,17 @@ class SecureSums:
         """The bound on one user's share of the decoded sum of updates."""
         return clip * self.encoding.inflated_bound
 
-    def describe(self) -> dict[str, Any]:
+    def record(self) -> SecureSumRecord:
         """What the ledger keeps: all that the accounting of devices' noise needs, and all that a reader may check."""
         encoding = self.encoding
-        return {
-            "bits": encoding.bits,
-            "scale": encoding.scale,
-            "element_clip": encoding.element_clip,
-            "integers": encoding.padded,
-            "norm_limit_squared": encoding.norm_limit_squared,
-            "local_variance": self.local_variance,
-        }
+        return SecureSumRecord(
+            bits=encoding.bits,
+            scale=encoding.scale,
+            element_clip=encoding.element_clip,
+            integers=encoding.padded,
+            norm_limit_squared=encoding.norm_limit_squared,
+            local_variance=self.local_variance,
+        )
 
     def sides(self, norms: ClipThresholds, *, weighted: bool) -> tuple[str, ...]:
         """The numbers beside the update, in their order."""

@@ -111,21 +111,26 @@ def gradient_step(loss_sum: Loss, model: Any, batch: Batch, learning_rate: float
     return jax.tree.map(moved, model, gradient)
 
 
-def mean_metrics(task: Task, model: Model, batches: Iterable[Batch]) -> dict[str, float]:
-    """The mean loss over all predictions of these batches, and the mean of each of the task's metrics.
+def mean_metrics(task: Task, model: Model, stacks: Iterable[Batch]) -> dict[str, float]:
+    """The mean loss over all predictions, and the mean of each of the task's metrics; a stack is some batches [batches, ...].
 
-    A metric without anything to count is 0. Batches of one shape share one compilation, for which the task must be hashable.
+    A metric without anything to count is 0. Stacks of one shape share one compilation, for which the task must be hashable.
     """
     total: dict[str, Any] = {}
-    for batch in batches:
-        found = {name: np.asarray(pair, np.float64) for name, pair in _sums(task, model, batch).items()}
+    for batches in stacks:
+        found = {name: np.asarray(pair, np.float64) for name, pair in _sums(task, model, batches).items()}
         total = {name: pair + total.get(name, 0.0) for name, pair in found.items()}
     return {name: float(each / count) if count > 0 else 0.0 for name, (each, count) in total.items()}
 
 
 @eqx.filter_jit
-def _sums(task: Task, model: Model, batch: Batch) -> dict[str, jax.Array]:
-    """The sum and the count of the loss and of each metric, [2] each."""
+def _sums(task: Task, model: Model, batches: Batch) -> dict[str, jax.Array]:
     metrics = getattr(task, "metrics", None)
-    found = {"loss": task.loss_sum(model, batch), **({} if metrics is None else metrics(model, batch))}
-    return {name: jnp.stack([jnp.asarray(each).astype(jnp.float32) for each in pair]) for name, pair in found.items()}
+
+    def one(batch: Batch) -> dict[str, jax.Array]:
+        found = {"loss": task.loss_sum(model, batch), **({} if metrics is None else metrics(model, batch))}
+        return {
+            name: jnp.stack([jnp.asarray(each).astype(jnp.float32) for each in pair]) for name, pair in found.items()
+        }
+
+    return {name: jnp.sum(pairs, axis=0) for name, pairs in jax.lax.map(one, batches).items()}

@@ -2,8 +2,12 @@
 
 `FedAvg` and `FedSGD` say how a user trains, a `Task` what the model learns, and a filter which leaves are trained; `LocalWork`
 binds the three, and is what the engine calls for each user. Each is a pure function of the broadcast model and one user's
-batches, written for one user and batched outside. A batch that asks for no prediction changes nothing, so users with fewer
-batches than their neighbours are padded with empty ones. That holds up to `LARGEST_NORM`; a longer update counts as zero.
+batches, written for one user and batched outside.
+
+**Padding.** One user's update must not depend on who else is there. In Tacit's own work and tasks a batch that asks for no
+prediction changes nothing (up to `LARGEST_NORM`; a longer update counts as zero), so the users of a chunk run the same number
+of steps, and those with fewer batches run empty ones. That is fast, and `ignores_padding` says that it is proven. All other
+work gets each user's own number of steps, which needs no promise of anybody.
 
 The result is an update Δ_k, *not yet trusted*: the gate clips every update again in float64, whatever the work did.
 """
@@ -20,8 +24,11 @@ import jax
 import jax.numpy as jnp
 
 from tacit.errors import PrivacyError, RecipeError
+from tacit.learning.next_word import NextWord
 from tacit.learning.tasks import Batch, Model, Task, TrainedPart, as_task
 from tacit.learning.trainable import Filter, trainable_of
+from tacit.models.char_lm import NextSymbol
+from tacit.models.classifier import Classify
 from tacit.privacy.gate.clipping import ClipStyle, clip, global_norm
 from tacit.privacy.gate.rounding import LARGEST_NORM
 
@@ -52,8 +59,7 @@ class Work(Protocol):
         """Δ_k, of the structure of `model`: what the first `steps` of a user's batches [steps, ...] make of it.
 
         `model` holds the trained leaves alone, all floating-point arrays, and `task` knows the frozen rest. The update
-        depends on nothing else, and steps on empty batches leave it as it is. The gate clips it: `clip_norm` is for work
-        that clips in between.
+        depends on nothing else. The gate clips it: `clip_norm` is for work that clips in between.
         """
         ...
 
@@ -82,10 +88,13 @@ class FedAvg:
 
         def one_step(i: jax.Array, local: Model) -> Model:
             batch = jax.tree.map(lambda leaf: leaf[i], batches)
-            local = task.sgd_step(local, batch, self.learning_rate)
+            stepped = task.sgd_step(local, batch, self.learning_rate)
             if not self.clip_every_step:
-                return local
-            return jax.tree.map(jnp.add, model, clip_norm(_minus(local, model)))
+                return stepped
+            clipped = jax.tree.map(jnp.add, model, clip_norm(_minus(stepped, model)))
+            # model + (local - model) is not local to the last bit, and how many empty batches there are depends on others.
+            still = _equal(stepped, local)
+            return jax.tree.map(lambda before, after: jnp.where(still, before, after), local, clipped)
 
         def one_epoch(_: jax.Array, local: Model) -> Model:
             local = jax.lax.fori_loop(0, steps, one_step, local)
@@ -152,6 +161,11 @@ class LocalWork:
         """Examples a batch."""
         return self.work.batch_size
 
+    @property
+    def ignores_padding(self) -> bool:
+        """Whether steps on empty batches are proven to change nothing. A loss function may count padding, so it is not."""
+        return type(self.work) in (FedAvg, FedSGD) and type(self.task) in (NextWord, NextSymbol, Classify)
+
     def learned(self, model: Model) -> Any:
         """The subtree that users update."""
         return self.trainable.trained(model)
@@ -168,6 +182,11 @@ def learned_by(work: UserWork, model: Model) -> Any:
     """The subtree that users update: all of the model, unless the work's `learned` says which."""
     part = getattr(work, "learned", None)
     return model if part is None else part(model)
+
+
+def ignores_padding(work: UserWork) -> bool:
+    """Whether steps on empty batches are proven to change nothing; only work of Tacit's own may say so."""
+    return type(work).__module__.startswith("tacit.") and bool(getattr(work, "ignores_padding", False))
 
 
 def require_update_of(learned: Any, update: Any) -> Any:
@@ -196,6 +215,11 @@ def _require_count(name: str, value: Any) -> None:
 def _require_rate(value: float) -> None:
     if not math.isfinite(value) or value <= 0:
         raise RecipeError(f"Expected learning_rate to be a finite number above 0, got {value!r}.")
+
+
+def _equal(a: Any, b: Any) -> jax.Array:
+    """Whether all arrays are equal."""
+    return jnp.stack(jax.tree.leaves(jax.tree.map(jnp.array_equal, a, b))).all()
 
 
 def _minus(a: Any, b: Any) -> Any:

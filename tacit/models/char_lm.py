@@ -1,6 +1,6 @@
 """The character model of Debugging, appendix B.2: words as UTF-8 bytes, three coupled-gate cells with projection.
 
-It learns the words that a vocabulary does not have, and says them aloud again: `sample_words` draws from its joint
+It learns the words that a vocabulary does not have, and can generate them: `sample_words` draws from its joint
 distribution (equation 1), `likely_words` searches for the words of the highest joint probability (Tables 2 and 8).
 
 Of 258 symbols 256 are bytes, one starts a word and one ends it. Outside the model a symbol's number is one higher, because 0 is
@@ -150,8 +150,7 @@ def log_likelihoods(model: CharLM, rows: Array) -> Array:
 
 
 def sample_words(model: CharLM, count: int, *, longest: int, key: Array) -> list[tuple[str, float]]:
-    """So many words drawn from the model, each with its joint probability; those not ended after `longest` bytes are
-    left out."""
+    """Draw `count` words from the model, each with its joint probability; words longer than `longest` bytes are left out."""
     symbols, log_probability, ended = _sample(model, key, count=count, longest=longest)
     words = [_spelled(row) for row in np.asarray(symbols)]
     chance = np.exp(np.asarray(log_probability, np.float64))
@@ -162,7 +161,7 @@ def likely_words(model: CharLM, count: int, *, longest: int, width: int = 256) -
     """The words of the highest joint probability that a beam of `width` finds, most likely first, at most `count`."""
     states = _fresh(model, width)
     log_probability = np.full(width, -np.inf)
-    log_probability[0] = 0.0  # all beams begin alike: one of them is enough
+    log_probability[0] = 0.0  # all beams start alike, so only one starts with a finite score
     symbols = np.full((width, 1), START, np.int32)
     found: dict[tuple[int, ...], float] = {}
     for _ in range(longest + 1):
@@ -194,12 +193,12 @@ def encode_words(words: Sequence[str], length: int) -> NDArray[np.int32]:
 
 
 def _spelled(symbols: NDArray[np.int32]) -> str:
-    """The bytes among these symbols, as text; each that is no UTF-8 as \\xNN, so that two words never look alike."""
+    """The bytes among these symbols as text; invalid UTF-8 is shown as \\xNN, so that two words never look alike."""
     return bytes((symbols[symbols >= FIRST_BYTE] - FIRST_BYTE).astype(np.uint8)).decode(errors="backslashreplace")
 
 
 def _row(symbols: Array) -> Array:
-    """The tables' rows of these symbols; padding reads the first, and nothing is made of it."""
+    """The tables' rows of these symbols; padding reads the first row, and its result is masked."""
     return jnp.maximum(symbols - 1, 0)
 
 

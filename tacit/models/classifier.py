@@ -1,12 +1,12 @@
-"""The on-device classifier of handwriting: a small convolutional network, the primary model of Debugging, section 6.
+"""The classifier of handwriting: a small convolutional network, the primary model of Debugging, section 6.
 
-The paper gives no layers for it. Ours are the customary ones for 28×28 images, without dropout, so that work on one user is a
-function of the user's data alone: two convolutions, one halving by maxima, a hidden layer, the classes.
+The paper does not state its layers. Ours are customary for 28×28 images: two convolutions, max pooling, a hidden layer, the
+classes. There is no dropout, so that work on one user is a function of the user's data alone.
 
 | preset | layers                                                              | parameters, 62 classes | 10 classes |
 |--------|---------------------------------------------------------------------|------------------------|------------|
-| paper  | 3×3 to 32, 3×3 to 64, maxima of 2×2, dense 128                      | 1,206,590              | 1,199,882  |
-| small  | 4×4 to 16 in steps of 2, 4×4 to 32 in steps of 2, dense 64          | 112,942                | 109,562    |
+| paper  | 3×3 to 32, 3×3 to 64, max pooling 2×2, dense 128                    | 1,206,590              | 1,199,882  |
+| small  | 4×4 to 16 with stride 2, 4×4 to 32 with stride 2, dense 64          | 112,942                | 109,562    |
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tacit.models.layers.convolution import Convolution, Dense, build_convolutio
 from tacit.models.layers.precision import Precision
 
 SIDE = 28
-# Images a compiled call when all of many are classified; the last call is padded to it.
+# Images per compiled call when many are classified; the last call is padded.
 CHUNK = 256
 
 
@@ -70,7 +70,7 @@ class Classifier(eqx.Module):
 
     @property
     def classes(self) -> int:
-        """How many classes it tells apart."""
+        """The number of classes."""
         return self.output.bias.shape[0]
 
 
@@ -78,7 +78,7 @@ PRESETS = ("paper", "small")
 
 
 def preset(name: str, classes: int) -> ClassifierConfig:
-    """The named shape, for so many classes."""
+    """The named shape, for this number of classes."""
     if name not in PRESETS:
         raise RecipeError(f"Expected classifier.preset among {', '.join(PRESETS)}, got {name!r}.")
     if classes < 2:
@@ -91,7 +91,7 @@ def preset(name: str, classes: int) -> ClassifierConfig:
 def build(config: ClassifierConfig, *, key: Array) -> Classifier:
     """A freshly initialised classifier of this shape, in float32."""
     keys = jax.random.split(key, 4)
-    # A window that moves in steps of 2 sees the border too; one that moves by 1 stays inside the image.
+    # A convolution with stride 2 is padded at the border; one with stride 1 is not.
     paddings = tuple(int(stride > 1) for stride in config.strides)
     first, second = (
         build_convolution(inputs, outputs, side=side, stride=stride, padding=padding, key=layer_key)
@@ -129,7 +129,7 @@ class Classify:
         """One step of SGD on the mean loss; a batch of padding returns the model unchanged."""
         gradient, count = jax.grad(self.loss_sum, has_aux=True)(model, batch)
         step = -jnp.float32(learning_rate) / jnp.maximum(count, 1.0)
-        # Chosen, not multiplied by zero: four layers that do not saturate can leave the finite numbers.
+        # `where`, not a product with zero: the gradient of an empty batch may be infinite or nan.
         return jax.tree.map(lambda leaf, g: jnp.where(count > 0, leaf + step * g, leaf), model, gradient)
 
 

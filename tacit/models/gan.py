@@ -4,9 +4,9 @@ Gulrajani et al. (2017): the discriminator's gradient is pulled towards norm 1 w
     ℓ_D = E D(fake) - E D(real) + 10 E (‖∇D(x̂)‖ - 1)²,   x̂ between a real and a fake image        ℓ_G = -E D(fake)
 
 The layers are those of the MNIST tutorial the paper borrows from, with two changes. In the discriminator the hidden layer is
-normalised over its units and not over the batch: the penalty is about one example, and running statistics of users' batches
-would be one more thing to leave them. The generator normalises over the batch it makes, always (it keeps no running
-statistics either), so it makes images in batches of two or more.
+normalised over its units and not over the batch: the penalty is defined for one example, and running statistics of users'
+batches would be a further release. The generator always normalises over the batch it generates and keeps no running statistics
+either, so it generates images in batches of two or more.
 
 | preset | generator                                             | discriminator                       | parameters            |
 |--------|-------------------------------------------------------|-------------------------------------|-----------------------|
@@ -134,7 +134,7 @@ def build(config: GanConfig, *, key: Array) -> tuple[Generator, Discriminator]:
 
 
 def generate(generator: Generator, count: int, *, key: Array) -> Array:
-    """So many images [count, 28, 28, 1], made as one batch."""
+    """Generate images [count, 28, 28, 1] as one batch."""
     return generator(jax.random.normal(key, (count, generator.latent), jnp.float32))
 
 
@@ -150,13 +150,13 @@ def discriminator_loss(
 ) -> Array:
     """ℓ_D over the pairs of real and fake images [B, 28, 28, 1] where mask [B] is 1; zero where there is none.
 
-    `key` draws where between the two images of a pair the gradient is looked at.
+    `key` draws the point between the two images of a pair at which the gradient is penalised.
     """
     score = partial(discriminator, precision=precision)
     share = jax.random.uniform(key, (len(real), 1, 1, 1), jnp.float32)
     slopes = jax.vmap(jax.grad(score))(share * real + (1.0 - share) * fake)
     squared = jnp.sum(slopes * slopes, axis=(1, 2, 3))
-    # The root has no derivative at zero, and padding is all zeros.
+    # The square root has no derivative at zero, and padding is all zeros.
     excess = jnp.square(jnp.sqrt(squared + 1e-12) - 1.0)
     losses = jax.vmap(score)(fake) - jax.vmap(score)(real) + penalty * excess
     return jnp.sum(losses * mask) / jnp.maximum(jnp.sum(mask), 1.0)

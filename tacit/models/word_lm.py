@@ -1,8 +1,8 @@
 """Word language models of the papers: an embedding, one recurrent layer, a softmax over the vocabulary.
 
-DP-FedAvg (appendix B) scores an output embedding of 96 against the very embeddings it reads (tied); Production and Gboard use
-a coupled-gate cell (CIFG) of 670 units. `preset` names each of them. A vocabulary of V words counts every row of the
-table, the reserved entries included.
+DP-FedAvg (appendix B) scores an output embedding of 96 against its input embeddings (tied); Production and Gboard use
+a coupled-gate cell (CIFG) of 670 units. `preset` names each of them. The vocabulary size V counts every row of the
+table, reserved entries included.
 
 | preset       | parameters | the paper says | how it is counted                                                         |
 |--------------|------------|----------------|---------------------------------------------------------------------------|
@@ -130,7 +130,7 @@ def preset(name: str) -> WordLMConfig:
 
 
 def parameter_count(model: WordLM) -> int:
-    """How many numbers the model learns."""
+    """The number of parameters."""
     return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(model, eqx.is_array)))
 
 

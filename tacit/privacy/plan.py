@@ -7,7 +7,6 @@ estimate, never counted on a store; q and the denominator follow from it.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
@@ -15,15 +14,17 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
+from tacit.errors import PrivacyError
 from tacit.privacy.accounting.noise_split import bit_noise_multiplier, other_block
 from tacit.privacy.accounting.sampled_gaussian import ADJACENCY as SAMPLED_ADJACENCY
 from tacit.privacy.accounting.sampled_gaussian import combined_noise_multiplier
-from tacit.privacy.gate.discretisation import DISCRETE, SecAggSection
+from tacit.privacy.gate.discretisation import SecAggSection
+from tacit.privacy.noise.kinds import KINDS, MechanismKind, kind_of
+from tacit.privacy.outside import about, is_path
+from tacit.privacy.participation.custom import PARTICIPATIONS
 from tacit.privacy.participation.limits import ZERO_OUT, Gap
 from tacit.privacy.participation.samplers import CheckIn, FixedSize, Poisson, Sampler
 from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 # What two neighbouring data sets differ in. With check_in the user is in the same rounds on both sides, with zeros.
 ADJACENCY = {**SAMPLED_ADJACENCY, "check_in": ZERO_OUT}
-CORRELATED = ("tree", "blt", "banded")
 
 # Rounding in the gate is covered by its bound up to this many users a round (tacit.privacy.gate.sums).
 LARGEST_COHORT = 100_000
@@ -53,6 +53,18 @@ def _within_reason(norm: float) -> float:
 
 
 Norm = Annotated[Positive, AfterValidator(_within_reason)]
+
+
+def _mechanism_name(name: str) -> str:
+    if name not in KINDS.names() and not is_path(name):
+        raise ValueError(f"expected privacy.mechanism of {', '.join(KINDS.names())} or module:Class, got {name!r}")
+    return name
+
+
+def _participation_name(name: str) -> str:
+    if not is_path(name):
+        raise ValueError(f"expected privacy.participation of the form module:Class, got {name!r}")
+    return name
 
 
 class ClipChange(BaseModel):
@@ -79,10 +91,15 @@ class PrivacyPlan(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    mechanism: Literal["gaussian", "tree", "blt", "banded", "discrete", "none"] = "gaussian"
+    mechanism: Annotated[str, AfterValidator(_mechanism_name)] = Field(
+        default="gaussian", description="one of Tacit's own, or module:Class of one from outside"
+    )
     population: int = Field(gt=0, description="how many users there are, a public estimate [K]")
     cohort: Positive = Field(description="users a round: expected (Poisson) or exact [C, report goal m]")
     sampling: Literal["poisson", "fixed", "check_in"] = "poisson"
+    participation: Annotated[str, AfterValidator(_participation_name)] | None = Field(
+        default=None, description="module:Class of a sampler from outside that draws users by this sampling"
+    )
     min_separation: int | None = Field(
         default=None, ge=0, description="rounds between two participations of a user, at least [MinS]"
     )
@@ -135,9 +152,9 @@ class PrivacyPlan(BaseModel):
             raise ValueError(
                 f"expected privacy.noise_multiplier from {LEAST_NOISE:g} to {MOST_NOISE:g}, got {self.noise_multiplier:g}"
             )
-        if self.mechanism == "none" and self.noise_multiplier > 0:
+        if not self.claims and self.noise_multiplier > 0:
             raise ValueError(
-                f"expected no privacy.noise_multiplier with mechanism 'none', got {self.noise_multiplier:g}"
+                f"expected no privacy.noise_multiplier with mechanism '{self.mechanism}', got {self.noise_multiplier:g}"
             )
         if self.claims and self.delta >= 1 / self.population:
             raise ValueError(f"expected privacy.delta < 1/population = {1 / self.population:.3g}, got {self.delta:g}")
@@ -160,17 +177,23 @@ class PrivacyPlan(BaseModel):
         self._secagg_fits()
         return self
 
-    @model_serializer(mode="wrap")
-    def _as_before(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without secure aggregation a plan reads as it did before there was any, so that older runs can go on."""
-        found: dict[str, Any] = fields(self)
-        return found if self.secagg is not None else {key: each for key, each in found.items() if key != "secagg"}
-
     def _participation_fits(self) -> None:
-        if self.mechanism in CORRELATED and self.sampling != "check_in":
+        kind = self.kind
+        if kind.correlated and self.sampling not in kind.proven_under:
             raise ValueError(
                 f"expected privacy.sampling = 'check_in' with mechanism '{self.mechanism}': correlated noise rests on how far "
                 f"apart a user's rounds are, got '{self.sampling}'"
+            )
+        if self.sampling not in kind.proven_under and not kind.on_devices:
+            raise ValueError(
+                f"expected privacy.sampling of {' or '.join(kind.proven_under)}, under which the mechanism "
+                f"'{self.mechanism}' is proven, got '{self.sampling}'"
+            )
+        law = None if self.participation is None else getattr(PARTICIPATIONS.find(self.participation), "law", None)
+        if law is not None and law != self.sampling:
+            raise ValueError(
+                f"expected privacy.sampling = '{law}', the law of privacy.participation = '{self.participation}', "
+                f"got '{self.sampling}'"
             )
         if self.sampling == "check_in":
             if self.min_separation is None or self.max_participation is None:
@@ -182,17 +205,17 @@ class PrivacyPlan(BaseModel):
             raise ValueError(
                 f"expected privacy.min_separation and max_participation with sampling 'check_in' only, got '{self.sampling}'"
             )
-        if self.mechanism not in CORRELATED and self.restarts:
-            raise ValueError(
-                f"expected privacy.restarts with mechanisms {', '.join(CORRELATED)} only, got '{self.mechanism}'"
-            )
-        if self.mechanism != "banded" and self.most_bands is not None:
-            raise ValueError(f"expected privacy.most_bands with mechanism 'banded' only, got '{self.mechanism}'")
+        if kind.known and not kind.correlated and self.restarts:
+            own = ", ".join(each.name for each in KINDS.own.values() if each.correlated)
+            raise ValueError(f"expected privacy.restarts with mechanisms {own} only, got '{self.mechanism}'")
+        if kind.known and not kind.has_bands and self.most_bands is not None:
+            own = " or ".join(f"'{each.name}'" for each in KINDS.own.values() if each.has_bands)
+            raise ValueError(f"expected privacy.most_bands with mechanism {own} only, got '{self.mechanism}'")
         restarts = list(self.restarts)
         if restarts != sorted(set(restarts)) or min(restarts, default=1) < 1:
             raise ValueError(f"expected rising rounds of 1 and above in privacy.restarts, got {restarts}")
         within = [change.round for change in self.clip_schedule if change.round not in restarts and change.round > 0]
-        if self.mechanism in CORRELATED and within:
+        if kind.correlated and within:
             raise ValueError(
                 f"expected the clip to change only in rounds of privacy.restarts with mechanism '{self.mechanism}', "
                 f"got a change in round {within[0]}"
@@ -213,7 +236,7 @@ class PrivacyPlan(BaseModel):
 
     def _secagg_fits(self) -> None:
         scheme = None if self.secagg is None else self.secagg.scheme
-        if (self.mechanism == DISCRETE) != (scheme == "device_noise"):
+        if self.kind.on_devices != (scheme == "device_noise"):
             raise ValueError(
                 "expected privacy.secagg.scheme = 'device_noise' with mechanism 'discrete' and with no other: noise that "
                 f"devices add is fresh in every round, got {scheme!r} with '{self.mechanism}'"
@@ -250,9 +273,22 @@ class PrivacyPlan(BaseModel):
             )
 
     @property
+    def kind(self) -> MechanismKind:
+        """What is known about the mechanism."""
+        return kind_of(self.mechanism)
+
+    @property
     def claims(self) -> bool:
         """Whether noise is added at all."""
-        return self.mechanism != "none"
+        return self.kind.adds_noise
+
+    @property
+    def outside(self) -> dict[str, Any]:
+        """Version and description of what comes from outside Tacit, as the ledger's first record holds it."""
+        named: dict[str, Any] = {"mechanism": self.kind if is_path(self.mechanism) and self.kind.known else None}
+        if self.participation is not None:
+            named["participation"] = PARTICIPATIONS.find(self.participation)
+        return {field: about(thing) for field, thing in named.items() if thing is not None}
 
     @property
     def sampling_probability(self) -> float:
@@ -322,10 +358,25 @@ class PrivacyPlan(BaseModel):
             self.adaptive.quantile,
             self.adaptive.learning_rate,
             self.cohort,
-            self.restarts if self.mechanism in CORRELATED else None,
+            self.restarts if self.kind.correlated else None,
         )
 
     def build_sampler(self) -> Sampler:
+        """Who decides which users take part: the sampler of the law, or the participation from outside that the plan names."""
+        if self.participation is None:
+            return self.build_law()
+        found = PARTICIPATIONS.find(self.participation)
+        if found is None:
+            reason = PARTICIPATIONS.missing(self.participation)
+            raise PrivacyError(f"{reason[0].upper()}{reason[1:]}.", hint="tacit --import MODULE ... imports a module.")
+        return found(self)
+
+    @property
+    def sampling_constants(self) -> dict[str, Any]:
+        """The kind of sampling that is accounted, and its public constants, as every intent names them."""
+        return self.build_law().describe()
+
+    def build_law(self) -> Sampler:
         """The sampler whose law, or whose promise, is the one accounted."""
         if self.sampling == "poisson":
             return Poisson(self.sampling_probability)
@@ -336,22 +387,11 @@ class PrivacyPlan(BaseModel):
 
     def build_strategy(self, rounds: int) -> Strategy | None:
         """How noise is correlated over so many rounds; None where it is independent."""
-        if self.mechanism not in CORRELATED or self.max_participation is None:
-            return None
-        from tacit.privacy.noise.strategies import optimised
-
-        longest = max(stop - start for start, stop in pairwise([0, *self.restarts, rounds]))
-        return optimised(self.mechanism, longest, self.gap, self.max_participation, most_bands=self.most_bands)
+        return self.kind.build_strategy(self, rounds)
 
     def build_mechanism(self, rounds: int, strategy: Strategy | None) -> Mechanism:
         """The mechanism that adds this plan's noise in so many rounds."""
-        from tacit.privacy.noise.mechanisms import Correlated, Discrete, Gaussian, NoNoise
-
-        if self.mechanism == DISCRETE:
-            return Discrete(self.noise_multipliers)
-        if strategy is not None:
-            return Correlated(self.noise_multipliers, strategy, rounds, self.restarts)
-        return Gaussian(self.noise_multipliers) if self.claims else NoNoise(self.noise_multipliers)
+        return self.kind.build(self, rounds, strategy)
 
 
 def with_rounds(plan: dict[str, Any], rounds: int) -> dict[str, Any]:
@@ -363,6 +403,6 @@ def with_rounds(plan: dict[str, Any], rounds: int) -> dict[str, Any]:
     gap = plan.get("min_separation")
     if plan.get("sampling") == "check_in" and type(gap) is int and gap >= 0:
         filled.setdefault("max_participation", -(-rounds // Gap(gap).index_difference))
-    if plan.get("mechanism") in CORRELATED and plan.get("adaptive") is not None:
+    if kind_of(str(plan.get("mechanism"))).correlated and plan.get("adaptive") is not None:
         filled.setdefault("restarts", list(range(128, rounds, 1024)))
     return filled

@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 from tacit.errors import RecipeError
 from tacit.privacy.plan import PrivacyPlan, with_rounds
 from tacit.privacy.planning.scaling import ScaleSection, scaled_up
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.recipe.mistakes import recipe_error
 from tacit.recipe.reading import apply_change, read_toml, toml_of
 from tacit.recipe.sections import (
@@ -63,6 +64,11 @@ class Recipe(RecipeSection):
     @model_validator(mode="after")
     def _plan_fits_rounds(self) -> Recipe:
         self.privacy.check_rounds(self.run.rounds)
+        if self.privacy.participation is not None and (self.population is not None or self.fleet is not None):
+            raise ValueError(
+                "expected no privacy.participation with a [population] or a [fleet]: devices take part when they can, "
+                f"got {self.privacy.participation!r}"
+            )
         if self.population is not None and self.privacy.sampling != "check_in":
             raise ValueError(
                 f"expected privacy.sampling = 'check_in' with a [population], whose devices come when they are available, "
@@ -90,14 +96,15 @@ class Recipe(RecipeSection):
         """The effective recipe, with every default written out."""
         return toml_of(self.model_dump(mode="json", exclude_none=True))
 
-    def reasons_not_private(self) -> list[str]:
+    def reasons_not_private(self) -> tuple[Reason, ...]:
         """The reasons why this recipe cannot claim a finite epsilon; empty if it can."""
-        reasons = []
-        if self.privacy.mechanism == "none":
-            reasons.append("no noise is added (privacy.mechanism = 'none')")
-        if self.run.seed is not None:
-            reasons.append("the noise can be replayed by anybody who knows the seed (run.seed)")
-        return reasons
+        return reasons_of_settings(self.privacy, self.run.seed)
+
+
+def reasons_of_settings(plan: PrivacyPlan, seed: int | None) -> tuple[Reason, ...]:
+    """Why a run of this plan with this seed can claim no finite epsilon, whatever it trains; empty if it can."""
+    found = {Why.NO_NOISE: not plan.claims, Why.SEEDED: seed is not None}
+    return tuple(Reason(why) for why, holds in found.items() if holds)
 
 
 def load_recipe(path: Path, changes: Iterable[str] = ()) -> Recipe:

@@ -13,8 +13,8 @@ A disagreement is a LedgerError, wherever an epsilon would be stated: nobody can
 
 **What this cannot find.** Nothing here is signed, so a forger who rewrites all of it is believed: every edit of the plan,
 if recipe.toml is edited in the same way and the checkpoints are written again or removed. Where the checkpoints are gone,
-these edits of the first record need nothing else: `strategy` (other coefficients of the same kind of strategy), `data`
-beyond `recipe` (`coordinates`, `arrays`, `secagg`, `store`, `vocabulary`, `audit`, `inspection`, `fleet`), `tacit_version`, and
+these edits of the first record need nothing else: `outside`, `strategy` (other coefficients of the same kind), the facts
+beside `recipe` (`release`, `data`, `secure_sum`, `planted`, `pretraining`, `fleet`, `notes` and the like), `tacit_version`, and
 the `reasons_not_private` that do not follow from the recipe (a vocabulary counted on the users, a model that was trained
 without privacy). Intents that were cut off the end are found by a later checkpoint, or by the participation record where it
 may be read. Bounds under adaptive clipping are not computed again. The store's odometer, where its owner has it at hand,
@@ -29,9 +29,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tacit.privacy.plan import CORRELATED, PrivacyPlan, with_rounds
+from tacit.privacy.noise.kinds.correlated import undescribed
+from tacit.privacy.plan import PrivacyPlan, with_rounds
 from tacit.privacy.record.departures import departures_from_plan
 from tacit.privacy.record.ledger import Ledger
+from tacit.privacy.record.reasons import Why
 from tacit.privacy.record.records import UNIT, Committed, Opened
 from tacit.runs.checkpoints import Header
 
@@ -42,7 +44,7 @@ OPENED = "opened"
 def objection_to(ledger: Ledger, recipe_text: bytes, recipe: Mapping[str, Any], kept: Sequence[Header]) -> str | None:
     """Where a ledger, the run's recipe and its checkpoints disagree first, without a full stop; None if they agree."""
     opened = ledger.opened
-    if opened.data.get("recipe") != hashlib.sha256(recipe_text).hexdigest():
+    if opened.recipe != hashlib.sha256(recipe_text).hexdigest():
         return "its recipe.toml is not the one that the ledger names"
     rounds = _section(recipe, "run").get("rounds")
     if type(rounds) is not int:
@@ -54,7 +56,7 @@ def objection_to(ledger: Ledger, recipe_text: bytes, recipe: Mapping[str, Any], 
     return (
         _plan_objection(plan, opened)
         or _first_record_objection(plan, rounds, recipe, opened)
-        or next(iter(departures_from_plan(opened, ledger.intents)), None)
+        or next((reason.sentence for reason in departures_from_plan(opened, ledger.intents)), None)
         or _rounds_objection(ledger, rounds)
         or _checkpoint_objection(ledger, kept)
     )
@@ -87,14 +89,17 @@ def _first_record_objection(plan: PrivacyPlan, rounds: int, recipe: Mapping[str,
     for name, value in wanted.items():
         if getattr(opened, name) != value:
             return f"{name} is {value!r} by recipe.toml and {getattr(opened, name)!r} in the ledger's first record"
-    if opened.strategy.get("strategy") != (plan.mechanism if plan.mechanism in CORRELATED else None):
-        return f"the ledger does not describe how the noise of the mechanism {plan.mechanism!r} is correlated"
-    forbids = {"run.seed": seeded, "data.iid": _section(recipe, "data").get("iid") is True}
-    if not plan.claims:
-        forbids["privacy.mechanism"] = True
-    for name, holds in forbids.items():
-        if holds and not opened.reasons_not_private:
-            return f"{name} in recipe.toml forbids to claim privacy, and the ledger has no reason against it"
+    if plan.kind.known and opened.strategy.get("strategy") != (plan.mechanism if plan.kind.correlated else None):
+        return undescribed(plan.mechanism)
+    forbids = {
+        "run.seed": (seeded, Why.SEEDED),
+        "data.iid": (_section(recipe, "data").get("iid") is True, Why.MIXED_USERS),
+        "privacy.mechanism": (not plan.claims, Why.NO_NOISE),
+    }
+    named = {reason.code for reason in opened.reasons_not_private}
+    for name, (holds, why) in forbids.items():
+        if holds and why not in named:
+            return f"{name} in recipe.toml forbids to claim privacy, and the ledger does not name it as a reason"
     return None
 
 

@@ -31,6 +31,7 @@ from tacit.privacy.accounting.spent import Spent, broken_promise, spent_by
 from tacit.privacy.participation.log import verified
 from tacit.privacy.record.ledger import Ledger, is_being_written
 from tacit.privacy.record.planned import charged_for
+from tacit.privacy.record.reasons import Reason, Why, distinct
 from tacit.privacy.statement.assumptions import Observed, departures, objections
 from tacit.privacy.statement.guarantee import Guarantee, ListedRuns
 from tacit.runs import odometer
@@ -75,20 +76,19 @@ def cost_of(folder: RunFolder, ledger: Ledger | None = None, *, cohorts: Cohorts
             raise RunError(f"Expected a run with a ledger, got {folder.path}, which has not begun.")
         ledger = folder.accountable_ledger()
     stated = spent_by(ledger.opened, ledger.intents)
-    reasons = dict.fromkeys(
-        (*stated.reasons_not_private, *objections(ledger, stated), *reasons_against(ledger, cohorts=cohorts))
-    )
+    against = reasons_against(ledger, cohorts=cohorts)
+    reasons = distinct((*stated.reasons_not_private, *objections(ledger, stated), *against))
     if reasons:
-        stated = replace(stated, epsilon=math.inf, rho=None, reasons_not_private=list(reasons))
+        stated = replace(stated, epsilon=math.inf, rho=None, reasons_not_private=reasons)
     return RunCost(ledger, stated, _happened(ledger, cohorts))
 
 
-def reasons_against(ledger: Ledger, *, cohorts: Cohorts | None = None) -> list[str]:
+def reasons_against(ledger: Ledger, *, cohorts: Cohorts | None = None) -> list[Reason]:
     """Why a run with this ledger can claim nothing, beyond the reasons it names itself; `cohorts` as in `cost_of`."""
     found = departures(ledger)
     if not found and not ledger.opened.reasons_not_private and cohorts is not None and _unsampled(ledger):
         broken = broken_promise(ledger.opened, ledger.intents, cohorts)
-        found += [] if broken is None else [broken]
+        found += [] if broken is None else [Reason(Why.BROKEN_PROMISE, broken)]
     return found
 
 
@@ -113,12 +113,12 @@ def total_cost(
     ledgers = [ledger for ledger, _ in runs]
     stated = together(ledgers, delta, adaptive=adaptive)
     against = [
-        f"{reason} (run {ledger.opened.run_id})"
+        reason.in_run(ledger.opened.run_id)
         for ledger, cohorts in runs
         for reason in reasons_against(ledger, cohorts=cohorts)
     ]
     if against:
-        reasons = tuple(dict.fromkeys((*stated.reasons_not_private, *against)))
+        reasons = distinct((*stated.reasons_not_private, *against))
         stated = replace(stated, epsilon=math.inf, rho=None, reasons_not_private=reasons)
     known = {
         ledger.opened.run_id: cohorts
@@ -151,9 +151,12 @@ def owners_figures(folder: RunFolder) -> dict[str, Any] | None:
     return None if cohorts is None else cost_of(folder, ledger, cohorts=cohorts).owners_figures()
 
 
+_FIGURES = ("epsilon", "delta", "rho", "computed_from", "reasons_not_private", "reason_codes")
+
+
 def _figures(happened: Spent) -> dict[str, Any]:
     found = happened.as_dict()
-    return {name: found[name] for name in ("epsilon", "delta", "rho", "computed_from", "reasons_not_private")}
+    return {name: found[name] for name in _FIGURES}
 
 
 def runs_listed_with(folder: RunFolder) -> ListedRuns | None:

@@ -27,7 +27,7 @@ from tacit.privacy.accounting.spent import cost_if_it_had_ended_here
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.log import repair_torn_tail, verified
 from tacit.privacy.record.ledger import Ledger, LedgerWriter
-from tacit.privacy.record.records import FRESH_NOISE, SEEDED_REPLAY, Committed, Opened, Resumed
+from tacit.privacy.record.records import FRESH_NOISE, SEEDED_REPLAY, Committed, Opened, Resumed, to_json
 from tacit.runs import checkpoints
 from tacit.runs.callbacks import Callback, RunEnd, notifying
 from tacit.runs.cost import cost_of
@@ -109,9 +109,8 @@ def further_rounds(
 
 def require_same_promise(recorded: Opened, now: Opened) -> None:
     """The plan, the data and every reason why nothing may be claimed are still those the run was begun with."""
-    difference = first_difference(
-        vars(dataclasses.replace(recorded, tacit_version="")), vars(dataclasses.replace(now, tacit_version=""))
-    )
+    then, here = (to_json(dataclasses.replace(each, tacit_version="")) for each in (recorded, now))
+    difference = first_difference(then, here)
     if difference is not None:
         field, before, after = difference
         raise PrivacyError(f"Expected what the ledger was begun with, where {field} is {before}, got {after}.")

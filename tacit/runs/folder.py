@@ -399,3 +399,11 @@ def _remove_contents(path: Path) -> None:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def next_folder(name: str) -> Path:
+    """runs/NAME-1, or the first number that is free."""
+    number = 1
+    while (path := RUNS / f"{name}-{number}").exists():
+        number += 1
+    return path

@@ -71,7 +71,7 @@ class RunJournal:
         self._to_arrays, self._evaluate, self._notifier = to_arrays, evaluate, notifier
         self._cost_so_far, self._update_bound = cost_so_far, update_bound
         self._record_head, self._settled = record_head, settled
-        self._sampling = plan.build_sampler().describe()
+        self._sampling = plan.sampling_constants
         self._participation = ParticipationWriter(folder.participation_path)
         self._metrics = MetricsWriter(folder.metrics_path)
         self._diagnostics = MetricsWriter(folder.diagnostics_path, mode=0o600)
@@ -198,7 +198,7 @@ class RunJournal:
 
     def _nobody_is_finite(self, diagnostics: list[Any]) -> bool:
         """Every update overflowed, so the model stands still. Looked at only where no privacy is claimed."""
-        if self._plan.mechanism != "none" or not diagnostics:
+        if self._plan.claims or not diagnostics:
             return False
         norms, _ = _of_those_present(diagnostics)
         return len(norms) > 0 and not np.isfinite(norms).any()

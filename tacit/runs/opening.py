@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -12,6 +11,8 @@ from tacit import __version__
 from tacit.models.word_lm import parameter_count
 from tacit.privacy.noise.strategies import Strategy
 from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.facts import DataRecord, GateAuditRecord, ReleaseSize
+from tacit.privacy.record.reasons import Reason
 from tacit.privacy.record.records import FORMAT, UNIT, Opened
 from tacit.runs.folder import RunFolder
 from tacit.runs.gate_audit.in_run import why_not
@@ -26,14 +27,16 @@ def opening(
     rounds: int,
     recipe_text: str,
     seeded: bool,
-    reasons_not_private: list[str],
-    data: Mapping[str, Any],
+    reasons_not_private: tuple[Reason, ...],
+    data: DataRecord,
     strategy: Strategy | None = None,
     gate_audit: bool = False,
+    **facts: Any,
 ) -> Opened:
-    """The first record of a run's ledger; `learned` is the subtree that users update, `data` describes who they are.
+    """The first record of a run's ledger; `learned` is the subtree that users update, `data` names the users.
 
-    `gate_audit`: it is a simulation whose gate is to be audited, and the record says so where it can be.
+    `gate_audit`: it is a simulation whose gate is to be audited, and the record says so where it can be. `facts` are the
+    further fields of `Opened`, each a typed record.
     """
     audited = why_not(plan, wanted=gate_audit, simulated=True) is None
     return Opened(
@@ -47,18 +50,18 @@ def opening(
         rounds=rounds,
         seeded=seeded,
         reasons_not_private=reasons_not_private,
-        data={
-            **data,
-            **release_size(learned, plan),
-            **({"gate_canaries": canaries_for(plan.cohort)} if audited else {}),
-            "recipe": hashlib.sha256(recipe_text.encode()).hexdigest(),
-        },
+        recipe=hashlib.sha256(recipe_text.encode()).hexdigest(),
+        release=release_size(learned, plan),
+        data=data,
         unit=UNIT,
         adjacency=plan.adjacency,
+        outside=plan.outside,
+        gate_audit=GateAuditRecord(canaries_for(plan.cohort)) if audited else None,
+        **facts,
     )
 
 
-def release_size(model: Any, plan: PrivacyPlan) -> dict[str, int]:
+def release_size(model: Any, plan: PrivacyPlan) -> ReleaseSize:
     """How many numbers one release holds, in how many arrays; a block beside the update is one number."""
     beside = len(plan.noise_multipliers) - 1
-    return {"coordinates": parameter_count(model) + beside, "arrays": len(jax.tree.leaves(model)) + beside}
+    return ReleaseSize(parameter_count(model) + beside, len(jax.tree.leaves(model)) + beside)

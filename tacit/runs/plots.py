@@ -5,27 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 
 from tacit.errors import RunError
+from tacit.plotting import load_pyplot, require_picture, save_figure
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import EPSILON_SO_FAR, read_metrics
 
 INK, ACCENT, FAINT = "#1f2933", "#0b7285", "#9aa5b1"
-# What a run is judged by, the first that its metrics have: a share, its name, a title.
+# What a run is judged by, the first that its metrics have: its name and a title. All but the loss are shares.
+LOSS = "loss"
 MEASURES = {
     "top1": ("next word guessed right, %", "Accuracy on held-out people"),
     "accuracy": ("guessed right, %", "Accuracy on held-out people"),
-    "inverted": ("images with bright background, %", "What the model makes up"),
+    "inverted": ("images with a bright background, %", "What the model generates"),
+    LOSS: ("mean loss", "Loss on held-out people"),
 }
 
 
 def plot_training(folder: RunFolder, out: Path) -> None:
     """What the run is judged by over its rounds, with what it can be compared to, and epsilon beside it, as a PNG or SVG."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    if out.suffix not in (".png", ".svg"):
-        raise RunError(f"Expected a picture that ends in .png or .svg, got {out}.")
+    require_picture(out)
+    pyplot = load_pyplot()
     records = list(read_metrics(folder.metrics_path))
     if not records:
         raise RunError(f"Expected a run with at least one evaluation, got {folder.path}, which has none yet.")
@@ -38,7 +36,7 @@ def plot_training(folder: RunFolder, out: Path) -> None:
     figure, (accuracy, budget) = pyplot.subplots(
         1, 2, figsize=(9, 3.4), width_ratios=[3, 2], layout="constrained", facecolor="white"
     )
-    reached = [100 * record[measure] for record in records]
+    reached = [(1 if measure == LOSS else 100) * record[measure] for record in records]
     accuracy.plot(rounds, reached, color=ACCENT, lw=2, marker="o", ms=3)
     baselines = summary.get("baselines", {})
     levels = {}
@@ -68,12 +66,7 @@ def plot_training(folder: RunFolder, out: Path) -> None:
         )
     for axes in (accuracy, budget):
         axes.spines[["top", "right"]].set_visible(False)
-    try:
-        figure.savefig(out, dpi=160)
-    except OSError as error:
-        raise RunError(f"Cannot write {out} ({error.strerror}).") from None
-    finally:
-        pyplot.close(figure)
+    save_figure(figure, out)
 
 
 def _level(axes: object, height: float, label: str) -> None:

@@ -14,13 +14,14 @@ their own that adds no noise. So everything on the users' side of a release is c
     release      as many numbers, in as many arrays, as the first record says
 
 Classes are compared by identity, because a subclass may do anything; for the same reason an instance with methods of its own
-is not Tacit's. A mechanism that is proven elsewhere would have to bring a cost that the accounting can read; there is no way
-to do that yet.
+is not Tacit's. A mechanism, strategy or participation from outside comes into a run by its name in the plan, which builds it
+from what is registered (`tacit.privacy.outside`). The accounting then asks it for its cost, which is its author's claim.
 
-**What this does not look at.** The work, the task and the server's step may be anybody's: they run before the clip or after the
-release. The users' data may be anybody's too: that one user's examples are one person's is assumed in every statement. So is
-that the model which the run starts from holds nothing of these users, and that `evaluate` and `finish` read nobody who is
-trained on. Nor can code be compared that was exchanged inside Tacit's own classes: the gate-level audit measures what they do.
+**What this does not look at.** The work, the task and the server's step may be anybody's: they run before the clip or after
+the release, and the engine hands the work one user's batches and no more (that it is a pure function of them is assumed). The
+users' data may be anybody's too: that one user's examples are one person's is assumed in every statement. So is that the model
+which the run starts from holds nothing of these users, and that `evaluate` and `finish` read nobody who is trained on. Nor can
+code be compared that was exchanged inside Tacit's own classes: the gate-level audit measures what they do.
 """
 
 from __future__ import annotations
@@ -35,66 +36,67 @@ import numpy as np
 
 from tacit.errors import TacitError
 from tacit.learning.secure_sums import SecureSums
+from tacit.privacy.accounting.claims import outside_objection
 from tacit.privacy.noise.strategies import from_description
 from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.reasons import Reason, Why, distinct
 from tacit.privacy.record.records import Opened
 from tacit.runs.opening import release_size
 
 if TYPE_CHECKING:
     from tacit.runs.program import Program
 
-FOREIGN_SAMPLER = "the sampler is not the one that the plan builds, so nothing is known of its law"
-_FIRST_RECORD = "the ledger's first record does not describe"
-
-
 # What is wrong with a program's users, by the program's class; whoever makes a kind of program that Tacit can prove adds it.
-ENGINES: dict[type, Callable[[Any], list[str]]] = {}
+ENGINES: dict[type, Callable[[Any], list[Reason]]] = {}
 
 
 def with_reasons(program: Program) -> Opened:
     """The ledger's first record, with a reason for everything in the program that did not come from its plan."""
-    found = [*program.opened.reasons_not_private, *reasons_of(program)]
-    return dataclasses.replace(program.opened, reasons_not_private=list(dict.fromkeys(found)))
+    found = distinct((*program.opened.reasons_not_private, *reasons_of(program)))
+    return dataclasses.replace(program.opened, reasons_not_private=found)
 
 
-def reasons_of(program: Program) -> list[str]:
+def reasons_of(program: Program) -> list[Reason]:
     """What in the program is not what its plan builds; empty for every program of Tacit's own."""
     plan, opened = program.plan, program.opened
     if type(program) not in ENGINES or has_own_methods(program):
-        return ["the program is not one of Tacit's: nothing is known of who takes part and what is summed"]
+        return [Reason(Why.FOREIGN_PROGRAM)]
     if type(plan) is not PrivacyPlan or has_own_methods(plan):
-        return ["the plan is not one of Tacit's: nothing is proven about what it builds"]
+        return [Reason(Why.FOREIGN_PLAN)]
     found = []
     if opened.plan != plan.model_dump(mode="json") or (opened.mechanism, opened.population, opened.adjacency) != (
         plan.mechanism,
         plan.population,
         plan.adjacency,
     ):
-        found.append(f"{_FIRST_RECORD} the plan that is followed")
+        found.append(Reason(Why.UNDESCRIBED_PLAN))
+    if opened.outside != plan.outside:
+        found.append(Reason(Why.UNDESCRIBED_OUTSIDE))
+    if (objection := outside_objection(opened)) is not None:
+        found.append(Reason(Why.FROM_OUTSIDE, objection))
     if not _is_the_plans_mechanism(program):
-        found.append("the mechanism is not the one that the plan builds, and brings no proof of its own cost")
-    if program.seed is not None and not (opened.seeded and opened.reasons_not_private):
-        found.append("the noise can be replayed by anybody who knows the seed")
-    if "store" in opened.data and program.store is None:
-        found.append("the run is not entered into the odometer of the store that it reads")
+        found.append(Reason(Why.FOREIGN_MECHANISM))
+    if program.seed is not None and Reason(Why.SEEDED) not in opened.reasons_not_private:
+        found.append(Reason(Why.SEEDED))
+    if opened.data.store is not None and program.store is None:
+        found.append(Reason(Why.NOT_LISTED))
     if not _starts_fresh(program):
-        found.append("the run starts with a state that is not the one before the first round")
+        found.append(Reason(Why.NOT_FRESH))
     return found + ENGINES[type(program)](program)
 
 
 def is_the_plans_secure_sum(secure: SecureSums | None, program: Program) -> bool:
     """Whether sums are made with the constants that the plan gives, as the first record describes them."""
     if secure is None:
-        return program.plan.secagg is None and "secagg" not in program.opened.data
+        return program.plan.secagg is None and program.opened.secure_sum is None
     made = SecureSums.of_plan(program.plan, secure.encoding.dimension)
-    return type(secure) is SecureSums and secure == made and program.opened.data.get("secagg") == secure.describe()
+    return type(secure) is SecureSums and secure == made and program.opened.secure_sum == secure.record()
 
 
-def size_objections(learned: Any, program: Program) -> list[str]:
+def size_objections(learned: Any, program: Program) -> list[Reason]:
     """A reason if the first record has another size of a release; `learned` is the subtree that users update."""
-    sizes = release_size(learned, program.plan).items()
-    fits = all(program.opened.data.get(name) == value for name, value in sizes)
-    return [] if fits else [f"{_FIRST_RECORD} how many numbers a release has"]
+    fits = program.opened.release == release_size(learned, program.plan)
+    return [] if fits else [Reason(Why.UNDESCRIBED_RELEASE)]
 
 
 def _is_the_plans_mechanism(program: Program) -> bool:

@@ -1,9 +1,10 @@
-"""Whole cohorts on one machine: users in chunks, each chunk one compiled call.
+"""Simulate whole cohorts on one machine: users in chunks, each chunk one compiled call.
 
-A chunk holds a fixed number of users of similar size; the machine's devices take chunks in turn. Local steps run in step for
-as many users as suits the device (`devices.py`), in a loop that ends with the chunk's largest user; updates go straight into
-the device's gate, and the chunk's memory is used again. Short cohorts are padded with absent users, who weigh
-nothing. No call waits for the device.
+A chunk holds a fixed number of users of similar size; chunks go to the machine's accelerators in turn. Local steps run in
+lockstep for as many users as suit the accelerator (`placement.py`), in a loop that ends with the chunk's largest user. Work
+whose steps on padding are not known to change nothing gets each user's own number of steps. Updates go directly into the
+accelerator's gate, and the chunk's memory is reused. Short cohorts are padded with absent users of weight 0. No call waits for
+the accelerator.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,7 +24,7 @@ from tacit.errors import PrivacyError
 from tacit.learning.batches import Batching, user_by_user
 from tacit.learning.secure_sums import SecureSums
 from tacit.learning.trainable import place
-from tacit.learning.work import UserWork, learned_by, require_update_of
+from tacit.learning.work import UserWork, ignores_padding, learned_by, require_update_of
 from tacit.privacy.gate.rounding import MOST_USERS
 from tacit.privacy.gate.sums import BoundedSum, ClipThresholds, Contributions, Diagnostics, Gate
 from tacit.privacy.plan import PrivacyPlan
@@ -30,22 +32,27 @@ from tacit.runs.gate_audit.layout import MOST_CANARIES
 from tacit.simulation.placement import Spread
 from tacit.simulation.secure_gate import SecureGate, open_round
 
-# So many chunks are gathered together and sorted by size, so that users of similar size share a chunk.
+# The number of chunks that are gathered together and sorted by size, so that users of similar size share a chunk.
 GATHERED_CHUNKS = 8
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Users gathered and cut into batches [users, steps, rows, ...], and the largest number of batches any has."""
+    """Users' examples as batches [users, steps, rows, ...], and how many batches each of them has."""
 
     batches: Any
-    steps: int
+    own_steps: NDArray[np.int32]
     weights: NDArray[np.float32]
     present: NDArray[np.bool_]
 
+    @property
+    def steps(self) -> int:
+        """The largest number of batches that a user has."""
+        return int(self.own_steps.max(initial=0))
+
 
 class BatchedUsers:
-    """Simulated users behind the gate; with `secure`, behind one that adds integers up, as secure aggregation does."""
+    """Simulated users behind the gate; with `secure`, behind a gate that sums integers, as secure aggregation does."""
 
     def __init__(
         self,
@@ -66,7 +73,7 @@ class BatchedUsers:
     ) -> tuple[BoundedSum, list[Diagnostics]]:
         """Every user's work on the broadcast model, clipped, weighed and summed.
 
-        `last` gets the devices' gates when all users are through, to let made-up ones in after them.
+        `last` is called with the gates after all users have been admitted, to admit synthetic contributions.
         """
         models = [place(broadcast, device) for device in self._devices]
         gates = self._gates(models, cohort, norms)
@@ -74,7 +81,8 @@ class BatchedUsers:
         for number, chunk in enumerate(cohort.chunks):
             turn = number % len(self._devices)
             batches = jax.device_put(chunk.batches, self._devices[turn])
-            updates = self._updates(models[turn], batches, np.int32(chunk.steps), np.float32(norms.clip))
+            steps = np.int32(chunk.steps) if ignores_padding(self._work) else chunk.own_steps
+            updates = self._updates(models[turn], batches, steps, np.float32(norms.clip))
             diagnostics.append(gates[turn].admit(Contributions(updates, chunk.weights, chunk.present)))
         if last is not None:
             last(gates)
@@ -83,15 +91,15 @@ class BatchedUsers:
         return gates[0].close(), diagnostics
 
     def learned(self, model: Any) -> Any:
-        """The subtree that users update."""
+        """The subtree of the broadcast model that users update."""
         return learned_by(self._work, model)
 
     def update_bound(self, clip: float) -> float:
-        """The bound on one user's share of the sum of updates that are clipped at this norm."""
+        """The bound on one user's share of the sum of updates that are clipped to this norm."""
         return clip if self.secure is None else self.secure.bound(clip)
 
     def _gates(self, models: list[Any], cohort: Any, norms: ClipThresholds) -> list[Any]:
-        """A gate on each device, for what the work learns."""
+        """One gate per accelerator, for the subtree that users update."""
         learned = [self.learned(model) for model in models]
         style: dict[str, Any] = {"style": self.plan.clipping, "weighted": self.plan.weighted}
         if self.secure is None:
@@ -100,11 +108,11 @@ class BatchedUsers:
         return [SecureGate(part, norms, round, **style) for part in learned]
 
     def prepare(self, cohort: NDArray[np.int64]) -> Iterator[Chunk]:
-        """Gather the cohort's users, a few chunks at a time; PrivacyError if they are more than rounding is proven for."""
+        """Gather the cohort's users, a few chunks at a time; PrivacyError if rounding is not proven for so many users."""
         if self.plan.claims and len(cohort) + MOST_CANARIES > MOST_USERS:
             raise PrivacyError(
-                f"Expected at most {MOST_USERS - MOST_CANARIES:,} users in a round, for which rounding is proven, got more.",
-                hint="There are more users than privacy.population says: raise it, or lower privacy.cohort.",
+                f"Rounding is proven for at most {MOST_USERS - MOST_CANARIES:,} users in a round, and this round has more.",
+                hint="There are more users than privacy.population states: raise it, or lower privacy.cohort.",
             )
         together = self.chunk * GATHERED_CHUNKS
         for start in range(0, len(cohort), together):
@@ -112,32 +120,36 @@ class BatchedUsers:
             order = np.argsort(-laid_out.sizes, kind="stable")
             for first in range(0, len(order), self.chunk):
                 chosen = order[first : first + self.chunk]
-                rows = int(laid_out.sizes[chosen].max())
-                yield self._chunk(laid_out.batches(chosen), rows, laid_out.predictions[chosen])
+                yield self._chunk(laid_out.batches(chosen), laid_out.sizes[chosen], laid_out.predictions[chosen])
 
-    def _chunk(self, batches: Any, rows: int, predictions: NDArray[np.int64]) -> Chunk:
+    def _chunk(self, batches: Any, rows: NDArray[np.int64], predictions: NDArray[np.int64]) -> Chunk:
         """Pad to a full chunk."""
         missing = self.chunk - len(predictions)
         cap = self.plan.example_cap
         weights = np.minimum(predictions / cap, 1) if cap is not None else predictions > 0
         return Chunk(
             jax.tree.map(lambda leaf: np.pad(leaf, ((0, missing), *[(0, 0)] * (leaf.ndim - 1))), batches),
-            -(-rows // self.shape.batch_size),
+            np.pad((-(-rows // self.shape.batch_size)).astype(np.int32), (0, missing)),
             np.pad(weights.astype(np.float32), (0, missing)),
             np.pad(np.ones(len(predictions), bool), (0, missing)),
         )
 
 
 def _updates_of(work: UserWork, lanes: int) -> Callable[[Any, Any, Any, Any], Any]:
-    """The work of a chunk of users, compiled; functions and other leaves of a model that are not arrays are constants."""
+    """The work of a chunk of users, compiled; functions and other leaves of a model that are not arrays are constants.
+
+    `steps` is one number for all, or each user's own [users].
+    """
 
     @eqx.filter_jit
     def updates(model: Any, batches: Any, steps: jax.Array, clip_norm: jax.Array) -> Any:
         learned = learned_by(work, model)
 
-        def of_user(one: Any) -> Any:
+        def of_user(one: Any, steps: jax.Array) -> Any:
             return require_update_of(learned, work(model, one, steps, clip_norm))
 
-        return jax.lax.map(of_user, batches, batch_size=lanes)
+        if jnp.ndim(steps) == 0:
+            return jax.lax.map(lambda one: of_user(one, steps), batches, batch_size=lanes)
+        return jax.lax.map(lambda pair: of_user(*pair), (batches, steps), batch_size=lanes)
 
     return updates

@@ -1,7 +1,7 @@
-"""Cohorts, picked and gathered in the background while the round before them trains.
+"""Sample and gather cohorts in the background while the round before them trains.
 
 One thread walks through the rounds: it draws a cohort from the run's secret randomness, gathers its users a few chunks at a
-time and leaves them in a short queue. Memory does not grow with the cohort, and the sampler never waits for the device.
+time and puts them into a short queue. Memory does not grow with the cohort, and the sampler never waits for the accelerator.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tacit.privacy.participation.samplers import Sampler
 
 @dataclass(frozen=True)
 class SimulatedCohort:
-    """One attempt at one round: who takes part, their examples chunk by chunk, and the key of its noise.
+    """One attempt at one round: the users, their examples chunk by chunk, and the key of the round's noise.
 
-    `entropy` gives 32 secret bytes for each purpose that the users themselves have, and for nothing else.
+    `entropy(purpose)` gives 32 secret bytes for the users' own randomness, and for nothing else.
     """
 
     round: int
@@ -36,12 +36,12 @@ class SimulatedCohort:
     entropy: Callable[[str], bytes]
 
     def settle(self, broadcast: Any, norms: Any) -> SimulatedCohort:
-        """Simulated users come when they are drawn."""
+        """The cohort itself: every sampled user takes part."""
         return self
 
 
 class CohortStream:
-    """Iterates over the cohorts of rounds `start` to `stop`; close it when you stop early."""
+    """Iterates over the cohorts of rounds `start` to `stop` - 1; close it if you stop early."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class CohortStream:
             key = randomness.noise_key(round=round, attempt=attempt)
             chunks = self._chunks()
             yield SimulatedCohort(round, attempt, users, key, chunks, _entropy(randomness, round, attempt))
-            for _ in chunks:  # a consumer that stopped in mid-cohort must not read the next one's users
+            for _ in chunks:  # skip what is left of a cohort, so that its chunks are not taken for the next one's
                 pass
 
     def close(self) -> None:

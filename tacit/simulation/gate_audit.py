@@ -1,12 +1,12 @@
-"""The audit of the gate in a simulated run: canaries go through the engine's own gate, and every release is looked at.
+"""Audit the gate in a simulated run: canaries pass through the engine's own gate, and every release is measured.
 
-`AuditedGate` stands on both sides of the gate. On the users' side it lets the engine collect the cohort and then, before the
-devices' sums are added up, admits the canaries of the round through the same `Gate.admit`. On the server's side it lets the
-mechanism make its release, notes what the release shows along the channels of the layout, and takes the canaries' known part
-out of it again. That is a function of the release and of numbers that do not depend on users, so it costs nothing, and the
-model trains as if there had been no canaries.
+`AuditedGate` wraps both sides of the gate. On the users' side the engine collects the cohort; then, before the devices' sums
+are added up, the canaries of the round are admitted through the same `Gate.admit`. On the server's side the mechanism makes
+its release, the audit measures it along the channels of the layout, and subtracts the canaries' known contribution. The
+subtraction is a function of the release and of values that do not depend on users, so it costs no privacy, and the model
+trains as if there were no canaries.
 
-Nothing here waits for the device: what a round shows is fetched when the journal looks at the round.
+No call waits for the accelerator: measurements are fetched when the journal asks for the round.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ _COINS = "gate audit coins"
 
 @dataclass(frozen=True)
 class _Round:
-    """What is known of the round under way; the device may still be computing some of it.
+    """The current round; the accelerator may still be computing some of its values.
 
-    Without canaries there are no `shares`, and nothing was looked at `before` they came.
+    `before` are the users' sums along the channels, measured before the canaries were admitted. Without canaries, `shares` and
+    `before` are None.
     """
 
     cohort: Any
@@ -54,7 +55,7 @@ class _Round:
 
 
 class AuditedGate:
-    """The users of a run and its mechanism, with the audit between them; what it sees goes to `writer`."""
+    """The users of a run and its mechanism, with the audit between them; measurements are written to `writer`."""
 
     def __init__(self, users: BatchedUsers, mechanism: Mechanism, design: Design, writer: MetricsWriter) -> None:
         self._users, self._mechanism, self._design, self._writer = users, mechanism, design, writer
@@ -64,7 +65,7 @@ class AuditedGate:
     # The users' side.
 
     def collect(self, broadcast: Any, cohort: Any, norms: ClipThresholds) -> tuple[BoundedSum, list[Diagnostics]]:
-        """Everybody's work and the canaries', clipped, weighed and summed. Diagnostics are of the users alone."""
+        """The contributions of users and canaries, clipped, weighed and summed. Diagnostics are of the users alone."""
         layout = self._design.layout
         if layout.has_canaries(cohort.round):
             return self._users.collect(broadcast, cohort, norms, last=partial(self._admit, cohort, norms))
@@ -73,7 +74,7 @@ class AuditedGate:
         return self._users.collect(broadcast, cohort, norms)
 
     def _admit(self, cohort: Any, norms: ClipThresholds, gates: list[Gate]) -> None:
-        """The canaries who are in go through the last device's gate, whose sum is added to the others' afterwards."""
+        """Admit the canaries that are in through the last device's gate, before its sum is added to the others."""
         layout = self._design.layout
         shares = layout.shares(norms.clip, norms.threshold)
         coins = _coins(cohort.entropy(_COINS), layout.canaries)
@@ -104,23 +105,23 @@ class AuditedGate:
         return self._mechanism.init(template)
 
     def release(self, bounded: BoundedSum, state: Any, *, key: Any) -> tuple[Release, Any]:
-        """The mechanism's release, less what the canaries added to it."""
+        """The mechanism's release, minus the contribution of the canaries."""
         release, state = self._mechanism.release(bounded, state, key=key)
         now, layout = self._now, self._design.layout
         assert now is not None
         self._pending.append((now, _look(layout, _totals(bounded), release)))
         return release if now.shares is None else _without(layout, release, now.shares, now.coins), state
 
-    # What was seen.
+    # The measurements.
 
     def settle(self, rounds_done: int) -> None:
-        """Write down what the rounds up to this many showed."""
+        """Write the measurements of the first `rounds_done` rounds."""
         while self._pending and self._pending[0][0].cohort.round < rounds_done:
             now, looked = self._pending.popleft()
             layout = self._design.layout
             channels, arrays = len(layout.counts), len(layout.arrays)
             given, released, energy, largest = np.split(np.asarray(looked), np.cumsum([channels, channels, arrays]))
-            # Without canaries there is nothing to compare the sum with, and the noise is what the release adds to it.
+            # Without canaries the users' sum is the whole sum, and the release minus the sum is the noise.
             users_sum = given if now.before is None else np.sum([np.asarray(each) for each in now.before], axis=0)
             seen = Seen(
                 now.cohort.round,
@@ -147,9 +148,10 @@ def audit_of(
     folder: RunFolder,
     wanted: bool,
 ) -> GateAudit:
-    """The audit of a run's gate, going on with what it has seen so far, or none where there can be none; the report says which.
+    """The audit of a run's gate, continued from its records, or a `GateAudit` without canaries if it cannot be audited.
 
-    `strategy` is the ledger's description of the noise, empty where rounds are independent.
+    The report says why a run is not audited. `strategy` is the ledger's description of the noise, empty if rounds are
+    independent.
     """
     if reason := why_not(plan, wanted=wanted, simulated=True):
         return not_audited(users, mechanism, folder, reason)
@@ -164,7 +166,7 @@ def audit_of(
     write_section(folder, plan_section(design, rounds))
     begun = read_records(folder.gate_audit_path)
     if begun is not None and begun[0] != design:
-        raise RunError(f"Expected the audit that {folder.gate_audit_path} was begun with, got another plan or model.")
+        raise RunError(f"The audit in {folder.gate_audit_path} was begun with another plan or model.")
     writer = MetricsWriter(folder.gate_audit_path, mode=0o600)
     if begun is None:
         writer.append(design.as_record())
@@ -187,15 +189,15 @@ def _leaves(layout: Layout, blocks: Mapping[str, Any]) -> list[jax.Array]:
 
 
 def _along(layout: Layout, blocks: Mapping[str, Any]) -> jax.Array:
-    """[channels] these blocks along each channel, in float64."""
+    """These blocks projected on each channel, float64 [channels]."""
     with jax.enable_x64(True):
         return _projected(tuple(_leaves(layout, blocks)), arrays=layout.arrays)
 
 
 def _look(layout: Layout, given: Mapping[str, Any], release: Release) -> jax.Array:
-    """What the mechanism was given and what it released, along each channel; then Σ x² and max |x| of each array's noise.
+    """The mechanism's input and its release along each channel; then Σ x² and max |x| of each array's noise.
 
-    All in one row, so that one call makes it and one transfer fetches it.
+    All in one row, so that one call computes it and one transfer fetches it.
     """
     with jax.enable_x64(True):
         return _looked(tuple(_leaves(layout, given)), tuple(_leaves(layout, release)), arrays=layout.arrays)
@@ -244,7 +246,7 @@ def _on_coordinates(layout: Layout, shapes: tuple[tuple[int, ...], ...], values:
 
 
 def _without(layout: Layout, release: Release, shares: Shares, coins: np.ndarray) -> Release:
-    """The release, less what those canaries who were in have added to each block."""
+    """The release, minus the contribution of the canaries that were in to each block."""
     values = (shares.values * coins[layout.owners]).astype(np.float32)
     leaves, tree = jax.tree.flatten(release[UPDATE])
     sides = {WEIGHT: shares.weight * coins.sum(), WITHIN: shares.bit * coins.sum()}

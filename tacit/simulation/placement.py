@@ -1,9 +1,9 @@
-"""How users are laid out on this machine's devices.
+"""Distribute users over this machine's accelerators.
 
-Chunks of users go to the devices in turn; each device sums its own, and the sums are added at the end of the round, so that
-devices never wait for each other. On a GPU a chunk is one wide `vmap`. On a CPU each core is a device of its own and
-works on a few users at a time, or on one where the model is large: a user's parameters then stay in that core's cache, and
-no product is small enough to be lost in sharing it between cores.
+Chunks of users go to the accelerators in turn; each sums its own, and the sums are added at the end of the round, so that
+accelerators never wait for each other. On a GPU a chunk is one wide `vmap`. On a CPU each core is a JAX device of its own and
+works on a few users at a time, or on one if the model is large: a user's parameters then stay in the core's cache, and no small
+matrix product is split between cores.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import jax
 
 # More CPU devices than this cost compilation time and gain little.
 MOST_CPU_DEVICES = 16
-# Users that one CPU core works on in step: as many as keep their parameters in its cache.
+# The parameters of all users that a CPU core works on in lockstep: they should stay in its cache.
 CACHED_PARAMETERS = 400_000
-# What a user's local training takes on a GPU, in floats, for each parameter of the model.
+# The GPU memory of one user's local training, in floats per parameter of the model.
 FLOATS_A_PARAMETER = 3
 
 
 @dataclass(frozen=True)
 class Spread:
-    """`chunk` users a compiled call on one of `devices`, `lanes` of them in step."""
+    """`chunk` users per compiled call on one of `devices`, `lanes` of them in lockstep."""
 
     devices: tuple[Any, ...]
     chunk: int
@@ -33,14 +33,14 @@ class Spread:
 
 
 def use_every_core() -> None:
-    """Make each core a JAX device of its own; without effect once JAX has started."""
+    """Make each CPU core a JAX device of its own; has no effect once JAX has started."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", min(cores, MOST_CPU_DEVICES))
 
 
 def suitable_spread(parameters: int, cohort: int, chunk: int | None = None) -> Spread:
-    """What suits this machine, or chunks of a given size."""
+    """The spread that suits this machine, with chunks of the given size if there is one."""
     devices = tuple(jax.devices())
     share = -(-cohort // len(devices))
     if jax.default_backend() == "cpu":

@@ -1,4 +1,4 @@
-"""A run whose users are simulated on this machine, as `tacit.runs.driver` takes it."""
+"""The `Program` of a run whose users are simulated on this machine, for `tacit.runs.driver`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tacit.learning.work import learned_by
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.samplers import OwnRate
 from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.runs.folder import RunFolder
 from tacit.runs.gate_audit.in_run import GateAudit
 from tacit.runs.program import Participation, Program
 from tacit.runs.provenance import (
     ENGINES,
-    FOREIGN_SAMPLER,
     has_own_methods,
     is_the_plans_secure_sum,
     same,
@@ -31,7 +31,7 @@ from tacit.simulation.population.sampler import DeviceCheckIns
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedProgram(Program):
-    """A run on simulated users. With `gate_audit`, its gate is audited where that is possible."""
+    """A run on simulated users. With `gate_audit`, its gate is audited if that is possible."""
 
     users: BatchedUsers
     gate_audit: bool = True
@@ -49,7 +49,7 @@ class SimulatedProgram(Program):
         )
 
     def audit(self, folder: RunFolder) -> GateAudit:
-        """The users and the mechanism, with canaries between them where the gate can be audited."""
+        """The users and the mechanism, with the audit between them if the gate can be audited."""
         return audit_of(
             self.plan,
             self.users,
@@ -62,22 +62,22 @@ class SimulatedProgram(Program):
         )
 
 
-def departures(program: SimulatedProgram) -> list[str]:
+def departures(program: SimulatedProgram) -> list[Reason]:
     """What in the users' side of a simulation is not what its plan builds."""
     users, plan = program.users, program.plan
     if type(users) is not BatchedUsers or has_own_methods(users):
-        return ["the users' engine is not one of Tacit's: nothing is known of what it clips and sums"]
+        return [Reason(Why.FOREIGN_ENGINE)]
     found = []
     if not _is_the_plans_sampler(program):
-        found.append(FOREIGN_SAMPLER)
+        found.append(Reason(Why.FOREIGN_SAMPLER))
     if users.plan != plan:
-        found.append("the users' engine clips and weighs by another plan")
+        found.append(Reason(Why.ENGINE_OF_OTHER_PLAN))
     if not keeps_users_apart(users.shape):
-        found.append("users' examples are cut into batches by something that is not Tacit's, and may mix users")
-    elif program.opened.data.get("batching") != foreign_name(users.shape):
-        found.append("the ledger's first record does not name what cuts users' examples into batches")
+        found.append(Reason(Why.FOREIGN_BATCHES))
+    elif program.opened.batching != foreign_name(users.shape):
+        found.append(Reason(Why.UNDESCRIBED_BATCHES))
     if not is_the_plans_secure_sum(users.secure, program):
-        found.append("sums are not made as the plan's secure aggregation makes them")
+        found.append(Reason(Why.FOREIGN_SECURE_SUM))
     return found + size_objections(learned_by(users._work, program.start.model), program)
 
 
@@ -85,10 +85,10 @@ def _is_the_plans_sampler(program: SimulatedProgram) -> bool:
     plan, sampler = program.plan, program.sampler
     people = len(program.users.users)
     if type(sampler) is OwnRate:
-        audit = program.opened.data.get("audit") or {}
-        made_up = int(audit.get("devices", 0)) + int(audit.get("coin_users", 0))
-        stated = sampler.probability == audit.get("device_rate") and sampler.people + made_up == people
-        if has_own_methods(sampler) or not stated:
+        planted = program.opened.planted
+        if planted is None or has_own_methods(sampler):
+            return False
+        if sampler.probability != planted.device_rate or sampler.people + planted.made_up_users != people:
             return False
         return _draws_people(sampler.sampler, plan, sampler.people)
     return _draws_people(sampler, plan, people)
@@ -96,8 +96,8 @@ def _is_the_plans_sampler(program: SimulatedProgram) -> bool:
 
 def _draws_people(sampler: Any, plan: PrivacyPlan, people: int) -> bool:
     """Whether this is the plan's sampler, with as many people to draw from as it promises."""
-    if type(sampler) is DeviceCheckIns:
-        return not has_own_methods(sampler) and sampler.describe() == plan.build_sampler().describe()
+    if type(sampler) is DeviceCheckIns and plan.participation is None:
+        return not has_own_methods(sampler) and sampler.describe() == plan.sampling_constants
     return same(sampler, plan.build_sampler()) and (plan.sampling != "fixed" or people >= plan.population)
 
 

@@ -1,7 +1,7 @@
-"""DP-FedAvg's pseudocode in plain Python, one user and one batch at a time.
+"""The reference engine: DP-FedAvg's pseudocode in plain Python, one user and one batch at a time.
 
-Nothing here is fast and nothing is shared with the batched engine but the model's definition: rows are cut with lists,
-gradients come from plain autodiff, clipping and sums are NumPy in float64. The engines are tested equal to it.
+It is slow, and shares only the model's definition with the batched engine: rows are cut with lists, gradients come from plain
+autodiff, clipping and sums are NumPy in float64. The other engines are tested to be equal to it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def user_batches(sentences: list[list[int]], shape: TextBatches) -> list[list[li
 
 
 def predictions(batch: list[list[int]]) -> int:
-    """How many predictions a batch asks for."""
+    """The number of predictions in a batch."""
     return sum(token != BOS for row in batch for token in row[1:])
 
 
@@ -113,7 +113,7 @@ def user_update_fedsgd(
 
 
 def user_weight(plan: PrivacyPlan, count: int) -> float:
-    """w_k = min(n_k / ŵ, 1); without a cap, 1 for everybody who has anything."""
+    """w_k = min(n_k / ŵ, 1); without a cap, 1 for every user who has examples."""
     if plan.example_cap is None:
         return float(count > 0)
     return min(count / plan.example_cap, 1.0)

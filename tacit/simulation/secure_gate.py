@@ -1,15 +1,15 @@
-"""A round's sum as secure aggregation would give it: each user's contribution becomes integers, and only their sum is decoded.
+"""Simulate secure aggregation: each user's contribution is encoded as integers, and only their sum is decoded.
 
     clip, weigh ─► one vector ─► rotate, scale, round, clip entries (`secagg.encoding`) ─► + share of noise ─► Σ mod 2^bits
 
-Vectors are divided by the round's clip first, so that one encoding for norm 1 serves every round, whatever the clip is.
-The numbers beside the update are integers of their own: a weight in units of 1/E, rounded at random (E is the entries' clip, so
-that it cannot wrap either); the bit of adaptive clipping as ±1.
+Vectors are divided by the round's clip norm first, so that one encoding for norm 1 serves every round. The values beside the
+update are separate integers: a weight in units of 1/E, rounded at random (E is the clip of one entry, so the sum of weights
+cannot wrap either), and the bit of adaptive clipping as ±1.
 
-Sums are exact in 64-bit integers, so their order, the devices they ran on and the masks of the protocol change nothing: with
-`protocol` the whole of it runs (`secagg.rehearsal`) and the same integers come out. Rounding draws are the users' own: a
-key for the round, and each user's place in it, give uniforms that no other draw shares. A share of noise is exact
-(`secagg.discrete_gaussian`), from bytes derived for that place, round and attempt.
+Sums are exact in 64-bit integers, so neither their order nor the number of devices changes them. Masks do not change them
+either: with `protocol` the whole protocol runs (`secagg.rehearsal`) and gives the same integers. The uniforms for rounding
+come from a key for the round and the user's index in it, so no two draws share them. A device's share of the noise is exact
+(`secagg.discrete_gaussian`), from bytes that are derived for that index, round and attempt.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from tacit.secagg.session import ID_BYTES, Session
 
 
 class SecureCohort(Protocol):
-    """Who takes part, and 32 secret bytes for each purpose that the users have in this attempt at this round."""
+    """The users who take part; `entropy(purpose)` gives 32 secret bytes for this attempt at this round."""
 
     users: NDArray[np.int64]
     entropy: Callable[[str], bytes]
 
 
 def open_round(sums: SecureSums, cohort: SecureCohort) -> SecureRoundDraws:
-    """A round with this cohort. PrivacyError if the cohort is so large that sums could wrap."""
+    """The draws of a round with this cohort. PrivacyError if the cohort is so large that sums could wrap."""
     if len(cohort.users) > sums.cohort:
         raise PrivacyError(
-            f"Expected at most {sums.cohort} users in a round, which is what {sums.encoding.bits} bits are "
-            f"planned for, got {len(cohort.users)}."
+            f"Expected at most {sums.cohort} users in a round, for which sums of {sums.encoding.bits} bits are "
+            f"planned, got {len(cohort.users)}."
         )
     return SecureRoundDraws(sums, cohort.entropy)
 
 
 class SecureRoundDraws:
-    """The draws of one round, shared by the gates of all devices."""
+    """The random draws of one round: the rotation, the rounding key and the shares of noise, for the gates of all devices."""
 
     def __init__(self, sums: SecureSums, entropy: Callable[[str], bytes]) -> None:
         self.sums, self.entropy = sums, entropy
@@ -63,17 +63,17 @@ class SecureRoundDraws:
         self._places = 0
 
     def places(self, users: int) -> NDArray[np.uint32]:
-        """The next so many places in the round; none is given twice."""
+        """The indices of the next `users` users in the round; no index is given twice."""
         first, self._places = self._places, self._places + users
         return np.arange(first, self._places, dtype=np.uint32)
 
     def share(self, place: int, count: int) -> NDArray[np.int64]:
-        """One device's share of the noise."""
+        """The share of the noise that the device with this index adds."""
         return sampled(self.sums.local_variance, count, entropy=lambda size: self.entropy(f"share {place}")[:size])
 
 
 class SecureGate:
-    """What `Gate` is, in integers: clips, weighs and encodes every contribution, and adds up what the server would see."""
+    """`Gate` in integers: it clips, weighs and encodes every contribution and sums the integers that the server would see."""
 
     def __init__(
         self, template: Any, norms: ClipThresholds, round: SecureRoundDraws, *, style: ClipStyle, weighted: bool
@@ -90,7 +90,7 @@ class SecureGate:
         self._vectors: dict[int, NDArray[np.uint32]] = {}
 
     def admit(self, contributions: Contributions) -> Diagnostics:
-        """Clip, weigh, encode and add each contribution. One that is not finite counts as zero; its noise is there."""
+        """Clip, weigh, encode and add each contribution. A contribution that is not finite counts as zero, plus its noise."""
         norms, round = self.norms, self.round
         places = round.places(len(contributions.present))
         with jax.enable_x64(True):
@@ -121,7 +121,7 @@ class SecureGate:
         return Diagnostics(found, clipped, contributions.present)
 
     def merge(self, other: SecureGate) -> None:
-        """Take over what another gate of the same round has admitted."""
+        """Add the contributions that another gate of the same round has admitted."""
         with jax.enable_x64(True):
             self._total = self._total + jax.device_put(other._total, self._total.device)
         self._noise += other._noise
@@ -129,12 +129,12 @@ class SecureGate:
         self._vectors |= other._vectors
 
     def integers(self) -> jax.Array:
-        """The sum modulo 2^bits: all that leaves the users."""
+        """The sum modulo 2^bits, the only value that leaves the users."""
         sums = self.round.sums
         with jax.enable_x64(True):
             if sums.section.protocol and self._vectors:
                 return jnp.asarray(through_the_protocol(self._vectors, sums.encoding.bits, minimum=sums.minimum))
-            # Without noise from devices nothing here waits for the accelerator.
+            # Without noise from devices, this does not wait for the accelerator.
             total = self._total + jnp.asarray(self._noise) if sums.local_variance else self._total
             return (total & self._mask).astype(jnp.uint32)
 
@@ -151,10 +151,10 @@ class SecureGate:
 def through_the_protocol(
     vectors: Mapping[int, NDArray[np.uint32]], bits: int, *, minimum: int = 2
 ) -> NDArray[np.uint32]:
-    """The sum modulo 2^bits of these devices' vectors, by the whole protocol: every pair shares a mask, nobody is lost."""
+    """The sum modulo 2^bits of these devices' vectors by the whole protocol: every pair shares a mask, nobody drops out."""
     devices = len(vectors)
     if devices < minimum:
-        raise ProtocolError(f"Expected the vectors of at least {minimum} devices, got {devices}: they reveal no sum.")
+        raise ProtocolError(f"Expected the vectors of at least {minimum} devices, got {devices}: no sum is revealed.")
     session = Session(
         session_id=os.urandom(ID_BYTES),
         graph_seed=os.urandom(ID_BYTES),
@@ -188,7 +188,7 @@ def _admit(
     style: ClipStyle,
     keep: bool,
 ) -> tuple[jax.Array, jax.Array | None, jax.Array, jax.Array]:
-    """One user after the other, so that memory holds one vector in float64 and not a chunk of them."""
+    """Add one user at a time, so that memory holds one vector in float64 and not a whole chunk."""
     weighed = weigh(updates, weights, present, clip, threshold, style)
     key = jax.random.wrap_key_data(key_words, impl="threefry2x32")
 

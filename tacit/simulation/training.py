@@ -1,4 +1,4 @@
-"""A setup becomes a run on simulated users: start it, go on with it."""
+"""Train on simulated users: start a run of a recipe, or resume one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tacit.privacy.participation.samplers import OwnRate, Sampler
 from tacit.privacy.record.records import Opened
 from tacit.recipe.training import Recipe
 from tacit.runs.callbacks import Callback
-from tacit.runs.driver import begin, go_on
-from tacit.runs.folder import RunFolder
+from tacit.runs.driver import Rounds, first_rounds, further_rounds, to_the_end
+from tacit.runs.folder import RunFolder, refuse_if_taken
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.placement import suitable_spread, use_every_core
 from tacit.simulation.population.sampler import DeviceCheckIns
@@ -27,27 +27,62 @@ from tacit.training.setup import TrainingSetup
 
 def start_run(recipe: Recipe, out: Path, callback: Callback) -> dict[str, Any]:
     """Train a recipe in a new run folder; returns the run's summary."""
-    use_every_core()
-    setup = RecipeSetup.build(recipe)
-    for sentence in setup.warnings():
-        callback.on_warning(sentence)
-    open_public(recipe, setup.dataset)  # a mistake in it is told before there is a folder
-    folder = RunFolder.create(out, setup.settings, vocabulary=setup.dataset.words)
-    return begin(program_of(setup.from_public_data(folder, callback), folder), folder, callback)
+    _, states = first_rounds_of(setup_of_recipe(recipe, out), out, callback, catch_interrupt=True)
+    return to_the_end(states)
 
 
 def resume_run(
     path: Path, callback: Callback, recipe: Recipe | None = None, *, older_if_damaged: bool = False
 ) -> dict[str, Any]:
-    """Go on with a run; a recipe that differs from the run's own is refused."""
-    use_every_core()
+    """Resume a run; a recipe that differs from the run's own is refused. Returns the run's summary."""
     folder = RunFolder.open(path)
+    setup = setup_to_resume(folder, callback, recipe)
+    return to_the_end(
+        further_rounds_of(setup, folder, callback, older_if_damaged=older_if_damaged, catch_interrupt=True)
+    )
+
+
+def setup_of_recipe(recipe: Recipe, out: Path) -> RecipeSetup:
+    """What a recipe builds for a new run; every mistake in it is told here, before there is a folder."""
+    refuse_if_taken(out)
+    use_every_core()
+    setup = RecipeSetup.build(recipe)
+    open_public(recipe, setup.dataset)
+    return setup
+
+
+def setup_to_resume(folder: RunFolder, callback: Callback, recipe: Recipe | None = None) -> RecipeSetup:
+    """What the recipe of a run builds, to go on with it; a recipe that differs from the run's own is refused."""
     if recipe is not None:
         folder.require_same_recipe(recipe.model_dump(mode="json", exclude_none=True))
-    program = program_of(setup_of(folder, callback), folder)
+    use_every_core()
+    return setup_of(folder, callback)
+
+
+def first_rounds_of(
+    setup: TrainingSetup, out: Path, callback: Callback, *, catch_interrupt: bool
+) -> tuple[RunFolder, Rounds]:
+    """A new run folder for the setup, and its rounds."""
+    for sentence in setup.warnings():
+        callback.on_warning(sentence)
+    folder = RunFolder.create(out, setup.settings, vocabulary=setup.dataset.words or None)
+    return folder, _first_rounds(setup, folder, callback, catch_interrupt=catch_interrupt)
+
+
+def _first_rounds(setup: TrainingSetup, folder: RunFolder, callback: Callback, *, catch_interrupt: bool) -> Rounds:
+    if isinstance(setup, RecipeSetup):
+        setup = setup.from_public_data(folder, callback)
+    return (yield from first_rounds(program_of(setup, folder), folder, callback, catch_interrupt=catch_interrupt))
+
+
+def further_rounds_of(
+    setup: TrainingSetup, folder: RunFolder, callback: Callback, *, older_if_damaged: bool, catch_interrupt: bool
+) -> Rounds:
+    """The rounds that are left of the run in this folder, or all of them if it has not begun."""
+    program = program_of(setup, folder)
     if not folder.begun:
-        return begin(program, folder, callback)
-    return go_on(program, folder, callback, older_if_damaged=older_if_damaged)
+        return first_rounds(program, folder, callback, catch_interrupt=catch_interrupt)
+    return further_rounds(program, folder, callback, older_if_damaged=older_if_damaged, catch_interrupt=catch_interrupt)
 
 
 def engine_of(setup: TrainingSetup) -> BatchedUsers:
@@ -57,7 +92,7 @@ def engine_of(setup: TrainingSetup) -> BatchedUsers:
 
 
 def program_of(setup: TrainingSetup, folder: RunFolder) -> SimulatedProgram:
-    """The setup with simulated users, as the driver takes it."""
+    """The setup as a program with simulated users, for the driver."""
     sampler = _sampler(setup)
 
     def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:

@@ -1,22 +1,28 @@
 """Contract suites: what every mechanism, strategy, participation and other extension must do, as tests to inherit.
 
-    from tacit.testing import UsersContract
+    from tacit.testing import MechanismContract
 
-    class TestMine(UsersContract):
-        def users(self):
-            return Mine()
+    class TestMine(MechanismContract):
+        mechanism = "mypackage:Mine"
 
 Run them with pytest, which is needed here and nowhere else in Tacit.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import Any
 
 # Every public name and where it lives; one contract a file.
 _PUBLIC = {
+    "CallbackContract": "tacit.testing.callbacks",
+    "MechanismContract": "tacit.testing.mechanism",
+    "ParticipationContract": "tacit.testing.participation",
+    "StrategyContract": "tacit.testing.strategy",
+    "TaskContract": "tacit.testing.work",
     "UsersContract": "tacit.testing.users",
+    "WorkContract": "tacit.testing.work",
 }
 
 __all__ = sorted(_PUBLIC)
@@ -25,9 +31,10 @@ __all__ = sorted(_PUBLIC)
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'tacit.testing' has no attribute {name!r}")
-    import pytest
+    if _PUBLIC[name] not in sys.modules:
+        import pytest
 
-    pytest.register_assert_rewrite(_PUBLIC[name])  # so that a failure shows the values that were compared
+        pytest.register_assert_rewrite(_PUBLIC[name])  # so that a failure shows the values that were compared
     return getattr(import_module(_PUBLIC[name]), name)
 
 

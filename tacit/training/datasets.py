@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,10 @@ from tacit.data.views import Reshuffled, split_users
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import AuditError, DataError, PrivacyError
 from tacit.learning.pretrain import Reworded
+from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.facts import DataRecord, PlantedCanaries
+from tacit.privacy.record.notes import Note
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.recipe.sections import AuditSection
 from tacit.recipe.training import Recipe
 
@@ -33,16 +36,18 @@ class Dataset:
     """Training users behind the gate, held-out rows in the open.
 
     `people` is how many of the training users are real: no public number, so nothing that others see may depend on it.
+    `description` and `notes` are what the ledger says of the data.
     """
 
     train: Users
     people: int
     held_out: NDArray[np.int32]
     words: tuple[str, ...]
-    description: Mapping[str, Any]
-    reasons_not_private: tuple[str, ...] = ()
+    description: DataRecord
+    reasons_not_private: tuple[Reason, ...] = ()
     best_possible: Callable[[], Mapping[str, float]] | None = None
     canaries: CanaryPlan | None = None
+    notes: tuple[Note, ...] = ()
 
 
 def open_dataset(recipe: Recipe) -> Dataset:
@@ -54,19 +59,25 @@ def open_dataset(recipe: Recipe) -> Dataset:
         synthetic = recipe.privacy.population
         dealt = Reshuffled(dataset.train, synthetic, seed=recipe.data.shuffle_seed)
         dataset = replace(dataset, train=dealt, people=synthetic)
-    plan = recipe.privacy
-    # Fixed-size rounds and check-ins have neighbours with as many users, so these refusals tell nothing about one user.
+    check_population(recipe.privacy, dataset, recipe.run.rounds, counted=recipe.fleet is None)
+    return dataset
+
+
+def check_population(plan: PrivacyPlan, dataset: Dataset, rounds: int, *, counted: bool = True) -> None:
+    """PrivacyError unless there are as many users as the plan promises; with `counted` false, users are devices nobody counts.
+
+    Fixed-size rounds and check-ins have neighbours with as many users, so these refusals tell nothing about one user.
+    """
     if plan.sampling == "fixed" and dataset.people < plan.population:
         raise PrivacyError(
             f"Expected at least privacy.population = {plan.population} users for fixed-size rounds, got {dataset.people}: "
             "a smaller population is amplified less than the plan claims."
         )
-    if plan.sampling == "check_in" and recipe.fleet is None:  # devices are not counted here
+    if plan.sampling == "check_in" and counted:
         try:
-            plan.model_copy(update={"population": len(dataset.train)}).check_participation(recipe.run.rounds)
+            plan.model_copy(update={"population": len(dataset.train)}).check_participation(rounds)
         except ValueError as error:
             raise PrivacyError(f"{str(error).capitalize()} (users in the data).") from None
-    return dataset
 
 
 def _world(recipe: Recipe) -> Dataset:
@@ -78,7 +89,7 @@ def _world(recipe: Recipe) -> Dataset:
         people=data.users,
         held_out=_rows(world, held_out, recipe),
         words=world.words,
-        description={"world": "keyboard", "seed": data.world_seed, "users": data.users},
+        description=DataRecord(world="keyboard", seed=data.world_seed, users=data.users),
         best_possible=lambda: world.best_possible(held_out, most_sentences=IDEAL_SENTENCES),
     )
 
@@ -92,44 +103,49 @@ def _store(recipe: Recipe) -> Dataset:
     vocabulary = store.vocabulary
     reasons = []
     if not vocabulary.is_public:
-        reasons.append("the vocabulary was counted on the private users themselves")
+        reasons.append(Reason(Why.COUNTED_VOCABULARY))
     if data.iid:
-        reasons.append("users are synthetic (data.iid): one person's examples lie with many of them")
+        reasons.append(Reason(Why.MIXED_USERS))
     return Dataset(
         train=train,
         people=len(train),
         held_out=_rows(held_out, np.arange(len(held_out)), recipe),
         words=tuple(vocabulary.decode(np.arange(len(vocabulary)))),  # the reserved entries too: a word at its number
-        description={"store": store.store_id, "vocabulary": vocabulary.provenance},
+        description=DataRecord(store=store.store_id, vocabulary=vocabulary.provenance),
         reasons_not_private=tuple(reasons),
     )
 
 
 def _planted(dataset: Dataset, recipe: Recipe, section: AuditSection) -> Dataset:
-    """The same users with a plan's canaries among them. The ledger will say how many and which plan, never which phrases."""
+    """The same users with the canaries of the recipe's plan among them."""
     plan = load_plan(Path(str(section.plan)))
     if recipe.data.iid and plan.synthetic_users:
         raise AuditError(
             "Expected canaries shared by real users with data.iid, got synthetic users: they would be dealt out."
         )
-    if plan.device_rate is not None and (recipe.privacy.sampling == "check_in" or recipe.privacy.secagg is not None):
+    public = _public_sentences(dataset, recipe, section) if len(plan.device_canaries()) else None
+    return planted(dataset, recipe.privacy, plan, public)
+
+
+def planted(dataset: Dataset, privacy: PrivacyPlan, plan: CanaryPlan, public: Examples | None) -> Dataset:
+    """The same users with a plan's canaries among them. The ledger will say how many and which plan, never which phrases."""
+    if plan.device_rate is not None and (privacy.sampling == "check_in" or privacy.secagg is not None):
         raise AuditError(
             f"Expected a canary plan whose synthetic users have no rate of their own, got {plan.device_rate:g}: with check-ins "
             "or secure aggregation everybody is asked in one way."
         )
-    public = _public_sentences(dataset, recipe, section) if len(plan.device_canaries()) else None
-    about = {
-        "plan": plan.digest(),
-        "canaries": len(plan.canaries),
-        "devices": len(plan.device_canaries()),
-        "coin_users": len(plan.coin_canaries()),
-        "device_rate": plan.device_rate,
-    }
-    return replace(
-        dataset,
-        train=plant(dataset.train, plan, dataset.words, dataset.description, public),
-        description={**dataset.description, "audit": about},
-        canaries=plan,
+    train = plant(dataset.train, plan, dataset.words, dataset.description.name, public)
+    return replace(dataset, train=train, canaries=plan)
+
+
+def planted_canaries(plan: CanaryPlan) -> PlantedCanaries:
+    """What the ledger says of planted canaries: how many, and the digest of their plan, never which phrases."""
+    return PlantedCanaries(
+        plan=plan.digest(),
+        canaries=len(plan.canaries),
+        devices=len(plan.device_canaries()),
+        coin_users=len(plan.coin_canaries()),
+        device_rate=plan.device_rate,
     )
 
 
@@ -145,7 +161,7 @@ def _public_sentences(dataset: Dataset, recipe: Recipe, section: AuditSection) -
     store = open_store(Path(section.public))
     if store.vocabulary is None:
         raise DataError(f"Expected a store of text in audit.public, got {section.public}, which has no words.")
-    if dataset.description.get("store") == store.store_id:
+    if dataset.description.store == store.store_id:
         raise PrivacyError(f"Expected public text in audit.public, got {section.public}, the private store itself.")
     words = store.vocabulary.decode(np.arange(len(store.vocabulary)))
     return Reworded(store, words, dataset.words).gather(some[: len(store)])

@@ -7,7 +7,7 @@ The public data is not read again: it may change, or be gone.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from tacit.learning.central import Descent
 from tacit.learning.next_word import NextWord
 from tacit.learning.pretrain import Reworded, Schedule, predictions_in, pretrain, public_rows, unknown_share
 from tacit.learning.state import load_model, model_arrays
+from tacit.privacy.record.codec import from_json
+from tacit.privacy.record.facts import PretrainingRecord
 from tacit.recipe.sections import PretrainSection
 from tacit.recipe.training import Recipe
 from tacit.runs import checkpoints
@@ -41,15 +43,16 @@ class Pretrained:
     """The model, and what the ledger says about where it came from."""
 
     model: Any
-    description: Mapping[str, Any]
+    record: PretrainingRecord
 
 
 @dataclass(frozen=True)
 class PublicText:
-    """Public users in the model's own words, and what they are."""
+    """Public users in the model's own words, and what they are; `asserted`: the recipe says that they are public."""
 
     users: Users
-    description: Mapping[str, Any]
+    public: str
+    asserted: bool
 
 
 def open_public(recipe: Recipe, dataset: Dataset) -> PublicText | None:
@@ -57,14 +60,15 @@ def open_public(recipe: Recipe, dataset: Dataset) -> PublicText | None:
     section = recipe.pretrain
     if section is None:
         return None
-    users, words, description = _world(section, dataset) if section.store is None else _store(section, dataset)
+    asserted = section.store is not None
+    users, words, public = _store(section, dataset) if asserted else _world(section, dataset)
     reworded = Reworded(users, words, dataset.words)
     if reworded.shared == 0:
         raise DataError(
-            f"Expected public text with words that the model knows, got {description['public']}, which shares none of its "
+            f"Expected public text with words that the model knows, got {public}, which shares none of its "
             f"{len(dataset.words):,}."
         )
-    return PublicText(reworded, description)
+    return PublicText(reworded, public, asserted)
 
 
 def pretrained(
@@ -86,10 +90,10 @@ def pretrained(
         _make(recipe, dataset, model, folder, callback or Callback())
     kept = checkpoints.load(path)
     try:
-        description = json.loads(kept.metadata[_DESCRIPTION])
-    except (KeyError, ValueError):
+        record = from_json(PretrainingRecord, {**json.loads(kept.metadata[_DESCRIPTION]), "digest": kept.digest})
+    except (KeyError, TypeError, ValueError):
         raise RunError(f"Expected a pre-trained model in {path}, got another checkpoint.") from None
-    return Pretrained(load_model(model, kept.arrays), {**description, "digest": kept.digest})
+    return Pretrained(load_model(model, kept.arrays), record)
 
 
 def _make(recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, callback: Callback) -> None:
@@ -104,7 +108,8 @@ def _make(recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, callb
     with notifying(callback):
         trained = pretrain(model, rows, schedule, descent, on_progress=callback.on_pretraining)
     description = {
-        **public.description,
+        "public": public.public,
+        "asserted": public.asserted,
         "predictions": predictions_in(rows),
         "unknown_words": round(unknown_share(rows), 4),
         "steps": schedule.steps_of(len(rows)),
@@ -118,10 +123,10 @@ def _make(recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, callb
     checkpoints.save(folder.pretrained_path, 0, model_arrays(trained), metadata)
 
 
-def _world(section: PretrainSection, dataset: Dataset) -> tuple[Users, Sequence[str], dict[str, Any]]:
+def _world(section: PretrainSection, dataset: Dataset) -> tuple[Users, Sequence[str], str]:
     """Writers of one style, of a world with another seed."""
     private = dataset.description
-    if private.get("world") == section.world and private.get("seed") == section.world_seed:
+    if private.world == section.world and private.seed == section.world_seed:
         raise PrivacyError(
             f"Expected pretrain.world_seed other than data.world_seed = {section.world_seed}, got the same: these are the "
             "very users who are to be protected."
@@ -133,15 +138,15 @@ def _world(section: PretrainSection, dataset: Dataset) -> tuple[Users, Sequence[
     name = (
         f"the keyboard world with seed {section.world_seed}, {count:,} users who write in the style {STYLES[style]!r}"
     )
-    return Subset(drawn, chosen), drawn.words, {"public": name, "asserted": False}
+    return Subset(drawn, chosen), drawn.words, name
 
 
-def _store(section: PretrainSection, dataset: Dataset) -> tuple[Users, Sequence[str], dict[str, Any]]:
+def _store(section: PretrainSection, dataset: Dataset) -> tuple[Users, Sequence[str], str]:
     """The users of a store that the recipe asserts to be public."""
     store = open_store(Path(str(section.store)))
     if store.vocabulary is None:
         raise DataError(f"Expected a store of text in pretrain.store, got {section.store}, which has no words.")
-    if dataset.description.get("store") == store.store_id:
+    if dataset.description.store == store.store_id:
         raise PrivacyError(
             f"Expected public data in pretrain.store, got {section.store}, which is the private store itself (data.store)."
         )
@@ -150,4 +155,4 @@ def _store(section: PretrainSection, dataset: Dataset) -> tuple[Users, Sequence[
         raise DataError(f"Expected a store of text in pretrain.store, got {section.store}, which has no users.")
     words = store.vocabulary.decode(np.arange(len(store.vocabulary)))
     name = f"store {store.store_id} ({', '.join(store.info.sources)}), {count:,} users"
-    return Subset(store, np.arange(count)), words, {"public": name, "asserted": True}
+    return Subset(store, np.arange(count)), words, name

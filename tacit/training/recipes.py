@@ -101,7 +101,7 @@ class RecipeSetup(TrainingSetup):
     def from_public_data(self, folder: RunFolder, callback: Callback | None = None) -> Self:
         """The same, its rounds starting from what public data made of the model, where the recipe asks for that."""
         found = pretrained(self.recipe, self.dataset, self.start.model, folder, callback)
-        return self if found is None else self.starting_from(found.model, found.description)
+        return self if found is None else self.starting_from(found.model, found.record)
 
 
 def model_config(recipe: Recipe, vocabulary: int) -> WordLMConfig:
@@ -119,10 +119,10 @@ def build_work(recipe: Recipe, task: Task | Loss, trainable: Filter = None) -> L
     return LocalWork(work, task, trainable, recipe.privacy.clipping)
 
 
-def reopen(folder: RunFolder) -> tuple[RecipeSetup, Ledger]:
-    """What a run that has begun was built from, checked against its ledger; nothing is changed and nothing runs."""
+def verified_setup(folder: RunFolder) -> tuple[RecipeSetup, Ledger]:
+    """The setup of a run that has begun, verified against its ledger, and the ledger; nothing is changed and nothing runs."""
     if not folder.begun:
-        raise RunError(f"Expected a run with a ledger, got {folder.path}, which has not begun.")
+        raise RunError(f"The run {folder.path} has not begun: it has no ledger yet.")
     ledger, setup = folder.ledger(), setup_of(folder)
     require_same_promise(ledger.opened, setup.opened(folder))
     return setup, ledger

@@ -27,11 +27,14 @@ from tacit.privacy.noise.mechanisms import Mechanism
 from tacit.privacy.noise.strategies import Strategy
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.planning.noise_warnings import warnings_of
+from tacit.privacy.record.facts import PretrainingRecord
+from tacit.privacy.record.notes import notes_of
+from tacit.privacy.record.reasons import Reason
 from tacit.privacy.record.records import UPDATE, Opened
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import Schedule
 from tacit.runs.opening import opening
-from tacit.training.datasets import Dataset
+from tacit.training.datasets import Dataset, planted_canaries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +60,12 @@ class TrainingSetup:
     secure: SecureSums | None
     evaluate: Callable[[Any], Mapping[str, float]]
     summarise: Callable[[TrainingState, Opened, Spent], dict[str, Any]]
-    reasons_not_private: tuple[str, ...] = ()
+    reasons_not_private: tuple[Reason, ...] = ()
     gate_audit: bool = True
     simulated: bool = True
     chunk: int | None = None
     server_rate: float = 1.0
-    pretraining: Mapping[str, Any] | None = None
+    pretraining: PretrainingRecord | None = None
 
     @classmethod
     def assemble(
@@ -98,7 +101,7 @@ class TrainingSetup:
         """The subtree of the model that users update."""
         return self.work.learned(self.start.model)
 
-    def starting_from(self, model: Any, pretraining: Mapping[str, Any]) -> Self:
+    def starting_from(self, model: Any, pretraining: PretrainingRecord) -> Self:
         """The same, its rounds starting from this model, which public data made."""
         start = dataclasses.replace(self.start, model=model)
         return dataclasses.replace(self, start=start, pretraining=pretraining)
@@ -117,7 +120,6 @@ class TrainingSetup:
 
     def opened(self, folder: RunFolder) -> Opened:
         """The ledger's first record."""
-        batching = foreign_name(self.batches)
         return opening(
             folder,
             self.plan,
@@ -125,13 +127,13 @@ class TrainingSetup:
             rounds=self.schedule.rounds,
             recipe_text=self.settings,
             seeded=self.seed is not None,
-            reasons_not_private=list(self.reasons_not_private),
+            reasons_not_private=self.reasons_not_private,
             strategy=self.strategy,
             gate_audit=self.gate_audit and self.simulated,
-            data={
-                **self.dataset.description,
-                **({} if batching is None else {"batching": batching}),
-                **({} if self.pretraining is None else {"pretraining": dict(self.pretraining)}),
-                **({} if self.secure is None else {"secagg": self.secure.describe()}),
-            },
+            data=self.dataset.description,
+            secure_sum=None if self.secure is None else self.secure.record(),
+            planted=None if self.dataset.canaries is None else planted_canaries(self.dataset.canaries),
+            pretraining=self.pretraining,
+            notes=notes_of(*self.dataset.notes),
+            batching=foreign_name(self.batches),
         )

@@ -1,4 +1,4 @@
-"""Numbers in a known form, looked for in a model of characters."""
+"""Numbers in a known form are ranked by a character model."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def untrained(seed: int = 0) -> CharLM:
 
 
 def trained_on(texts: list[str]) -> CharLM:
-    """Until hardly anything but these is likely."""
+    """Train until hardly any other text is likely."""
     model, rows = build(SMALL, key=jax.random.key(1)), jnp.asarray(encode_words(texts, 32))
     step = jax.jit(lambda model: NextSymbol().sgd_step(model, rows, 1.0))
     for _ in range(400):
@@ -86,7 +86,7 @@ def test_templates_are_ranked_apart_and_in_chunks(monkeypatch: pytest.MonkeyPatc
 def test_mistakes_are_told_without_the_secret() -> None:
     pin, *_ = canaries_of("pin ###", 1)
     words = Canary(units=("sea", "of", "tin"), sharing=SHARED)
-    with pytest.raises(AuditError, match="canary 2 is one of words") as caught:
+    with pytest.raises(AuditError, match="canary 2 consists of words") as caught:
         filling_ranks(untrained(), [pin, words], seed=1)
     assert "tin" not in str(caught.value)
     with pytest.raises(AuditError, match="at least 1 random filling"):

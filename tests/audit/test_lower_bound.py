@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.audit.lower_bound import SHARES, chance, lower_bound, refuted, strongest
+from tacit.audit.lower_bound import SHARES, largest_refuted, lower_bound, probability_bound, strongest
 from tacit.errors import AuditError
 
 
@@ -24,16 +24,18 @@ def slow_chance(m: int, r: int, v: int, epsilon: float, delta: float) -> float:
 @pytest.mark.parametrize("delta", [0.0, 1e-3, 0.02])
 def test_the_tail_is_that_of_the_theorem(m: int, r: int, v: int, delta: float) -> None:
     for epsilon in (0.0, 0.3, 2.0, 7.0):
-        assert chance(m, r, v, epsilon, delta) == pytest.approx(slow_chance(m, r, v, epsilon, delta), rel=1e-10)
+        assert probability_bound(m, r, v, epsilon, delta) == pytest.approx(
+            slow_chance(m, r, v, epsilon, delta), rel=1e-10
+        )
 
 
 def test_all_right_is_refuted_where_the_coin_would_be() -> None:
     """p^r = failure, solved by hand."""
     p = 0.001 ** (1 / 100)
-    assert refuted(100, 100, 100, delta=0.0, failure=0.001) == pytest.approx(math.log(p / (1 - p)), abs=1e-9)
-    assert refuted(100, 100, 100, delta=1e-6, failure=0.001) < math.log(p / (1 - p))
-    assert refuted(100, 100, 50, delta=0.0, failure=0.001) == 0.0
-    assert refuted(100, 100, 100, delta=0.01, failure=0.001) == 0.0  # a delta that large excuses everything
+    assert largest_refuted(100, 100, 100, delta=0.0, failure=0.001) == pytest.approx(math.log(p / (1 - p)), abs=1e-9)
+    assert largest_refuted(100, 100, 100, delta=1e-6, failure=0.001) < math.log(p / (1 - p))
+    assert largest_refuted(100, 100, 50, delta=0.0, failure=0.001) == 0.0
+    assert largest_refuted(100, 100, 100, delta=0.01, failure=0.001) == 0.0  # a delta that large excuses everything
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 3.0])
@@ -41,7 +43,7 @@ def test_all_right_is_refuted_where_the_coin_would_be() -> None:
 def test_the_bound_holds_for_mechanisms_that_use_up_their_budget(epsilon: float, delta: float) -> None:
     """Each answers every coin by randomised response, and with probability delta gives one, or all, away. Exact sums."""
     m, failure = 300, 0.001
-    bounds = np.array([refuted(m, m, v, delta=delta, failure=failure) for v in range(m + 1)])
+    bounds = np.array([largest_refuted(m, m, v, delta=delta, failure=failure) for v in range(m + 1)])
     too_high = bounds > epsilon
     p = 1 / (1 + math.exp(-epsilon))
     answers = np.arange(m + 1)
@@ -97,7 +99,7 @@ def test_the_order_of_scores_is_all_that_counts_and_its_sign() -> None:
 
 def test_what_so_many_canaries_can_show_at_best() -> None:
     assert strongest(300, delta=1e-9) == pytest.approx(
-        refuted(300, 300, 300, delta=1e-9, failure=0.001 / len(SHARES)), abs=1e-9
+        largest_refuted(300, 300, 300, delta=1e-9, failure=0.001 / len(SHARES)), abs=1e-9
     )
     assert strongest(300, delta=1e-9) < 8  # a few hundred cannot reach it
     assert strongest(40, delta=1e-9) < strongest(300, delta=1e-9)
@@ -106,7 +108,7 @@ def test_what_so_many_canaries_can_show_at_best() -> None:
 
 
 def test_what_cannot_be_ordered_is_refused() -> None:
-    with pytest.raises(AuditError, match="finite score"):
+    with pytest.raises(AuditError, match="not a finite number"):
         lower_bound([0.0, math.nan, 1.0], np.array([True, False, True]), delta=0.0)
     with pytest.raises(AuditError, match="at least 2"):
         lower_bound([0.0], np.array([True]), delta=0.0)

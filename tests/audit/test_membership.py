@@ -1,4 +1,4 @@
-"""Scores of membership: who moved the model is found out, by its loss and by the way it went."""
+"""Membership scores: users who were trained on score higher, by loss and by the model's trajectory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an audit says: bounds rounded to their safe side, a verdict, and secrets in the owner's section alone."""
+"""The outcome of an audit: bounds are rounded to the safe side, and canaries appear in the owner's section alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import math
 from tacit.audit.exposures import SettingExposure
 from tacit.audit.lower_bound import LowerBound, strongest
 from tacit.audit.outcome import BROKEN, BY_LOSS, BY_TRAJECTORY, Attacked, AuditOutcome, Proven
+from tacit.privacy.record.reasons import Reason
+from tests.support.first_record import NO_NOISE
 
 SECRET = "extranjera conciertos mercadeo"
 
@@ -18,7 +20,7 @@ def bound(epsilon: float, *, best: float = 4.129) -> LowerBound:
 
 
 def outcome(
-    proven: float, *epsilons: float, best: float = 4.129, reasons: tuple[str, ...] = (), canaries: int = 2
+    proven: float, *epsilons: float, best: float = 4.129, reasons: tuple[Reason, ...] = (), canaries: int = 2
 ) -> AuditOutcome:
     attacked = [
         Attacked(i, SECRET, "n_u = 1, n_e = 14", 3 + i, 2001, 9.4 + i, 2 if i else None) for i in range(canaries)
@@ -33,12 +35,12 @@ def test_what_is_proven_is_rounded_up_and_what_is_refuted_down() -> None:
     assert "at most 1.51 at delta 1e-06" in said
     assert "at least 0.49, with 99.95% confidence" in said
     assert "hold together with 99.90% confidence" in said
-    assert "could have shown epsilon 4.12:" in said
+    assert "could have shown epsilon 4.12." in said
 
 
 def test_one_bound_above_what_is_proven_is_enough() -> None:
     assert not outcome(1.5, 1.5, 0.0).broken
-    assert outcome(1.5, 1.5, 0.0).words()[-1] == "No lower bound exceeds what is proven."
+    assert outcome(1.5, 1.5, 0.0).words()[-1] == "No lower bound exceeds the proven epsilon."
     broken = outcome(1.5, 0.0, 1.5000001)
     assert broken.broken
     assert broken.words()[-1] == BROKEN
@@ -67,12 +69,12 @@ def test_an_audit_that_could_not_have_failed_says_so() -> None:
 
 
 def test_nothing_proven_is_never_refuted_and_says_why() -> None:
-    found = outcome(math.inf, 3.0, 0.0, reasons=("no noise was added",))
+    found = outcome(math.inf, 3.0, 0.0, reasons=(NO_NOISE,))
     assert not found.broken
-    assert "own participation: nothing, because no noise was added." in " ".join(found.words())
+    assert "own participation: nothing, because no noise is added." in " ".join(found.words())
     assert found.verdict == "could_not_fail"
     assert "nothing is proven" in found.words()[-1]
-    assert outcome(math.inf, reasons=("no noise was added",)).as_dict()["lower_bounds"] == {}
+    assert outcome(math.inf, reasons=(NO_NOISE,)).as_dict()["lower_bounds"] == {}
     assert found.as_dict()["proven"]["epsilon"] is None
     json.dumps(found.as_dict(), allow_nan=False)
 
@@ -81,7 +83,7 @@ def test_canary_users_who_cannot_show_anything_are_said_to_be_too_few() -> None:
     best = strongest(40, delta=1e-4, confidence=0.9995)
     assert best == 0
     said = " ".join(outcome(1.5, 0.0, 0.0, best=best).words())
-    assert "can show nothing at this delta" in said
+    assert "no attack can show anything at this delta" in said
     assert "always right" not in said
 
 
@@ -104,11 +106,11 @@ def test_without_canaries_to_rank_or_without_coins_only_the_rest_is_said() -> No
     alone = outcome(1.5)  # devices and no coins: what they rank at, and what is proven of them
     assert alone.words()[-2].startswith("Found:")
     assert alone.bound_words() == [
-        "Proven of any one made-up user, from their own participation: epsilon at most 1.50 at delta 1e-06."
+        "Proven for any one synthetic user, from their own participation: epsilon at most 1.50 at delta 1e-06."
     ]
     sharers = dataclasses.replace(alone, proven=None)
     assert sharers.bound_words() == []
     assert not sharers.broken
     assert not alone.broken
-    assert outcome(1.5, 0.2, canaries=0).words()[0].startswith("Membership by its loss")
+    assert outcome(1.5, 0.2, canaries=0).words()[0].startswith("Membership by loss")
     assert outcome(1.5, 0.2, canaries=0).table()[1] == []

@@ -1,4 +1,4 @@
-"""Training regimes: each changes what makes it another, steps are not repeated, and tables say what was found."""
+"""Training regimes: each changes the recipe as stated, finished regimes are not repeated, and tables show the results."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tacit.audit.plans import mixed_plan
 from tacit.audit.regimes import (
     REGIMES,
     compare_regimes,
-    possible,
+    possible_regimes,
     recipe_for,
-    run_to_its_end,
+    run_to_end,
     summary_of,
     table_of,
 )
@@ -39,7 +39,7 @@ def base(**sections: dict[str, Any]) -> Recipe:
 def plan(tmp_path: Path) -> Path:
     data = open_dataset(base())
     made = mixed_plan(
-        data.words, data.description, population=60, seed=1, sharers=1, expected_sharers=(5.0, 10.0, 20.0)
+        data.words, data.description.name, population=60, seed=1, sharers=1, expected_sharers=(5.0, 10.0, 20.0)
     )
     made.save(tmp_path / "plan.json")
     return tmp_path / "plan.json"
@@ -67,11 +67,11 @@ def test_a_regime_changes_what_makes_it_another(tmp_path: Path) -> None:
 
 
 def test_only_a_store_can_be_dealt_out_anew() -> None:
-    names = [regime.name for regime in possible(base())]
+    names = [regime.name for regime in possible_regimes(base())]
     assert "FedAvg, IID" not in names
     assert {"SGD, IID", "SGD, by user", "DP-FTRL, by user"} <= set(names)
     stored = tiny(data={"world": None, "store": "somewhere"})
-    assert possible(stored) == list(REGIMES)
+    assert possible_regimes(stored) == list(REGIMES)
     by_user = {name.removesuffix(", IID") + ", by user" for name in BY_NAME if name.endswith("IID")}
     assert by_user == {name for name in BY_NAME if name.endswith("by user")} - {"DP-FTRL, by user"}
     assert recipe_for(stored, BY_NAME["FedAvg, IID"], Path("p")).data.iid
@@ -103,7 +103,7 @@ def test_what_is_done_is_not_done_again(plan: Path, tmp_path: Path, monkeypatch:
         patch.setattr(regimes, "resume_run", None)
         found, _ = compare_regimes(base(), plan, tmp_path, names=names, suffixes=20)
     assert found["DP-FedAvg, by user"]["ranks"] == private["ranks"]
-    monkeypatch.setattr(regimes, "_one", None)
+    monkeypatch.setattr(regimes, "_train_and_attack", None)
     assert compare_regimes(base(), plan, tmp_path, names=names, suffixes=20)[1]
     # The file of results alone says what is done: another folder for the runs makes no difference.
     elsewhere = tmp_path / "results.json"
@@ -142,23 +142,23 @@ def test_what_diverges_is_tried_with_half_the_step(
 
     monkeypatch.setattr(regimes, "_central", diverge)
     monkeypatch.setattr(regimes, "start_run", diverge)
-    assert regimes._one(recipe, regime, plan, tmp_path, 20) == {"diverged": "It diverged."}
+    assert regimes._train_and_attack(recipe, regime, plan, tmp_path, 20) == {"diverged": "It diverged."}
     work, server = recipe.work.learning_rate, recipe.server.learning_rate
     central = regime.optimizer is not None
     assert rates == [(work * part, server) if central else (work, server * part) for part in (1, 0.5, 0.25)]
 
 
 def test_a_run_that_diverged_is_not_gone_on_with(plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if killed after the divergence, before the next try was done."""
+    """The state after a kill between the divergence and the end of the next attempt."""
     regime = BY_NAME["FedAvg, by user"]
     wild = {**base().model_dump(mode="json", exclude_none=True)}
     wild["work"] |= {"learning_rate": 1e30}
     recipe = recipe_for(parse_recipe(wild), regime, plan)
     with pytest.raises(DivergedError, match="Training diverged"):
-        run_to_its_end(recipe, tmp_path / "run")
+        run_to_end(recipe, tmp_path / "run")
     monkeypatch.setattr(regimes, "resume_run", None)
     with pytest.raises(DivergedError, match="has diverged before"):
-        run_to_its_end(recipe, tmp_path / "run")
+        run_to_end(recipe, tmp_path / "run")
 
 
 def test_tables_count_what_was_memorised() -> None:

@@ -1,4 +1,4 @@
-"""A planted run and its audit: the ledger says so and names no canary, and a broken mechanism is caught."""
+"""A run with canaries and its audit: the ledger records the plan without its canaries, and a broken mechanism is caught."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.gate.sums import ClipThresholds, Contributions, Diagnostics, Gate
 from tacit.privacy.noise.mechanisms.gaussian import Gaussian, NoNoise
 from tacit.privacy.participation.log import verified
+from tacit.privacy.record.facts import PlantedCanaries
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.statement.guarantee import Guarantee
 from tacit.recipe.training import Recipe, parse_recipe
@@ -92,13 +93,9 @@ def found(run: Path) -> AuditOutcome:
 
 def test_the_ledger_says_that_canaries_were_planted_and_not_which(run: Path, plan: Path) -> None:
     ledger = read_ledger(run / "ledger.jsonl")
-    assert ledger.opened.data["audit"] == {
-        "plan": load_plan(plan).digest(),
-        "canaries": 18 + COINS,
-        "devices": 63,
-        "coin_users": COINS,
-        "device_rate": None,
-    }
+    assert ledger.opened.planted == PlantedCanaries(
+        plan=load_plan(plan).digest(), canaries=18 + COINS, devices=63, coin_users=COINS, device_rate=None
+    )
     stated = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents))
     assert 0 < stated.epsilon < 1
     assert f"{63 + COINS} made-up users" in stated.as_markdown()
@@ -177,7 +174,7 @@ def test_a_clip_that_is_not_applied_is_caught(coins: Path, tmp_path: Path, monke
 
 
 def test_made_up_users_may_come_at_a_rate_of_their_own(plan: Path, tmp_path: Path) -> None:
-    """They are in every round, people in one out of four; what is proven of them is what that costs."""
+    """Synthetic users are in every round, real users in one out of four: the proven epsilon is that of every round."""
     often = tmp_path / "often.json"
     load_plan(plan).model_copy(update={"device_rate": 1.0}).save(often)
     run = trained(often, tmp_path / "run", privacy={"cohort": PEOPLE / 4})
@@ -231,12 +228,12 @@ def test_a_run_goes_on_with_the_plan_it_was_begun_with_or_not_at_all(plan: Path,
     load_plan(plan).save(mine)
     run = trained(mine, tmp_path / "run")
     load_plan(plan).model_copy(update={"seed": 12}).save(mine)
-    with pytest.raises(PrivacyError, match=r"data\.audit\.plan"):
+    with pytest.raises(PrivacyError, match=r"planted\.plan"):
         audit_run(run)
     ledger = (run / "ledger.jsonl").read_text().splitlines(keepends=True)
     assert '"closed"' in ledger[-1]
     (run / "ledger.jsonl").write_text("".join(ledger[:-1]))
-    with pytest.raises(PrivacyError, match=r"data\.audit\.plan"):
+    with pytest.raises(PrivacyError, match=r"planted\.plan"):
         resume_run(run, tacit.Callback())
 
 
@@ -259,7 +256,7 @@ def test_an_example_counts_if_its_last_word_is_read() -> None:
 
 @pytest.mark.parametrize("estimator", ["fixed", "clipped"])
 def test_who_is_out_gives_nothing_to_any_block(coins: Path, estimator: str) -> None:
-    """Otherwise out and in would be farther apart than with and without, which the proven epsilon is about."""
+    """Otherwise in and out would differ in more than one user's data, which the proven epsilon does not cover."""
     weights = {"estimator": "clipped", "total_weight": 20, "example_cap": 100} if estimator == "clipped" else {}
     adaptive = {"quantile": 0.5, "count_noise": 10.0}
     setup = RecipeSetup.build(recipe_of(coins, privacy={"adaptive": adaptive, "noise_multiplier": 1.0, **weights}))

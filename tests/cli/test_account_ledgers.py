@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.cli.figures import rounded_up
 from tacit.data.store import open_store
+from tacit.numbers import rounded_up
 from tacit.privacy.accounting.adaptive import ACCOUNTANT
 from tacit.privacy.accounting.several_runs import PLANNED, together
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.participation.samplers import CheckIn, FixedSize, Poisson
+from tacit.privacy.record.facts import DataRecord
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.statement.wording import epsilon_text
 from tacit.runs import checkpoints
@@ -25,6 +26,7 @@ from tacit.runs.odometer import register
 from tests.cli.conftest import Tacit
 from tests.cli.test_account import KEYS
 from tests.privacy.accounting import made_up
+from tests.support.first_record import NO_NOISE, SEEDED
 
 REPLACE = FixedSize(10, 1_000)
 
@@ -90,7 +92,7 @@ def test_a_record_that_was_changed_or_is_gone_is_refused(tacit: Tacit, runs: Pat
 def test_a_copy_without_the_private_folder_says_that_nothing_was_compared(tacit: Tacit, runs: Path) -> None:
     folder = made_up.run(runs / "a", draw=Poisson(0.5))
     shutil.rmtree(folder.private_path)
-    assert "only the run's owner can compare them" in tacit("account", "run", "a").out
+    assert "only the run's owner can do that" in tacit("account", "run", "a").out
 
 
 def test_a_run_that_was_killed_is_not_damaged(tacit: Tacit, runs: Path) -> None:
@@ -108,10 +110,11 @@ def test_a_run_that_was_killed_is_not_damaged(tacit: Tacit, runs: Path) -> None:
 
 
 def test_where_nothing_is_claimed_nothing_is_compared(tacit: Tacit, runs: Path) -> None:
-    made_up.run(runs / "a", draw=Poisson(0.5), reasons_not_private=["the seed is known"])
+    made_up.run(runs / "a", draw=Poisson(0.5), reasons_not_private=(SEEDED,))
     out = tacit("account", "run", "a").out
-    assert "epsilon is infinite: the seed is known" in out
+    assert "epsilon is infinite: the noise can be replayed by anybody who knows the seed" in out
     assert "not compared" in out
+    assert tacit("account", "run", "a", "--json").object["reason_codes"] == ["seeded"]
 
 
 def test_without_sampling_the_cohorts_say_how_often_users_came(tacit: Tacit, runs: Path) -> None:
@@ -160,11 +163,11 @@ def test_composition_names_runs_data_and_assumptions(tacit: Tacit, runs: Path) -
     total = together([read_ledger(folder.ledger_path) for folder in folders])
     assert (found["epsilon"], found["delta"], found["releases"]) == (total.epsilon, 1e-6, 40)
     assert [each["run_id"] for each in found["runs"]] == [folder.run_id for folder in folders]
-    assert found["runs"][0]["data"] == {"world": "keyboard", "users": 1000}
+    assert found["runs"][0]["data"] == {"world": "keyboard", "seed": 1, "users": 1000}
     alone = tacit("account", "run", "a", "--json").object["epsilon"]
     assert alone < found["epsilon"] < 2 * alone
     out = tacit("account", "compose", "a", "b", "--delta", 1e-4).out
-    assert "runs/b: 20 releases on world keyboard, users 1000\nepsilon " in out
+    assert "runs/b: 20 releases on world keyboard, seed 1, users 1000\nepsilon " in out
     assert "every person may have been in all of them" in out
 
 
@@ -174,7 +177,7 @@ def test_what_is_not_composed(tacit: Tacit, runs: Path) -> None:
     assert "got the run" in tacit("account", "compose", "a", "runs/a").refusal(5)
     assert "'add or remove one user' and 'replace one user'" in tacit("account", "compose", "a", "b").refusal(5)
     assert "--delta" in tacit("account", "compose", "a", "--delta", 2).refusal(2)
-    made_up.run(runs / "c", reasons_not_private=["no noise at all"])
+    made_up.run(runs / "c", reasons_not_private=(NO_NOISE,))
     assert tacit("account", "compose", "a", "c", "--json").object["epsilon"] is None
 
 
@@ -308,12 +311,12 @@ def test_the_sizes_of_cohorts_from_a_store_are_compared_where_it_is_at_hand(
     tacit: Tacit, runs: Path, store: Path
 ) -> None:
     store_id = open_store(store).store_id
-    data, named = {"store": store_id}, {"store": "talk", "held_out": 0}
+    data, named = DataRecord(store=store_id), {"store": "talk", "held_out": 0}
     made_up.run(runs / "unnamed", users=50, sampler=Poisson(0.2), data=data)
     made_up.run(runs / "honest", users=50, sampler=Poisson(0.2), data=data, about=named)
     made_up.run(runs / "tampered", users=50, sampler=Poisson(0.2), draw=Poisson(0.5), data=data, about=named)
     assert "their sizes could not be checked" in tacit("account", "run", "unnamed").out  # no recipe names the store
     assert "the cohorts agree with the stated sampling" in tacit("account", "run", "honest").out
     assert "are not those of the sampling" in tacit("account", "run", "tampered").refusal(4)
-    made_up.run(runs / "foreign", users=50, sampler=Poisson(0.2), data={"store": "another"}, about=named)
+    made_up.run(runs / "foreign", users=50, sampler=Poisson(0.2), data=DataRecord(store="another"), about=named)
     assert "their sizes could not be checked" in tacit("account", "run", "foreign").out

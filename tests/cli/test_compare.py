@@ -109,7 +109,7 @@ def test_an_ngram_of_another_store_reads_that_store(tacit: Tacit, folder: Path, 
     itself = ("--on", folder / "store", "--buckets", 4, "--ngram-on", folder / "store")
     assert "its held-out users would be counted" in tacit("compare", "ngram", "ngram+history", *itself).refusal(5)
     alone = ("--on", folder / "store", "--buckets", 4, "--ngram-public")
-    assert "--ngram-public with --ngram-on only" in tacit("compare", "ngram", "ngram+history", *alone).refusal(5)
+    assert "--ngram-public needs --ngram-on" in tacit("compare", "ngram", "ngram+history", *alone).refusal(5)
 
 
 def test_held_out_users_are_those_of_the_store(folder: Path) -> None:

@@ -171,9 +171,14 @@ EDITS: dict[str, tuple[str, Callable[[Records], Any], str]] = {
     ),
     "the seed": ("seeded", first(seeded=False, reasons_not_private=[]), "seed"),
     "the reasons": ("seeded", first(reasons_not_private=[]), "seed"),
+    "another reason": (
+        "seeded",
+        first(reasons_not_private=[{"code": "of-a-later-version", "detail": "seeded", "run": ""}]),
+        "run.seed in recipe.toml forbids to claim privacy, and the ledger does not name it",
+    ),
     "numbers of a release": (
         "gaussian",
-        lambda records: records[0]["data"].update(coordinates=1),
+        lambda records: records[0]["release"].update(coordinates=1),
         "was not saved under the ledger's first record",
     ),
     "the last rounds": ("gaussian", without_last_rounds, "after 4 rounds, but its ledger knows of 2"),
@@ -207,16 +212,16 @@ def test_a_recipe_alone_is_caught_by_its_digest(tacit: Tacit, run: Path) -> None
     path = run / "recipe.toml"
     path.write_text(path.read_text().replace("noise_multiplier = 2.0", "noise_multiplier = 40.0"))
     refused(tacit, said="recipe.toml is not the one that the ledger names")
-    forge(run, lambda records: records[0]["data"].pop("recipe"))
+    forge(run, lambda records: records[0].update(recipe="ab" * 32))
     refused(tacit, said="recipe.toml is not the one that the ledger names")
 
 
 def test_a_forged_checkpoint_alone_is_damaged_or_not_named(tacit: Tacit, run: Path) -> None:
     """The forger edits the first record and binds the checkpoints to it, but forgets what the ledger names."""
-    forge(run, lambda records: records[0]["data"].update(coordinates=1))
+    forge(run, lambda records: records[0]["release"].update(coordinates=1))
     forge_checkpoints(run)
     assert tacit("account", "run", "run").code == 0  # all digests fit: without a signature nobody can tell
-    forge(run, lambda records: records[0]["data"].update(coordinates=2))
+    forge(run, lambda records: records[0]["release"].update(coordinates=2))
     refused(tacit, said="was not saved under the ledger's first record")
 
 

@@ -68,14 +68,14 @@ def test_a_run_of_a_next_word_model_is_looked_into(tacit: Tacit, inspected: Path
     ]
     shown = tacit("inspect", "text", "tiny-1", *small, noise, "--out", "looked")
     assert shown.code == 0, shown.err
-    for part in ("The primary model (runs/tiny-1) guesses", "outside the guarantee", "All 2 models together: ε = "):
+    for part in ("The primary model (runs/tiny-1) predicts", "outside the guarantee", "All 2 models together: ε = "):
         assert part in shown.out
     assert "At scale, an estimate and not this run: 800 of 40,000 users" in shown.out
     facts = json.loads((inspected / "looked" / "summary.json").read_text())
     assert facts["together"]["releases"] == 2
     assert all(sentence in shown.out for sentence in facts["inspection"]["primary"]["sentences"])
     compared = tacit("inspect", "compare", "looked", "looked")
-    assert "made up after" in compared.out
+    assert "generated after" in compared.out
     assert (
         tacit("train", "inspect_text").refusal(2).startswith("Expected a recipe for training, got one for an inspect")
     )

@@ -59,7 +59,7 @@ def test_mistakes_are_one_sentence(tacit: Tacit, inspected: Path) -> None:
     images = ("inspect", "images", "digits.toml")
     assert "fault.share ≤ 1, got 3" in tacit(*images, "--set", "fault.share=3").refusal(2)
     assert "--resume alone" in tacit(*images, "--resume", "x").refusal(2)
-    assert "which does not exist" in tacit("inspect", "images", "--resume", "x").refusal(4)
+    assert "does not exist" in tacit("inspect", "images", "--resume", "x").refusal(4)
     assert "Expected data.classes with data.store" in tacit(*images, "--data", "x").refusal(2)
     refused = tacit(*images, "--data", "x", "--set", "data.classes=10").refusal(3)
     assert "There is no store x" in refused

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 from safetensors import safe_open
-from tacit.cli.progress import epsilon_text
 
 from tacit.keyboard import comparison_users as comparison_users
-from tacit.privacy.statement.wording import round_up
+from tacit.privacy.statement.wording import epsilon_text, round_up
 from tacit.runs.cost import HAPPENED
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal

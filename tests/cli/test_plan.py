@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.cli.figures import rounded_up
+from tacit.numbers import rounded_up
 from tacit.privacy.planning.costs import MECHANISMS
 from tests.cli.conftest import Tacit
 

@@ -46,7 +46,7 @@ def test_json_is_one_object_with_falling_probabilities(tacit: Tacit, run: Path) 
 def test_an_unknown_word_is_said_and_predicted_from(tacit: Tacit, run: Path) -> None:
     answer = tacit("predict", run, "zyzzyva you zyzzyva xylograph")
     assert answer.code == 0
-    assert answer.out.splitlines()[-1] == "(not in the vocabulary, read as an unknown word: zyzzyva, xylograph)"
+    assert answer.out.splitlines()[-1] == "(not in the vocabulary, and treated as unknown words: zyzzyva, xylograph)"
     assert tacit("predict", run, "[red] you", "--json").object["unknown"] == ["red"]
 
 

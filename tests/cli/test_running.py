@@ -9,9 +9,9 @@ import pytest
 import typer
 from rich.console import Console
 
-from tacit.cli.running import STOPPED, interruptible, next_folder
+from tacit.cli.running import STOPPED, interruptible
 from tacit.errors import DataError
-from tacit.runs.folder import RunFolder
+from tacit.runs.folder import RunFolder, next_folder
 from tacit.runs.journal import StopRequested
 from tests.simulation.test_training import tiny
 

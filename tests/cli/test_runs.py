@@ -22,6 +22,7 @@ from tacit.recipe.reading import toml_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import MetricsWriter
 from tests.privacy.record.test_ledger import intent, opened
+from tests.support.first_record import NO_NOISE
 
 PLAN = PrivacyPlan(population=1000, cohort=10, clip_norm=0.8, noise_multiplier=1.1, delta=1e-6)
 PRIVATE = {
@@ -57,9 +58,8 @@ def planned(rounds: int) -> str:
 def first(run: RunFolder, **facts: Any) -> Opened:
     """The first record of the run's ledger."""
     digest = hashlib.sha256(run.recipe_path.read_bytes()).hexdigest()
-    data = opened().data | {"recipe": digest}
     rounds = run.recipe()["run"]["rounds"]
-    return opened(run_id=run.run_id, plan=PLAN.model_dump(mode="json"), rounds=rounds, data=data, **facts)
+    return opened(run_id=run.run_id, plan=PLAN.model_dump(mode="json"), rounds=rounds, recipe=digest, **facts)
 
 
 def make(
@@ -159,7 +159,7 @@ def test_show_of_a_run_that_runs_or_never_began() -> None:
     facts = json.loads(invoke("show", "new", "--json"))
     assert (facts["state"], facts["rounds"]) == ("not begun", 0)
     assert "epsilon is not stated yet" in invoke("show", "new")
-    with run.create_ledger(first(run, reasons_not_private=["no noise"])):
+    with run.create_ledger(first(run, reasons_not_private=(NO_NOISE,))):
         assert json.loads(invoke("show", "new", "--json"))["state"] == "running"
         assert "epsilon is infinite: no noise" in invoke("show", "new")
     assert json.loads(invoke("show", "new", "--json"))["state"] == "interrupted"

@@ -191,7 +191,7 @@ def test_wrong_use_is_one_sentence() -> None:
         Inverted(WORLD, 0.5, seed=0).gather(SOME)
     with pytest.raises(DataError, match="users with text"):
         Concatenated(WRITERS, 0.5, seed=0).gather(SOME)
-    with pytest.raises(DataError, match="word ids only"):
+    with pytest.raises(DataError, match="keep no texts, only word ids"):
         spelled(WRITERS, SOME)
 
 

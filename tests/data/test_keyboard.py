@@ -11,8 +11,8 @@ import pytest
 from tacit.data.users import EOS, FIRST_WORD, OOV, Examples
 from tacit.data.worlds import KeyboardWorld
 from tacit.data.worlds.definition import CORE, END, STYLE_SHARES, STYLES
-from tacit.data.worlds.foresight import Foresight
 from tacit.data.worlds.grammar import english
+from tacit.data.worlds.next_word_distribution import NextWordDistribution
 from tacit.errors import RecipeError
 
 HELD_OUT = np.arange(400_000, 400_060)
@@ -151,7 +151,7 @@ def test_next_words_are_distributed_as_foreseen(world: KeyboardWorld, many: list
     ids = tuple(world.words.index(word) for word in prefix.split())
     followers = Counter((*sentence, EOS)[len(ids)] for sentence in many if sentence[: len(ids)] == ids)
     counted = np.bincount(list(followers.elements()), minlength=2000)
-    expected = world.foresight().distributions(np.array(ids, dtype=np.int64))[-1] * counted.sum()
+    expected = world.next_word_distribution().distributions(np.array(ids, dtype=np.int64))[-1] * counted.sum()
     assert counted.sum() > 200
     assert counted[expected == 0].sum() == 0
     enough = expected >= 5
@@ -166,7 +166,7 @@ def test_next_words_are_distributed_as_foreseen(world: KeyboardWorld, many: list
 
 def test_distributions_sum_to_one_and_never_exclude_what_was_written() -> None:
     world = KeyboardWorld(seed=3, users=1_000, vocabulary_size=1_000)
-    oracle = world.foresight()
+    oracle = world.next_word_distribution()
     for sentence in _sentences(world.gather(np.arange(3)))[:60]:
         rows = oracle.distributions(np.array(sentence))
         np.testing.assert_allclose(rows.sum(axis=1), 1.0, atol=1e-9)
@@ -174,7 +174,7 @@ def test_distributions_sum_to_one_and_never_exclude_what_was_written() -> None:
         assert (rows[np.arange(len(rows)), [*sentence, EOS]] > 0).all()
 
 
-def _hits(oracle: Foresight, sentences: list[tuple[int, ...]]) -> np.ndarray:
+def _hits(oracle: NextWordDistribution, sentences: list[tuple[int, ...]]) -> np.ndarray:
     """[3, words]: was the word written the oracle's first guess, was it among its first three, its surprise in bits."""
     results = []
     for sentence in sentences:
@@ -190,7 +190,7 @@ def _hits(oracle: Foresight, sentences: list[tuple[int, ...]]) -> np.ndarray:
 
 def test_the_stated_optimum_is_what_the_oracle_really_scores(world: KeyboardWorld) -> None:
     stated = world.best_possible(HELD_OUT, most_sentences=400)
-    scored = _hits(world.foresight(), _sentences(world.gather(HELD_OUT))[:400])
+    scored = _hits(world.next_word_distribution(), _sentences(world.gather(HELD_OUT))[:400])
     assert stated["words"] == scored.shape[1]
     error = scored.std(axis=1) / np.sqrt(scored.shape[1])
     difference = scored.mean(axis=1) - [stated["top1"], stated["top3"], stated["entropy_bits"]]
@@ -204,7 +204,11 @@ def test_knowing_the_user_helps_as_much_as_stated(world: KeyboardWorld) -> None:
     assert friend["top1"] > stranger["top1"] + 0.01
     assert friend["entropy_bits"] < stranger["entropy_bits"] - 0.1
     scored = np.concatenate(
-        [_hits(world.foresight(user), _sentences(world.gather(np.array([user])))) for user in some.tolist()], axis=1
+        [
+            _hits(world.next_word_distribution(user), _sentences(world.gather(np.array([user]))))
+            for user in some.tolist()
+        ],
+        axis=1,
     )
     error = scored.std(axis=1) / np.sqrt(scored.shape[1])
     difference = scored.mean(axis=1) - [friend["top1"], friend["top3"], friend["entropy_bits"]]
@@ -256,5 +260,5 @@ def test_a_users_style_is_the_one_they_write_in(world: KeyboardWorld) -> None:
 
 
 def test_what_nobody_could_write_has_no_distribution(world: KeyboardWorld) -> None:
-    rows = world.foresight().distributions(np.array([world.words.index("."), world.words.index("the")]))
+    rows = world.next_word_distribution().distributions(np.array([world.words.index("."), world.words.index("the")]))
     np.testing.assert_allclose(rows.sum(axis=1), [1.0, 0.0, 0.0], atol=1e-9)

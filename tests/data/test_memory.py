@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-import doctest
 import io
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tacit
 from tacit.data import memory
 from tacit.data.importing import import_text
 from tacit.data.memory import users
@@ -211,9 +209,3 @@ def test_each_mistake_has_its_sentence(source: Any, given: dict[str, Any], sente
     with pytest.raises(DataError) as caught:
         users(source, **given)
     assert sentence in caught.value.sentence
-
-
-def test_the_examples_in_the_docstrings_run() -> None:
-    assert tacit.users is users
-    assert doctest.testmod(memory).failed == 0
-    assert doctest.testmod(memory).attempted > 5

@@ -18,7 +18,7 @@ from tacit.data.store import open_store
 from tacit.data.users import Examples, Users, names_of_numbers
 from tacit.data.views import Capped, Reshuffled, Subset
 from tacit.data.worlds import HandwritingWorld, KeyboardWorld
-from tacit.testing import UsersContract
+from tacit.testing.users import UsersContract
 from tests.helpers import KEY
 
 WORDS = [f"w{number}" for number in range(9)]

@@ -129,9 +129,9 @@ def test_two_users_with_one_name_are_refused(tmp_path: Path) -> None:
     """They would be drawn together and held out together, and one person's share of a sum would be two clips."""
     twice = Subset(Listed([[[4]], [[5]]]), np.array([0, 1, 0]))
     vocabulary = Vocabulary(("a", "b"), word_list("letters"))
-    with pytest.raises(DataError, match="two users with the same name"):
+    with pytest.raises(DataError, match="Two users have the same name"):
         save_users(twice, tmp_path / "s", source="test", vocabulary=vocabulary)
-    with pytest.raises(DataError, match="two users with the same name"):
+    with pytest.raises(DataError, match="Two users have the same name"):
         CohortStream(Poisson(0.5), Randomness.fresh(), all_names(twice), lambda users: iter(()), start=0, stop=1)
 
 

@@ -1,4 +1,4 @@
-"""A file that does not say what the model says is found out, wherever the mistake is."""
+"""The check finds an ONNX file that disagrees with the model, wherever the mistake is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from tacit.data.users import BOS, FIRST_WORD, OOV
 from tacit.errors import RunError
-from tacit.export.onnx_check import SENTENCE, made_up, require_agreement
+from tacit.export.onnx_check import SENTENCE, require_agreement, synthetic_contexts
 from tacit.export.onnx_step import onnx_step
 from tacit.models.word_lm import PRESETS, WordLM, build
 
@@ -73,7 +73,7 @@ def test_equally_likely_words_may_change_places(model: WordLM, monkeypatch: pyte
 
 
 def test_made_up_sentences_begin_twice_and_hold_no_padding() -> None:
-    tokens: Any = made_up(500, 200, np.random.default_rng(0))
+    tokens: Any = synthetic_contexts(500, 200, np.random.default_rng(0))
     assert tokens.shape == (500, 2 * SENTENCE)
     assert (tokens[:, [0, SENTENCE]] == BOS).all()
     inside = np.delete(tokens, [0, SENTENCE], axis=1)

@@ -199,7 +199,7 @@ def test_secure_aggregation_differs_by_quantisation_alone(tmp_path: Path) -> Non
     recipe = fleet_recipe(run={"rounds": 2}, privacy={**EVERYTHING, "secagg": {"bits": 24}}, fleet=SECURE)
     with served(alone(recipe, out)) as (address, wait), devices(enrolled_homes(recipe, address, out, tmp_path)):
         assert wait() is not None
-    assert read_ledger(out / "run" / "ledger.jsonl").opened.data["fleet"]["secure_aggregation"]
+    assert read_ledger(out / "run" / "ledger.jsonl").opened.fleet.secure_aggregation
     model = load_trained(out / "run").model
     assert difference(model, RecipeSetup.build(recipe).start.model) > 1e-3
     # A few steps of the encoding; a vector that is missing or wrong would differ by its whole length.

@@ -49,7 +49,7 @@ def test_a_recipe_without_a_fleet_reads_as_it_did_before_there_was_one() -> None
 def test_the_projects_recipe_claims_privacy() -> None:
     recipe = load_recipe(find_recipe("fleet"))
     assert recipe.fleet is not None
-    assert recipe.reasons_not_private() == []
+    assert recipe.reasons_not_private() == ()
 
 
 def test_devices_are_not_counted_in_the_servers_own_data() -> None:

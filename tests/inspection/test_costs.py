@@ -1,4 +1,4 @@
-"""What several models cost together: each once, and no claim where none can be made."""
+"""The cost of several models together: each counts once, and nothing is claimed that is not proven."""
 
 from __future__ import annotations
 

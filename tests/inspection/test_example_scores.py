@@ -57,9 +57,9 @@ def test_one_users_label_stops_nothing() -> None:
 
 
 def test_users_of_another_kind_are_refused() -> None:
-    with pytest.raises(DataError, match="users with images for the classifier"):
+    with pytest.raises(DataError, match="needs users with images"):
         image_judge(MODEL)(ListUsers([[[4]]]).gather(np.array([0])))
-    with pytest.raises(DataError, match="users with text for a next-word model"):
+    with pytest.raises(DataError, match="needs users with text"):
         word_judge(WORDS, length=4)(WRITERS.gather(np.arange(1)))
 
 

@@ -1,4 +1,4 @@
-"""The numbers that say whether a fault is visible."""
+"""Scores that show whether a fault is visible."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_generated_images_become_bytes() -> None:
     assert to_bytes(made)[:, 5, 5].tolist() == [0, 128, 255]
     with pytest.raises(DataError, match="images of 28×28, got 14×14×1"):
         to_bytes(np.zeros((3, 14, 14, 1), np.float32))
-    with pytest.raises(DataError, match="at least 1 image"):
+    with pytest.raises(DataError, match="no images to score"):
         inversion_score(IMAGES[:0])
 
 

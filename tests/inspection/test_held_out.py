@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 
 from tacit.errors import DataError
 from tacit.inspection.held_out import require_held_out
+from tacit.privacy.record.facts import DataRecord
+from tests.support.first_record import WORLD
 
 
 class Run:
@@ -17,7 +20,7 @@ class Run:
 
     path = Path("runs/one")
 
-    def __init__(self, about: dict[str, Any]) -> None:
+    def __init__(self, about: DataRecord) -> None:
         self._about = about
 
     def recipe(self) -> dict[str, Any]:
@@ -30,16 +33,16 @@ class Run:
 @pytest.mark.parametrize(
     ("about", "users", "refused"),
     [
-        ({"store": "s1"}, 1, None),  # a store holds out the same people for every run
-        ({"store": "s2"}, 1, None),
-        ({"world": "keyboard", "seed": 1}, 400, None),
-        ({"world": "keyboard", "seed": 1}, 399, r"runs/one was not trained on, data\.users ≥ 400, got 399"),
-        ({"world": "keyboard", "seed": 2}, 399, None),
+        (DataRecord(store="s1"), 1, None),  # a store holds out the same people for every run
+        (DataRecord(store="s2"), 1, None),
+        (WORLD, 400, None),
+        (WORLD, 399, r"runs/one was not trained on, data\.users ≥ 400, got 399"),
+        (replace(WORLD, seed=2), 399, None),
     ],
 )
-def test_nobody_is_held_out_whom_a_run_was_trained_on(about: dict[str, Any], users: int, refused: str | None) -> None:
+def test_nobody_is_held_out_whom_a_run_was_trained_on(about: DataRecord, users: int, refused: str | None) -> None:
     data: Any = SimpleNamespace(users=users)
-    run: Any = Run({"store": "s1"} if "store" in about else {"world": "keyboard", "seed": 1})
+    run: Any = Run(WORLD if about.store is None else DataRecord(store="s1"))
     if refused is None:
         require_held_out(data, about, run)
     else:

@@ -1,4 +1,4 @@
-"""Selections: what each criterion keeps, and that nobody's membership is anybody else's business."""
+"""Selections: what each criterion keeps, and that a user's membership does not depend on other users."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.data.faults import Concatenated, Inverted
 from tacit.data.rows import to_rows
-from tacit.data.users import Examples, Names, Users, names_of_numbers
+from tacit.data.users import Examples, Users
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError
@@ -35,17 +35,8 @@ from tacit.models.char_lm import encode_words
 from tests.helpers import ListUsers
 
 
-class Pictures:
+class Pictures(ListUsers):
     """Users given as lists of (brightness, label); an image is flat."""
-
-    def __init__(self, users: list[list[tuple[int, int]]]) -> None:
-        self.users = users
-
-    def __len__(self) -> int:
-        return len(self.users)
-
-    def names(self, users: NDArray[np.int64]) -> Names:
-        return names_of_numbers(users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
         chosen = [self.users[u] for u in users]
@@ -242,20 +233,19 @@ def test_a_subpopulation_is_counted_and_must_exist() -> None:
 
 def test_the_ledger_can_say_how_users_were_chosen() -> None:
     constant = Selected(POPULATION, UserAccuracy(by_brightness, Threshold(0.88), "low"), minimum_examples=5)
-    assert constant.description == {
+    assert constant.description.settings() == {
         "task": "T4",
         "by": "user",
         "accuracy": "low",
-        "threshold": 0.88,
-        "from": "public constant",
+        "threshold": {"value": 0.88},
         "minimum_examples": 5,
     }
     paid = UserAccuracy(by_brightness, Threshold(0.88, noise_multiplier=2.0), "low").describe()
-    assert (paid["from"], paid["noise_multiplier"]) == ("private quantile", 2.0)
+    assert paid.threshold == Threshold(0.88, 2.0)
 
 
 def test_wrong_use_is_one_sentence() -> None:
-    with pytest.raises(DataError, match="at least 1 example a user, got 0"):
+    with pytest.raises(DataError, match="at least 1 example per user, got 0"):
         Selected(POPULATION, Everything(), minimum_examples=0)
     with pytest.raises(DataError, match="labelled images"):
         Selected(ListUsers([[[4]]]), Classes({1})).gather(np.array([0]))

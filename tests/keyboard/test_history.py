@@ -1,4 +1,4 @@
-"""A user's history: the stated mixture, a distribution, and nothing at all for a new user."""
+"""A user's history: the stated mixture, which is a distribution, and no effect for a new user."""
 
 from __future__ import annotations
 

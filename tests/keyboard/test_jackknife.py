@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import DataError
-from tacit.keyboard.jackknife import Change, Ratio, deal, relative_change
+from tacit.keyboard.jackknife import Change, Ratio, assign_buckets, relative_change
 
 
 def test_three_buckets_by_hand() -> None:
@@ -24,7 +24,7 @@ def test_three_buckets_by_hand() -> None:
 
 def test_equal_models_do_not_differ_and_nothing_divides_by_zero() -> None:
     some = Ratio(np.arange(1.0, 41), np.full(40, 50.0))
-    bucket = deal(40, 20, seed=1)
+    bucket = assign_buckets(40, 20, seed=1)
     assert relative_change(some, some, bucket) == Change(0.0, 0.0, 0.0)
     never = Ratio(np.zeros(40), np.zeros(40))
     assert math.isnan(relative_change(never, some, bucket).relative)
@@ -33,12 +33,12 @@ def test_equal_models_do_not_differ_and_nothing_divides_by_zero() -> None:
 
 
 def test_buckets_are_even_and_enough() -> None:
-    assert np.bincount(deal(43, 20, seed=0)).tolist().count(3) == 3
-    assert deal(43, 20, seed=0).tolist() != deal(43, 20, seed=1).tolist()
+    assert np.bincount(assign_buckets(43, 20, seed=0)).tolist().count(3) == 3
+    assert assign_buckets(43, 20, seed=0).tolist() != assign_buckets(43, 20, seed=1).tolist()
     with pytest.raises(DataError, match="at least 20 held-out users, one a bucket, got 19"):
-        deal(19, 20, seed=0)
+        assign_buckets(19, 20, seed=0)
     with pytest.raises(DataError, match="at least 2 buckets"):
-        deal(19, 1, seed=0)
+        assign_buckets(19, 1, seed=0)
 
 
 @pytest.mark.parametrize(("users", "buckets"), [(400, 20), (100, 10)])
@@ -59,7 +59,7 @@ def test_the_interval_covers_the_true_change_about_95_times_in_a_hundred(users: 
         found = relative_change(
             Ratio(new.astype(float), words.astype(float)),
             Ratio(old.astype(float), words.astype(float)),
-            deal(users, buckets, seed=int(generator.integers(1 << 30))),
+            assign_buckets(users, buckets, seed=int(generator.integers(1 << 30))),
         )
         covered += found.low <= 0.30 / 0.25 - 1 <= found.high
     assert covered / repeats == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / repeats) + 0.005)

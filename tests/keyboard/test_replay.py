@@ -1,4 +1,4 @@
-"""Replayed typing: every count equals one taken by hand on made-up models, and no model is favoured."""
+"""Replayed typing: every count equals one computed by hand on simple models, and no model is favoured."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_model_of_nans_is_wrong_everywhere() -> None:
 
 
 def test_nobody_and_nothing_to_replay_are_refused() -> None:
-    with pytest.raises(DataError, match="Expected held-out users to replay, got none"):
+    with pytest.raises(DataError, match="There are no held-out users to replay"):
         play([])
     with pytest.raises(DataError, match="got 2 who wrote none"):
         play([[], [[]]])

@@ -1,4 +1,4 @@
-"""Taps on glass: the layout is QWERTY, errors have the stated size, candidates and what is committed are the definition."""
+"""Taps: the layout is QWERTY, errors have the stated size, and candidates and committed words follow the definition."""
 
 from __future__ import annotations
 

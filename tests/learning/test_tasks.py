@@ -72,12 +72,12 @@ def test_metrics_are_means_over_all_batches() -> None:
     model = build(WordLMConfig(vocabulary=9, embedding=3, units=4, projection=3), key=jax.random.key(1))
     rows = np.random.default_rng(0).integers(2, 9, (6, 5)).astype(np.int32)
     rows[4:, 2:] = 0
-    found, expected = mean_metrics(NextWord(), model, [rows[:3], rows[3:]]), evaluate(model, rows)
+    found, expected = mean_metrics(NextWord(), model, [rows[None, :3], rows[None, 3:]]), evaluate(model, rows)
     assert set(found) == {"loss", "top1", "top3", "in_vocabulary_top1"}
     for name in ("top1", "top3", "in_vocabulary_top1"):
         assert found[name] == pytest.approx(getattr(expected, name))
     assert np.exp(found["loss"]) == pytest.approx(expected.perplexity, rel=1e-5)
-    assert mean_metrics(NextWord(), model, [np.zeros((2, 5), np.int32)])["loss"] == 0.0
+    assert mean_metrics(NextWord(), model, [np.zeros((1, 2, 5), np.int32)])["loss"] == 0.0
 
 
 def test_next_word_reads_any_model_that_gives_logits_as_it_reads_a_word_model() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -144,8 +145,10 @@ def test_the_harness_sees_a_count_of_the_users(
 
     def counted(recipe: Any) -> Any:
         found = before(recipe)
-        return datasets.replace(found, description={**found.description, "people": found.people})
+        return datasets.replace(
+            found, description=dataclasses.replace(found.description, vocabulary=f"the words of {found.people}")
+        )
 
     monkeypatch.setattr(datasets, "_store", counted)
     found = compared(tmp_path, capfd, write, list(EVERYBODY), training(recipe()))
-    assert any("ledger.jsonl" in each and "people" in each for each in found), found
+    assert any("ledger.jsonl" in each and "the words of" in each for each in found), found

@@ -10,7 +10,10 @@ import pytest
 from tacit.privacy.accounting.sampled_gaussian import Rounds, combined_noise_multiplier, dp_event, epsilon
 from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.noise.tail import TAIL_SHARE, apart_from_tail
-from tacit.privacy.record.records import Intent, Opened
+from tacit.privacy.record.facts import DataRecord, ReleaseSize
+from tacit.privacy.record.reasons import Reason
+from tacit.privacy.record.records import FORMAT, Intent, Opened
+from tests.support.first_record import NO_NOISE, SEEDED
 
 
 def poisson(q: float = 0.01, z: float = 1.0, count: int = 100) -> list[Rounds]:
@@ -77,10 +80,10 @@ def intent(round: int, *, z: float = 1.0, bound: float | None = 0.8, attempt: in
     )
 
 
-def cost(intents: list[Intent], *, coordinates: int = 10, reasons: tuple[str, ...] = (), **data: str) -> Spent:
+def cost(intents: list[Intent], *, coordinates: int = 10, reasons: tuple[Reason, ...] = (), **data: str) -> Spent:
     opened = Opened(
         run_id="r",
-        format=1,
+        format=FORMAT,
         tacit_version="",
         plan={"delta": 1e-6, "sampling": "poisson"},
         mechanism="gaussian",
@@ -88,8 +91,10 @@ def cost(intents: list[Intent], *, coordinates: int = 10, reasons: tuple[str, ..
         population=1000,
         rounds=intents[-1].round + 1 if intents else 0,
         seeded=False,
-        reasons_not_private=list(reasons),
-        data={"coordinates": coordinates, "arrays": 1, **data},
+        reasons_not_private=reasons,
+        recipe="",
+        release=ReleaseSize(coordinates, 1),
+        data=DataRecord(**data),
         unit="user",
         adjacency="add or remove one user",
     )
@@ -105,9 +110,9 @@ def test_cost_is_read_off_the_ledger():
 
 
 def test_an_infinite_epsilon_says_why():
-    assert cost([intent(0)], reasons=("the seed is known",)).as_dict()["epsilon"] is None
-    assert cost([intent(0)], reasons=("the seed is known",)).reasons_not_private == ["the seed is known"]
-    assert cost([intent(0, z=0.0)]).reasons_not_private == ["no noise was added"]
+    assert cost([intent(0)], reasons=(SEEDED,)).as_dict()["epsilon"] is None
+    assert cost([intent(0)], reasons=(SEEDED,)).reasons_not_private == (SEEDED,)
+    assert cost([intent(0, z=0.0)]).reasons_not_private == (NO_NOISE,)
 
 
 def test_the_missing_tail_is_charged_to_delta():
@@ -118,7 +123,10 @@ def test_the_missing_tail_is_charged_to_delta():
     too_much = cost([intent(0)], coordinates=10**18 << 92)  # (1 + e^ε) τ exceeds what was set aside
     (reason,) = too_much.reasons_not_private
     assert too_much.epsilon == math.inf
-    assert f"at an epsilon of {set_aside:.4g} the probability of such a draw costs more than delta allows" in reason
+    assert (
+        f"at an epsilon of {set_aside:.4g} the probability of such a draw costs more than delta allows"
+        in reason.sentence
+    )
 
 
 def test_a_guarantee_states_its_assumptions():

@@ -1,4 +1,4 @@
-"""Recipes for the inspection of images: what they know, and what they refuse."""
+"""Recipes of inspections of images: their keys, and the mistakes that they refuse."""
 
 from __future__ import annotations
 

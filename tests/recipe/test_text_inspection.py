@@ -1,4 +1,4 @@
-"""Recipes of inspections: what they may say, and one sentence for what they may not."""
+"""Recipes of inspections of text: their keys, and one sentence for each mistake."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tacit.recipe.text_inspection import TEXT, TextInspection, load_text_inspect
 
 
 def tiny_text(**sections: dict[str, Any]) -> TextInspection:
-    """A few rounds of a very small model on two hundred made-up users."""
+    """A few rounds of a very small model on two hundred synthetic users."""
     tree: dict[str, Any] = {
         "name": "tiny-text",
         "data": {
@@ -39,7 +39,7 @@ def tiny_text(**sections: dict[str, Any]) -> TextInspection:
 
 def test_the_recipe_that_comes_along_is_sound_and_private() -> None:
     recipe = load_text_inspection(TEXT)
-    assert recipe.reasons_not_private() == []
+    assert recipe.reasons_not_private() == ()
     assert recipe.fault is not None
     assert (recipe.fault.kind, recipe.fault.share) == ("concatenated", 0.1)
     assert recipe.longest == recipe.data.length - 1
@@ -96,3 +96,12 @@ def test_a_mistake_is_one_sentence(sections: dict[str, Any], sentence: str) -> N
     with pytest.raises(RecipeError) as refused:
         tiny_text(**sections)
     assert refused.value.sentence.startswith(sentence)
+
+
+def test_an_unknown_key_comes_with_the_keys_of_the_inspections_own_section() -> None:
+    with pytest.raises(RecipeError) as refused:
+        tiny_text(look={"tops": 3})
+    assert refused.value.hint == "Did you mean top?"
+    with pytest.raises(RecipeError) as refused:
+        tiny_text(look={"zoom": 3})
+    assert refused.value.hint == "Known keys here: top, width, drawn, seed."

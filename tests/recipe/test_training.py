@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tacit.errors import RecipeError
+from tacit.privacy.record.reasons import Why
 from tacit.recipe.reading import RECIPES, find_recipe
 from tacit.recipe.training import load_recipe, parse_recipe
 
@@ -139,6 +140,7 @@ def test_recipes_are_found_by_name_or_path(tmp_path: Path):
 
 
 def test_what_is_not_private_says_why():
-    assert load_recipe(DEMO).reasons_not_private() == []
+    assert load_recipe(DEMO).reasons_not_private() == ()
     (reason,) = load_recipe(DEMO, ["run.seed=1"]).reasons_not_private()
-    assert "replayed" in reason
+    assert reason.code == Why.SEEDED
+    assert "replayed" in reason.sentence

@@ -58,7 +58,7 @@ def forge_recipe(run: Path, before: str, after: str) -> None:
     assert before in text
     path.write_text(text.replace(before, after))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    forge(run, lambda records: records[0]["data"].update(recipe=digest))
+    forge(run, lambda records: records[0].update(recipe=digest))
 
 
 def forge_checkpoints(run: Path) -> None:

@@ -35,7 +35,9 @@ def test_draws(tmp_path, epsilons):
     assert len(text) > 5_000
 
 
-@pytest.mark.parametrize(("name", "words"), [("x.xyz", "ends in .png or .svg"), ("no/such/folder.png", "Cannot write")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("x.xyz", "ends in .png or .svg"), ("no/such/folder.png", "in a folder that exists")]
+)
 def test_names_that_cannot_be_written(tmp_path, name, words):
     with pytest.raises(RunError, match=words):
         plot_training(folder_with(tmp_path, [1.0]), tmp_path / name)

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data.users import Users
+from tacit.data.users import Examples, Users
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.errors import DataError, PrivacyError
-from tacit.learning.batches import ImageBatches, TextBatches
+from tacit.learning.batches import ImageBatches, LaidOut, TextBatches
 from tacit.learning.next_word import NextWord
 from tacit.learning.work import FedAvg, FedSGD, LocalWork
 from tacit.models.word_lm import WordLM, WordLMConfig, build
@@ -221,6 +221,52 @@ class MeanImage:
         return ink * model["scale"] / jnp.maximum(jnp.sum(batches["mask"]), 1.0)
 
 
+@dataclass(frozen=True)
+class Careless:
+    """Work that counts its steps, empty or not, on a task that learns from padding."""
+
+    batch_size: int = 2
+
+    def update(self, task: Any, model: Any, batches: Any, steps: jax.Array, clip_norm: Any) -> Any:
+        step = FedAvg(learning_rate=0.1).update(task, model, batches, steps, clip_norm)
+        return jax.tree.map(lambda leaf: leaf * (1 + steps).astype(leaf.dtype), step)
+
+
+def counts_padding(model: WordLM, tokens: jax.Array) -> tuple[jax.Array, int]:
+    return NextWord().loss_sum(model, jnp.maximum(tokens, 3))[0], tokens.size
+
+
+@pytest.mark.parametrize(
+    "work",
+    [LocalWork(Careless(), NextWord()), LocalWork(FedAvg(), counts_padding), LocalWork(FedSGD(), counts_padding)],
+    ids=["work", "task", "one gradient"],
+)
+def test_work_and_tasks_of_ones_own_cannot_make_a_users_update_depend_on_the_others(work: LocalWork) -> None:
+    assert not work.ignores_padding
+    user, others = [[4, 5, 6, 7]], [[[5, 4]], [[4] * 7] * 4]
+    batched, shares = engine(work, plan(clip_norm=1e6), "windows"), []
+    for company in others:
+        totals = []
+        for users in ([user, company], [company]):
+            batched.users = ListUsers(users)
+            bounded, _ = batched.collect(
+                tiny_model(), Cohort(0, batched.prepare(np.arange(len(users)))), ClipThresholds(1e6)
+            )
+            totals.append([np.asarray(leaf) for leaf in jax.tree.leaves(_total(bounded))])
+        shares.append([one - other for one, other in zip(*totals, strict=True)])
+    for one, other in zip(*shares, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+
+
+def test_an_update_that_would_broadcast_in_the_sum_is_refused() -> None:
+    class Short:
+        def __call__(self, model: WordLM, batches: Any, steps: jax.Array, clip_norm: jax.Array) -> Any:
+            return jax.tree.map(lambda leaf: leaf[:1], model)
+
+    with pytest.raises(PrivacyError, match="the structure and shapes of what users update"):
+        collect(ListUsers([[[4, 5]]]), Short(), plan(), "windows")
+
+
 def image_engine(users: Users) -> BatchedUsers:
     spread = Spread(suitable_spread(1, 1).devices, chunk=4, lanes=2)
     return BatchedUsers(users, MeanImage(), plan(clip_norm=1e6), ImageBatches(2, 3), spread)
@@ -243,3 +289,53 @@ def test_images_pass_the_gate_in_batches_and_only_what_is_learned():
 def test_an_engine_for_images_refuses_text():
     with pytest.raises(DataError, match="images of 28×28, got text"):
         next(image_engine(ListUsers([[[4, 5]]])).prepare(np.arange(1)))
+
+
+class CountsPadding:
+    """A loss of somebody's own, which takes padding for predictions."""
+
+    def __call__(self, model: Any, batch: Any) -> tuple[jax.Array, int]:
+        return jnp.sum((model - batch.astype(jnp.float32)) ** 2), batch.size
+
+
+class CountsSteps:
+    """Work of somebody's own, which makes an update of the number of steps."""
+
+    def __call__(self, model: Any, batches: Any, steps: jax.Array, clip_norm: jax.Array) -> jax.Array:
+        return steps.astype(jnp.float32)
+
+
+class Mixing(TextBatches):
+    """A batching of somebody's own, which gives every user the examples of all users in the call."""
+
+    def lay_out(self, examples: Examples) -> LaidOut:
+        users = len(examples.user_offsets) - 1
+        everything = Examples(examples.items, examples.example_offsets, examples.user_offsets[[0, -1]])
+        found = super().lay_out(everything)
+        first = np.zeros(users, np.int64)
+        return LaidOut(found.sizes[first], found.predictions[first], lambda chosen: found.batches(first[chosen]))
+
+
+@pytest.mark.parametrize(
+    ("work", "shape"),
+    [
+        (LocalWork(FedAvg(epochs=2, batch_size=2, learning_rate=0.1), CountsPadding()), SHAPE["sentences"]),
+        (LocalWork(FedSGD(batch_size=2, learning_rate=0.1), CountsPadding()), SHAPE["sentences"]),
+        (CountsSteps(), SHAPE["sentences"]),
+        (LocalWork(FedSGD(batch_size=2, learning_rate=0.1), CountsPadding()), Mixing("sentences", 3, 2, 3)),
+    ],
+    ids=["a loss that counts padding", "one gradient of it", "work that counts steps", "a batching that mixes users"],
+)
+def test_what_one_user_adds_does_not_depend_on_who_shares_their_chunk(work: Any, shape: Any) -> None:
+    people = [[[4, 5]], [[5, 6], [7], [8, 4], [6], [4, 4]], [[7, 7], [8]]]
+
+    def total(users: list[list[list[int]]]) -> float:
+        spread = Spread(suitable_spread(1, 1).devices, chunk=4, lanes=2)
+        batched = BatchedUsers(ListUsers(users), work, plan(clip_norm=1e6), shape, spread)
+        cohort = Cohort(0, batched.prepare(np.arange(len(users))))
+        bounded, _ = batched.collect(jnp.float32(1.5), cohort, ClipThresholds(1e6))
+        return float(bounded.blocks["update"].total)
+
+    alone = [total([user]) for user in people]
+    assert min(map(abs, alone)) > 0
+    assert total(people) == pytest.approx(sum(alone), rel=1e-5)

@@ -1,4 +1,4 @@
-"""The audit of the gate in whole runs: it sees what is released, changes nothing, goes on after a stop, tells the owner."""
+"""The audit of the gate in whole runs: it measures releases, changes no model, survives a stop, and reports to the owner."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def cache_of_our_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def scores(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What was seen, before it is removed at the end of the run: (design, rounds)."""
+    """The records of the audit, before they are removed at the end of the run: (design, rounds)."""
     kept: list[Any] = []
 
     def keeping(folder: RunFolder) -> None:
@@ -196,7 +196,7 @@ def test_a_run_that_cannot_be_audited_says_why(changes: dict[str, Any], reason: 
     shared = report_html(folder, share=True)
     assert "The gate of this run was not audited: " in shared
     assert reason in shared
-    assert "gate_canaries" not in folder.ledger().opened.data
+    assert folder.ledger().opened.gate_audit is None
 
 
 def test_the_recipe_can_leave_it_out_and_need_not_plant_anything(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Nothing is claimed for a program that is not what its plan builds: a mechanism, a sampler or an engine of one's own."""
+"""No privacy is claimed for a program with a mechanism, a sampler or an engine that its plan did not build."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.noise.mechanisms.gaussian import Gaussian, NoNoise
 from tacit.privacy.participation.samplers import CheckIn, FixedSize, OwnRate, Poisson
 from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.facts import DataRecord
 from tacit.privacy.record.ledger import read_ledger
+from tacit.privacy.record.reasons import Why
 from tacit.privacy.statement.assumptions import assumptions_of
 from tacit.privacy.statement.guarantee import Guarantee
 from tacit.privacy.statement.wording import Mark
@@ -122,10 +124,10 @@ FOREIGN: dict[str, tuple[Callable[[SimulatedProgram], dict[str, Any]], str]] = {
     "a sampler of another kind": (lambda p: {"sampler": FixedSize(12, 400)}, "sampler"),
     "check-ins in place of sampling": (lambda p: {"sampler": CheckIn(12, 0, 100)}, "sampler"),
     "a rate of their own for nobody": (lambda p: {"sampler": OwnRate(Poisson(0.03), 0, 1.0)}, "sampler"),
-    "a subclass of the engine": (lambda p: {"users": engine_like(p, Louder)}, "engine"),
+    "a subclass of the engine": (lambda p: {"users": engine_like(p, Louder)}, "gate is not Tacit's"),
     "an engine with a method of its own": (
         lambda p: {"users": engine_like(p, BatchedUsers, collect=lambda *a: None)},
-        "engine",
+        "gate is not Tacit's",
     ),
     "an engine with another plan": (
         lambda p: {"users": engine_like(p, BatchedUsers, plan=p.plan.model_copy(update={"clip_norm": 9.0}))},
@@ -140,7 +142,7 @@ FOREIGN: dict[str, tuple[Callable[[SimulatedProgram], dict[str, Any]], str]] = {
         "does not name what cuts",
     ),
     "another batching than the ledger names": (
-        lambda p: opened(p, data={**p.opened.data, "batching": "somewhere:Else"}),
+        lambda p: opened(p, batching="somewhere:Else"),
         "does not name what cuts",
     ),
     "a plan of one's own": (lambda p: {"plan": OwnPlan(**p.plan.model_dump())}, "plan is not one of Tacit's"),
@@ -151,7 +153,7 @@ FOREIGN: dict[str, tuple[Callable[[SimulatedProgram], dict[str, Any]], str]] = {
     ),
     "another adjacency in the ledger": (lambda p: opened(p, adjacency="replace one user"), "does not describe"),
     "fewer numbers in the ledger": (
-        lambda p: opened(p, data={**p.opened.data, "coordinates": 1}),
+        lambda p: opened(p, release=dataclasses.replace(p.opened.release, coordinates=1)),
         "how many numbers a release has",
     ),
     "a seed that is not told": (lambda p: {"seed": 5}, "seed"),
@@ -164,7 +166,7 @@ FOREIGN: dict[str, tuple[Callable[[SimulatedProgram], dict[str, Any]], str]] = {
         "not the one before the first round",
     ),
     "a store without its odometer": (
-        lambda p: {**opened(p, data={**p.opened.data, "store": "ab"}), "store": None},
+        lambda p: {**opened(p, data=DataRecord(store="ab")), "store": None},
         "odometer",
     ),
     "a start in the middle": (lambda p: {"start": dataclasses.replace(p.start, round=3)}, "before the first round"),
@@ -191,7 +193,7 @@ def test_what_a_recipe_builds_came_from_its_plan(
     program, _ = program_of(tmp_path, tiny(privacy={"noise_multiplier": 2.0, **privacy}))
     assert reasons_of(program) == []
     foreign = dataclasses.replace(program, mechanism=Alike(program.mechanism.noise_multipliers))
-    assert "mechanism" in reasons_of(foreign)[0]
+    assert "mechanism" in reasons_of(foreign)[0].sentence
 
 
 def test_a_batching_of_ones_own_is_called_for_one_user_at_a_time_and_the_statement_says_what_is_assumed(
@@ -219,15 +221,18 @@ def test_whatever_did_not_come_from_the_plan_is_a_reason(
     program, _ = program_of(tmp_path)
     assert reasons_of(program) == []
     [reason, *_] = reasons_of(dataclasses.replace(program, **change(program)))
-    assert said in reason
-    assert "400" not in reason  # the ledger is public, and how many users there are is not
+    assert reason.code in set(Why)
+    assert said in reason.sentence
+    assert "400" not in reason.sentence  # the ledger is public, and how many users there are is not
 
 
 def test_a_program_of_ones_own_is_a_reason(tmp_path: Path) -> None:
     program, _ = program_of(tmp_path)
     fields = {each.name: getattr(program, each.name) for each in dataclasses.fields(program)}
-    assert "program is not one of Tacit's" in reasons_of(OwnProgram(**fields))[0]
-    assert "program is not one of Tacit's" in reasons_of(with_method(program, "participation", lambda *a: []))[0]
+    assert "program is not one of Tacit's" in reasons_of(OwnProgram(**fields))[0].sentence
+    assert (
+        "program is not one of Tacit's" in reasons_of(with_method(program, "participation", lambda *a: []))[0].sentence
+    )
 
 
 def test_correlated_noise_with_another_strategy_or_stream_is_a_reason(tmp_path: Path) -> None:
@@ -239,9 +244,9 @@ def test_correlated_noise_with_another_strategy_or_stream_is_a_reason(tmp_path: 
         dataclasses.replace(mechanism, restarts=(1,)),
         with_method(dataclasses.replace(mechanism), "stream", "no noise"),
     ):
-        assert "mechanism" in reasons_of(dataclasses.replace(program, mechanism=other))[0]
+        assert "mechanism" in reasons_of(dataclasses.replace(program, mechanism=other))[0].sentence
     described = dataclasses.replace(program.opened, strategy={})
-    assert "mechanism" in reasons_of(dataclasses.replace(program, opened=described))[0]
+    assert "mechanism" in reasons_of(dataclasses.replace(program, opened=described))[0].sentence
 
 
 @pytest.mark.parametrize(
@@ -253,7 +258,7 @@ def test_the_ledger_says_so_before_the_first_round_and_nothing_is_claimed(tmp_pa
     summary = begin(dataclasses.replace(program, **change(program)), folder, tacit.Callback())
     assert summary["privacy"]["epsilon"] is None
     ledger = read_ledger(folder.ledger_path)
-    assert said in ledger.opened.reasons_not_private[0]
+    assert said in ledger.opened.reasons_not_private[0].sentence
     stated = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents))
     assert not stated.private
     assert said in stated.headline

@@ -1,4 +1,4 @@
-"""Secure sums in the batched engine: exact integers, a bound that holds, noise of the stated law, the whole protocol."""
+"""Secure sums in the batched engine: exact integers, the stated bound, noise of the stated distribution, the protocol."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_the_largest_cohort_does_not_wrap_and_a_larger_one_is_refused():
         gate = gate_of(sums, {"a": same[:, :25].reshape(-1, 5, 5), "b": same[:, 25:]})
         centred = ((np.asarray(gate.integers(), np.int64) + 16) & 31) - 16
         assert np.sign(centred[np.abs(centred).argmax()]) == sign
-    with pytest.raises(PrivacyError, match="at most 6 users in a round, which is what 5 bits are planned for, got 7"):
+    with pytest.raises(PrivacyError, match="at most 6 users in a round, for which sums of 5 bits are planned, got 7"):
         open_round(sums, SecureCohort(np.arange(7), entropy_of(1)))
 
 

@@ -1,4 +1,4 @@
-"""A run from recipe to summary: resumed runs repeat themselves, the ledger is complete, privacy is what was spent."""
+"""A run from recipe to summary: resumed runs equal uninterrupted ones, the ledger is complete, the cost is the spent one."""
 
 from __future__ import annotations
 

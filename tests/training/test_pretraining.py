@@ -126,7 +126,7 @@ def test_the_curve_begins_before_the_first_round_where_nothing_is_spent(tmp_path
 def test_without_the_section_nothing_changes(tmp_path):
     start_run(tiny(run={"rounds": 2}), tmp_path / "run", tacit.Callback())
     assert not (tmp_path / "run" / "pretrained").exists()
-    assert "pretraining" not in read_ledger(tmp_path / "run" / "ledger.jsonl").opened.data
+    assert read_ledger(tmp_path / "run" / "ledger.jsonl").opened.pretraining is None
     assert [record["round"] for record in read_metrics(tmp_path / "run" / "metrics.jsonl")] == [2]
 
 
@@ -134,19 +134,19 @@ def test_the_ledger_names_the_public_data_and_the_guarantee_assumes_it(tmp_path,
     section = {"store": str(public_store), "public": True, "steps": 3, "users": 10}
     summary = start_run(recipe_with(section, run={"seed": None}), tmp_path / "run", tacit.Callback())
     ledger = read_ledger(tmp_path / "run" / "ledger.jsonl")
-    recorded = ledger.opened.data["pretraining"]
-    assert recorded["digest"] == kept(tmp_path / "run").digest
-    assert recorded["steps"] == 3
-    assert recorded["predictions"] == 10 * 3 * 9
-    assert 0 < recorded["unknown_words"] < 0.1  # "madam"
+    recorded = ledger.opened.pretraining
+    assert recorded.digest == kept(tmp_path / "run").digest
+    assert recorded.steps == 3
+    assert recorded.predictions == 10 * 3 * 9
+    assert 0 < recorded.unknown_words < 0.1  # "madam"
     assumed = [text for text in summary["privacy"]["assumptions"] if "pre-training" in text]
     assert assumed == [
-        f"the data used for pre-training ({recorded['public']}) is public, as the recipe asserts, and holds nothing of "
+        f"the data used for pre-training ({recorded.public}) is public, as the recipe asserts, and holds nothing of "
         "these users"
     ]
     statement = Guarantee.of(ledger, spent_by(ledger.opened, ledger.intents, quick=True))
     (uncovered,) = [part for part in statement.parts if part.title == "Not covered"]
-    assert any(recorded["public"] in line.text and "not covered" in line.text for line in uncovered.lines)
+    assert any(recorded.public in line.text and "not covered" in line.text for line in uncovered.lines)
 
 
 def test_a_resumed_run_reads_what_it_kept_and_not_the_public_data(tmp_path, public_store, monkeypatch):
@@ -171,7 +171,7 @@ def test_a_run_killed_before_its_first_round_starts_from_what_it_kept(tmp_path, 
     digest = kept(tmp_path / "run").digest
     shutil.rmtree(public_store)
     resume_run(tmp_path / "run", tacit.Callback())
-    assert read_ledger(tmp_path / "run" / "ledger.jsonl").opened.data["pretraining"]["digest"] == digest
+    assert read_ledger(tmp_path / "run" / "ledger.jsonl").opened.pretraining.digest == digest
 
 
 def test_a_run_killed_after_its_ledger_began_notes_round_0_once(tmp_path, monkeypatch):
@@ -198,7 +198,7 @@ def test_a_run_does_not_go_on_from_another_pretrained_model(what, tmp_path, monk
     if what == "another":
         moved = {name: array + 1 for name, array in checkpoint.arrays.items()}
         checkpoints.save(run / "pretrained", 0, moved, checkpoint.metadata)
-        refusal = (PrivacyError, "data.pretraining.digest is")
+        refusal = (PrivacyError, r"where pretraining\.digest is")
     elif what == "missing":
         path.unlink()
     elif what == "damaged":

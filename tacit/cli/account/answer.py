@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.cli.figures import rounded_up
 from tacit.errors import RecipeError
-from tacit.figures import finite_or_none
+from tacit.numbers import finite_or_none, rounded_up
 from tacit.privacy.plan import LEAST_NOISE, MOST_NOISE
+from tacit.privacy.record.reasons import Reason, in_words, reasons_as_json
 from tacit.privacy.statement.wording import epsilon_text
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
@@ -52,11 +52,12 @@ class Answer:
     accountant: str
     assumptions: tuple[str, ...]
     rho: float | None = None
-    reasons_not_private: tuple[str, ...] = ()
+    reasons_not_private: tuple[Reason, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, which has no infinity: null."""
-        return vars(self) | {"epsilon": finite_or_none(self.epsilon), "rho": finite_or_none(self.rho)}
+        figures = {"epsilon": finite_or_none(self.epsilon), "rho": finite_or_none(self.rho)}
+        return vars(self) | figures | reasons_as_json(self.reasons_not_private)
 
 
 def limits_on_participation(min_separation: int, max_participation: int) -> str:
@@ -81,7 +82,7 @@ def headline(answer: Answer) -> str:
     """The figure, its adjacency and its accountant; an infinite epsilon in words, with the reasons."""
     how = f"({answer.adjacency}; {answer.accountant})"
     if math.isinf(answer.epsilon):
-        return f"epsilon is infinite: {'; '.join(answer.reasons_not_private)} {how}"
+        return f"epsilon is infinite: {in_words(answer.reasons_not_private)} {how}"
     rho = "" if answer.rho is None else f", rho {rounded_up(answer.rho)}"
     return f"epsilon {epsilon_text(answer.epsilon)} at delta {answer.delta:.4g}{rho} {how}"
 

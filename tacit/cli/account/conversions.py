@@ -13,6 +13,7 @@ from tacit.errors import RecipeError
 from tacit.privacy.accounting.conventions import CONVENTIONS
 from tacit.privacy.accounting.group import group_epsilon_delta
 from tacit.privacy.accounting.zcdp import epsilon_of_any, epsilon_of_gaussian
+from tacit.privacy.record.reasons import Reason, Why
 
 
 def zcdp(
@@ -52,7 +53,7 @@ def group(
     if not 0 <= delta < 1:
         raise RecipeError(f"Expected --delta of at least 0 and below 1, got {delta:g}.")
     value, grown = group_epsilon_delta(epsilon, delta, size)
-    reasons = ("the group's delta reaches 1, where nothing is promised",) if math.isinf(value) else ()
+    reasons = (Reason(Why.DELTA_TOO_LARGE),) if math.isinf(value) else ()
     assumptions = ("(epsilon, delta) holds for one user",)
     adjacency = f"{size} users at once, each changed as in the guarantee for one user"
     tell(Answer(value, grown, adjacency, "group privacy", assumptions, reasons_not_private=reasons), as_json)

@@ -15,7 +15,6 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,12 +40,10 @@ class Evidence:
     users: list[NDArray[np.int64]] | None = None  # of each intent, where the cost depends on who it was
 
     @property
-    def data(self) -> dict[str, Any]:
-        """What the ledger says about the data: a store's id, or a world."""
-        return {name: self.ledger.opened.data[name] for name in _NAMES_OF_DATA if name in self.ledger.opened.data}
-
-
-_NAMES_OF_DATA = ("store", "world", "seed", "users")
+    def data(self) -> dict[str, str | int]:
+        """What the ledger says about the data: a store's id, or a world with its seed and number of users."""
+        data = self.ledger.opened.data
+        return data.name if data.users is None else {**data.name, "users": data.users}
 
 
 def evidence_of(run: Path, *, as_listed: bool = True) -> Evidence:
@@ -141,23 +138,20 @@ def _require_no_more(cohorts: Iterator[Cohort], folder: RunFolder, ledger: Ledge
 
 def training_users(folder: RunFolder, opened: Opened) -> int | None:
     """How many real users there are to draw from, by the world or the store that the recipe names; None if it is not there."""
-    if "users" in opened.data:
-        return int(opened.data["users"])
+    if opened.data.users is not None:
+        return opened.data.users
     data = folder.recipe().get("data", {})
     try:
         store = open_store(str(data["store"]))
     except (TacitError, KeyError):
         return None
-    return len(store) - len(store.held_out_users()) if store.store_id == opened.data.get("store") else None
+    return len(store) - len(store.held_out_users()) if store.store_id == opened.data.store else None
 
 
 def _made_up_users(opened: Opened) -> tuple[int, float | None]:
     """How many users an audit added to the real ones, and at which rate they were drawn; None: as everybody else."""
-    audit = opened.data.get("audit")
-    if audit is None:
-        return 0, None
-    rate = audit["device_rate"]
-    return int(audit["devices"]) + int(audit["coin_users"]), None if rate is None else float(rate)
+    planted = opened.planted
+    return (0, None) if planted is None else (planted.made_up_users, planted.device_rate)
 
 
 def _ends_torn(path: Path) -> bool:

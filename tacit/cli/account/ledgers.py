@@ -42,7 +42,7 @@ def run(
         spent.accountant,
         spent.assumptions,
         rho=spent.rho,
-        reasons_not_private=tuple(spent.reasons_not_private),
+        reasons_not_private=spent.reasons_not_private,
     )
     tell(answer, as_json)
     typer.echo(f"  for {spent.rounds_in_words}")

@@ -15,6 +15,7 @@ from tacit.cli.account.evidence import Evidence, evidence_of
 from tacit.cli.account.ledgers import DeltaOfAll, answer_of, compose_evidence, figures_of, releases_in_words, tell_basis
 from tacit.data.store import INFO, open_store
 from tacit.errors import PrivacyError, RunError, TacitError
+from tacit.privacy.record.reasons import Reason, Why, in_words, reasons_as_json
 from tacit.runs.checkpoints import rounds_kept
 from tacit.runs.cost import HAPPENED
 from tacit.runs.folder import RunFolder
@@ -59,7 +60,9 @@ def odometer(
         for facts in runs:
             typer.echo(f"{facts['registered']}  {facts['run']}: {facts['state']}")
     found = [each.evidence for each in listed if each.evidence is not None]
-    reasons = [f"{each.entry.path}: {each.problem}" for each in listed if each.problem is not None]
+    reasons = [
+        Reason(Why.UNKNOWN_COST, f"{each.entry.path}: {each.problem}") for each in listed if each.problem is not None
+    ]
     answer: Answer | None = Answer(
         0.0, delta or 0.0, "any", "nothing was released", ("no other run read these users",), rho=0.0
     )
@@ -70,7 +73,7 @@ def odometer(
             answer = answer_of(total)
         except PrivacyError as error:
             answer = None
-            reasons.append(error.sentence.rstrip("."))
+            reasons.append(Reason(Why.NOT_COMPARABLE, error.sentence.rstrip(".")))
     more = {"store": store_id, "runs": runs, HAPPENED: figures_of(happened)}
     if answer is not None and not reasons:
         tell(answer, as_json, more)
@@ -119,14 +122,14 @@ def _asked_users(folder: RunFolder) -> bool:
     return folder.begun or folder.participation_path.exists() or bool(rounds_kept(folder.checkpoints_path))
 
 
-def _tell_unknown(reasons: Sequence[str], part: Answer | None, as_json: bool, more: dict[str, Any]) -> None:
+def _tell_unknown(reasons: Sequence[Reason], part: Answer | None, as_json: bool, more: dict[str, Any]) -> None:
     """There is no total: epsilon is null, and what could be counted is told as the part it is."""
     if as_json:
         nothing: dict[str, Any] = dict.fromkeys(("epsilon", "delta", "rho", "adjacency", "accountant"))
-        nothing |= {"assumptions": [], "reasons_not_private": list(reasons)}
+        nothing |= {"assumptions": [], **reasons_as_json(reasons)}
         counted = None if part is None else part.as_dict()
         typer.echo(json.dumps(nothing | more | {"counted": counted}, allow_nan=False))
         return
-    typer.echo(f"The total is unknown, so nothing can be claimed: {'; '.join(reasons)}.")
+    typer.echo(f"The total is unknown, so nothing can be claimed: {in_words(reasons)}.")
     if part is not None:
         typer.echo(f"  what could be counted: {headline(part)}")

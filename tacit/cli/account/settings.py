@@ -29,8 +29,8 @@ from tacit.cli.account.answer import (
     require_sensible,
     tell,
 )
-from tacit.cli.figures import rounded_up
 from tacit.errors import RecipeError
+from tacit.numbers import rounded_up
 from tacit.privacy.accounting import conventions as papers
 from tacit.privacy.accounting import gaussian, tree
 from tacit.privacy.accounting.conventions import CONVENTIONS, Convention
@@ -45,6 +45,7 @@ from tacit.privacy.accounting.sampled_gaussian import (
 )
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.participation.limits import ZERO_OUT, Gap
+from tacit.privacy.record.reasons import Reason, Why
 
 NumberOfRounds = Annotated[int, typer.Option("--rounds", help="How many rounds of training.")]
 Noise = Annotated[
@@ -228,8 +229,8 @@ def _tell_as_paper(paper: Convention, printed: float, proven: Answer, as_json: b
     typer.echo(f"  proven: {headline(proven)}")
 
 
-def _no_noise(noise_multiplier: float) -> tuple[str, ...]:
-    return ("no noise is added",) if noise_multiplier == 0 else ()
+def _no_noise(noise_multiplier: float) -> tuple[Reason, ...]:
+    return (Reason(Why.NO_NOISE),) if noise_multiplier == 0 else ()
 
 
 def _convention(name: str | None, command: str) -> Convention | None:

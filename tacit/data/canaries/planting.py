@@ -1,7 +1,7 @@
-"""Users who hold canaries: views over any `Users`, so that what is stored stays as it is.
+"""Plant canaries: views over any `Users`, which leave the stored data unchanged.
 
-`plant` is the way in. Beneath it, `SecretSharers` replaces some examples of some real users; synthetic users come after the
-real ones (`devices.py`): first devices, then canary users.
+Call `plant`. It uses `SecretSharers`, which replaces some examples of some real users, and `synthetic_users`, which appends
+devices and then canary users.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ def plant(
     users: Users,
     plan: CanaryPlan,
     words: Sequence[str],
-    description: Mapping[str, Any],
+    data: Mapping[str, str | int],
     public: Examples | None = None,
 ) -> Users:
-    """These users with the plan's canaries among them, and its synthetic devices and canary users after them.
+    """These users with the plan's canaries planted, followed by its synthetic devices and canary users.
 
-    `words[i]` is the word with id i; `public` are the sentences the devices hold beside their copies.
+    `words[i]` is the word with id i; `data` names these users, for whom the plan must have been
+    made; `public` are the sentences the devices hold beside their copies.
     """
-    plan.require(description)
+    plan.require(data)
     planted: Users = users
     if any(isinstance(canary.sharing, Sharers) for canary in plan.canaries):
         planted = SecretSharers(planted, plan, words)
     if len(plan.device_canaries()):
         if public is None or len(public.example_offsets) < 2:
-            raise AuditError("Expected sentences of a public corpus for the synthetic devices, got none.")
+            raise AuditError("Synthetic devices need sentences of a public corpus, and there are none.")
         planted = WithDevices(planted, plan, words, public)
     if len(plan.coin_canaries()):
         planted = WithCoinUsers(planted, plan, words)
@@ -56,7 +57,7 @@ def sharing(plan: CanaryPlan, names: Names) -> NDArray[np.bool_]:
 
 
 def holders(plan: CanaryPlan, users: Users) -> list[NDArray[np.int64]]:
-    """The users, real or synthetic, that each canary was given to, among planted `users`. A sharer may have drawn no copy."""
+    """For each canary the users who hold it, real or synthetic, among planted `users`. A sharer may have drawn no copy."""
     people = len(users) - plan.synthetic_users
     held = np.concatenate([plan.device_canaries(), np.where(plan.coins(), plan.coin_canaries(), -1)])
     found = [[people + np.flatnonzero(held == number)] for number in range(len(plan.canaries))]
@@ -68,7 +69,7 @@ def holders(plan: CanaryPlan, users: Users) -> list[NDArray[np.int64]]:
 
 
 class SecretSharers(View):
-    """The federated secret sharer. An example that two canaries claim goes to the first of them."""
+    """The federated secret sharer: some users' examples are replaced by canaries. Of two canaries, the first is taken."""
 
     def __init__(self, users: Users, plan: CanaryPlan, words: Sequence[str]) -> None:
         super().__init__(users)
@@ -77,14 +78,14 @@ class SecretSharers(View):
         self._texts = [np.frombuffer(canary.text.encode(), np.uint8) for canary in plan.canaries]
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
-        """The examples of these users, some of them canaries."""
+        """The examples of these users, some of them replaced by canaries."""
         return self._planted(self._users.gather(users), users, self._ids)
 
     def texts(self, users: NDArray[np.int64]) -> Examples:
-        """The texts of these users, if those beneath keep any, with the canaries in the same places."""
+        """The texts of these users, with the canaries in the same places; AuditError if the users keep no texts."""
         known = getattr(self._users, "texts", None)
         if known is None:
-            raise AuditError("Expected users who keep their texts, got ones with word ids only.")
+            raise AuditError("These users keep word ids only, not their texts.")
         return self._planted(known(users), users, self._texts)
 
     def pick(self, owners: NDArray[np.int64], positions: NDArray[np.int64]) -> Examples:
@@ -93,7 +94,7 @@ class SecretSharers(View):
         return replaced(pick(self._users, owners, positions), self._which(distinct, place, positions), self._ids)
 
     def example_counts(self) -> NDArray[np.int64]:
-        """How many examples each user has: as many as without canaries."""
+        """The number of examples of each user, which canaries do not change."""
         return example_counts(self._users)
 
     def _planted(self, full: Examples, users: NDArray[np.int64], contents: list[NDArray[Any]]) -> Examples:
@@ -123,7 +124,7 @@ class SecretSharers(View):
 def count_copies(
     users: Users, who: NDArray[np.int64], canaries: Sequence[NDArray[np.int32]]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Some of these users at a time, and how many of each one's examples are exactly each canary: [users, canaries]."""
+    """Blocks of these users, each with the number of copies of each canary among their examples: [users, canaries]."""
     for start in range(0, len(who), _COUNTED_TOGETHER):
         block = who[start : start + _COUNTED_TOGETHER]
         full = users.gather(block)

@@ -1,4 +1,4 @@
-"""Examples put together anew: replaced, picked, joined, in another order. The pieces that planting is made of."""
+"""Edit examples: replace, pick, join and reorder them. Planting is made of these operations."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tacit.errors import AuditError
 
 
 def replaced(full: Examples, which: NDArray[np.int64], contents: list[NDArray[Any]]) -> Examples:
-    """The same examples, but those with a number in `which` (-1: none) are that content."""
+    """The examples, where example i is replaced by contents[which[i]] unless which[i] is -1."""
     if full.labels is not None:
-        raise AuditError("Expected users with text to plant canaries among, got images.")
+        raise AuditError("Canaries can be planted among text only, not among images.")
     if not (which >= 0).any():
         return full
     sizes = np.array([len(content) for content in contents], np.int64)
@@ -32,15 +32,8 @@ def replaced(full: Examples, which: NDArray[np.int64], contents: list[NDArray[An
     return Examples(items, offsets, full.user_offsets)
 
 
-def picked(full: Examples, examples: NDArray[np.int64], user_offsets: NDArray[np.int64]) -> Examples:
-    """These examples, in this order, as those of the users that `user_offsets` tells."""
-    starts = full.example_offsets[examples]
-    lengths = full.example_offsets[examples + 1] - starts
-    return Examples(full.items[ranges(starts, lengths)], offsets_of(lengths), user_offsets)
-
-
 def joined(first: Examples, second: Examples) -> Examples:
-    """The users of one, then those of the other."""
+    """The users of `first`, then those of `second`."""
     items = np.concatenate([first.items, second.items.astype(first.items.dtype)])
     return Examples(
         items,
@@ -53,4 +46,4 @@ def joined(first: Examples, second: Examples) -> Examples:
 def reordered(full: Examples, users: NDArray[np.int64]) -> Examples:
     """The same users in another order: first number users[0], then users[1], ..."""
     counts = np.diff(full.user_offsets)[users]
-    return picked(full, ranges(full.user_offsets[:-1][users], counts), offsets_of(counts))
+    return full.take(ranges(full.user_offsets[:-1][users], counts), offsets_of(counts))

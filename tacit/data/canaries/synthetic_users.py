@@ -1,9 +1,9 @@
-"""Synthetic users after the real ones: nobody's text is in them, and they keep the numbers of real users what they were.
+"""Append synthetic users to the real ones. They contain nobody's text, and real users keep their numbers.
 
-`WithDevices` appends Production's devices, copies of a canary scattered among public sentences. `WithCoinUsers` appends the
-canary users of a lower bound: who is in holds copies of a canary and nothing else; who is out stays a user who may be
-asked, has nothing, and gives nothing to any block of the gate. So between in and out one user's data is added, removed,
-replaced or zeroed: all of it, and nobody else's, under every adjacency that a guarantee here is stated for.
+`WithDevices` appends Production's devices: copies of a canary scattered among public sentences. `WithCoinUsers` appends the
+canary users of a lower bound. A canary user who is in holds copies of a canary and nothing else. One who is out can still be
+sampled, but has no examples and contributes nothing to any block of the gate. So in and out differ in one user's data, under
+every adjacency that guarantees are stated for: added, removed, replaced or zeroed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.canaries.plan import HAS_COPY, PUBLIC_SENTENCE, CanaryDevices, CanaryPlan, CoinUser, encode
-from tacit.data.canaries.splicing import joined, picked, reordered, replaced
+from tacit.data.canaries.splicing import joined, reordered, replaced
 from tacit.data.ragged import offsets_of
 from tacit.data.users import Examples, Names, Users, names_of_numbers
 from tacit.data.views import example_counts
@@ -24,7 +24,7 @@ from tacit.data.worlds.randomness import name, uniform
 
 
 class _Appended(ABC):
-    """Users, then others made up by `_made`. `MAKER` keeps their names apart from a world's users and from each other's."""
+    """Real users, followed by synthetic users from `_made`. `MAKER` keeps their names distinct from all other users' names."""
 
     MAKER: ClassVar[int]
 
@@ -33,11 +33,11 @@ class _Appended(ABC):
         self._sizes = others
 
     def __len__(self) -> int:
-        """How many users there are, the appended ones among them."""
+        """The number of users, appended ones included."""
         return len(self._users) + len(self._sizes)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
-        """The examples of these users, real or made up."""
+        """The examples of these users, real or synthetic."""
         users = np.asarray(users, np.int64)
         is_other = users >= len(self._users)
         if not is_other.any():
@@ -48,7 +48,7 @@ class _Appended(ABC):
         return reordered(joined(people, others), where)
 
     def names(self, users: NDArray[np.int64]) -> Names:
-        """The names of these users; a made-up user's is their number among the made-up ones, and who made them up."""
+        """The names of these users; a synthetic user's name is their number among the synthetic users, and `MAKER`."""
         users = np.asarray(users, np.int64)
         is_other = users >= len(self._users)
         names = np.empty((len(users), 2), np.uint64)
@@ -63,7 +63,7 @@ class _Appended(ABC):
 
     @abstractmethod
     def _made(self, numbers: NDArray[np.int64]) -> Examples:
-        """The examples of the users behind the real ones, counted from 0."""
+        """The examples of the synthetic users with these numbers, counted from 0."""
 
 
 class WithDevices(_Appended):
@@ -82,18 +82,18 @@ class WithDevices(_Appended):
         slots = np.arange(self._plan.examples_per_device)
         seed, sentences = self._plan.seed, len(self._public.example_offsets) - 1
         chosen = (uniform(seed, PUBLIC_SENTENCE, numbers[:, None], slots) * sentences).astype(np.int64)
-        # The copies lie in the slots with the smallest hashes, anywhere in the device's history.
+        # The copies are in the slots with the smallest hashes, anywhere in the device's history.
         rank = np.argsort(np.argsort(name(seed, HAS_COPY, numbers[:, None], slots), axis=1), axis=1)
         canary = self._held[numbers]
         which = np.where(rank < _copies(self._plan, CanaryDevices)[canary][:, None], canary[:, None], -1)
-        public = picked(self._public, chosen.ravel(), offsets_of(np.full(len(numbers), len(slots))))
+        public = self._public.take(chosen.ravel(), offsets_of(np.full(len(numbers), len(slots))))
         return replaced(public, which.ravel(), self._ids)
 
 
 class WithCoinUsers(_Appended):
-    """Users, then a canary user for each of the plan's coins: copies of its canary if it came up in, else nothing.
+    """Real users, then a canary user for each of the plan's coins: copies of a canary if the coin says in, else nothing.
 
-    `all_in`: every one of them in, whatever the coins say: what the attacker supposes of each.
+    With `all_in` all canary users are in, whatever the coins say; the attacker scores each under this hypothesis.
     """
 
     MAKER = 2

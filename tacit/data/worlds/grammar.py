@@ -7,7 +7,7 @@
 
 Chances: the opener depends on the writer's style, the core line on the topic, the closer on the line's kind (. ? !) and
 the style, the filler on the slot, the spelling on the word and the style. Nothing else depends on anything, which
-is what makes the true next-word distribution computable (foresight.py).
+is what makes the true next-word distribution computable (next_word_distribution.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.worlds import definition, randomness
+from tacit.data.ragged import offsets_of, rows_and_places
+from tacit.data.worlds import definition
 from tacit.data.worlds.definition import CLOSER, CORE, END, OPENER, STYLE_SHARES, STYLES, Lines, Slot
 
 # "an umbrella", but "a unicorn" and "a ukulele".
@@ -143,7 +144,7 @@ def _flat(rows: list[list[int]]) -> NDArray[np.int64]:
 
 
 def _offsets(rows: list[list[int]] | tuple[list[str], ...]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+    return offsets_of(np.array([len(row) for row in rows]))
 
 
 def _spellings(
@@ -151,7 +152,7 @@ def _spellings(
 ) -> tuple[NDArray[np.int64], list[str], NDArray[np.float64]]:
     """Offsets by lexeme, the spellings, and their shares by style; a word not listed is written as it is."""
     rows = [listed.get(word, [(word, [1.0] * len(STYLES))]) for word in lexemes]
-    offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+    offsets = offsets_of(np.array([len(row) for row in rows]))
     shares = np.array([share for row in rows for _, share in row])
     totals = np.add.reduceat(shares, offsets[:-1], axis=0)
     return offsets, [word for row in rows for word, _ in row], shares / np.repeat(totals, np.diff(offsets), axis=0)
@@ -164,17 +165,17 @@ def _expected_counts(grammar: Grammar, written: NDArray[np.int64], words: int) -
     for kind in range(CLOSER, END):
         stage_shares[kind] = STYLE_SHARES * grammar.line_shares[grammar.line_next == kind].sum(axis=0)
     per_line = grammar.line_shares * stage_shares[grammar.line_stage]  # [lines, styles]
-    owners, _ = randomness.spread(np.diff(grammar.line_at))
+    owners, _ = rows_and_places(np.diff(grammar.line_at))
     per_item = per_line[owners]
     lexeme_counts = np.zeros((len(grammar.spelling_at) - 1, len(STYLES)))
     literal = grammar.line_items >= 0
     np.add.at(lexeme_counts, grammar.line_items[literal], per_item[literal])
     per_slot = np.zeros((len(grammar.slots), len(STYLES)))
     np.add.at(per_slot, -1 - grammar.line_items[~literal], per_item[~literal])
-    slot_of_filler, _ = randomness.spread(np.diff(grammar.slot_at))
-    filler_of_lexeme, _ = randomness.spread(np.diff(grammar.filler_at))
+    slot_of_filler, _ = rows_and_places(np.diff(grammar.slot_at))
+    filler_of_lexeme, _ = rows_and_places(np.diff(grammar.filler_at))
     per_filler = per_slot[slot_of_filler] * grammar.filler_shares[:, None]
     np.add.at(lexeme_counts, grammar.filler_lexemes, per_filler[filler_of_lexeme])
-    lexeme_of_spelling, _ = randomness.spread(np.diff(grammar.spelling_at))
+    lexeme_of_spelling, _ = rows_and_places(np.diff(grammar.spelling_at))
     per_spelling = (lexeme_counts[lexeme_of_spelling] * grammar.spelling_shares).sum(axis=1)
     return np.bincount(written, per_spelling, minlength=words).astype(np.float64)

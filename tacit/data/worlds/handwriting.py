@@ -2,7 +2,7 @@
 
 A writer has a slant, a size, a pen, a way of bending lines, a form for each character that has several, and for every
 character a distortion they repeat each time. A single glyph adds a little unsteadiness. All of it is a pure function
-of (seed, writer number, glyph number). Images are 28×28 bytes, ink bright (255) on dark background (0), as in EMNIST.
+of (seed, writer number, glyph number). Images are 28×28 bytes, ink bright (255) on black (0), as in EMNIST.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.ragged import offsets_of, rows_and_places
 from tacit.data.users import Examples, Names, names_of_numbers
 from tacit.data.worlds import randomness
 from tacit.data.worlds.glyphs import CHARACTERS, PATHS, trace
@@ -47,13 +48,19 @@ def _shapes() -> _Shapes:
     flat = [points for forms in traced for points in forms]
     forms = np.array([len(each) for each in traced])
     lengths = np.array([len(points) for points in flat])
-    return _Shapes(np.concatenate(flat), np.concatenate([[0], np.cumsum(lengths)]), np.cumsum(forms) - forms, forms)
+    return _Shapes(np.concatenate(flat), offsets_of(lengths), np.cumsum(forms) - forms, forms)
 
 
 class HandwritingWorld:
     """`Users` who write single characters: label c is ``characters[c]``, every class equally likely.
 
     A writer leaves `glyphs_per_writer` images on average, at least one and at most `most_glyphs`.
+
+    >>> import numpy as np, tacit
+    >>> world = tacit.HandwritingWorld(seed=1, writers=1000)
+    >>> images = world.gather(np.array([7]))
+    >>> images.items.shape[1:], world.characters[images.labels[0]]
+    ((28, 28), 'p')
     """
 
     characters = CHARACTERS
@@ -75,7 +82,7 @@ class HandwritingWorld:
         return self._writers
 
     def names(self, users: NDArray[np.int64]) -> Names:
-        """A user of a world is nobody, and is named by their number."""
+        """The numbers of these users: a user of a world is no person."""
         return names_of_numbers(users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
@@ -83,12 +90,11 @@ class HandwritingWorld:
         keys = randomness.name(self._key, np.asarray(users, dtype=np.int64))
         size = np.exp(_SIZE_SPREAD * randomness.normal(keys, _SIZE) - _SIZE_SPREAD**2 / 2)
         counts = np.clip(np.rint(self._mean * size), 1, self._most).astype(np.int64)
-        writer, glyph = randomness.spread(counts)
+        writer, glyph = rows_and_places(counts)
         glyph_keys = randomness.name(keys[writer], _GLYPH, glyph)
         labels = (randomness.uniform(glyph_keys, _CLASS) * len(CHARACTERS)).astype(np.int32)
         images = _draw(keys[writer], glyph_keys, labels)
-        user_offsets = np.concatenate([[0], np.cumsum(counts)])
-        return Examples(images, np.arange(len(labels) + 1), user_offsets, labels)
+        return Examples(images, np.arange(len(labels) + 1), offsets_of(counts), labels)
 
     def sheet(self, user: int, copies: int = 1) -> NDArray[np.uint8]:
         """All 62 characters in this writer's hand, `copies` rows of them, for looking at: [28·copies, 28·62]."""
@@ -106,7 +112,7 @@ def _draw(
     form = shapes.first[labels] + (randomness.uniform(writer_keys, _FORM, labels) * shapes.forms[labels]).astype(
         np.int64
     )
-    image, place = randomness.spread(np.diff(shapes.at)[form])
+    image, place = rows_and_places(np.diff(shapes.at)[form])
     x, y, travelled = shapes.points[shapes.at[form[image]] + place].T
 
     # The writer's habit with this character and the hand's sway in this glyph: smooth displacements along the stroke.

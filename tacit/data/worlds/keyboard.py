@@ -18,14 +18,13 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.users import FIRST_WORD, OOV, Examples, Names, names_of_numbers
+from tacit.data.ragged import offsets_of, rows_and_places
+from tacit.data.users import FIRST_WORD, OOV, RESERVED, Examples, Names, names_of_numbers
 from tacit.data.worlds import randomness
 from tacit.data.worlds.definition import CLOSER, CORE, END, OPENER, STYLE_SHARES, STYLES
-from tacit.data.worlds.foresight import Foresight, Tally
 from tacit.data.worlds.grammar import english
+from tacit.data.worlds.next_word_distribution import NextWordDistribution, Tally
 from tacit.errors import RecipeError
-
-RESERVED = ("<pad>", "<bos>", "<eos>", "<oov>")
 
 # The spread of the number of sentences a user wrote: exp of a normal with this standard deviation.
 _SIZE_SPREAD = 0.6
@@ -85,6 +84,11 @@ class KeyboardWorld:
     The vocabulary is the `vocabulary_size` most frequent words by the grammar's own expected counts (all of them if
     None): public, and the same in every world. `tokens_per_user` is the mean; users differ, and none writes more
     than `most_sentences` sentences or fewer than one.
+
+    >>> import tacit
+    >>> world = tacit.KeyboardWorld(seed=1, users=500_000)
+    >>> world.sentences(499_999)[1]
+    'oh can you add tom to the group'
     """
 
     def __init__(
@@ -109,6 +113,7 @@ class KeyboardWorld:
                 f"got {tokens_per_user} and {most_sentences}."
             )
         self.words: tuple[str, ...] = (RESERVED + grammar.words)[: vocabulary_size or full]
+        self.seed = seed
         self._users = users
         self._grammar = grammar
         self._tables = _tables()
@@ -123,7 +128,7 @@ class KeyboardWorld:
         return self._users
 
     def names(self, users: NDArray[np.int64]) -> Names:
-        """A user of a world is nobody, and is named by their number."""
+        """The numbers of these users: a user of a world is no person."""
         return names_of_numbers(users)
 
     def gather(self, users: NDArray[np.int64]) -> Examples:
@@ -163,9 +168,9 @@ class KeyboardWorld:
         """
         users = np.asarray(users, dtype=np.int64)
         if knowing_user:
-            parts = [(np.array([user]), self.foresight(int(user))) for user in users]
+            parts = [(np.array([user]), self.next_word_distribution(int(user))) for user in users]
         else:
-            parts = [(users, self.foresight())]
+            parts = [(users, self.next_word_distribution())]
         total = Tally()
         for some, oracle in parts:
             examples = self.gather(some)
@@ -173,10 +178,10 @@ class KeyboardWorld:
             total = total + oracle.tally(examples, count_end=count_end, most_sentences=allowed)
         return total.summary()
 
-    def foresight(self, user: int | None = None) -> Foresight:
+    def next_word_distribution(self, user: int | None = None) -> NextWordDistribution:
         """The true next-word distribution for a sentence of this user or, without one, of a user drawn at random."""
         if user is None:
-            return Foresight(self._grammar, self._ids, len(self.words))
+            return NextWordDistribution(self._grammar, self._ids, len(self.words))
         grammar, tables = self._grammar, self._tables
         key = randomness.name(self._key, user)
         topics = (1 - _TOPIC_LOYALTY) * grammar.topic_shares
@@ -193,7 +198,7 @@ class KeyboardWorld:
             np.add.at(fillers, own, share * grammar.slot_personal)
         style = np.zeros(len(STYLES))
         style[tables.style.draw(np.zeros(1, np.int64), randomness.uniform(key, [_STYLE]))] = 1.0
-        return Foresight(
+        return NextWordDistribution(
             grammar, self._ids, len(self.words), styles=style, line_shares=line_shares, filler_shares=fillers
         )
 
@@ -204,25 +209,24 @@ class KeyboardWorld:
         styles = self._styles(user_keys)
         size = np.exp(_SIZE_SPREAD * randomness.normal(user_keys, _SIZE) - _SIZE_SPREAD**2 / 2)
         counts = np.clip(np.rint(self._mean_sentences * size), 1, self._most_sentences).astype(np.int64)
-        writer, sentence = randomness.spread(counts)
+        writer, sentence = rows_and_places(counts)
         keys = randomness.name(user_keys[writer], _SENTENCE, sentence)
         style = styles[writer]
         lines = self._lines(keys, user_keys[writer], style)  # [sentences, 3]: opener, core, closer
 
         line_length = np.diff(grammar.line_at)
-        row, place = randomness.spread(line_length[lines.ravel()])
+        row, place = rows_and_places(line_length[lines.ravel()])
         items = grammar.line_items[grammar.line_at[lines.ravel()[row]] + place]
         owner = row // 3
         filler = self._fillers(items, owner, keys, user_keys[writer])
         lengths = np.where(items >= 0, 1, grammar.filler_at[filler + 1] - grammar.filler_at[filler])
-        source, place = randomness.spread(lengths)
+        source, place = rows_and_places(lengths)
         lexemes = np.where(
             items[source] >= 0, items[source], grammar.filler_lexemes[grammar.filler_at[filler[source]] + place]
         )
         owner = owner[source]
         words = self._spell(lexemes, owner, keys, style)
-        example_offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(keys)))])
-        return words, example_offsets, np.concatenate([[0], np.cumsum(counts)])
+        return words, offsets_of(np.bincount(owner, minlength=len(keys))), offsets_of(counts)
 
     def _styles(self, user_keys: NDArray[np.uint64]) -> NDArray[np.int64]:
         zeros = np.zeros(len(user_keys), np.int64)

@@ -1,4 +1,4 @@
-"""Randomness that costs no generator: every draw is a hash of the numbers that name it.
+"""Randomness without a generator: every draw is a hash of the numbers that identify it.
 
 A world makes user 400,000 without making the users before it, so its draws cannot come from a stream. Instead
 the draw named (seed, user, sentence, position) is SplitMix64's mixing function folded over those four numbers. This is
@@ -52,10 +52,3 @@ class Choices:
         """For each uniform number, an entry of the distribution `which`, as its place among all entries."""
         found = np.searchsorted(self._sums, which + uniforms, side="right")
         return np.minimum(found, self.starts[which + 1] - 1)
-
-
-def spread(lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For ragged rows of these lengths, laid end to end: the row of each element and its place within the row."""
-    rows = np.repeat(np.arange(len(lengths)), lengths)
-    firsts = np.cumsum(lengths) - lengths
-    return rows, np.arange(len(rows)) - firsts[rows]

@@ -52,8 +52,6 @@ def evaluation_program(
     mean = (jnp.zeros(_METRICS, jnp.float32),)
     server = Server.build(build_optimizer("sgd", 1.0 / rounds, 0.0), plan.denominator)
     mechanism = plan.build_mechanism(rounds, setup.strategy)
-    fleet = describe_fleet(context, transport=transport)
-    secagg = {} if context.secure is None else {"secagg": context.secure.describe()}
 
     def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
         found = {"evaluated": context.section.evaluates, "metrics": _metrics(state.model), "privacy": spent.as_dict()}
@@ -70,9 +68,12 @@ def evaluation_program(
             rounds=rounds,
             recipe_text=recipe.to_toml(),
             seeded=recipe.run.seed is not None,
-            reasons_not_private=list(setup.reasons_not_private),
-            data={**setup.dataset.description, "evaluates": sha256_of(content), "fleet": fleet, **secagg},
+            reasons_not_private=setup.reasons_not_private,
+            data=setup.dataset.description,
             strategy=setup.strategy,
+            secure_sum=None if context.secure is None else context.secure.record(),
+            fleet=describe_fleet(context, transport=transport),
+            evaluates=sha256_of(content),
         ),
         store=odometer,
         start=TrainingState(0, mean, server.init(mean), plan.build_clipping().init(), mechanism.init({UPDATE: mean})),

@@ -26,6 +26,8 @@ from tacit.privacy.gate.sums import Block, BoundedSum, ClipThresholds, Diagnosti
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.log import verified
 from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.facts import FleetRecord
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN, Opened
 from tacit.privacy.statement.on_devices import device_lines
 from tacit.privacy.statement.wording import Mark
@@ -87,7 +89,7 @@ class FleetProgram(Program):
             plan=setup.plan,
             schedule=dataclasses.replace(setup.schedule, checkpoint_every=1),
             seed=setup.seed,
-            opened=dataclasses.replace(opened, data={**opened.data, "fleet": fleet}),
+            opened=dataclasses.replace(opened, fleet=fleet),
             store=odometer,
             start=setup.start,
             users=DeviceUsers(setup.plan, context.secure),
@@ -121,16 +123,16 @@ class FleetProgram(Program):
         return DeviceRounds(context, randomness, start, self.schedule.rounds, attempts, check)
 
 
-def _objections(program: FleetProgram) -> list[str]:
+def _objections(program: FleetProgram) -> list[Reason]:
     """Why this program may not claim what its plan says (`runs.provenance`)."""
     users: Any = program.users
     if type(users) is not DeviceUsers or has_own_methods(users):
-        return ["the devices' side of the gate is not Tacit's: nothing is known of what it sums"]
+        return [Reason(Why.FOREIGN_ENGINE)]
     found = []
     if users._plan != program.plan or program.context.secure != users._secure:
-        found.append("devices' sums are bounded by another plan")
+        found.append(Reason(Why.ENGINE_OF_OTHER_PLAN))
     if not is_the_plans_secure_sum(users._secure, program):
-        found.append("sums are not made as the plan's secure aggregation makes them")
+        found.append(Reason(Why.FOREIGN_SECURE_SUM))
     return found + size_objections(program.start.model, program)
 
 
@@ -144,19 +146,20 @@ def with_device_lines(summary: dict[str, Any], opened: Opened) -> dict[str, Any]
     return {**summary, "privacy": {**privacy, "assumptions": [*privacy["assumptions"], *assumed]}}
 
 
-def describe_fleet(context: FleetContext, *, transport: str) -> dict[str, Any]:
+def describe_fleet(context: FleetContext, *, transport: str) -> FleetRecord:
     """The devices' side, as the ledger describes it."""
     section, secure = context.section, context.secure is not None
     # Devices that are selected beyond the goal and are slower count as dropouts, too (`secure_aggregation.open_session`).
     beyond = 1 - context.task.report_goal / places_of(context)
-    return {
-        "transport": transport,
-        "over_selection": section.over_selection,
-        "timer_s": section.timer_s,
-        "secure_aggregation": secure,
-        "server_checks": ["shape", "finite"] if secure else ["shape", "finite", "norm"],
-        **({"dropout": max(section.dropout, beyond), "corruption": section.corruption} if secure else {}),
-    }
+    return FleetRecord(
+        transport=transport,
+        secure_aggregation=secure,
+        checks_norms=not secure,
+        over_selection=section.over_selection,
+        timer_s=section.timer_s,
+        dropout=max(section.dropout, beyond) if secure else None,
+        corruption=section.corruption if secure else None,
+    )
 
 
 def _recorded(folder: RunFolder) -> dict[tuple[int, int], list[int]]:

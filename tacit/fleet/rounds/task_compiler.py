@@ -178,7 +178,7 @@ def _no_source_lines() -> Iterator[None]:
 
 def _vocabulary(dataset: Dataset) -> bytes:
     """The vocabulary in the format that `load_vocabulary` reads."""
-    provenance = dataset.description.get("vocabulary", word_list("a built-in world"))
+    provenance = dataset.description.vocabulary or word_list("a built-in world")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "words.txt"
         Vocabulary(dataset.words[FIRST_WORD:], provenance).save(path)

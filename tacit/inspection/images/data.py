@@ -1,11 +1,9 @@
-"""The users with images that an inspection's recipe names: as they were, as they come now, and some held out."""
+"""Open the users with images of an inspection's recipe: before the fault, with it, and held out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,26 +14,27 @@ from tacit.data.views import Capped, Subset, split_users
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.errors import DataError
 from tacit.models.classifier import SIDE
+from tacit.privacy.record.facts import DataRecord
 from tacit.recipe.image_inspection import ImageInspection
 
 
 @dataclass(frozen=True)
 class ImageUsers:
-    """`before`: the users as the classifier met them. `now`: the same users as their devices pass their images on.
+    """`before`: the users that the classifier is trained on. `now`: the same users, with the fault in their images.
 
-    `held_out` and `held_out_now` are other people's images, in the open.
+    `held_out` and `held_out_now` are the images of held-out users, before the fault and with it.
     """
 
     before: Users
     now: Users
     held_out: Examples
     held_out_now: Examples
-    description: Mapping[str, Any]
+    description: DataRecord
     store: Path | None
 
 
 def open_images(recipe: ImageInspection) -> ImageUsers:
-    """Open what the recipe's [data] names; DataError unless it is images of the right size and classes."""
+    """Open the recipe's [data]; DataError unless it holds images of the right size and classes."""
     data = recipe.data
     if data.store is None:
         world: Users = HandwritingWorld(data.world_seed, data.users + data.held_out, glyphs_per_writer=data.images)
@@ -43,18 +42,14 @@ def open_images(recipe: ImageInspection) -> ImageUsers:
         train, aside, description = (
             Subset(world, here[: data.users]),
             Subset(world, here[data.users :]),
-            {
-                "world": "handwriting",
-                "seed": data.world_seed,
-                "users": data.users,
-            },
+            DataRecord(world="handwriting", seed=data.world_seed, users=data.users),
         )
     else:
         store = open_store(Path(data.store))
         if store.info.kind != "image":
             raise DataError(f"Expected a store of images, got {data.store}, which holds text.")
         train, aside = split_users(store, data.held_out)
-        description = {"store": store.store_id}
+        description = DataRecord(store=store.store_id)
     before, others = (Capped(users, examples=data.most_images) for users in (train, aside))
     now, others_now = (_with_fault(recipe, users) for users in (before, others))
     everybody = np.arange(len(aside), dtype=np.int64)
@@ -62,11 +57,6 @@ def open_images(recipe: ImageInspection) -> ImageUsers:
     return ImageUsers(
         before, now, held_out, held_out_now, description, None if data.store is None else Path(data.store)
     )
-
-
-def fault_of(recipe: ImageInspection) -> dict[str, Any] | None:
-    """The recipe's fault, for the ledger."""
-    return None if recipe.fault is None else recipe.fault.model_dump(mode="json")
 
 
 def _with_fault(recipe: ImageInspection, users: Users) -> Users:
@@ -84,5 +74,5 @@ def _checked(examples: Examples, classes: int) -> Examples:
         got = "text" if examples.labels is None else "×".join(map(str, size))
         raise DataError(f"Expected users with images of {SIDE}×{SIDE}, got {got}.")
     if examples.labels.max(initial=0) >= classes:
-        raise DataError(f"Expected images of data.classes = {classes} classes, got another among those held out.")
+        raise DataError(f"A held-out image has a class beyond data.classes = {classes}.")
     return examples

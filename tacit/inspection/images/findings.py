@@ -1,7 +1,7 @@
-"""What two generative models make of images, and what that means: a section of the report, and sentences for a person.
+"""The images of two generative models, and what their differences mean: a section of the report and sentences.
 
-Every image shown is a generator's own, a function of what was released; no real image comes near. Where a run can claim no
-privacy, the section is the owner's alone, because then an image that was made up may as well be somebody's.
+Every image shown was generated from released models; no real image is shown. If a run cannot claim privacy, the section is for
+the owner alone, because a generated image may then be a copy of somebody's.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from tacit.runs.report.blocks import Bars, Block, Paragraph, Section, Table
 from tacit.runs.report.pictures import grid, picture
 
 SHOWN, COLUMNS = 64, 8
-# Shares of images with bright background that differ by so much are no accident of training.
+# A difference of this size between the shares of images with a bright background is not an accident of training.
 TELLING = 0.5
 OUTSIDE = "The accuracy on held-out users was measured without noise: it is outside the guarantee."
 GIVEN = (
-    "The ε of each run takes what the runs before it released as given. Whom a generative model learned from was chosen by "
-    "that, so what counts for the images is the cost of all runs together."
+    "The ε of each run takes the releases of earlier runs as given. These releases determine which users a generative model "
+    "learned from, so the cost that counts for the images is that of all runs together."
 )
 BELOW_ZERO = "Bins that the noise left below zero are shown as zero."
 NO_CLAIM = (
-    "No privacy is claimed for all of these runs, so these images may be somebody's: they are for the owner alone."
+    "At least one of these runs claims no privacy, so these images may be somebody's: they are for the owner alone."
 )
 WHO = {
     "user": {"high": "users with high accuracy", "low": "users with low accuracy"},
-    "example": {"high": "images classified rightly", "low": "images classified wrongly"},
+    "example": {"high": "images classified correctly", "low": "images classified wrongly"},
 }
 
 
 @dataclass(frozen=True)
 class ImageFindings:
-    """Scores of both sides' images, and how they were chosen.
+    """The scores of both sides' images, and how their users were selected.
 
-    `histogram` is the released one, shares of the users by accuracy; `thresholds` those of the selection, low and high (None:
-    by example); `accuracy` what the classifier gets right on held-out users, as it was trained and as their images come now.
-    `privacy` is by run, what each has spent; `together` all of them (`inspection.costs`).
+    `histogram` is the released one, the share of users by accuracy; `thresholds` are the low and high one of the selection
+    (None: by example); `accuracy` is the classifier's on held-out users before the fault and with it. `privacy` is the cost
+    of each run, `together` that of all of them (`inspection.costs`).
     """
 
     by: str
@@ -57,7 +57,7 @@ class ImageFindings:
     together: Mapping[str, Any]
 
     def conclusion(self) -> str:
-        """What differs, in one paragraph."""
+        """The differences between both sides, in one paragraph."""
         who = WHO[self.by]
         high, low = self.scores["high"], self.scores["low"]
         before, now = self.accuracy
@@ -82,7 +82,7 @@ class ImageFindings:
         )
 
     def price(self) -> str:
-        """What all runs together cost the users, or why nothing can be said."""
+        """The cost of all runs together, or why none can be claimed."""
         return price_together(self.together)
 
     def as_dict(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class ImageFindings:
         ]
 
     def section(self, images: Mapping[str, NDArray[np.uint8]]) -> Section:
-        """A section of the report, with the images that were made up; the owner's alone unless privacy can be claimed."""
+        """A section of the report with the generated images; for the owner alone unless privacy can be claimed."""
         claimed = self.together["epsilon"] is not None
         edges = np.arange(len(self.histogram)) / len(self.histogram)
         bars = [(f"{edge:.0%}", max(share, 0.0)) for edge, share in zip(edges, self.histogram, strict=True)]
@@ -123,7 +123,7 @@ class ImageFindings:
         for side, made in images.items():
             who = WHO[self.by][side]
             sheet = grid(made[:SHOWN], COLUMNS)
-            blocks.append(picture(sheet, f"{SHOWN} images made up after {who}", f"Made up after {who}"))
+            blocks.append(picture(sheet, f"{SHOWN} images generated after {who}", f"Generated after {who}"))
         blocks += [
             Table(columns=SCORE_COLUMNS, rows=self.score_rows()),
             Bars(x="accuracy of the classifier on a user", y="share of users, as released", bars=bars),
@@ -134,18 +134,18 @@ class ImageFindings:
             Paragraph(text=f"{GIVEN} {self.price()}" if claimed else f"{self.price()} {NO_CLAIM}", note=True),
             Paragraph(text=OUTSIDE, note=True),
         ]
-        title = "Images, as two models make them up"
+        title = "Images, as two models generate them"
         return Section(name="inspection", title=title, order=5, private=not claimed, blocks=blocks)
 
     def _chosen(self) -> list[str]:
-        """Where the thresholds are, if users were chosen by them."""
+        """The thresholds as a sentence, if users were selected by them."""
         if self.thresholds is None:
             return []
         low, high = self.thresholds
         return [f"Low accuracy is at most {low:.1%}, high accuracy at least {high:.1%}."]
 
 
-SCORE_COLUMNS = ["made up after", "bright background", "mean intensity", "classifier's confidence", "on negatives"]
+SCORE_COLUMNS = ["generated after", "bright background", "mean intensity", "classifier's confidence", "on negatives"]
 
 
 def _cost_row(name: str, privacy: Mapping[str, Any]) -> list[str]:

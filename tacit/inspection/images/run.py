@@ -1,14 +1,14 @@
-"""An inspection of images from end to end (Debugging, section 6): a folder of runs, one after another.
+"""Run an inspection of images from end to end (Debugging, section 6): a folder of runs, one after another.
 
     inspection.toml    the recipe
-    classifier/        the run of the primary model, unless an earlier one's is used
+    classifier/        the run of the primary model, unless that of an earlier run is used
     accuracy/          the run of the histogram of users' accuracies
     high/, low/        the runs of the two generative models
-    findings.json      what came out
+    findings.json      the findings
 
 Each is a run like any other, with its own ledger, checkpoints and guarantee, and its own entry in the store's odometer.
-Resuming goes on with the first that is not finished; those that are must be what the recipe still says, and no run may be
-missing before one that is there: what a lost run released would be left out of what all of them cost together.
+Resuming continues the first run that is not finished. Finished runs must match the recipe, and no run may be missing before one
+that exists: the releases of a lost run would be left out of the total cost.
 """
 
 from __future__ import annotations
@@ -32,11 +32,20 @@ from tacit.inspection.held_out import require_held_out
 from tacit.inspection.images.accuracy_histogram import percentile, share_beyond
 from tacit.inspection.images.data import ImageUsers, open_images
 from tacit.inspection.images.findings import ImageFindings
-from tacit.inspection.images.stages import SIDES, ImageStage, Side, accuracy_stage, classifier_stage, gan_stage, made_up
-from tacit.inspection.selection import Threshold
+from tacit.inspection.images.stages import (
+    SIDES,
+    ImageStage,
+    Side,
+    accuracy_stage,
+    classifier_stage,
+    gan_stage,
+    generated_images,
+)
+from tacit.inspection.record import Threshold
 from tacit.learning.state import load_model
 from tacit.models import classifier as classifiers
 from tacit.models.classifier import Classifier
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.recipe.image_inspection import RECIPE, ImageInspection, image_inspection_of, refuse_if_inspected
 from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on, require_same_promise
@@ -48,18 +57,15 @@ FINDINGS = "findings.json"
 
 
 @dataclass(frozen=True)
-class Looked:
-    """A finished inspection: what was found, and the images that both generators make, by side."""
+class ImageInspectionResult:
+    """A finished inspection: its findings, and the generated images of both sides."""
 
     findings: ImageFindings
     images: dict[str, NDArray[np.uint8]]
 
 
-def start_images(recipe: ImageInspection, out: Path, callback: Callback) -> Looked:
-    """Inspect in a new folder. A mistake in the recipe or the data is told before there is one.
-
-    `callback` is told of each stage as of a run of its own, named by the stage.
-    """
+def start_images(recipe: ImageInspection, out: Path, callback: Callback) -> ImageInspectionResult:
+    """Inspect in a new folder. The folder is made only if the recipe and the data have no mistake."""
     refuse_if_inspected(out)
     use_every_core()
     users = open_images(recipe)
@@ -74,19 +80,19 @@ def start_images(recipe: ImageInspection, out: Path, callback: Callback) -> Look
     return _follow(recipe, users, out, callback)
 
 
-def resume_images(folder: Path, callback: Callback) -> Looked:
-    """Go on with an inspection that was stopped or killed; of a finished one, what came out."""
+def resume_images(folder: Path, callback: Callback) -> ImageInspectionResult:
+    """Resume an inspection; a finished one returns its result."""
     recipe = image_inspection_of(folder)
     use_every_core()
     return _follow(recipe, open_images(recipe), folder, callback)
 
 
 def load_classifier(run: Path, classes: int) -> Classifier:
-    """The classifier of a finished run; DataError if it tells other classes apart."""
+    """The classifier of a finished run; DataError if it has another number of classes."""
     folder = RunFolder.open(run)
     shape = folder.recipe().get("model", {})
     if folder.recipe().get("stage") != "classifier" or folder.summary() is None:
-        raise RunError(f"Expected the finished run of a classifier, got {run}, which is none.")
+        raise RunError(f"The run {run} is not the finished run of a classifier.")
     if shape["classes"] != classes:
         raise DataError(
             f"Expected a classifier of data.classes = {classes} classes, got {run}, which has {shape['classes']}."
@@ -96,16 +102,16 @@ def load_classifier(run: Path, classes: int) -> Classifier:
     return model
 
 
-def _follow(recipe: ImageInspection, users: ImageUsers, out: Path, callback: Callback) -> Looked:
+def _follow(recipe: ImageInspection, users: ImageUsers, out: Path, callback: Callback) -> ImageInspectionResult:
     _require_whole(out, ["accuracy", *SIDES] if recipe.classifier.trained else ["classifier", "accuracy", *SIDES])
     classifier_run = Path(recipe.classifier.trained or out / "classifier")
     if recipe.classifier.trained is None:
         _run(classifier_stage(recipe, users), classifier_run, callback)
     classifier = load_classifier(classifier_run, recipe.data.classes)
     trained_by = RunFolder.open(classifier_run).run_id
-    rests_on = _without_privacy(classifier_run, "the classifier was trained on users without privacy")
+    rests_on = _without_privacy(classifier_run, Why.CLASSIFIER_NOT_PRIVATE)
     counted = _run(accuracy_stage(recipe, users, classifier, trained_by, rests_on), out / "accuracy", callback)
-    rests_on += _without_privacy(out / "accuracy", "users' accuracies were counted in a run that can claim no privacy")
+    rests_on += _without_privacy(out / "accuracy", Why.ACCURACIES_NOT_PRIVATE)
     histogram = np.array(counted["histogram"])
     runs = {"classifier": classifier_run, "accuracy": out / "accuracy"}
     images: dict[str, NDArray[np.uint8]] = {}
@@ -122,21 +128,21 @@ def _follow(recipe: ImageInspection, users: ImageUsers, out: Path, callback: Cal
     for side in SIDES:
         write_section(RunFolder.open(out / side), findings.section(images))
     write_atomic(out / FINDINGS, json.dumps(findings.as_dict(), indent=2, allow_nan=False) + "\n")
-    return Looked(findings, images)
+    return ImageInspectionResult(findings, images)
 
 
 def _require_whole(out: Path, names: Sequence[str]) -> None:
-    """RunError if a run is missing before one that is there: it would be made again, and what it had released forgotten."""
+    """RunError if a run is missing before one that exists: its releases would be forgotten."""
     there = [is_run(out / name) for name in names]
     if there != sorted(there, reverse=True):
         gone = names[there.index(False)]
-        raise RunError(f"The inspection {out} is damaged: its run {gone}/ is gone, on which later ones rest.")
+        raise RunError(f"The inspection {out} is damaged: its run {gone}/ is missing, and later runs depend on it.")
 
 
 def _run(stage: ImageStage, path: Path, callback: Callback) -> dict[str, Any]:
-    """Train a stage's model, go on with it, or read what came of it; returns the run's summary.
+    """Train a stage's model, resume it, or read its result; returns the run's summary.
 
-    RunError or PrivacyError if the run that is there, finished or not, is not the stage's.
+    RunError or PrivacyError if the existing run, finished or not, is not that of the stage.
     """
     if not is_run(path):
         for sentence in stage.warnings():
@@ -152,20 +158,20 @@ def _run(stage: ImageStage, path: Path, callback: Callback) -> dict[str, Any]:
         return go_on(stage.program(folder), folder, callback)
     require_same_promise(ledger.opened, stage.opened(folder))
     if summary is None:
-        raise RunError(f"The run {path} is damaged: it has finished, but its summary.json is gone.")
+        raise RunError(f"The run {path} is damaged: it has finished, but its summary.json is missing.")
     return summary
 
 
 def _trained(folder: RunFolder) -> Mapping[str, np.ndarray]:
-    """The last model of a finished run, which must be the one that its ledger names."""
+    """The arrays of the last model of a finished run, which must be the one that its ledger names."""
     checkpoint = folder.last_checkpoint()
     assert checkpoint is not None  # the ledger of a finished run names one
     return checkpoint.arrays
 
 
-def _without_privacy(run: Path, reason: str) -> list[str]:
-    """The reason, if the run can claim no privacy: what rests on it then cannot either."""
-    return [reason] if (RunFolder.open(run).summary() or {})["privacy"]["epsilon"] is None else []
+def _without_privacy(run: Path, why: Why) -> list[Reason]:
+    """The reason, if the run cannot claim privacy: then runs that depend on it cannot either."""
+    return [Reason(why)] if (RunFolder.open(run).summary() or {})["privacy"]["epsilon"] is None else []
 
 
 def _threshold(recipe: ImageInspection, histogram: NDArray[np.float64], side: Side, counted_by: str) -> Threshold:
@@ -178,16 +184,16 @@ def _threshold(recipe: ImageInspection, histogram: NDArray[np.float64], side: Si
 
 
 def _require_users(recipe: ImageInspection, histogram: NDArray[np.float64], side: Side, threshold: float) -> None:
-    """DataError if, by the released histogram, nobody meets the selection or too few do. It costs nothing to ask."""
+    """DataError if, by the released histogram, no users or too few users meet the selection. This costs no privacy."""
     selection, cohort = recipe.selection, recipe.gan.privacy.cohort
     what = f"an accuracy of at {'most' if side == 'low' else 'least'} {threshold:.1%}"
     if selection.by == "example":
-        least = selection.minimum_examples / recipe.data.most_images  # who has fewer of them has none
+        least = selection.minimum_examples / recipe.data.most_images  # users with fewer of them have none
         threshold = least if side == "high" else 1 - least
-        what = f"{selection.minimum_examples} images or more classified {'rightly' if side == 'high' else 'wrongly'}"
+        what = f"{selection.minimum_examples} images or more classified {'correctly' if side == 'high' else 'wrongly'}"
     there = share_beyond(histogram, threshold, side=side) * selection.privacy.population
     if there < 0.5:
-        raise DataError(f"Expected users with {what}, got none in the released histogram: the subpopulation is empty.")
+        raise DataError(f"The released histogram has no users with {what}: the subpopulation is empty.")
     if there < cohort:
         raise DataError(
             f"Expected at least gan.privacy.cohort = {cohort:g} users with {what}, got about {there:.0f} by the released "
@@ -196,7 +202,7 @@ def _require_users(recipe: ImageInspection, histogram: NDArray[np.float64], side
 
 
 def _images(stage: ImageStage, run: Path, recipe: ImageInspection) -> NDArray[np.uint8]:
-    return made_up(load_model(stage.model, _trained(RunFolder.open(run))), recipe.look.made, recipe.look.seed)
+    return generated_images(load_model(stage.model, _trained(RunFolder.open(run))), recipe.look.made, recipe.look.seed)
 
 
 def _findings(

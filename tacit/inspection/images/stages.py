@@ -1,10 +1,10 @@
 """The models of an inspection of images, each ready to be trained as a run of its own.
 
-    classifier   the primary model, on users' images as they were: local SGD
-    accuracy     the histogram of users' accuracies, on their images as they come now: one round
-    high, low    DP-FedAvg-GAN on what the selection keeps of the users whom the classifier serves well, and badly
+    classifier   the primary model, on users' images before the fault: local SGD
+    accuracy     the histogram of users' accuracies, on their images with the fault: one round
+    high, low    DP-FedAvg-GAN on the selected examples, for high and for low accuracy of the classifier
 
-All of them are the one loop with another work and server step; sampling, gate, noise, ledger and checkpoints are the same.
+All of them use the same loop with different work and server steps; sampling, gate, noise, ledger and checkpoints are the same.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from tacit.data.users import Examples, Users
 from tacit.inspection.example_scores import image_judge
 from tacit.inspection.fault_scores import inversion_score, to_bytes
 from tacit.inspection.images.accuracy_histogram import AccuracyWork
-from tacit.inspection.images.data import ImageUsers, fault_of
-from tacit.inspection.selection import Criterion, Judged, Selected, Threshold, UserAccuracy
+from tacit.inspection.images.data import ImageUsers
+from tacit.inspection.record import InspectionRecord, Threshold, fault_record
+from tacit.inspection.selection import Criterion, Judged, Selected, UserAccuracy
 from tacit.learning.adversarial import Adversaries, DiscriminatorWork, GeneratorSteps, adversarial_server, adversaries
 from tacit.learning.batches import ImageBatches
 from tacit.learning.loop import TrainingState
@@ -37,9 +38,13 @@ from tacit.models.word_lm import parameter_count
 from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.planning.noise_warnings import warnings_of
+from tacit.privacy.record.facts import DataRecord
+from tacit.privacy.record.notes import notes_of
+from tacit.privacy.record.reasons import Reason
 from tacit.privacy.record.records import Opened
 from tacit.recipe.image_inspection import ClassifierSection, GanSection, ImageInspection, ImageRun, ImageTraining
 from tacit.recipe.reading import toml_of
+from tacit.recipe.training import reasons_of_settings
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import Schedule
 from tacit.runs.opening import opening
@@ -49,16 +54,17 @@ from tacit.simulation.program import SimulatedProgram
 
 Side = Literal["high", "low"]
 SIDES: tuple[Side, Side] = ("high", "low")
-# Images a step of the histogram's work looks at.
+# Images per step of the histogram's work.
 _BATCH = 32
 _MADE_UP = "generated images, which cost nothing more"
 
 
 @dataclass(frozen=True)
 class ImageStage:
-    """One model of an inspection: who its users are, what is learned of them and how. Nothing is on disk yet.
+    """One model of an inspection: its users, what is learned from them and how. Nothing is on disk yet.
 
-    `evaluate` looks at a model for the metrics; `outcome` is what the run's summary says of the last one beyond them.
+    `evaluate` computes a model's metrics; `outcome` gives further entries of the run's summary, from the last model.
+    `rests_on` are the reasons why nothing may be claimed of the runs that it builds on.
     """
 
     name: str
@@ -66,7 +72,8 @@ class ImageStage:
     plan: PrivacyPlan
     run: ImageRun
     users: Users
-    data: Mapping[str, Any]
+    data: DataRecord
+    record: InspectionRecord
     store: Path | None
     model: Any
     work: UserWork
@@ -75,7 +82,7 @@ class ImageStage:
     chunk: int | None
     evaluate: Callable[[Any], Mapping[str, Any]]
     outcome: Callable[[Any], Mapping[str, Any]]
-    rests_on: tuple[str, ...] = ()
+    rests_on: tuple[Reason, ...] = ()
 
     def opened(self, folder: RunFolder) -> Opened:
         """The ledger's first record."""
@@ -86,13 +93,15 @@ class ImageStage:
             rounds=self.run.rounds,
             recipe_text=self.recipe_text,
             seeded=self.run.seed is not None,
-            reasons_not_private=self._reasons_not_private(),
+            reasons_not_private=(*self.rests_on, *reasons_of_settings(self.plan, self.run.seed)),
             data=self.data,
             gate_audit=True,
+            selected_by=self._selected_by(),
+            notes=notes_of(self.record),
         )
 
     def program(self, folder: RunFolder) -> SimulatedProgram:
-        """The same, as what `running` takes."""
+        """The stage as a program, for `tacit.runs.driver`."""
         plan, learned = self.plan, learned_by(self.work, self.model)
         spread = suitable_spread(parameter_count(self.model), math.ceil(plan.cohort), self.chunk)
 
@@ -122,19 +131,18 @@ class ImageStage:
         )
 
     def warnings(self) -> list[str]:
-        """What the noise will do to the model, where that is bad."""
+        """Warnings about noise that would prevent learning."""
         learned = learned_by(self.work, self.model)
         norm = float(np.sqrt(sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(learned))))
         found = warnings_of(self.plan, parameters=parameter_count(learned), model_norm=max(norm, 1.0), server_rate=1.0)
         return [f"{self.name}: {sentence}" for sentence in found]
 
-    def _reasons_not_private(self) -> list[str]:
-        reasons = list(self.rests_on)
-        if not self.plan.claims:
-            reasons.append("no noise is added (privacy.mechanism = 'none')")
-        if self.run.seed is not None:
-            reasons.append("the noise can be replayed by anybody who knows the seed (run.seed)")
-        return reasons
+    def _selected_by(self) -> tuple[str, ...]:
+        """The runs whose releases decide which users this one reads: the classifier's, and that of a private quantile."""
+        selection = self.record.selection
+        threshold = None if selection is None else selection.threshold
+        found = (self.record.classifier, None if threshold is None else threshold.released_by)
+        return tuple(run_id for run_id in found if run_id is not None)
 
 
 def classifier_stage(recipe: ImageInspection, users: ImageUsers) -> ImageStage:
@@ -145,7 +153,8 @@ def classifier_stage(recipe: ImageInspection, users: ImageUsers) -> ImageStage:
         name="classifier",
         recipe_text=_text(recipe, "classifier", section, {**_network(section), "classes": recipe.data.classes}),
         users=users.before,
-        data={**users.description, "inspection": {"stage": "classifier"}},
+        data=users.description,
+        record=InspectionRecord("classifier"),
         model=classifiers.build(config, key=jax.random.key(section.init_seed)),
         work=LocalWork(
             FedAvg(
@@ -163,11 +172,10 @@ def classifier_stage(recipe: ImageInspection, users: ImageUsers) -> ImageStage:
 
 
 def accuracy_stage(
-    recipe: ImageInspection, users: ImageUsers, classifier: Classifier, trained_by: str, rests_on: Sequence[str]
+    recipe: ImageInspection, users: ImageUsers, classifier: Classifier, trained_by: str, rests_on: Sequence[Reason]
 ) -> ImageStage:
-    """The histogram: one round, whose update is a user's place in it."""
+    """The histogram of accuracies: one round, whose updates are users' one-hot bins."""
     selection = recipe.selection
-    about = {"stage": "accuracy", "classifier": trained_by, "fault": fault_of(recipe)}
     run = ImageRun(rounds=1, seed=recipe.classifier.run.seed)
     sections = {"privacy": selection.privacy, "run": run}
     return ImageStage(
@@ -176,7 +184,8 @@ def accuracy_stage(
         plan=selection.privacy,
         run=run,
         users=users.now,
-        data={**users.description, "inspection": about},
+        data=users.description,
+        record=InspectionRecord("accuracy", trained_by, fault=fault_record(recipe.fault)),
         store=users.store,
         model=jnp.zeros((selection.bins,), jnp.float32),
         work=AccuracyWork(classifier),
@@ -196,7 +205,7 @@ def gan_stage(
     trained_by: str,
     side: Side,
     threshold: Threshold,
-    rests_on: Sequence[str],
+    rests_on: Sequence[Reason],
 ) -> ImageStage:
     """The generative model of one side of the selection."""
     section, precision = recipe.gan, recipe.engine.precision
@@ -204,7 +213,6 @@ def gan_stage(
     by_user: Criterion = UserAccuracy(judge, threshold, side)
     criterion = by_user if recipe.selection.by == "user" else Judged(judge, right=side == "high")
     selected = Selected(users.now, criterion, minimum_examples=recipe.selection.minimum_examples)
-    about = {"stage": side, "classifier": trained_by, "fault": fault_of(recipe), **selected.description}
     generator = section.generator
     steps = GeneratorSteps(
         build_optimizer(generator.optimizer, generator.learning_rate, generator.momentum),
@@ -212,13 +220,13 @@ def gan_stage(
         generator.batch_size,
         precision,
     )
-    # One seed for both sides: what differs between their images comes from users, not from where they began.
+    # One seed for both sides, so that their images differ because of the users and not because of the initialisation.
     network_key, public_key = jax.random.split(jax.random.key(section.init_seed))
     model = jax.jit(lambda: adversaries(gan.build(gan.preset(section.preset), key=network_key), key=public_key))()
     look = recipe.look
 
     def evaluate(model: Adversaries) -> dict[str, Any]:
-        score = inversion_score(made_up(model, look.made, look.seed))
+        score = inversion_score(generated_images(model, look.made, look.seed))
         return {"brightness": score.brightness, "inverted": score.inverted, "measured_on": _MADE_UP}
 
     return ImageStage(
@@ -227,10 +235,11 @@ def gan_stage(
             recipe,
             side,
             section,
-            {**_network(section), "penalty": section.penalty, "selection": selected.description},
+            {**_network(section), "penalty": section.penalty, "selection": selected.description.settings()},
         ),
         users=selected,
-        data={**users.description, "inspection": about},
+        data=users.description,
+        record=InspectionRecord(side, trained_by, selected.description, fault_record(recipe.fault)),
         model=model,
         work=DiscriminatorWork(section.work.learning_rate, section.work.epochs, section.penalty, precision),
         server=adversarial_server(_optimizer(section), section.privacy.denominator, steps),
@@ -241,8 +250,8 @@ def gan_stage(
     )
 
 
-def made_up(model: Adversaries, count: int, seed: int) -> np.ndarray:
-    """So many images of a generator, uint8 [count, 28, 28]: a function of releases and a public seed."""
+def generated_images(model: Adversaries, count: int, seed: int) -> np.ndarray:
+    """Generate `count` images, uint8 [count, 28, 28]: a function of releases and a public seed."""
     return to_bytes(gan.generate(model.generator, count, key=jax.random.key(seed)))
 
 
@@ -252,7 +261,7 @@ def right_share(model: Classifier, examples: Examples) -> float:
 
 
 def _of_training(recipe: ImageInspection, users: ImageUsers, section: ImageTraining) -> dict[str, Any]:
-    """What follows from a section alone."""
+    """The fields of a stage that follow from its section alone."""
     batch = section.work.batch_size
     return {
         "plan": section.privacy,
@@ -264,7 +273,7 @@ def _of_training(recipe: ImageInspection, users: ImageUsers, section: ImageTrain
 
 
 def _network(section: ClassifierSection | GanSection) -> dict[str, Any]:
-    """What the network begins as."""
+    """The network's preset and seed, for the stage's recipe."""
     return {"preset": section.preset, "init_seed": section.init_seed}
 
 
@@ -279,12 +288,12 @@ def _text(
     model: Mapping[str, Any],
     sections: Mapping[str, Any] | None = None,
 ) -> str:
-    """What the run of one stage was told, as its folder shows it; the whole recipe lies beside it."""
-    told = sections or {name: getattr(section, name) for name in ("work", "privacy", "server", "run")}
+    """The recipe of one stage's run, for its folder; the inspection's whole recipe is in the parent folder."""
+    shown = sections or {name: getattr(section, name) for name in ("work", "privacy", "server", "run")}
     if stage in SIDES:
-        told = {"generator": recipe.gan.generator, **told}
-    dumped = {name: each.model_dump(mode="json", exclude_none=True) for name, each in told.items()}
+        shown = {"generator": recipe.gan.generator, **shown}
+    dumped = {name: each.model_dump(mode="json", exclude_none=True) for name, each in shown.items()}
     data = recipe.data.model_dump(mode="json", exclude_none=True)
-    fault = {} if recipe.fault is None or stage == "classifier" else {"fault": fault_of(recipe)}
+    fault = {} if recipe.fault is None or stage == "classifier" else {"fault": recipe.fault.model_dump(mode="json")}
     head = {"inspect": "images", "name": f"{recipe.name}-{stage}", "stage": stage}
     return toml_of({**head, "data": data, **fault, "model": dict(model), **dumped})

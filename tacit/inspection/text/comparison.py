@@ -1,8 +1,7 @@
-"""Two inspections held against each other: before and after something changed, as Debugging does in Table 2 and Figure 1.
+"""Compare two inspections, before and after a change, as Debugging does in Table 2 and Figure 1.
 
-Only what the runs left behind is read: their summaries and their ledgers. The words are functions of released models, so
-the comparison costs nothing more; what all the models cost together, primary ones included, is composed from the ledgers, as if
-everybody had been in all of them.
+A comparison only reads the runs' summaries and ledgers. The words are functions of released models, so it costs no privacy. The
+cost of all models together, primary models included, is composed from the ledgers, as if every user had been in all of them.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from tacit.runs.report.blocks import Block, Paragraph, Section, Table
 
 @dataclass(frozen=True)
 class InspectionComparison:
-    """What two finished inspections found, and what they cost together."""
+    """The findings of two finished inspections, and their total cost."""
 
     before: WordFindings
     after: WordFindings
-    cost: Mapping[str, Any]  # of all models together, as `cost_together` gives it
+    cost: Mapping[str, Any]  # of all models together, from `cost_together`
 
     @property
     def new_words(self) -> list[str]:
@@ -38,23 +37,23 @@ class InspectionComparison:
         return [word for word, _ in self.after.words if word not in known]
 
     def conclusion(self) -> str:
-        """What differs, in one paragraph."""
+        """The differences, in one paragraph."""
         before, after = self.before, self.after
         facts = (
             f"Of the most likely unknown words {before.with_space:.0%} contained a space before and {after.with_space:.0%} do "
             f"now, {before.with_capital:.0%} a capital letter before and {after.with_capital:.0%} now; {len(self.new_words)} "
-            f"of {len(after.words)} are new. Unknown were {before.rates.overall:.1%} of all words before and are "
-            f"{after.rates.overall:.1%} now{self._first_place()}."
+            f"of {len(after.words)} are new. The share of unknown words was "
+            f"{before.rates.overall:.1%} before and is {after.rates.overall:.1%} now{self._first_place()}."
         )
         found = []
         if after.with_space - before.with_space >= TELLING:
-            found.append("What is new is words with a space in them: tokens are joined now that were apart before.")
+            found.append("Words with a space are new: tokens are joined now that were separate before.")
         if after.with_capital - before.with_capital >= TELLING:
-            found.append("What is new is capital letters: text is no longer lower-cased before it is looked up.")
+            found.append("Capital letters are new: text is no longer lower-cased before it is looked up.")
         return f"{facts} {' '.join(found) or 'Neither spaces nor capitals have become more frequent.'}"
 
     def price(self) -> str:
-        """What all the models cost the users, or why nothing can be said."""
+        """The cost of all models, or why none can be claimed."""
         return price_together(self.cost)
 
     def as_dict(self) -> dict[str, Any]:
@@ -68,13 +67,13 @@ class InspectionComparison:
         }
 
     def rows(self) -> list[list[str]]:
-        """The words of both, side by side, with thousandfold probabilities."""
+        """The words of both, side by side, with their probabilities times 1000."""
         sides = zip_longest(word_rows(self.before.words), word_rows(self.after.words), fillvalue=["", ""])
         return [[*one, *other] for one, other in sides]
 
     def place_rows(self) -> list[list[str]]:
         """The share of unknown words by place in the sentence, before and after: of held-out users and, where both
-        inspections have a primary model, of the sentences that it makes up."""
+        inspections have a primary model, of the sentences that it generates."""
         curves = [self.before.rates, self.after.rates, *(each.rates for each in self._primaries())]
         longest = max(len(curve.by_place) for curve in curves)
         return [
@@ -84,11 +83,11 @@ class InspectionComparison:
         ]
 
     def place_columns(self) -> list[str]:
-        """What stands over `place_rows`."""
-        return ["place", "before", "after"] + (["made up before", "made up after"] if self._primaries() else [])
+        """The column heads of `place_rows`."""
+        return ["place", "before", "after"] + (["generated before", "generated after"] if self._primaries() else [])
 
     def section(self) -> Section:
-        """A section of the later run's report; the owner's alone unless privacy can be claimed for all models."""
+        """A section of the later run's report; for the owner alone unless privacy can be claimed for all models."""
         claimed = self.cost["epsilon"] is not None
         blocks: list[Block] = [
             Paragraph(text=self.conclusion()),
@@ -98,9 +97,9 @@ class InspectionComparison:
             blocks.append(places([("before", self.before.rates), ("after", self.after.rates)]))
         if primaries := self._primaries():
             before, after = primaries
-            blocks.append(places([("made up before", before.rates), ("made up after", after.rates)]))
+            blocks.append(places([("generated before", before.rates), ("generated after", after.rates)]))
             said = [list(pair) for pair in zip_longest(before.sentences, after.sentences, fillvalue="")]
-            blocks.append(Table(columns=["made up before", "made up after"], rows=said))
+            blocks.append(Table(columns=["generated before", "generated after"], rows=said))
         blocks += [Paragraph(text=OUTSIDE, note=True), Paragraph(text=self.price() if claimed else NO_CLAIM, note=True)]
         title = "Unknown words, before and after"
         return Section(name="inspection-compared", title=title, order=62, private=not claimed, blocks=blocks)
@@ -113,19 +112,19 @@ class InspectionComparison:
         said = _of_first_words("of the first words of sentences", self.before.rates, self.after.rates)
         if primaries := self._primaries():
             before, after = primaries
-            said += _of_first_words("of those that the primary models make up", before.rates, after.rates)
+            said += _of_first_words("of those that the primary models generate", before.rates, after.rates)
         return said
 
 
 class _Said(NamedTuple):
-    """What a primary model makes up."""
+    """The generated sentences of a primary model, and their rates of unknown words."""
 
     sentences: tuple[str, ...]
     rates: UnknownRates
 
 
 def _said(primary: PrimaryFindings | None) -> _Said | None:
-    """None without a primary model, and where what it says was withheld."""
+    """None without a primary model, or if its sentences were withheld."""
     return None if primary is None or primary.rates is None else _Said(primary.sentences, primary.rates)
 
 
@@ -142,11 +141,11 @@ def compare_inspections(before: Path, after: Path) -> InspectionComparison:
 
 
 def _read(path: Path) -> tuple[WordFindings, list[Ledger]]:
-    """What the inspection found, and the ledgers of its models."""
+    """The inspection's findings, and the ledgers of its models."""
     folder = RunFolder.open(path)
     tree = (folder.summary() or {}).get("inspection")
     if tree is None:
-        raise RunError(f"Expected a finished inspection of text, got {path}, which is none.")
+        raise RunError(f"The run {path} is not a finished inspection of text.")
     try:
         found = WordFindings.from_dict(tree)
     except (KeyError, TypeError, ValueError):
@@ -157,6 +156,6 @@ def _read(path: Path) -> tuple[WordFindings, list[Ledger]]:
     if primary.run_id != found.primary.run_id:
         raise RunError(
             f"Expected the run {found.primary.run_id} in {primary.path}, the primary model of {path}, got the run "
-            f"{primary.run_id}: what all models cost together cannot be said without the first one's ledger."
+            f"{primary.run_id}: the total cost cannot be computed without the ledger of the primary model."
         )
     return found, [folder.accountable_ledger(), primary.accountable_ledger()]

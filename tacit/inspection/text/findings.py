@@ -1,7 +1,7 @@
-"""What a model of unknown words says, and what that means: a section of the report, and sentences for a person.
+"""The words that a model of unknown words generates, and what they point to: a section of the report and sentences.
 
-The words are the model's own, made up by a function of what was released; nobody's text is read for them. Where the run can
-claim no privacy, the section is the owner's alone, because then a made-up word may as well be somebody's.
+The words are functions of the released model; no user's text is read for them. If the run cannot claim privacy, the section is
+for the owner alone, because a generated word may then be somebody's.
 """
 
 from __future__ import annotations
@@ -20,22 +20,25 @@ from tacit.models.char_lm import CharLM, likely_words, sample_words
 from tacit.recipe.text_inspection import TextLook
 from tacit.runs.report.blocks import Block, Lines, Paragraph, Section, Series, Table
 
-# From this share of the most likely words on, a trait is no accident of noise.
+# A trait of at least this share of the most likely words is not an accident of noise.
 TELLING = 0.1
-# First words that are unknown so many times as often as all words are worth a look.
+# If first words are unknown this many times as often as all words, the report points it out.
 MANY = 2.0
-OUTSIDE = "The rates of unknown words were counted on held-out users, without noise: outside the guarantee."
+OUTSIDE = "The rates of unknown words were counted on held-out users without noise: they are outside the guarantee."
 OUTSIDE_ACCURACY = (
-    "The accuracy was measured on held-out users, without noise: outside the guarantee. The sentences are functions of the "
-    "released model."
+    "The accuracy was measured on held-out users without noise: it is outside the guarantee. The sentences are functions of "
+    "the released model."
 )
 NO_CLAIM = "No privacy is claimed for this run, so these words may be somebody's: they are for the owner alone."
 
 
 @dataclass(frozen=True)
 class WordFindings:
-    """The most likely words with their joint probabilities, traits of them and of `drawn` random ones, unknown words' rates
-    among held-out users, and what the primary model does and says, where one was given."""
+    """The findings of an inspection of text.
+
+    The most likely words with their joint probabilities; traits of them and of `drawn` random words; the rates of unknown
+    words among held-out users; and the findings about the primary model, if there is one.
+    """
 
     words: tuple[tuple[str, float], ...]
     drawn: int
@@ -55,9 +58,9 @@ class WordFindings:
         return share_with_capital([word for word, _ in self.words])
 
     def released(self, *, claimed: bool) -> WordFindings:
-        """What the summary of a run may hold, which is released under the run's statement if privacy is `claimed` for it.
+        """The findings for the run's summary, which is released under the run's statement if privacy is `claimed`.
 
-        What a primary model without privacy says is then no part of it.
+        Sentences of a primary model without privacy are then left out.
         """
         if self.primary is None or self.primary.claimed or not claimed:
             return self
@@ -78,7 +81,7 @@ class WordFindings:
 
     @classmethod
     def from_dict(cls, tree: Mapping[str, Any]) -> WordFindings:
-        """What `as_dict` gave."""
+        """The inverse of `as_dict`."""
         return cls(
             tuple((str(word), float(probability)) for word, probability in tree["words"]),
             int(tree["drawn"]),
@@ -89,7 +92,7 @@ class WordFindings:
         )
 
     def conclusion(self) -> str:
-        """What the words point to, in one paragraph."""
+        """The fault that the words point to, in one paragraph."""
         count = len(self.words)
         first = f", {self.rates.by_place[0]:.1%} of the first words of sentences" if self.rates.by_place else ""
         counted = (
@@ -103,22 +106,20 @@ class WordFindings:
     def _pointers(self) -> list[str]:
         found = []
         if self.with_space >= TELLING:
-            found.append(
-                "No word of a sound tokenizer contains a space: somewhere tokens are joined that belong apart."
-            )
+            found.append("No word of a correct tokenizer contains a space: somewhere, separate tokens are joined.")
         if self.with_capital >= TELLING:
-            found.append("Text is lower-cased before it is looked up: somewhere that step is lost.")
+            found.append("Text should be lower-cased before it is looked up: somewhere, that step is missing.")
         if self.rates.by_place and self.rates.by_place[0] >= MANY * self.rates.overall > 0:
             found.append(
-                "Words that begin a sentence are unknown far more often than others: look at what happens there."
+                "Words that begin a sentence are unknown far more often than others: check how they are processed."
             )
         return found or [
-            "Nothing in these words points to tokens that are joined, or to case that is kept; unless they look like words, "
-            "the model has not learned enough to tell."
+            "Nothing in these words points to joined tokens or to missing lower-casing. If they do not look like words, the "
+            "model has not learned enough to tell."
         ]
 
     def sections(self, summary: Mapping[str, Any]) -> list[Section]:
-        """Sections of the report; `summary` says what the run has spent, by itself and together with the primary model's."""
+        """Sections of the report; `summary` has the cost of the run, alone and together with the primary model's run."""
         return [self._words_section(summary)] + ([] if self.primary is None else [self._primary_section(summary)])
 
     def _words_section(self, summary: Mapping[str, Any]) -> Section:
@@ -131,27 +132,27 @@ class WordFindings:
         if scale := summary.get("at_scale"):
             notes.append(price_at_scale(scale))
         blocks += [Paragraph(text=note, note=True) for note in notes]
-        title = "Unknown words, as a model makes them up"
+        title = "Unknown words, as a model generates them"
         return Section(name="inspection", title=title, order=60, private=not claimed, blocks=blocks)
 
     def _primary_section(self, summary: Mapping[str, Any]) -> Section:
         assert self.primary is not None
         blocks: list[Block] = [
             Paragraph(text=self.primary.metric()),
-            Table(columns=["sentences that it makes up"], rows=[[sentence] for sentence in self.primary.sentences]),
+            Table(columns=["sentences that it generates"], rows=[[sentence] for sentence in self.primary.sentences]),
         ]
         if self.primary.rates is not None and self.primary.rates.by_place:
-            blocks.append(places([("made-up sentences", self.primary.rates)]))
+            blocks.append(places([("generated sentences", self.primary.rates)]))
         notes = [OUTSIDE_ACCURACY, price_together(summary["together"])]
         blocks += [Paragraph(text=note, note=True) for note in notes]
-        title = "The primary model, and what it says"
+        title = "The primary model and its sentences"
         return Section(
             name="inspection-primary", title=title, order=61, private=not self.primary.claimed, blocks=blocks
         )
 
 
 def look_at(model: CharLM, look: TextLook, rates: UnknownRates, *, longest: int) -> WordFindings:
-    """Ask a trained model for its words."""
+    """Examine a trained model: its most likely words, and random ones."""
     likely = likely_words(model, look.top + 1, longest=longest, width=look.width)
     drawn = sample_words(model, look.drawn, longest=longest, key=jax.random.key(look.seed))
     texts = [word for word, _ in drawn if word]
@@ -160,7 +161,7 @@ def look_at(model: CharLM, look: TextLook, rates: UnknownRates, *, longest: int)
 
 
 def word_rows(words: Sequence[tuple[str, float]]) -> list[list[str]]:
-    """Words and thousandfold probabilities, for a table; a space is made visible."""
+    """Words and their probabilities times 1000, for a table; spaces are made visible."""
     return [[visible(word), f"{1000 * probability:.3g}"] for word, probability in words]
 
 
@@ -170,7 +171,7 @@ def visible(word: str) -> str:
 
 
 def places(curves: Sequence[tuple[str, UnknownRates]]) -> Lines:
-    """The rate by place in the sentence, a curve each."""
+    """A plot of the rate by place in the sentence, one curve each."""
     series = [
         Series(name=name, points=[(float(place + 1), rate) for place, rate in enumerate(rates.by_place)])
         for name, rates in curves
@@ -179,5 +180,5 @@ def places(curves: Sequence[tuple[str, UnknownRates]]) -> Lines:
 
 
 def _printable(word: str) -> str:
-    """The word without what a terminal would obey: bytes are made up freely, control characters among them."""
+    """The word without control characters, which a model can generate and a terminal would obey."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in word)

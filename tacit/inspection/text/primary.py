@@ -1,8 +1,8 @@
-"""The primary model: the next-word model whose metric dropped, looked into beside the model of its unknown words.
+"""The primary model: the next-word model whose metric dropped, inspected beside the model of its unknown words.
 
-Two kinds of numbers. How well it predicts held-out people reads these people and is outside the guarantee. What it says of its
-own accord (sentences, and where in them a word is unknown: Debugging, Figure 1 and Table 7) is a function of what its run
-released, and free.
+Its accuracy is measured on held-out users and is outside the guarantee. The sentences that it generates, and the rate of
+unknown words at each place of them (Debugging, Figure 1 and Table 7), are functions of its run's releases and cost no
+privacy.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ from tacit.recipe.training import Recipe
 from tacit.runs.folder import RunFolder
 from tacit.training.trained import load_trained
 
-# How many made-up sentences are shown, and after how many words one is cut.
+# The number of generated sentences that are shown, and the number of words after which they are cut.
 SHOWN, LONGEST = 10, 16
 
 
 @dataclass(frozen=True)
 class PrimaryFindings:
-    """What a primary model does and says: its accuracy on `words` words of held-out people; `sentences`, and the `rates` of
-    unknown words in them, of its own making (None: withheld); `epsilon` (None: no claim) and `delta` of the run that
-    released it, which is in `run` and is named `run_id`."""
+    """The findings about a primary model.
+
+    Its accuracy on `words` words of held-out users; its generated `sentences` and the `rates` of unknown words in them (None:
+    withheld); `epsilon` (None: no claim) and `delta` of its run, which is in the folder `run` and has the id `run_id`.
+    """
 
     run: str
     run_id: str
@@ -50,11 +52,11 @@ class PrimaryFindings:
 
     @property
     def claimed(self) -> bool:
-        """Whether what it says may be shown to anybody."""
+        """Whether its sentences may be shown to anybody."""
         return self.epsilon is not None
 
     def withheld(self) -> PrimaryFindings:
-        """The same without what the model says of its own accord."""
+        """The same without the model's sentences and their rates."""
         return replace(self, sentences=(), rates=None)
 
     def as_dict(self) -> dict[str, Any]:
@@ -64,17 +66,19 @@ class PrimaryFindings:
 
     @classmethod
     def from_dict(cls, tree: Mapping[str, Any]) -> PrimaryFindings:
-        """What `as_dict` gave."""
+        """The inverse of `as_dict`."""
         rates = None if tree["rates"] is None else UnknownRates.from_dict(tree["rates"])
         return cls(**{**tree, "sentences": tuple(map(str, tree["sentences"])), "rates": rates})
 
     def metric(self) -> str:
-        """What the model is good for, in two sentences."""
-        right = f"The primary model ({self.run}) guesses {self.accuracy:.1%} of {self.words:,} words of held-out users right."
+        """The model's accuracy and its rate of unknown words, in two sentences."""
+        right = (
+            f"The primary model ({self.run}) predicts {self.accuracy:.1%} of {self.words:,} words of held-out users."
+        )
         if self.rates is None:
-            return f"{right} No privacy is claimed for it: what it says is in the owner's report alone."
+            return f"{right} No privacy is claimed for it: its sentences are in the owner's report alone."
         first = f", and {self.rates.by_place[0]:.1%} of their first words" if self.rates.by_place else ""
-        return f"{right} In sentences of its own making {self.rates.overall:.1%} of all words are unknown{first}."
+        return f"{right} In sentences that it generates, {self.rates.overall:.1%} of all words are unknown{first}."
 
 
 @dataclass(frozen=True)
@@ -90,11 +94,11 @@ class Primary:
 
     @classmethod
     def open(cls, path: Path) -> Primary:
-        """RunError or RecipeError if it is no such run."""
+        """Open the run in this folder; RunError or RecipeError unless it is a finished run of a next-word model."""
         summary = RunFolder.open(path).summary()
         if summary is None:
             raise RunError(
-                f"Expected a finished run as the primary model, got {path}, which is not.",
+                f"The run {path} is not finished, so it cannot be the primary model.",
                 hint=f"Train it further: tacit train --resume {path}",
             )
         trained = load_trained(path)
@@ -102,16 +106,16 @@ class Primary:
         return cls(path, trained.recipe, trained.model, tuple(trained.words), ledger, summary["privacy"])
 
     def require_words(self, words: Sequence[str]) -> None:
-        """DataError unless the users' words are numbered as the model numbers its own."""
+        """DataError unless the users' words have the same ids as the model's words."""
         if tuple(words) != self.words:
             raise DataError(
                 f"Expected users with the {len(self.words):,} words of the run {self.path}, got users with "
                 f"{'other words' if len(words) == len(self.words) else f'{len(words):,}'}.",
-                hint="Import their texts with the vocabulary that the run's own users were imported with.",
+                hint="Import their texts with the vocabulary of the run's own users.",
             )
 
     def look(self, look: TextLook, users: Users, numbers: NDArray[np.int64]) -> PrimaryFindings:
-        """Judge it by these users, who are to be held-out ones, and have it make up sentences."""
+        """Measure it on these users, who must be held-out ones, and let it generate sentences."""
         data = self.recipe.data
         rows = to_rows(
             users.gather(numbers),

@@ -1,9 +1,9 @@
-"""The inspection of text as a run: a private model of the words that a vocabulary does not have (Debugging, section 5).
+"""Run an inspection of text: train a private model of the words that a vocabulary does not have (Debugging, section 5).
 
-It is a run like any other: the same loop, gate, journal and ledger, its own guarantee, its own entry in the store's odometer.
-What differs is what users hold (their unknown words), what is learned (a model of characters), and that the trained model
-is asked for its words when the last round is done. Where the recipe names a primary model, that one is looked into as well, and
-what both models cost together is in the summary.
+It is a run like any other, with the same loop, gate, journal and ledger, a guarantee of its own and an entry in the store's
+odometer. Three things differ: users hold their unknown words, the model is a character model, and after the last round the
+model generates its words. If the recipe names a primary model, it is inspected as well, and the summary has the cost of both
+models.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError
 from tacit.inspection.costs import cost_together
 from tacit.inspection.held_out import require_held_out
+from tacit.inspection.record import InspectionRecord, fault_record
 from tacit.inspection.selection import UnknownWords
 from tacit.inspection.text.findings import look_at
 from tacit.inspection.text.primary import Primary
@@ -50,10 +51,13 @@ from tacit.training.datasets import Dataset, open_dataset
 from tacit.training.recipes import RecipeSetup
 from tacit.training.summary import at_scale
 
+# What the ledger calls the model of unknown words.
+STAGE = "words"
+
 
 @dataclass(frozen=True)
 class HeldOut:
-    """People whom nothing is trained on, as the fault leaves them: `numbers` among `users`, and how many words are unknown."""
+    """Held-out users, with the fault: their `numbers` among `users`, and their rates of unknown words."""
 
     users: Users
     numbers: NDArray[np.int64]
@@ -62,7 +66,7 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Inspector:
-    """Everything the recipe of an inspection builds, ready to run; nothing on disk yet."""
+    """An inspection, built from its recipe and ready to run; nothing is on disk yet."""
 
     recipe: TextInspection
     setup: RecipeSetup
@@ -71,7 +75,7 @@ class Inspector:
 
     @classmethod
     def build(cls, recipe: TextInspection, strategy: Strategy | None = None) -> Inspector:
-        """Open the data and build a model of characters; a run that goes on keeps the noise strategy it began with."""
+        """Open the data and build a character model; a resumed run keeps the noise `strategy` that it began with."""
         use_every_core()
         primary = None if recipe.primary is None else Primary.open(Path(recipe.primary))
         dataset, held_out = _open(recipe)
@@ -83,7 +87,7 @@ class Inspector:
         return cls(recipe, setup, held_out, primary)
 
     def program(self, folder: RunFolder) -> SimulatedProgram:
-        """The same as what `running` takes: the model is judged by symbols, and asked for its words in the end."""
+        """The inspection as a program, for `tacit.runs.driver`: the model is evaluated by symbols, and examined at the end."""
         rows = self.setup.dataset.held_out
 
         def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
@@ -117,7 +121,7 @@ def model_config(recipe: TextInspection) -> CharLMConfig:
 
 
 def start_inspection(recipe: TextInspection, out: Path, callback: Callback) -> dict[str, Any]:
-    """Train the recipe's model in a new run folder and ask it for its words; returns the run's summary."""
+    """Train the recipe's model in a new run folder and examine it; returns the run's summary."""
     inspector = Inspector.build(recipe)
     for sentence in inspector.setup.warnings():
         callback.on_warning(sentence)
@@ -126,7 +130,7 @@ def start_inspection(recipe: TextInspection, out: Path, callback: Callback) -> d
 
 
 def resume_inspection(path: Path, callback: Callback, *, older_if_damaged: bool = False) -> dict[str, Any]:
-    """Go on with such a run, under the promise its ledger was begun with; see `tacit.runs.driver`."""
+    """Resume an inspection of text, under the promise that its ledger was begun with; see `tacit.runs.driver`."""
     folder = RunFolder.open(path)
     recipe = text_inspection_of(folder)
     if not folder.begun:
@@ -137,7 +141,7 @@ def resume_inspection(path: Path, callback: Callback, *, older_if_damaged: bool 
 
 
 def _open(recipe: TextInspection) -> tuple[Dataset, HeldOut]:
-    """The users' unknown words in place of their sentences, the same of held-out users as rows, and these users."""
+    """A dataset of users' unknown words, with those of held-out users as rows; and the held-out users."""
     known = open_dataset(recipe)
     everybody, numbers = _held_out(recipe)
     aside = with_fault(everybody, recipe.fault, known.words)
@@ -145,21 +149,19 @@ def _open(recipe: TextInspection) -> tuple[Dataset, HeldOut]:
     unknown = UnknownWords(with_fault(known.train, recipe.fault, known.words), known.words, **shape)
     found = UnknownWords(aside, known.words, **shape).gather(numbers)
     if not len(found.items):
-        raise DataError("Expected users with words that the vocabulary does not have, got none among those held out.")
+        raise DataError("The held-out users have no unknown words to evaluate on.")
     rows = to_rows(found, layout="sentences", length=recipe.data.length, max_rows=recipe.data.tokens_per_user).tokens
     wanted = min(len(rows), -(-recipe.run.evaluate_words // recipe.data.length))
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, wanted).astype(np.int64))]
-    about = {**unknown.description, "fault": None if recipe.fault is None else recipe.fault.model_dump(mode="json")}
+    note = InspectionRecord(STAGE, selection=unknown.description, fault=fault_record(recipe.fault))
     return (
-        dataclasses.replace(
-            known, train=unknown, held_out=rows, description={**known.description, "inspection": about}
-        ),
+        dataclasses.replace(known, train=unknown, held_out=rows, notes=(note,)),
         HeldOut(aside, numbers, unknown_rates(aside, numbers)),
     )
 
 
 def _held_out(recipe: TextInspection) -> tuple[Users, NDArray[np.int64]]:
-    """Users among whom the held-out ones are, and the numbers that these have there."""
+    """Users that contain the held-out users, and the numbers of the held-out users among them."""
     data = recipe.data
     if data.store is None:
         world = KeyboardWorld(data.world_seed, data.users + data.held_out, vocabulary_size=data.vocabulary)
@@ -169,7 +171,7 @@ def _held_out(recipe: TextInspection) -> tuple[Users, NDArray[np.int64]]:
 
 
 def with_fault(users: Users, fault: TextFault | None, words: Sequence[str]) -> Users:
-    """These users with the fault, or as they are; `words[i]` is the word with number i."""
+    """These users with the fault, if there is one; `words[i]` has the id i."""
     if fault is None:
         return users
     if fault.kind == "case_kept":

@@ -1,6 +1,6 @@
-"""Sentences that a next-word model makes up (Debugging, Figures 1 and 4, Table 7).
+"""Draw sentences from a next-word model (Debugging, Figures 1 and 4, Table 7).
 
-They are functions of a released model: drawing them, and counting unknown words among them by place, costs nobody anything.
+They are functions of a released model, so drawing them and counting unknown words in them costs no privacy.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from numpy.typing import NDArray
 from tacit.data.users import BOS, EOS, OOV, PAD
 from tacit.models.word_lm import WordLM
 
-# How a word that the vocabulary does not have is shown, as in the paper's Table 7.
+# How an unknown word is shown, as in the paper's Table 7.
 UNKNOWN = "UNK"
-# Sentences a compiled call: each holds the logits of a whole vocabulary.
+# Sentences per compiled call; each needs the logits of a whole vocabulary.
 CHUNK = 500
 
 
 def draw_sentences(model: WordLM, count: int, *, longest: int, key: jax.Array) -> NDArray[np.int32]:
-    """So many sentences drawn from the model, as word numbers [count, longest], padded; cut where they would be longer."""
+    """Draw `count` sentences as word ids [count, longest], padded; longer sentences are cut."""
     keys = jax.random.split(key, -(-count // CHUNK))
     return np.concatenate([np.asarray(_draw(model, each, longest=longest)) for each in keys])[:count]
 
 
 def in_words(sentence: NDArray[np.int32], words: Sequence[str]) -> str:
-    """A drawn sentence as text; `words[i]` is the word with number i."""
+    """A drawn sentence as text; `words[i]` has the id i."""
     return " ".join(UNKNOWN if token == OOV else words[token] for token in sentence.tolist() if token >= OOV)
 
 

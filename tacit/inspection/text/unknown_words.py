@@ -15,8 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.store import BLOCK
-from tacit.data.users import OOV, Users
+from tacit.data.users import BLOCK, OOV, Users
 from tacit.models.char_lm import CharLM, log_likelihoods, prediction_mask
 
 # Places of a sentence that are listed; words at later places count in the overall rate only.

@@ -1,7 +1,7 @@
-"""A convolution as one product of matrices, for layers of which every user has a copy of their own.
+"""A convolution as one matrix product, for layers of which every user has a copy of their own.
 
-Batched over users, a convolution with weights of its own for each becomes a grouped one, which libraries do slowly and,
-on some devices, with another result from call to call. A product of matrices batched over users stays one.
+Batched over users with separate weights, a convolution becomes a grouped one, which libraries compute slowly and, on some
+devices, not reproducibly. A matrix product batched over users is a batched matrix product.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """The output layer's SGD step as two GPU kernels that never write a logit to memory.
 
-`cross_entropy.output_step` stores the logits and their derivatives, V × N numbers that pass through memory six times. These
-kernels read a tile of the table T, form its logits on the chip, and use them at once:
+`cross_entropy.output_derivatives` stores the logits and their derivatives, V × N numbers that pass through memory six times.
+These kernels read a tile of the table T, form its logits on the chip, and use them at once:
 
     expected   for each token the normaliser Σ_v exp s_v and the mean row Σ_v p_v T_v, with a running maximum: attention whose
                keys and values are the table. Then D o = w (Σ_v p_v T_v - T_y).
     update     the tile's logits again, their derivatives G = w (p - one-hot), and T + G' O in place
 
-so a step reads the table twice and writes it once. Tensor cores want sizes that are powers of two: 80 tokens are a piece
-of 64 and one of 16, a width of 96 is 64 and 32.
+so a step reads the table twice and writes it once. Tensor cores need sizes that are powers of two: 80 tokens are split
+into 64 and 16, a width of 96 into 64 and 32.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def available() -> bool:
 
 
 def supported(tokens: int, width: int, precision: Precision) -> bool:
-    """Whether the kernels serve so many tokens at once (a program holds them all in registers) and a table of this width."""
+    """Whether the kernels support this number of tokens (a program holds all in registers), width and precision."""
     return tokens <= 128 and width <= 128 and width % 16 == 0 and precision == "bf16"
 
 
@@ -90,7 +90,7 @@ def output_update(
 
 
 class _Shape:
-    """What both kernels know at compile time: how tokens and width are cut, and how many tiles a program walks over."""
+    """Compile-time constants of both kernels: how tokens and width are split, and the number of tiles per program."""
 
     def __init__(self, vocabulary: int, tokens: int, width: int, precision: Precision) -> None:
         self.vocabulary, self.precision = vocabulary, precision

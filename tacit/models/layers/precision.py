@@ -16,7 +16,7 @@ PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 
 def round_operand(x: Array, precision: Precision) -> Array:
-    """x as `product` will multiply it: rounding once what several products share saves the repeated work."""
+    """x rounded as `product` rounds it; rounding an operand of several products once saves work."""
     return x.astype(jnp.bfloat16) if precision == "bf16" else x
 
 

@@ -1,9 +1,9 @@
-"""Adding rows to a table, where an index may come several times, with one result for one input.
+"""Add rows to a table reproducibly, where an index may occur several times.
 
-A scatter-add runs as atomic additions on a GPU, in whatever order they arrive: the same user's update then differed from call
-to call by 3e-7 of its norm in float32 and 4e-5 in TF32 (`benchmarks/chunk_mates.py`), and the proof wants it to depend on
-nothing but the user. Here each occurrence first gets the total of all occurrences of its index, by one small product, and
-the rows are then *set*: whichever of several equal writes comes last, the table is the same.
+A scatter-add runs as atomic additions on a GPU, in the order in which they arrive: the same user's update then differed from
+call to call by 3e-7 of its norm in float32 and 4e-5 in TF32 (`benchmarks/chunk_mates.py`). The proof needs it to depend on the
+user alone. So each occurrence first gets the total of all occurrences of its index, by one small product, and the rows are then
+*set*: whichever of several equal writes comes last, the table is the same.
 """
 
 from __future__ import annotations

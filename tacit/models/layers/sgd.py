@@ -1,8 +1,8 @@
-"""One step of local SGD on a word model: what plain autodiff computes, at a fraction of the memory traffic.
+"""One step of local SGD on a word model: the result of plain autodiff, with a fraction of its memory traffic.
 
-A user's step costs little arithmetic and much traffic, for every user has parameters of his own. So nothing dense is made that
-the mathematics does not need: the derivative of the embedding lookup is a scatter of the batch's rows into the table (never a
-table of zeros), the step size rides on the loss weights so that derivatives are added to the parameters as they are, and the
+A user's step needs little arithmetic and much memory traffic, because every user has parameters of their own. So dense arrays
+are avoided where possible: the derivative of the embedding lookup is a scatter of the batch's rows into the table (never a
+table of zeros), the step size is part of the loss weights so that derivatives are added to the parameters directly, and the
 recurrence and the softmax have the backward passes of `cells` and `cross_entropy`.
 
 With unit-norm embeddings ê = e/|e| a derivative u by ê becomes (u - (u·ê) ê)/|e| by e; being linear in u, it is applied

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +24,6 @@ from tacit.privacy.accounting.discrete_gaussian import rho as discrete_rho
 from tacit.privacy.gate.discretisation import SecAggSection
 from tacit.privacy.participation.limits import Gap, Participation, most_participations
 from tacit.privacy.record.records import UPDATE, Intent, Opened
-
-CONSTANTS = ("norm_limit_squared", "local_variance", "integers")
 
 
 @dataclass(frozen=True)
@@ -56,18 +53,15 @@ class DeviceNoise:
 
 def constants_of(opened: Opened) -> DeviceNoise | None:
     """What the ledger's first record says; None if it does not say all that the proof needs."""
-    encoding: Any = opened.data.get("secagg")
+    sums = opened.secure_sum
     try:
         section = SecAggSection.model_validate(opened.plan.get("secagg"))
     except ValidationError:
         return None
-    if not isinstance(encoding, dict):
+    if sums is None or sums.local_variance < 1:
         return None
-    found: list[Any] = [encoding.get(name) for name in CONSTANTS]
-    if any(type(value) is not int or value < 1 for value in found):
-        return None
-    limit, variance, integers = map(int, found)
-    return DeviceNoise(limit, variance, integers, section, int(opened.plan["cohort"]))
+    cohort = int(opened.plan["cohort"])
+    return DeviceNoise(sums.norm_limit_squared, sums.local_variance, sums.integers, section, cohort)
 
 
 def rho_of(

@@ -24,11 +24,13 @@ from numpy.typing import NDArray
 
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.adaptive import adaptively_composed
-from tacit.privacy.accounting.composition import Concentrated, Part, Sampled, compose, the_one
-from tacit.privacy.accounting.spent import rounds_of, unsampled_cost
+from tacit.privacy.accounting.claims import author_claims
+from tacit.privacy.accounting.composition import Part, compose, the_one
+from tacit.privacy.accounting.spent import cost_of_releases, releases_of
 from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.planned import charged_for
+from tacit.privacy.record.reasons import Reason, Why
 
 Users = NDArray[np.int64]
 
@@ -53,7 +55,7 @@ class Together:
     adjacency: str
     unit: str
     releases: int
-    reasons_not_private: tuple[str, ...] = ()
+    reasons_not_private: tuple[Reason, ...] = ()
     assumptions: tuple[str, ...] = ASSUMPTIONS
 
 
@@ -81,17 +83,18 @@ def together(
         delta = min(float(opened.plan["delta"]) for opened in openings)
     costs = [_cost(ledger, (cohorts or {}).get(ledger.opened.run_id)) for ledger in ledgers]
     releases = sum(len(ledger.intents) for ledger in ledgers)
-    reasons = [f"{reason} (run {run_id})" for run_id, cost in zip(ids, costs, strict=True) for reason in cost.reasons]
+    reasons = [reason.in_run(run_id) for run_id, cost in zip(ids, costs, strict=True) for reason in cost.reasons]
     assumptions = tuple(each for each in ASSUMPTIONS if not (adaptive and each == PLANNED))
+    assumptions += tuple(dict.fromkeys(claim for opened in openings for claim in author_claims(opened)))
     if reasons:
         return Together(math.inf, delta, None, "none", adjacency, unit, releases, tuple(reasons), assumptions)
     composition = adaptively_composed if adaptive else compose
     found = composition([part for cost in costs for part in cost.parts], apart_from_tail(delta))
     value, tail = found.epsilon, math.fsum(cost.tail for cost in costs)
     if math.isinf(value):
-        reasons = ["no noise was added"]
+        reasons = [Reason(Why.NO_NOISE)]
     elif objection := tail_objection(tail, value, delta):
-        value, reasons = math.inf, [objection]
+        value, reasons = math.inf, [Reason(Why.NOISE_TAIL, objection)]
     return Together(value, delta, found.rho, found.accountant, adjacency, unit, releases, tuple(reasons), assumptions)
 
 
@@ -101,23 +104,24 @@ class _RunCost:
 
     parts: Sequence[Part]
     tail: float
-    reasons: Sequence[str] = ()
+    reasons: Sequence[Reason] = ()
 
 
 def _cost(ledger: Ledger, cohorts: Sequence[Users] | None) -> _RunCost:
     opened, charged = ledger.opened, charged_for(ledger.opened, ledger.intents)
-    if opened.reasons_not_private or charged.objection is not None:
-        return _RunCost((), 0.0, opened.reasons_not_private or [charged.objection or ""])
-    draws, parts, reasons = len(charged.releases), list[Part](), list[str]()
+    if opened.reasons_not_private:
+        return _RunCost((), 0.0, opened.reasons_not_private)
+    if charged.objection is not None:
+        return _RunCost((), 0.0, [charged.objection])
     kinds = {intent.sampling["kind"] for intent in charged.releases}
-    if kinds <= {"poisson", "fixed"}:
-        parts += [Sampled(group) for group in rounds_of(charged.releases)]
-    elif kinds == {"check_in"} == {opened.plan["sampling"]}:
-        cost = unsampled_cost(opened, charged, cohorts)
-        draws = cost.draws
-        parts.append(Concentrated(math.inf if cost.rho is None else cost.rho, opened.adjacency, cost.gaussian))
-        reasons += [] if cost.objection is None else [cost.objection]
-    else:
-        reasons.append(f"this version of Tacit does not account for sampling of the kind {' and '.join(sorted(kinds))}")
-    tail = tail_probability(int(opened.data["coordinates"]), int(opened.data["arrays"]), draws)
-    return _RunCost(parts, tail, reasons)
+    if not (kinds <= {"poisson", "fixed"} or kinds == {"check_in"} == {opened.plan["sampling"]}):
+        unknown = f"this version of Tacit does not account for sampling of the kind {' and '.join(sorted(kinds))}"
+        return _RunCost((), 0.0, [Reason(Why.UNPROVEN_RELEASES, unknown)])
+    releases = releases_of(opened, charged, cohorts)
+    cost = cost_of_releases(releases)
+    parts = cost.parts(opened.adjacency)
+    if cost.objection is not None or parts is None:
+        objection = cost.objection or "the cost of its mechanism is one that does not compose"
+        return _RunCost((), 0.0, [Reason(Why.UNPROVEN_RELEASES, objection)])
+    draws = len(releases.all) if cost.draws is None else cost.draws
+    return _RunCost(parts, tail_probability(opened.release.coordinates, opened.release.arrays, draws))

@@ -7,44 +7,38 @@ the ledger's first record. The probability τ that noise is not what its proof t
 
 Without sampling (check_in) the cost is a ρ, from MinS and MaxP: those that the plan promises, or those that the cohorts had
 where they are given and all planned rounds have run. The participation so far says nothing about rounds that are still to
-come, so a run that ended early is charged by the promise. Noise from devices (`device_noise`) has its own ρ, which is not quite
-a Gaussian's.
-
-**Rounds that ran again under correlated noise.** A run that lost rounds s .. t-1 goes on at s from the state it had there,
-with fresh noise from s on. Its releases are then rows of C x + Z as ever, and beside them the lost rows s .. t-1 of C x' + Z',
-x' and Z' being x and Z before s. All rows have independent noise, so the squared sensitivities of the two sets of rows add up;
-and that of the lost rows is at most that of the whole lost branch, rounds 0 .. t-1. So each branch counts as a
-mechanism of its own, with its own cohorts, and the ρ's add up.
+come, so a run that ended early is charged by the promise. What the releases cost is the answer of their mechanism
+(`tacit.privacy.noise.kinds`); for a mechanism from outside Tacit it is its author's claim, and the assumptions say so.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PrivacyError
-from tacit.privacy.accounting import device_noise
-from tacit.privacy.accounting.gaussian import sensitivity_squared as independent_sensitivity_squared
-from tacit.privacy.accounting.sampled_gaussian import Rounds, combined_noise_multiplier, sampled_epsilon
-from tacit.privacy.accounting.zcdp import composed, epsilon_of_any, epsilon_of_gaussian, gaussian_rho
-from tacit.privacy.gate.discretisation import DISCRETE
-from tacit.privacy.noise.strategies import from_description
+from tacit.privacy.accounting.claims import author_claims, outside_objection
+from tacit.privacy.accounting.cost import Cost
+from tacit.privacy.accounting.releases import Releases, branches_of
+from tacit.privacy.noise.kinds import kind_of
+from tacit.privacy.noise.kinds.base import RANDOM_BITS
 from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
-from tacit.privacy.participation.limits import Gap, Participation, realised
+from tacit.privacy.outside import is_path
+from tacit.privacy.participation.limits import Participation, realised
+from tacit.privacy.record.facts import PretrainingRecord
 from tacit.privacy.record.planned import CUT_OFF, Charged, charged_for
+from tacit.privacy.record.reasons import Reason, Why, reasons_as_json
 from tacit.privacy.record.records import Intent, Opened
 from tacit.privacy.statement.wording import rounds_in_words, times
 
-ASSUMPTIONS: tuple[str, ...] = (
+# What every run assumes; `ASSUMPTIONS` are those of a run with noise of Tacit's own.
+COMMON: tuple[str, ...] = (
     "one person is one user, and it was decided before the run which users are trained on and which are held out",
     "settings such as the clip and the number of rounds were chosen without looking at these users",
     "the model that the first round starts from holds nothing of these users, and accuracy is measured on nobody who is "
@@ -52,14 +46,8 @@ ASSUMPTIONS: tuple[str, ...] = (
     "the cost is that of this run alone; other runs on the same users cost more in addition, and so does a copy of this run "
     "that is continued separately",
     "nobody else reads the process's memory or measures its timing",
-    "nobody has the computing power to tell ChaCha20, AES-256 or keyed BLAKE2b, with 256-bit keys, from random bits",
 )
-# Devices draw integers, exactly, and from another stream of bits.
-DEVICE_ASSUMPTIONS: tuple[str, ...] = (
-    *ASSUMPTIONS[:-1],
-    "nobody has the computing power to tell AES-256-CTR or keyed BLAKE2b from random bits",
-    "sums are computed under secure aggregation, so that nobody sees the integers of a single device",
-)
+ASSUMPTIONS: tuple[str, ...] = (*COMMON, RANDOM_BITS)
 # Amplification holds against somebody who does not know the sample.
 SAMPLED_ASSUMPTIONS: tuple[str, ...] = ("nobody else learns who was in which cohort",)
 
@@ -80,7 +68,7 @@ class Spent:
     releases: int
     rounds_planned: int
     rounds_run: int
-    reasons_not_private: list[str] = field(default_factory=list)
+    reasons_not_private: tuple[Reason, ...] = ()
     assumptions: tuple[str, ...] = ASSUMPTIONS
     rho: float | None = None
     participation: Participation | None = None
@@ -93,6 +81,7 @@ class Spent:
             "rho": self.rho if self.rho is not None and math.isfinite(self.rho) else None,
             "assumptions": list(self.assumptions),
             "participation": None if self.participation is None else vars(self.participation),
+            **reasons_as_json(self.reasons_not_private),
             "computed_from": self.computed_from,
             "rounds": self.rounds_in_words,
         }
@@ -125,40 +114,44 @@ def spent_by(
     `quick`: a coarser bound, for a progress bar.
     """
     charged = charged_for(opened, intents)
-    sampled = opened.plan["sampling"] != "check_in"
-    cost = _sampled(opened, charged, quick) if sampled else unsampled_cost(opened, charged, cohorts)
-    delta, reasons, value = float(opened.plan["delta"]), list(opened.reasons_not_private), math.inf
-    if not reasons and (objection := charged.objection or cost.objection) is not None:
-        reasons = [objection]
+    releases = releases_of(opened, charged, cohorts)
+    cost = cost_of_releases(releases)
+    delta, reasons = float(opened.plan["delta"]), opened.reasons_not_private
+    value, accountant = math.inf, cost.accountant
+    if not reasons and charged.objection is not None:
+        reasons = (charged.objection,)
+    if not reasons and cost.objection is not None:
+        reasons = (Reason(Why.UNPROVEN_RELEASES, cost.objection),)
     if not reasons:
-        value = cost.epsilon
-        tail = tail_probability(int(opened.data["coordinates"]), int(opened.data["arrays"]), cost.draws)
+        value, accountant = cost.epsilon(apart_from_tail(delta), quick=quick)
+        draws = len(releases.all) if cost.draws is None else cost.draws
+        tail = tail_probability(opened.release.coordinates, opened.release.arrays, draws)
         if math.isinf(value):
-            reasons = ["no noise was added"]
+            reasons = (Reason(Why.NO_FINITE_COST if is_path(opened.mechanism) else Why.NO_NOISE),)
         elif objection := tail_objection(tail, value, delta):
-            value, reasons = math.inf, [objection]
-    assumptions = SAMPLED_ASSUMPTIONS + ASSUMPTIONS if sampled else ASSUMPTIONS
-    if opened.mechanism == DISCRETE:
-        assumptions = DEVICE_ASSUMPTIONS + _corrupt_devices(opened)
+            value, reasons = math.inf, (Reason(Why.NOISE_TAIL, objection),)
+    assumptions = (SAMPLED_ASSUMPTIONS if releases.sampled else ()) + COMMON
+    assumptions += kind_of(opened.mechanism).assumptions(opened) + author_claims(opened)
+    participation = releases.participation
     if charged.ran_again:
         assumptions += (CUT_OFF,)
-    if cost.participation is not None and not cost.participation.observed:
+    if participation is not None and not participation.observed:
         assumptions += ("no user took part more often, or with fewer rounds in between, than the plan promises",)
-    if "vocabulary" in opened.data:
+    if opened.data.vocabulary is not None:
         assumptions += (
-            f"the words of the model were chosen without looking at these users ({opened.data['vocabulary']})",
+            f"the words of the model were chosen without looking at these users ({opened.data.vocabulary})",
         )
-    if "pretraining" in opened.data:
-        assumptions += (_public_data(opened.data["pretraining"]),)
-    inspection = opened.data.get("inspection", {})
-    if chose := [f"the run {inspection[name]}" for name in ("classifier", "released_by") if name in inspection]:
+    if opened.pretraining is not None:
+        assumptions += (_public_data(opened.pretraining),)
+    if opened.selected_by:
+        runs = " and ".join(f"the run {run_id}" for run_id in opened.selected_by)
         assumptions += (
-            f"what {' and '.join(chose)} released decides which users this run reads; what that release cost comes on top",
+            f"what {runs} released decides which users this run reads; what that release cost comes on top",
         )
     return Spent(
         value,
         delta,
-        cost.accountant,
+        accountant,
         opened.adjacency,
         opened.unit,
         len(charged.happened),
@@ -167,7 +160,7 @@ def spent_by(
         reasons,
         assumptions,
         cost.rho if math.isfinite(value) else None,
-        cost.participation,
+        participation,
     )
 
 
@@ -181,74 +174,36 @@ def cost_if_it_had_ended_here(opened: Opened, intents: Iterable[Intent]) -> Spen
     return spent_by(dataclasses.replace(opened, rounds=rounds), intents, quick=True)
 
 
-def _public_data(pretraining: Mapping[str, Any]) -> str:
+def _public_data(pretraining: PretrainingRecord) -> str:
     """What is assumed of the data that a model was pre-trained on."""
-    source, who = pretraining["public"], ", as the recipe asserts" if pretraining["asserted"] else ""
-    return f"the data used for pre-training ({source}) is public{who}, and holds nothing of these users"
+    who = ", as the recipe asserts" if pretraining.asserted else ""
+    return f"the data used for pre-training ({pretraining.public}) is public{who}, and holds nothing of these users"
 
 
-@dataclass(frozen=True)
-class _Cost:
-    """What the releases cost before the noise's tail; `draws` is how often a coordinate drew noise."""
-
-    epsilon: float
-    accountant: str
-    draws: int
-    rho: float | None = None
-    participation: Participation | None = None
-    objection: str | None = None
-    gaussian: bool = True
+def releases_of(opened: Opened, charged: Charged, cohorts: Iterable[NDArray[np.int64]] | None) -> Releases:
+    """The releases that a run is charged for; `cohorts` are those of the releases that happened."""
+    return Releases(opened, charged.happened, charged.to_come, _cohorts_that_count(charged, cohorts))
 
 
-def _sampled(opened: Opened, charged: Charged, quick: bool) -> _Cost:
-    rounds = rounds_of(charged.releases)
-    delta = apart_from_tail(float(opened.plan["delta"]))
-    value, accountant = math.inf, "rdp"
-    if not opened.reasons_not_private:
-        value, accountant = sampled_epsilon(rounds, delta, discretization=1e-3 if quick else 1e-4)
-    objection = "correlated noise has no proof on sampled rounds" if opened.strategy else None
-    return _Cost(value, accountant, len(charged.releases), objection=objection)
-
-
-def unsampled_cost(opened: Opened, charged: Charged, cohorts: Iterable[NDArray[np.int64]] | None) -> _Cost:
-    """The ρ of a run without sampling; `cohorts` are those of the releases that happened."""
-    users = _cohorts_that_count(charged, cohorts)
-    if opened.mechanism == DISCRETE:
-        return _from_devices(opened, charged, users)
-    strategy = from_description(opened.strategy) if opened.strategy else None
-    branches = branches_of(charged.releases)
-    promised = Participation(int(opened.plan["min_separation"]), int(opened.plan["max_participation"]), observed=False)
-    seen = [promised] * len(branches)
-    if users is not None:
-        seen = [realised([users[number] for number in branch]) for branch in branches]
-    rhos, objection = [], _departure_in(charged, branches, correlated=strategy is not None)
-    for branch, participation in zip(branches, seen, strict=True):
-        releases = [charged.releases[number] for number in branch]
-        restarts = [intent.round for intent in releases if intent.restart and intent.round > 0]
-        gap, most = Gap(participation.min_separation), participation.max_participation
-        if strategy is None:
-            squared: float = independent_sensitivity_squared(len(releases), gap, most)
-        else:
-            squared = strategy.sensitivity(len(releases), gap, most, restarts).squared
-        smallest = min((_noise_multiplier(intent) for intent in releases), default=math.inf)
-        rhos.append(gaussian_rho(noise_multiplier=smallest, sensitivity_squared=squared))
-    rho = composed(*rhos)
-    together = Participation(
-        min((each.min_separation for each in seen), default=promised.min_separation),
-        max((each.max_participation for each in seen), default=0),
-        observed=users is not None,
-    )
-    value = epsilon_of_gaussian(rho, apart_from_tail(float(opened.plan["delta"])))
-    return _Cost(value, "zCDP, exact Gaussian curve", len(charged.releases), rho, together, objection)
+def cost_of_releases(releases: Releases) -> Cost:
+    """What the mechanism says that its releases cost, with an objection where nothing may be claimed."""
+    opened, kind = releases.opened, kind_of(releases.opened.mechanism)
+    objection = outside_objection(opened)
+    if objection is not None:
+        return Cost.unknown(objection)
+    cost = kind.cost(releases)
+    if cost.objection is None and not releases.sampled:
+        return dataclasses.replace(cost, objection=releases.departure(correlated=kind.correlated))
+    return cost
 
 
 def _cohorts_that_count(
     charged: Charged, cohorts: Iterable[NDArray[np.int64]] | None
-) -> list[NDArray[np.int64]] | None:
+) -> tuple[NDArray[np.int64], ...] | None:
     """The cohorts of all releases, where they are given and all planned rounds have run."""
     if cohorts is None:
         return None
-    users = list(cohorts)
+    users = tuple(cohorts)
     if len(users) != len(charged.happened):
         raise PrivacyError(f"Expected the cohorts of {len(charged.happened)} releases, got {len(users)}.")
     return None if charged.to_come else users
@@ -263,83 +218,4 @@ def broken_promise(opened: Opened, intents: Sequence[Intent], cohorts: Sequence[
             return f"a user took part {times(found.max_participation)}, and the plan promises {most} at most"
         if found.max_participation > 1 and found.min_separation < least:
             return f"a user took part again after {found.min_separation} rounds, and the plan promises at least {least}"
-    noise = device_noise.constants_of(opened) if opened.mechanism == DISCRETE else None
-    fewest = min(map(len, cohorts), default=0)
-    if noise is not None and len(cohorts) and fewest < noise.fewest_reports:
-        return f"a round had {fewest} reports, and the plan promises {noise.fewest_reports} at least"
-    return None
-
-
-def _from_devices(opened: Opened, charged: Charged, users: list[NDArray[np.int64]] | None) -> _Cost:
-    branches, noise = branches_of(charged.releases), device_noise.constants_of(opened)
-    promised = Participation(int(opened.plan["min_separation"]), int(opened.plan["max_participation"]), observed=False)
-    seen = promised
-    if users is not None:
-        ways = [realised([users[number] for number in branch]) for branch in branches]
-        seen = Participation(
-            min((each.min_separation for each in ways), default=promised.min_separation),
-            max((each.max_participation for each in ways), default=0),
-            observed=True,
-        )
-    objection = device_noise.objection_to(charged.happened) or _departure_in(charged, branches, correlated=False)
-    accountant = "zCDP through RDP (alpha times rho)"
-    if noise is None:
-        why = "the ledger does not say what noise each device added"
-        return _Cost(math.inf, accountant, 0, math.inf, seen, why, gaussian=False)
-    rho = device_noise.rho_of(noise, users, [len(branch) for branch in branches], promised)
-    value = epsilon_of_any(rho, apart_from_tail(float(opened.plan["delta"])))
-    # Nothing of the server's noise to charge for: devices sample integers exactly.
-    return _Cost(value, accountant, 0, rho, seen, objection, gaussian=False)
-
-
-def _corrupt_devices(opened: Opened) -> tuple[str, ...]:
-    section = opened.plan.get("secagg") or {}
-    share = float(section.get("corrupt", 0.0))
-    who = f"at most {share:.1%} of a round's devices are" if share else "no device is"
-    return (f"{who} corrupt; every other device adds its share of the noise and keeps it secret",)
-
-
-def branches_of(intents: Sequence[Intent]) -> list[list[int]]:
-    """The ways through the rounds that a run took, as numbers of intents: the lost ones first, the one in use last."""
-    branches, path = [], list[int]()
-    for number, intent in enumerate(intents):
-        if path and intent.round <= intents[path[-1]].round:
-            branches.append(path)
-            path = [each for each in path if intents[each].round < intent.round]
-        path = [*path, number]
-    return [*branches, path] if path else branches
-
-
-def _departure_in(charged: Charged, branches: Sequence[Sequence[int]], *, correlated: bool) -> str | None:
-    """The first departure on any way through the rounds that happened."""
-    for branch in branches:
-        happened = [charged.happened[number] for number in branch if number < len(charged.happened)]
-        if (found := _departure(happened, correlated=correlated)) is not None:
-            return found
-    return None
-
-
-def _departure(releases: Sequence[Intent], *, correlated: bool) -> str | None:
-    """Why these releases are not what the proof is about; mostly None."""
-    if [intent.round for intent in releases] != list(range(len(releases))):
-        return "the ledger skips rounds"
-    for before, intent in pairwise(releases):
-        if correlated and not intent.restart and intent.blocks != before.blocks:
-            return f"bound or noise changed in round {intent.round} without a restart of the correlated noise"
-    return None
-
-
-def rounds_of(intents: Iterable[Intent]) -> list[Rounds]:
-    """The ledger's releases, grouped by what they cost."""
-    counts: Counter[tuple[str, float]] = Counter()
-    for intent in intents:
-        counts[json.dumps(intent.sampling, sort_keys=True), _noise_multiplier(intent)] += 1
-    return [Rounds(json.loads(sampling), z, count) for (sampling, z), count in counts.items()]
-
-
-def _noise_multiplier(intent: Intent) -> float:
-    """z of a release as a whole; 0 where a block has no bound."""
-    blocks = intent.blocks.values()
-    if any(block["bound"] is None for block in blocks):
-        return 0.0
-    return combined_noise_multiplier(block["noise_multiplier"] or 0.0 for block in blocks)
+    return kind_of(opened.mechanism).broken_promise(opened, cohorts)

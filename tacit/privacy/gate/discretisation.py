@@ -15,7 +15,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-DISCRETE = "discrete"
 # The rehearsed protocol keeps every device's vector, and pairs every device with every other.
 LARGEST_REHEARSAL = 200
 

@@ -22,6 +22,7 @@ from functools import partial
 from tacit.privacy.accounting import gaussian
 from tacit.privacy.accounting.sampled_gaussian import Rounds, epsilon
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
+from tacit.privacy.noise.kinds import KINDS
 from tacit.privacy.noise.strategies import optimised
 from tacit.privacy.participation.limits import Gap
 from tacit.privacy.plan import MOST_NOISE
@@ -52,11 +53,9 @@ def _strategy(name: str, rounds: int, gap: Gap, max_participation: int) -> Cost:
     return Cost(strategy.sensitivity(rounds, gap, max_participation).squared, strategy.prefix_rmse(rounds))
 
 
-# Mechanisms without sampling, by name; one line adds another.
+# Tacit's own mechanisms without sampling, by name.
 MECHANISMS: dict[str, Callable[[int, Gap, int], Cost]] = {
-    "tree": partial(_strategy, "tree"),
-    "blt": partial(_strategy, "blt"),
-    "banded": partial(_strategy, "banded"),
+    **{kind.name: partial(_strategy, kind.name) for kind in KINDS.own.values() if kind.correlated},
     "gaussian": _gaussian,
 }
 

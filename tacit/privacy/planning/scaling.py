@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.planned import planned_intents
+from tacit.privacy.record.reasons import Why
 from tacit.privacy.record.records import Opened
 
 ESTIMATE = (
@@ -50,7 +51,7 @@ def scaled_up(plan: PrivacyPlan, scale: ScaleSection) -> PrivacyPlan:
 def cost_at_scale(opened: Opened, plan: PrivacyPlan, rounds: int) -> Spent:
     """What `rounds` rounds of the scaled-up plan would cost, with releases of this run's size and noise of its shape."""
     # A run with a fleet has no seed. Every other reason, such as words counted on private users, it would have as well.
-    reasons = [reason for reason in opened.reasons_not_private if "can be replayed" not in reason]
+    reasons = tuple(reason for reason in opened.reasons_not_private if reason.code != Why.SEEDED)
     hypothetical = dataclasses.replace(
         opened,
         plan=plan.model_dump(mode="json"),

@@ -8,39 +8,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from pydantic import ValidationError
 
 from tacit.privacy.accounting.noise_split import BIT_BOUND
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.record.planned import UNREADABLE_PLAN
+from tacit.privacy.record.facts import SecureSumRecord
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN, Intent, Opened
 
 # Bounds of secure sums are computed from what the ledger says of the encoding; decoding in float64 has this room (secagg).
 _DECODING_ROOM = 1 + 2.0**-20
 
 
-def departures_from_plan(opened: Opened, intents: Sequence[Intent]) -> list[str]:
-    """The first release that is not the plan's, in words; empty if all are."""
+def departures_from_plan(opened: Opened, intents: Sequence[Intent]) -> list[Reason]:
+    """A reason for the first release that is not the plan's; empty if all are."""
     try:
         plan = PrivacyPlan.model_validate(opened.plan)
     except ValidationError:
-        return [UNREADABLE_PLAN]
-    sampling, noise = plan.build_sampler().describe(), plan.noise_multipliers
+        return [Reason(Why.UNREADABLE_PLAN)]
+    sampling, noise = plan.sampling_constants, plan.noise_multipliers
     for intent in intents:
-        where = f"round {intent.round}, attempt {intent.attempt},"
         if intent.sampling != sampling:
-            return [f"{where} was sampled otherwise than the plan says"]
+            return _departed(intent, "was sampled otherwise than the plan says")
         if {name: block["noise_multiplier"] for name, block in intent.blocks.items()} != noise:
-            return [f"{where} got other noise than the plan says"]
+            return _departed(intent, "got other noise than the plan says")
         if not all(_bound_fits(plan, opened, intent, name) for name in intent.blocks):
-            return [f"{where} was clipped at another norm than the plan says"]
+            return _departed(intent, "was clipped at another norm than the plan says")
         if intent.denominator != plan.denominator:
-            return [f"{where} was divided by something other than the plan's denominator"]
+            return _departed(intent, "was divided by something other than the plan's denominator")
         if intent.restart != (intent.round in plan.restarts):
-            return [f"{where} restarts its noise otherwise than the plan says"]
+            return _departed(intent, "restarts its noise otherwise than the plan says")
     return []
+
+
+def _departed(intent: Intent, how: str) -> list[Reason]:
+    return [Reason(Why.DEPARTS_FROM_PLAN, f"round {intent.round}, attempt {intent.attempt}, {how}")]
 
 
 def _bound_fits(plan: PrivacyPlan, opened: Opened, intent: Intent, name: str) -> bool:
@@ -53,12 +56,11 @@ def _bound_fits(plan: PrivacyPlan, opened: Opened, intent: Intent, name: str) ->
     clip = plan.clip_norm_at(intent.round)
     if bound is None or math.isinf(clip):
         return bound is None and math.isinf(clip)
-    return math.isclose(bound, clip * _inflation(opened.data.get("secagg")), rel_tol=1e-12)
+    return math.isclose(bound, clip * _inflation(opened.secure_sum), rel_tol=1e-12)
 
 
-def _inflation(encoding: dict[str, Any] | None) -> float:
-    """By how much rounding to integers widens the bound: √limit / scale, and the room of decoding; NaN if it is not said."""
+def _inflation(encoding: SecureSumRecord | None) -> float:
+    """By how much rounding to integers widens the bound: √limit / scale, and the room of decoding."""
     if encoding is None:
         return 1.0
-    limit, scale = float(encoding.get("norm_limit_squared", math.nan)), float(encoding.get("scale", math.nan))
-    return math.sqrt(limit) / scale * _DECODING_ROOM
+    return math.sqrt(encoding.norm_limit_squared) / encoding.scale * _DECODING_ROOM

@@ -41,7 +41,6 @@ from pathlib import Path
 from tacit.errors import LedgerError, PrivacyError, RunError
 from tacit.files import GrowingFile, append_synced, disk_error, keep_torn_bytes, sync_folder
 from tacit.privacy.record.records import (
-    FORMAT,
     OUTCOMES,
     POLICIES,
     Closed,
@@ -51,6 +50,7 @@ from tacit.privacy.record.records import (
     Record,
     Resumed,
     canonical,
+    format_objection,
     from_json,
     to_json,
 )
@@ -78,8 +78,8 @@ class _History:
         """Why `record` cannot come next, or None."""
         if isinstance(record, Opened) != (self.length == 0):
             return "a ledger begins with its one opened record"
-        if isinstance(record, Opened) and record.format > FORMAT:
-            return f"its format is {record.format}, and this version of Tacit knows {FORMAT} and those before"
+        if isinstance(record, Opened) and (objection := format_objection(record.format)) is not None:
+            return objection
         if self.closed is not None and not (self.closed == "stopped" and isinstance(record, Resumed)):
             return f"the run was closed before it ({self.closed})"
         match record:

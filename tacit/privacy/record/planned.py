@@ -30,15 +30,15 @@ from pydantic import ValidationError
 
 from tacit.privacy.accounting.noise_split import BIT_BOUND
 from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN, Intent, Opened
 
 CUT_OFF = "rounds were cut off and run again for reasons that did not depend on what had been released"
-UNREADABLE_PLAN = "the plan in the ledger is not one this version of Tacit can read"
 
 
 def planned_intents(plan: PrivacyPlan, rounds: int, *, start: int = 0) -> list[Intent]:
     """The intents that rounds `start` to `rounds` - 1 of this plan would write, without a cohort."""
-    sampling, noise = plan.build_sampler().describe(), plan.noise_multipliers
+    sampling, noise = plan.sampling_constants, plan.noise_multipliers
     side_bounds = {WEIGHT: 1.0, WITHIN: BIT_BOUND}
     found = []
     for round in range(start, rounds):
@@ -55,7 +55,7 @@ class Charged:
 
     happened: tuple[Intent, ...]
     to_come: tuple[Intent, ...] = ()
-    objection: str | None = None
+    objection: Reason | None = None
 
     @property
     def releases(self) -> tuple[Intent, ...]:
@@ -78,14 +78,13 @@ def charged_for(opened: Opened, intents: Iterable[Intent]) -> Charged:
     happened = tuple(intents)
     last = max((intent.round for intent in happened), default=-1)
     if last >= opened.rounds:
-        return Charged(
-            happened, (), f"round {last} ran, and the {opened.rounds} rounds that were planned end before it"
-        )
+        beyond = f"round {last} ran, and the {opened.rounds} rounds that were planned end before it"
+        return Charged(happened, (), Reason(Why.DEPARTS_FROM_PLAN, beyond))
     following = happened[-1].round + 1 if happened else 0
     if following == opened.rounds:
         return Charged(happened)
     try:
         plan = PrivacyPlan.model_validate(opened.plan)
     except ValidationError:
-        return Charged(happened, (), UNREADABLE_PLAN)
+        return Charged(happened, (), Reason(Why.UNREADABLE_PLAN))
     return Charged(happened, tuple(planned_intents(plan, opened.rounds, start=following)))

@@ -1,17 +1,30 @@
 """What a ledger's line can say: the five kinds of record, and their exact JSON.
 
 A record is plain data without its place in the chain; the ledger adds that. JSON is canonical (sorted keys, no spaces,
-floats that round-trip, no infinity and no NaN), so that a record has one spelling and one digest.
+floats that round-trip, no infinity and no NaN), so that a record has one spelling and one digest. Reading is strict
+(`record.codec`): an unknown field, a missing one and one of another type are refused.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
-from types import UnionType
-from typing import Any, ClassVar, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-FORMAT = 3
+from tacit.privacy.record import codec
+from tacit.privacy.record.codec import Typed
+from tacit.privacy.record.facts import (
+    DataRecord,
+    FleetRecord,
+    GateAuditRecord,
+    PlantedCanaries,
+    PretrainingRecord,
+    ReleaseSize,
+    SecureSumRecord,
+)
+from tacit.privacy.record.reasons import Reason
+
+FORMAT = 4
 FRESH_NOISE = "fresh noise, accounted again"
 SEEDED_REPLAY = "seeded replay"
 POLICIES = (FRESH_NOISE, SEEDED_REPLAY)
@@ -23,24 +36,24 @@ UNIT = "user"
 
 
 @dataclass(frozen=True)
-class Record:
-    """A line of the ledger without its place in the chain; its fields have exactly the types of their annotations."""
+class Record(Typed):
+    """A line of the ledger without its place in the chain."""
 
     kind: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        for name, hint in _HINTS[self.kind].items():
-            if not _fits(getattr(self, name), hint):
-                raise TypeError(f"Expected {self.kind}.{name} to be {hint}, got {type(getattr(self, name)).__name__}.")
 
 
 @dataclass(frozen=True)
 class Opened(Record):
-    """The run: its plan and mechanism, the data it reads (a description, never an id), its unit and adjacency.
+    """The run: its plan and mechanism, the data it reads (a name, never a user's id), its unit and adjacency.
 
     `strategy` describes how noise is correlated between rounds (`tacit.privacy.noise.strategies`), and is empty where it is
     independent. `rounds` is how many rounds are planned, a public constant: they are what the run is charged for, however
     early it ends (`record.planned`). `reasons_not_private` is empty exactly when the run may claim a finite epsilon.
+    `recipe` is the SHA-256 of the settings that the run folder keeps. `evaluates` is the SHA-256 of the model that devices
+    measure, where they train none. `batching` names a batching that is not Tacit's (`tacit.learning.batches`). `selected_by`
+    are the runs whose releases decide which users this one reads. `notes` are what higher layers keep here for themselves, by
+    owner (`record.notes`). `outside` holds version and description of what comes from outside Tacit, by field of the plan
+    (`tacit.privacy.outside`).
     """
 
     kind: ClassVar[str] = "opened"
@@ -53,10 +66,22 @@ class Opened(Record):
     population: int
     rounds: int
     seeded: bool
-    reasons_not_private: list[str]
-    data: dict[str, Any]
+    reasons_not_private: tuple[Reason, ...]
+    recipe: str
+    release: ReleaseSize
+    data: DataRecord
     unit: str
     adjacency: str
+    secure_sum: SecureSumRecord | None = None
+    planted: PlantedCanaries | None = None
+    gate_audit: GateAuditRecord | None = None
+    pretraining: PretrainingRecord | None = None
+    fleet: FleetRecord | None = None
+    batching: str | None = None
+    evaluates: str | None = None
+    selected_by: tuple[str, ...] = ()
+    notes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    outside: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -108,25 +133,6 @@ class Closed(Record):
 
 _KINDS: dict[str, type[Record]] = {record.kind: record for record in (Opened, Intent, Committed, Resumed, Closed)}
 
-_HINTS: dict[str, dict[str, Any]] = {
-    kind: {each.name: get_type_hints(record)[each.name] for each in fields(record)} for kind, record in _KINDS.items()
-}
-
-
-def _fits(value: object, hint: Any) -> bool:
-    if hint is Any:
-        return True
-    if hint in (int, float):
-        return type(value) is int or (hint is float and isinstance(value, float))
-    if isinstance(hint, UnionType):
-        return any(_fits(value, each) for each in get_args(hint))
-    if get_origin(hint) is list:
-        return isinstance(value, list) and all(_fits(each, get_args(hint)[0]) for each in value)
-    if get_origin(hint) is dict:
-        key, item = get_args(hint)
-        return isinstance(value, dict) and all(_fits(k, key) and _fits(v, item) for k, v in value.items())
-    return isinstance(value, hint)
-
 
 def canonical(value: dict[str, Any]) -> bytes:
     """The one way to write this JSON object; ValueError for infinity or NaN."""
@@ -135,7 +141,8 @@ def canonical(value: dict[str, Any]) -> bytes:
 
 def to_json(record: Record) -> dict[str, Any]:
     """The record as a JSON object: its kind and its fields."""
-    return {each.name: getattr(record, each.name) for each in fields(record)} | {"kind": record.kind}
+    content: dict[str, Any] = codec.to_json(record)
+    return content | {"kind": record.kind}
 
 
 def from_json(content: dict[str, Any]) -> Record:
@@ -143,10 +150,11 @@ def from_json(content: dict[str, Any]) -> Record:
     kind = content.get("kind")
     if kind not in _KINDS:
         raise ValueError(f"the record kind {kind!r} is unknown to this version of Tacit")
-    values = {name: value for name, value in content.items() if name != "kind"}
-    if values.keys() != _HINTS[kind].keys():
-        raise ValueError(f"the fields are not those of the record kind {kind!r}")
-    try:
-        return _KINDS[kind](**values)
-    except TypeError as error:
-        raise ValueError(str(error).rstrip(".")) from None
+    if kind == Opened.kind and (objection := format_objection(content.get("format"))) is not None:
+        raise ValueError(objection)
+    return codec.from_json(_KINDS[kind], {name: value for name, value in content.items() if name != "kind"})
+
+
+def format_objection(format: object) -> str | None:
+    """Why a ledger of this format cannot be read, or None."""
+    return None if format == FORMAT else f"its format is {format}, and this version of Tacit reads format {FORMAT} only"

@@ -10,26 +10,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tacit.privacy.accounting.device_noise import constants_of
-from tacit.privacy.accounting.spent import Spent, rounds_of
-from tacit.privacy.accounting.zcdp import gaussian_rho
-from tacit.privacy.gate.discretisation import DISCRETE
-from tacit.privacy.plan import ADJACENCY, CORRELATED
+from tacit.privacy.accounting.claims import outside_objection
+from tacit.privacy.accounting.spent import Spent
+from tacit.privacy.noise.kinds import KINDS, kind_of
+from tacit.privacy.noise.kinds.correlated import undescribed
+from tacit.privacy.outside import is_path
+from tacit.privacy.plan import ADJACENCY
 from tacit.privacy.record.departures import departures_from_plan
 from tacit.privacy.record.ledger import Ledger
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import Intent, Opened
-from tacit.privacy.statement.on_devices import device_lines, devices_are_trusted, fleet_of
+from tacit.privacy.statement.on_devices import device_lines, devices_are_trusted
 from tacit.privacy.statement.wording import Line, Mark, plain, times
 
 # Samplings whose secrecy the proof rests on.
 SAMPLED = ("poisson", "fixed")
-# The samplings a mechanism is proven under. What is not listed here is not described, and claims nothing.
-PROVEN_UNDER: dict[str, tuple[str, ...]] = {
-    "gaussian": ("poisson", "fixed", "check_in"),
-    "none": ("poisson", "fixed", "check_in"),
-    DISCRETE: ("check_in",),
-    **dict.fromkeys(CORRELATED, ("check_in",)),
-}
 
 
 @dataclass(frozen=True)
@@ -39,52 +34,59 @@ class Observed:
     most_participations: int
 
 
-def objections(ledger: Ledger, spent: Spent) -> list[str]:
+def objections(ledger: Ledger, spent: Spent) -> list[Reason]:
     """Why no finite epsilon may be stated from this ledger, beyond the reasons in the ledger itself; usually none."""
     opened, sampling = ledger.opened, str(ledger.opened.plan.get("sampling"))
-    found = departures(ledger)
-    if sampling not in PROVEN_UNDER.get(opened.mechanism, ()):
+    found, kind = departures(ledger), kind_of(opened.mechanism)
+    if not kind.known or sampling not in kind.proven_under:
         return found
     if spent.adjacency != opened.adjacency:
-        found.append(f"the cost was computed for other neighbours ({plain(spent.adjacency)}) than the ledger's")
+        other = f"the cost was computed for other neighbours ({plain(spent.adjacency)}) than the ledger's"
+        found.append(Reason(Why.WRONG_ACCOUNT, other))
     if spent.releases != len(ledger.intents):
-        found.append(f"{spent.releases} releases were accounted, the ledger has {len(ledger.intents)}")
+        counts = f"{spent.releases} releases were accounted, the ledger has {len(ledger.intents)}"
+        found.append(Reason(Why.WRONG_ACCOUNT, counts))
     if spent.rounds_planned != opened.rounds:
-        found.append(f"{spent.rounds_planned} rounds were accounted, the ledger plans {opened.rounds}")
-    if sampling not in SAMPLED and opened.mechanism != "none":
+        rounds = f"{spent.rounds_planned} rounds were accounted, the ledger plans {opened.rounds}"
+        found.append(Reason(Why.WRONG_ACCOUNT, rounds))
+    if sampling not in SAMPLED and kind.adds_noise and not spent.reasons_not_private:
         found += _doubts_about_rho(spent.rho, opened, ledger.intents)
     return found
 
 
-def departures(ledger: Ledger) -> list[str]:
+def departures(ledger: Ledger) -> list[Reason]:
     """Where the ledger is not one whose cost is proven, or departs from its own plan; usually empty."""
     opened, sampling = ledger.opened, str(ledger.opened.plan.get("sampling"))
-    if opened.mechanism not in PROVEN_UNDER:
-        return [f"the mechanism {plain(opened.mechanism)!r} is unknown to this version of Tacit"]
-    if sampling not in PROVEN_UNDER[opened.mechanism]:
-        return [f"nothing is proven here for the mechanism {opened.mechanism!r} with the sampling {plain(sampling)!r}"]
+    kind = kind_of(opened.mechanism)
+    if not kind.known:
+        return [Reason(Why.UNPROVEN_MECHANISM, KINDS.missing(opened.mechanism))]
+    if sampling not in kind.proven_under:
+        unproven = (
+            f"nothing is proven here for the mechanism {opened.mechanism!r} with the sampling {plain(sampling)!r}"
+        )
+        return [Reason(Why.UNPROVEN_MECHANISM, unproven)]
     found = []
     if opened.adjacency != ADJACENCY[sampling]:
-        found.append(f"the stated neighbours ({plain(opened.adjacency)}) are not those of {sampling} sampling")
-    if opened.strategy.get("strategy") != (opened.mechanism if opened.mechanism in CORRELATED else None):
-        found.append(f"the ledger does not describe how the noise of the mechanism {opened.mechanism!r} is correlated")
+        other = f"the stated neighbours ({plain(opened.adjacency)}) are not those of {sampling} sampling"
+        found.append(Reason(Why.DEPARTS_FROM_PLAN, other))
+    if opened.strategy.get("strategy") != (opened.mechanism if kind.correlated else None):
+        found.append(Reason(Why.UNPROVEN_MECHANISM, undescribed(opened.mechanism)))
+    if (foreign := outside_objection(opened)) is not None:
+        found.append(Reason(Why.FROM_OUTSIDE, foreign))
     return found + departures_from_plan(opened, ledger.intents)
 
 
-def _doubts_about_rho(rho: float | None, opened: Opened, intents: Sequence[Intent]) -> list[str]:
-    """Without sampling the proof is a rho, and a single participation costs at least 1/(2z²), however noise is correlated.
+def _doubts_about_rho(rho: float | None, opened: Opened, intents: Sequence[Intent]) -> list[Reason]:
+    """Without sampling the proof is a rho, and it cannot be less than a single participation costs.
 
-    With noise from devices it costs at least what the noise of a full cohort leaves: no round has more noise.
+    A mechanism from outside may state its cost without a rho.
     """
+    if rho is None and is_path(opened.mechanism):
+        return []
     if rho is None or math.isinf(rho):
-        return ["rho was not computed, and without sampling the proof needs it"]
-    most_noise = max((group.noise_multiplier for group in rounds_of(intents)), default=math.inf)
-    least = gaussian_rho(most_noise)
-    if opened.mechanism == DISCRETE:
-        noise = constants_of(opened)
-        least = noise.rho(int(opened.plan["cohort"])) if noise is not None and intents else 0.0
-    if rho < least * (1 - 1e-9):
-        return ["the computed rho is less than a single participation costs"]
+        return [Reason(Why.WRONG_ACCOUNT, "rho was not computed, and without sampling the proof needs it")]
+    if rho < kind_of(opened.mechanism).least_rho(opened, intents) * (1 - 1e-9):
+        return [Reason(Why.WRONG_ACCOUNT, "the computed rho is less than a single participation costs")]
     return []
 
 
@@ -108,41 +110,25 @@ def assumptions_of(
 
 def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[str]:
     bounded = all(block["bound"] is not None for intent in intents for block in intent.blocks.values())
-    before = (
-        "the round read a user's data" if fleet_of(opened) is None else "anything of the round left the users' side"
-    )
+    before = "the round read a user's data" if opened.fleet is None else "anything of the round left the users' side"
     found = [
         f"every release is counted: its intent was on disk before {before}, and counts even if the round was cut off"
     ]
-    trusted = devices_are_trusted(opened)
+    trusted, kind, outside = devices_are_trusted(opened), kind_of(opened.mechanism), is_path(opened.mechanism)
     if bounded and not trusted:
         found.append(
             "one user moves a released sum by at most the stated bound: norms, clipping and sums are computed in float64, and "
             "the bound includes rounding"
         )
     # The server cannot check the noise that devices draw.
-    drawn_here = opened.mechanism != DISCRETE or not trusted
-    if opened.mechanism != "none" and not opened.seeded and drawn_here:
+    if not opened.seeded and not outside and not (kind.on_devices and trusted):
+        found += kind.enforced()
+    if opened.secure_sum is not None and not kind.on_devices and not trusted:
         found.append(
-            "the noise has the stated scale and comes from the operating system's entropy; no key is ever on disk, so "
-            + (
-                "a resumed run, or a copy of it, adds fresh draws to every later sum"
-                if opened.mechanism in CORRELATED  # the state they share holds the draws of before
-                else "neither a resumed run nor a copy of it adds the same draws to another sum"
-            )
-        )
-        found.append(
-            "devices draw their noise exactly, in integers, and its tail is complete"
-            if opened.mechanism == DISCRETE
-            else "the noise is the ideal Gaussian's, rounded to a grid, to the last bit and with all of its tail; what float64 "
-            "adds to correlated noise is within the room for rounding"
-        )
-    if "secagg" in opened.data and opened.mechanism != DISCRETE and not trusted:
-        found.append(
-            f"sums of {opened.data['secagg'].get('bits')}-bit integers cannot wrap around: the largest cohort times the "
+            f"sums of {opened.secure_sum.bits}-bit integers cannot wrap around: the largest cohort times the "
             "largest entry is below half the modulus; the bound on one user's share includes what rounding adds"
         )
-    if sampling in SAMPLED:
+    if sampling in SAMPLED and opened.plan.get("participation") is None:
         found.append(
             "the sampler is the one that was accounted for: one plan builds both, and a cohort is never cut or filled up"
         )
@@ -152,10 +138,10 @@ def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[
 
 
 def _assumed(opened: Opened) -> list[str]:
-    if "batching" not in opened.data:
+    if opened.batching is None:
         return []
     return [
-        f"the batching {plain(opened.data['batching'])}, which was given one user's examples at a time, keeps nothing from one "
+        f"the batching {plain(opened.batching)}, which was given one user's examples at a time, keeps nothing from one "
         "user to the next in variables of its module or class, in files or in a shared random generator"
     ]
 
@@ -168,7 +154,7 @@ def _seen(ledger: Ledger) -> list[str]:
     again = len(intents) - len({intent.round for intent in intents})
     found.append(
         f"{len(intents):,} releases in {len(intents) - again:,} rounds"
-        + (f"; rounds that ran again are {again:,} of them, and count too" if again else "")
+        + (f"; {again:,} of them are further attempts at a round, and are accounted too" if again else "")
     )
     for name in intents[0].blocks:
         blocks = [intent.blocks.get(name, {"bound": None, "noise_multiplier": 0.0}) for intent in intents]
@@ -185,8 +171,8 @@ def _recorded(ledger: Ledger, spent: Spent, observed: Observed | None) -> list[s
         often, apart = times(spent.participation.max_participation), spent.participation.min_separation
         found = f"nobody took part more than {often}, and there were at least {apart} rounds between two participations"
         if len(ledger.intents) > len({intent.round for intent in ledger.intents}):
-            # Each way is accounted by itself: a user may have been in a round that was lost and in the one in its place.
-            found = f"{found}, on each of the ways that the run took through its rounds, lost rounds included"
+            # Each branch is accounted by itself: a user may have been in a round that was lost and in the one that replaced it.
+            found = f"{found}, on each branch of the run by itself, lost rounds included"
         return [found]
     if observed is None:
         return []

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.record.ledger import Ledger
+from tacit.privacy.record.reasons import Reason, Why, distinct, in_words, reasons_as_json
 from tacit.privacy.statement import guarantee_parts as parts
 from tacit.privacy.statement.assumptions import Observed, assumptions_of, objections
 from tacit.privacy.statement.guarantee_parts import ListedRuns
@@ -52,7 +53,7 @@ class Guarantee:
     rounds_planned: int
     rounds_run: int
     computed_from: str
-    reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
     assumptions: tuple[Line, ...]
     head: str
     parts: tuple[Part, ...]
@@ -74,10 +75,10 @@ class Guarantee:
         `released` says which files of the run are the outcome that the statement speaks of, a line each. `listed` is the list
         of runs on the same users, where the reader can see it.
         """
-        reasons = tuple(dict.fromkeys((*spent.reasons_not_private, *objections(ledger, spent))))
+        reasons = distinct((*spent.reasons_not_private, *objections(ledger, spent)))
         epsilon = math.inf if reasons else spent.epsilon
         if math.isinf(epsilon) and not reasons:
-            reasons = ("the accountant found no finite bound",)
+            reasons = (Reason(Why.NO_FINITE_BOUND),)
         assumptions = assumptions_of(ledger, spent, observed, happened)
         opened = ledger.opened
         said = cls(
@@ -124,7 +125,7 @@ class Guarantee:
     def headline(self) -> str:
         """The claim in one sentence."""
         if not self.private:
-            return f"No privacy is claimed: epsilon is infinite, because {'; '.join(self.reasons)}."
+            return f"No privacy is claimed: epsilon is infinite, because {in_words(self.reasons)}."
         rho = "" if self.rho is None else f", ρ = {round_up(self.rho, 4)}"
         return (
             f"ε = {round_up(self.epsilon)} at δ = {self.delta:g}{rho}, for all the data of any one {self.unit} "
@@ -153,7 +154,7 @@ class Guarantee:
             "rounds_planned": self.rounds_planned,
             "rounds_run": self.rounds_run,
             "computed_from": self.computed_from,
-            "reasons_not_private": list(self.reasons),
+            **reasons_as_json(self.reasons),
             "assumptions": [{"text": plain(line.text), "mark": str(line.mark)} for line in self.assumptions],
             "ledger_head": self.head,
             "headline": plain(self.headline),

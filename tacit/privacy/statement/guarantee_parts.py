@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tacit.privacy.accounting.conventions import without_replacement_epsilon
-from tacit.privacy.accounting.spent import Spent, rounds_of
+from tacit.privacy.accounting.releases import rounds_of
+from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
-from tacit.privacy.gate.discretisation import DISCRETE
+from tacit.privacy.noise.kinds import kind_of
 from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
-from tacit.privacy.plan import CORRELATED
+from tacit.privacy.outside import is_path
+from tacit.privacy.record.facts import PlantedCanaries
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.planned import charged_for
-from tacit.privacy.statement.assumptions import PROVEN_UNDER, SAMPLED, Observed
-from tacit.privacy.statement.on_devices import fleet_of
+from tacit.privacy.record.reasons import in_words
+from tacit.privacy.statement.assumptions import SAMPLED, Observed
 from tacit.privacy.statement.wording import Line, round_up, times
 
 if TYPE_CHECKING:
     from tacit.privacy.statement.guarantee import Guarantee
 
-_NOISE = {
-    "gaussian": "Independent Gaussian noise on the sum of each round (DP-FedAvg)",
-    "tree": "Gaussian noise on the nodes of a binary tree over the rounds (DP-FTRL)",
-    "blt": "Gaussian noise correlated over the rounds by a buffered linear Toeplitz strategy (DP-FTRL)",
-    "banded": "Gaussian noise correlated over the rounds by a banded strategy (DP-FTRL)",
-    DISCRETE: "Discrete Gaussian noise that each device adds to its own integers, fresh in every round",
-    "none": "No noise on the sum of each round",
-}
 _NEIGHBOURS = {
     "add or remove one user": "one is the other with all the data of one {unit} added or removed",
     "replace one user": "one is the other with all the data of one {unit} replaced by any other data",
@@ -59,6 +53,13 @@ _DISTRIBUTED = (
     "What is trusted instead is the secure aggregation, and that no more than the stated share of a round's devices is "
     "corrupt. A simulated run holds all devices in one process, whose owner is trusted to run this code.",
 )
+_SECRET_SAMPLE = (
+    "Part of the protection may come from the secrecy of the sample. Nothing is claimed against somebody who steals the "
+    "participation record and knows who was drawn."
+)
+_BOUNDED_OUTSIDE = (
+    "The adversary is computationally bounded. How well the noise hides what it should is up to the mechanism's author."
+)
 _BOUNDED = (
     "The adversary is computationally bounded. The noise comes from a cipher with a 256-bit key; an adversary who cannot break "
     "the cipher cannot tell the noise from true randomness."
@@ -75,9 +76,10 @@ class ListedRuns:
 
 def trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[Line, ...]:
     """Who is trusted with what, and against whom nothing is claimed."""
-    masked = fleet_of(ledger.opened) is not None and "secagg" in ledger.opened.data
-    lines = [Line(text) for text in (_DISTRIBUTED if said.mechanism == DISCRETE else _MASKED if masked else _CENTRAL)]
-    if "secagg" in ledger.opened.data and not masked and said.mechanism != DISCRETE:
+    secure, kind = ledger.opened.secure_sum is not None, kind_of(said.mechanism)
+    masked = secure and ledger.opened.fleet is not None
+    lines = [Line(text) for text in (_DISTRIBUTED if kind.on_devices else _MASKED if masked else _CENTRAL)]
+    if secure and not masked and not kind.on_devices:
         lines.append(
             Line(
                 "Updates were turned into integers and summed as secure aggregation sums them. A server that runs the protocol "
@@ -86,18 +88,19 @@ def trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[L
                 "user is no longer bounded."
             )
         )
-    if said.mechanism in CORRELATED:
+    if kind.correlated:
         lines.append(
             Line(
                 "Whoever steals the private folder gets the state of the correlated noise and can subtract that noise from "
                 "the releases. Nothing is claimed against such a thief."
             )
         )
+    outside = is_path(said.mechanism)
     if said.private and said.sampling in SAMPLED:
-        lines.append(Line(_stolen_record(said, ledger, observed)))
-    elif said.private:
+        lines.append(Line(_SECRET_SAMPLE if outside else _stolen_record(said, ledger, observed)))
+    elif said.private and not outside:
         lines.append(Line("The proof also holds against an adversary who knows who takes part in which round."))
-    if not (masked and said.mechanism == DISCRETE):  # where devices add the noise, the server holds nothing without it
+    if not (masked and kind.on_devices):  # where devices add the noise, the server holds nothing without it
         updates = "sums of updates" if masked else "updates"
         lines.append(
             Line(
@@ -106,7 +109,7 @@ def trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[L
             )
         )
     if said.private:
-        lines.append(Line(_BOUNDED))
+        lines.append(Line(_BOUNDED_OUTSIDE if outside else _BOUNDED))
     return tuple(lines)
 
 
@@ -121,8 +124,8 @@ def _stolen_record(said: Guarantee, ledger: Ledger, observed: Observed | None) -
     if observed is None or noise <= 0:
         return text + "."
     rho = observed.most_participations * (1 if said.sampling == "poisson" else 4) / (2 * noise**2)
-    epsilon, data = epsilon_of_gaussian(rho, apart_from_tail(said.delta)), ledger.opened.data
-    tail = tail_probability(int(data["coordinates"]), int(data["arrays"]), said.releases)
+    epsilon, size = epsilon_of_gaussian(rho, apart_from_tail(said.delta)), ledger.opened.release
+    tail = tail_probability(size.coordinates, size.arrays, said.releases)
     if tail_objection(tail, epsilon, said.delta):
         return f"{text}. In this run that is too much for any statement: nothing is claimed against them."
     return (
@@ -140,7 +143,8 @@ def covered(said: Guarantee) -> tuple[Line, ...]:
         ),
         Line(
             "A run that ends early is charged for all planned rounds, so the decision to end it may depend on what was "
-            "released. No filter for adaptively chosen rounds is used: more rounds than planned would make epsilon infinite."
+            "released. Rounds cannot be added in that way (no privacy filter is used): more rounds than planned make epsilon "
+            "infinite."
         ),
         Line("Everything that is computed from the releases alone: the models, their suggestions, attacks on them."),
     )
@@ -148,15 +152,15 @@ def covered(said: Guarantee) -> tuple[Line, ...]:
 
 def not_covered(ledger: Ledger, listed: ListedRuns | None) -> tuple[Line, ...]:
     """What the statement says nothing about."""
-    data = ledger.opened.data
+    opened = ledger.opened
     held_out = (
         "Accuracy and its baselines were measured on held-out users. The run does not train on them, and this statement does "
         "not cover them."
-        if "evaluates" not in data
+        if opened.evaluates is None
         else "The model that was measured was trained by another run. What that training cost is in the other run's statement."
     )
     lines = [Line(held_out)]
-    if fleet_of(ledger.opened) is None:
+    if opened.fleet is None:
         lines.append(
             Line(
                 "Diagnostics such as update norms, the clipped share and the sizes of cohorts have no noise. They are written "
@@ -164,25 +168,27 @@ def not_covered(ledger: Ledger, listed: ListedRuns | None) -> tuple[Line, ...]:
             )
         )
     lines.append(_other_runs(ledger, listed))
-    if "vocabulary" in data:
-        lines.append(
-            Line(f"The choice of the words that the model knows ({data['vocabulary']}) is not part of the mechanism.")
-        )
-    if "pretraining" in data:
+    if opened.data.vocabulary is not None:
         lines.append(
             Line(
-                f"Public data ({data['pretraining']['public']}) was used for pre-training. It is not covered, and is assumed "
+                f"The choice of the words that the model knows ({opened.data.vocabulary}) is not part of the mechanism."
+            )
+        )
+    if opened.pretraining is not None:
+        lines.append(
+            Line(
+                f"Public data ({opened.pretraining.public}) was used for pre-training. It is not covered, and is assumed "
                 "to hold nothing of these users."
             )
         )
-    if "audit" in data:
-        lines.append(Line(_canaries(data["audit"])))
-    if "gate_canaries" in data:
+    if opened.planted is not None:
+        lines.append(Line(_canaries(opened.planted)))
+    if opened.gate_audit is not None:
         lines.append(
             Line(
-                f"In some or all rounds up to {int(data['gate_canaries'])} made-up contributions passed the gate to audit it, "
-                "and were taken out of the release again. They do not depend on users, so the statement holds with them as "
-                "without."
+                f"In some or all rounds up to {opened.gate_audit.canaries} made-up contributions passed the gate to audit it, "
+                "and were subtracted from the release again. They do not depend on users, so the statement is the same "
+                "with and without them."
             )
         )
     return tuple(lines)
@@ -199,19 +205,21 @@ def _other_runs(ledger: Ledger, listed: ListedRuns | None) -> Line:
             else f"{listed.others:,} other runs on these users are"
         )
         return Line(f"{cost} {runs} listed. {total}", code=f"tacit account odometer {listed.folder}")
-    if fleet_of(ledger.opened) is not None:
+    if ledger.opened.fleet is not None:
         keeps = "The operator of the server has a list of every run that was served with the same --odometer."
         return Line(f"{cost} {keeps} {total}", code="tacit account odometer FOLDER")
-    if "store" in ledger.opened.data:
+    if ledger.opened.data.store is not None:
         keeps = "Whoever holds the store of these users has a list of every run on them."
         return Line(f"{cost} {keeps} {total}", code="tacit account odometer STORE")
+    if ledger.opened.data.world is None:
+        return Line(f"{cost} Tacit keeps no list of them, because these users are not in a store.")
     return Line(f"{cost} No list of them is kept, because the users of a generated world are not people.")
 
 
-def _canaries(about: Mapping[str, Any]) -> str:
+def _canaries(planted: PlantedCanaries) -> str:
     """What planted phrases mean for the statement."""
-    made_up = int(about["devices"]) + int(about["coin_users"])
-    text = f"{int(about['canaries']):,} made-up phrases were planted for an audit"
+    made_up = planted.made_up_users
+    text = f"{planted.canaries:,} made-up phrases were planted for an audit"
     if not made_up:
         return (
             f"{text}, in place of some examples of some users. The statement holds for all users, those with planted phrases "
@@ -219,8 +227,8 @@ def _canaries(about: Mapping[str, Any]) -> str:
         )
     way = (
         "took part in the same way as people"
-        if about["device_rate"] is None
-        else f"took part at a rate of their own, {about['device_rate']:g} a round, and no epsilon stated here applies to them"
+        if planted.device_rate is None
+        else f"took part at a rate of their own, {planted.device_rate:g} a round, and no epsilon stated here applies to them"
     )
     return (
         f"{text}. {made_up:,} made-up users, who hold such phrases or could have held them, {way}. They are not people, and "
@@ -257,9 +265,10 @@ def unit(said: Guarantee) -> tuple[Line, ...]:
 
 def accounting(said: Guarantee, ledger: Ledger, happened: Spent | None) -> tuple[Line, ...]:
     """How epsilon was computed, and from which participation."""
-    if said.mechanism not in PROVEN_UNDER or said.sampling not in PROVEN_UNDER[said.mechanism]:
+    kind = kind_of(said.mechanism)
+    if not kind.known or said.sampling not in kind.proven_under:
         return (Line("None: this version of Tacit does not know how the noise and the sampling of this run work."),)
-    lines = [Line(f"{_NOISE[said.mechanism]}; {_law(said, ledger)}.")]
+    lines = [Line(f"{kind.noise}; {_law(said, ledger)}.")]
     if not said.private:
         return tuple(lines)
     lines.append(Line(f"Composed by {_ACCOUNTANTS.get(said.accountant, said.accountant)}."))
@@ -268,6 +277,7 @@ def accounting(said: Guarantee, ledger: Ledger, happened: Spent | None) -> tuple
         lines.append(Line(f"{what_happened(happened)}."))
     if (
         said.sampling == "fixed"
+        and not is_path(said.mechanism)
         and (printed := _as_the_papers_print(said, ledger)) is not None
         and printed < said.epsilon
     ):
@@ -284,7 +294,7 @@ def accounting(said: Guarantee, ledger: Ledger, happened: Spent | None) -> tuple
 def what_happened(happened: Spent) -> str:
     """The owner's second figure, named so that nobody takes it for the headline."""
     if math.isinf(happened.epsilon):
-        return f"From {happened.computed_from}: no finite ε, because {'; '.join(happened.reasons_not_private)} (for the owner)"
+        return f"From {happened.computed_from}: no finite ε, because {in_words(happened.reasons_not_private)} (for the owner)"
     rho = "" if happened.rho is None else f", ρ = {round_up(happened.rho, 4)}"
     return f"From {happened.computed_from}: ε = {round_up(happened.epsilon)}{rho} (for the owner)"
 
@@ -317,7 +327,7 @@ def _as_the_papers_print(said: Guarantee, ledger: Ledger) -> float | None:
 def formal(said: Guarantee) -> tuple[Line, ...]:
     """The inequality, and what it means for a test."""
     if not said.private:
-        return (Line(f"None. Epsilon is infinite, because {'; '.join(said.reasons)}."),)
+        return (Line(f"None. Epsilon is infinite, because {in_words(said.reasons)}."),)
     lines = [
         Line(
             f"For any neighbouring D and D′ and any set O of outcomes, Pr[run(D) ∈ O] ≤ e^ε · Pr[run(D′) ∈ O] + δ, with "
@@ -326,7 +336,12 @@ def formal(said: Guarantee) -> tuple[Line, ...]:
         )
     ]
     if said.rho is None:
-        lines.append(Line("No ρ is stated, because zero-concentrated privacy gives no useful bound for sampled users."))
+        why = (
+            "because zero-concentrated privacy gives no useful bound for sampled users"
+            if said.sampling in SAMPLED
+            else "because the author of the mechanism states epsilon alone"
+        )
+        lines.append(Line(f"No ρ is stated, {why}."))
     else:
         lines.append(
             Line(f"The releases are ρ-zero-concentrated differentially private with ρ = {round_up(said.rho, 4)}.")
@@ -346,14 +361,12 @@ def formal(said: Guarantee) -> tuple[Line, ...]:
 
 def how_to_check(said: Guarantee, ledger: Ledger) -> tuple[Line, ...]:
     """What a reader can compute or compare."""
-    lines = [
+    return (
         Line("Epsilon is computed from the ledger alone. To compute it again:", code="tacit account run RUN"),
         Line("The ledger's last digest, which stands for all its records:", code=said.head),
+        Line("SHA-256 of recipe.toml, as the ledger has it:", code=ledger.opened.recipe),
         Line("With private/participation.bin the owner can show that the recorded cohorts are those of the ledger."),
         Line(
             f"The run was made by Tacit {said.tacit_version}. Its source code shows how it enforces what is marked as enforced."
         ),
-    ]
-    if "recipe" in ledger.opened.data:
-        lines.insert(2, Line("SHA-256 of recipe.toml, as the ledger has it:", code=str(ledger.opened.data["recipe"])))
-    return tuple(lines)
+    )

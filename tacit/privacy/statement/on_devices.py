@@ -1,34 +1,25 @@
 """What a guarantee rests on when users are on real devices, each line marked.
 
-The ledger's first record says how the fleet was run (`Opened.data["fleet"]`). What the server checks itself is enforced. Under
+The ledger's first record says how the fleet was run (`Opened.fleet`). What the server checks itself is enforced. Under
 secure aggregation it sees no update and no norm, so it has to assume of the devices what it could otherwise enforce.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from tacit.privacy.gate.discretisation import DISCRETE
+from tacit.privacy.noise.kinds import kind_of
+from tacit.privacy.record.facts import FleetRecord
 from tacit.privacy.record.records import Opened
 from tacit.privacy.statement.wording import Line, Mark
 
 
-def fleet_of(opened: Opened) -> Mapping[str, Any] | None:
-    """How the fleet was run; None for a simulation."""
-    found = opened.data.get("fleet")
-    return found if isinstance(found, Mapping) else None
-
-
 def devices_are_trusted(opened: Opened) -> bool:
     """Whether the server has to take a device's word for the bound on its share."""
-    fleet = fleet_of(opened)
-    return fleet is not None and "norm" not in fleet.get("server_checks", ())
+    return opened.fleet is not None and not opened.fleet.checks_norms
 
 
 def device_lines(opened: Opened) -> list[Line]:
     """The lines that a run on devices adds."""
-    fleet = fleet_of(opened)
+    fleet = opened.fleet
     if fleet is None:
         return []
     found = [
@@ -51,7 +42,7 @@ def device_lines(opened: Opened) -> list[Line]:
         Line("one person enrols one device, and a device holds the data of one person", Mark.ASSUMED),
         Line("whether and when a device takes part does not depend on what its user has written", Mark.ASSUMED),
     ]
-    if fleet.get("transport") != "https":
+    if fleet.transport != "https":
         found.append(
             Line("devices and server run on one machine, so updates are not encrypted on the way", Mark.ASSUMED)
         )
@@ -71,8 +62,8 @@ def _plain() -> list[Line]:
     ]
 
 
-def _secure(opened: Opened, fleet: Mapping[str, Any]) -> list[Line]:
-    noise = " and adds its share of the noise, drawn exactly" if opened.mechanism == DISCRETE else ""
+def _secure(opened: Opened, fleet: FleetRecord) -> list[Line]:
+    noise = " and adds its share of the noise, drawn exactly" if kind_of(opened.mechanism).on_devices else ""
     return [
         Line(
             "the server sees sums of at least as many updates as the report goal, and no single update", Mark.ENFORCED
@@ -88,8 +79,8 @@ def _secure(opened: Opened, fleet: Mapping[str, Any]) -> list[Line]:
             Mark.ASSUMED,
         ),
         Line(
-            f"at most {float(fleet.get('corruption', 0)):.0%} of a round's devices collude with the server, and "
-            f"at most {float(fleet.get('dropout', 0)):.0%} drop out",
+            f"at most {fleet.corruption or 0:.0%} of a round's devices collude with the server, and "
+            f"at most {fleet.dropout or 0:.0%} drop out",
             Mark.ASSUMED,
         ),
     ]

@@ -67,4 +67,6 @@ def why_not(plan: PrivacyPlan, *, wanted: bool, simulated: bool) -> str | None:
         return "no noise is added, so no noise can be held against the ledger"
     if plan.secagg is not None:
         return "its sums are those of integers under secure aggregation, which canaries of this kind cannot join"
+    if not plan.kind.gaussian_noise:
+        return "its mechanism does not add Gaussian noise of the stated scale, which is what the audit tests"
     return None

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.errors import RunError
-from tacit.figures import finite_or_none
 from tacit.files import write_atomic
+from tacit.numbers import finite_or_none
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.record.records import UPDATE, Intent
 from tacit.privacy.statement.wording import round_up

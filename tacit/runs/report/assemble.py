@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tacit.errors import RunError
 from tacit.files import write_atomic
+from tacit.privacy.record.reasons import in_words
 from tacit.privacy.statement.wording import round_up
 from tacit.runs.folder import RunFolder
 from tacit.runs.report.contents import own_sections
@@ -90,7 +91,7 @@ def _privacy_tile(run: Reading) -> list[Tile]:
     if guarantee is None:
         return []
     if not guarantee.private:
-        return [Tile("ε = ∞", f"no privacy is claimed: {'; '.join(guarantee.reasons)}", "bad")]
+        return [Tile("ε = ∞", f"no privacy is claimed: {in_words(guarantee.reasons)}", "bad")]
     meaning = f"at δ = {guarantee.delta:g}, for any one {guarantee.unit} ({guarantee.adjacency})"
     return [Tile(f"ε = {round_up(guarantee.epsilon)}", meaning, "good")]
 

@@ -1,8 +1,8 @@
-"""Who checks in next: a calendar queue over all devices, in buckets of five minutes.
+"""The next check-in of every device: a calendar queue in buckets of five minutes.
 
-Every device has at most one entry, its next check-in. An entry is one 64-bit key, time above and device number below, so
-that sorting keys sorts by time and breaks ties by device: the order does not depend on how entries came in, and the keys
-alone restore the queue. A round touches the few buckets it lasts; the rest of the devices cost nothing but memory.
+Every device has at most one entry, its next check-in. An entry is one 64-bit key with the time in the high bits and the device
+number in the low bits, so sorting keys sorts by time and breaks ties by device. The order does not depend on the order of
+insertion, and the keys alone restore the queue. A round only touches the buckets of its duration.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Keys = NDArray[np.int64]
 
 
 class CheckInQueue:
-    """The next check-in of each device. `add` what comes, `peek` at what is due, `take` what was dealt with."""
+    """The next check-in of each device: `add` check-ins, `peek` at those that are due, `take` those that were handled."""
 
     def __init__(self) -> None:
         self._buckets: dict[int, list[Keys]] = {}
@@ -33,7 +33,7 @@ class CheckInQueue:
         self._added: list[Keys] = []  # to be merged into `_due`
 
     def add(self, devices: Devices, at_s: Seconds) -> None:
-        """Enter check-ins of devices that have none."""
+        """Add the next check-ins of devices that have none in the queue."""
         if not devices.size:
             return
         keys = (at_s << DEVICE_BITS) | devices
@@ -41,7 +41,7 @@ class CheckInQueue:
         buckets = (keys >> DEVICE_BITS) // BUCKET_S
         starts = np.flatnonzero(np.diff(buckets, prepend=-2))
         for start, stop in zip(starts, [*starts[1:], len(keys)], strict=True):
-            # A copy: a slice would keep all of `keys` in memory until its last device has come.
+            # A copy: a slice would keep all of `keys` in memory until its last device has checked in.
             self._enter(int(buckets[start]), keys[start:stop].copy())
 
     def _enter(self, bucket: int, keys: Keys) -> None:
@@ -54,7 +54,7 @@ class CheckInQueue:
             heapq.heappush(self._order, bucket)
 
     def peek(self, before_s: int) -> tuple[Devices, Seconds, int]:
-        """The next check-ins in order, all that come before a time, and that time; there are none at `before_s`."""
+        """All check-ins before a time T ≤ before_s, in order, and T. There are none only if none are left before `before_s`."""
         if self._added:
             self._due = np.concatenate([self._due, *self._added])
             self._due.sort()
@@ -65,8 +65,8 @@ class CheckInQueue:
             self._due.sort()
         if not self._due.size:
             return self._due, self._due, before_s
-        # The bucket of the first entry, even where more have been opened: what is seen at once must depend on nothing
-        # but the entries, or a restored simulation would draw its random numbers in another order.
+        # Only the bucket of the first entry, even if more buckets are open: the check-ins returned at once must depend on the
+        # entries alone, or a restored simulation would draw its random numbers in another order.
         bucket = int(self._due[0] >> DEVICE_BITS) // BUCKET_S
         until = min((bucket + 1) * BUCKET_S, before_s)
         keys = self._due[: np.searchsorted(self._due, until << DEVICE_BITS)]
@@ -77,13 +77,13 @@ class CheckInQueue:
         self._due = self._due[count:]
 
     def keys(self) -> Keys:
-        """Every entry, sorted; `restore` takes them back."""
+        """Every entry, sorted, for `restore`."""
         waiting = [part for parts in self._buckets.values() for part in parts]
         return np.sort(np.concatenate([self._due, *self._added, *waiting]))
 
     @classmethod
     def restore(cls, keys: Keys) -> CheckInQueue:
-        """The queue that had these entries."""
+        """The queue with these entries."""
         queue = cls()
         queue.add(keys & (MOST_DEVICES - 1), keys >> DEVICE_BITS)
         return queue

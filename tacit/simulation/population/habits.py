@@ -1,15 +1,14 @@
-"""When a device may take part: plugged in, idle and on an unmetered network, all at once (Production, section V).
+"""When a device is available: plugged in, idle and on an unmetered network, all at once (Production, section V).
 
-Most phones meet all three at night, so every device has one *night* window a local day, which opens around the same hour
-each evening and some evenings does not open at all, and now and then a short *top-up* window between 9 and 18 o'clock
-(a phone that charges on a desk). Windows never overlap: a night ends by 9 o'clock, before the first top-up of its
-morning can begin.
+Most phones meet all three conditions at night. So every device has at most one *night* window per local day, which opens around
+the same hour each evening and on some evenings not at all, and on some days a short *top-up* window between 9 and 18 o'clock (a
+phone that charges on a desk). Windows never overlap: a night ends by 9 o'clock, before the first top-up can begin.
 
-Habits (hour, length, reliability, speed, time zone) are drawn once per device. What a given day brings is a hash of
-(seed, device, day): a window can be computed for any device and day at any time, in any order, and nothing is stored.
+Habits (hour, length, reliability, speed, time zone) are drawn once per device. The windows of a day are a hash of (seed,
+device, day), so they can be computed for any device and day in any order, and are not stored.
 
-The figures below are assumptions about people, chosen so that a population behaves as the papers describe (rounds are
-quick at night and slow by day); they are not measurements. There is no daylight saving time and no weekend.
+The figures below are assumptions, chosen so that a population behaves as the papers describe (rounds are quick at night and
+slow by day); they are not measurements. There is no daylight saving time and no weekend.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ TOP_UP_EARLIEST, TOP_UP_LATEST = 9 * HOUR, 17 * HOUR
 TOP_UP_LEAST, TOP_UP_MOST = 20 * MINUTE, 60 * MINUTE
 MOST_TOP_UPS = 0.12
 LEAST_RELIABILITY = 0.2
-SPEED_SPREAD = 0.4  # of the logarithm of how long devices take for the same work
+SPEED_SPREAD = 0.4  # standard deviation of the log of the time that devices take for the same work
 
 _UNIT = 1 / 65_536  # windows are decided by 16-bit pieces of one hash
 
@@ -88,13 +87,13 @@ class Habits:
 
     @classmethod
     def draw(cls, devices: int, zones: dict[float, float], generator: np.random.Generator) -> Habits:
-        """Habits for so many devices; people are spread over the zones by their shares, and otherwise alike."""
+        """Draw habits for this many devices; the zones' shares determine time zones, which nothing else depends on."""
         offsets = np.array([round(hours * HOUR) for hours in zones], np.int32)
         shares = np.cumsum(list(zones.values()))
         zone = np.searchsorted(shares / shares[-1], generator.random(devices), side="right")
         opens = generator.normal(NIGHT_OPENS_MEAN, NIGHT_OPENS_SPREAD, devices)
         length = generator.normal(NIGHT_LENGTH_MEAN, NIGHT_LENGTH_SPREAD, devices)
-        # Plugged in at night, on most nights; at home on Wi-Fi, on most nights.
+        # The probability of charging at night times that of being on Wi-Fi.
         reliability = generator.beta(5, 2, devices) * generator.beta(4, 1, devices)
         slowness = 32 * np.exp(SPEED_SPREAD * generator.standard_normal(devices))
         return cls(
@@ -136,7 +135,7 @@ class Habits:
 
     def _night(self, devices: Devices, day: NDArray[np.int64]) -> tuple[Seconds, Seconds, NDArray[np.bool_]]:
         luck, shift, sway, stretch = self._pieces(devices, day, 0)
-        # The sum of two uniform variables is bell enough; its standard deviation is 1/sqrt(6).
+        # The sum of two uniform variables approximates a normal one; its standard deviation is 1/sqrt(6).
         late = ((shift + sway) * _UNIT - 1) * (NIGHTLY_SPREAD * 6**0.5)
         opens = np.clip(self.night_opens_s[devices] + late, NIGHT_EARLIEST, NIGHT_LATEST).astype(np.int64)
         length = (self.night_length_s[devices] * (0.8 + 0.4 * _UNIT * stretch)).astype(np.int64)

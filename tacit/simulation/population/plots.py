@@ -1,4 +1,4 @@
-"""A picture of simulated participation: rounds over days, and MinS, MaxP and check-ins by the devices' timer."""
+"""Plot simulated participation: rounds over days, and MinS, MaxP and check-ins by the devices' timer."""
 
 from __future__ import annotations
 
@@ -8,30 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from tacit.errors import RunError
+from tacit.plotting import load_pyplot, require_picture, save_figure
 from tacit.runs.plots import ACCENT, FAINT, INK
 from tacit.simulation.population.habits import DAY, HOUR, MINUTE
 from tacit.simulation.population.summary import PopulationOutcome, available_share
 
 SHADE, WARM, COOL = "#e9eef2", "#e8590c", "#74b9c4"
-MOST_DAYS = 10  # of rounds in the picture; more would hide the day
-
-
-def require_picture(out: Path) -> None:
-    """Refuse a file name that no picture can be written to, before hours are spent on what it would show."""
-    if out.suffix not in (".png", ".svg"):
-        raise RunError(f"Expected a picture that ends in .png or .svg, got {out}.")
-    if not out.parent.is_dir():
-        raise RunError(f"Expected a picture in a folder that exists, got {out}.")
+MOST_DAYS = 10  # days in the picture; with more, single days could not be seen
 
 
 def plot_population(outcomes: Sequence[PopulationOutcome], out: Path) -> None:
-    """The rounds of the first outcome over time; all of them side by side, by their timer. A PNG or SVG."""
+    """Write a PNG or SVG: the rounds of the first outcome over time, and all outcomes side by side by timer."""
     require_picture(out)
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    pyplot = load_pyplot()
 
     figure, axes = pyplot.subplot_mosaic(
         [["time", "time"], ["separation", "calls"]],
@@ -41,17 +30,12 @@ def plot_population(outcomes: Sequence[PopulationOutcome], out: Path) -> None:
         layout="constrained",
         facecolor="white",
     )
-    try:
-        _rounds_over_days(axes["time"], outcomes[0])
-        _separation(axes["separation"], outcomes)
-        _calls(axes["calls"], outcomes)
-        for each in axes.values():
-            each.spines[["top", "right"]].set_visible(False)
-        figure.savefig(out, dpi=160)
-    except OSError as error:
-        raise RunError(f"Cannot write {out} ({error.strerror}).") from None
-    finally:
-        pyplot.close(figure)
+    _rounds_over_days(axes["time"], outcomes[0])
+    _separation(axes["separation"], outcomes)
+    _calls(axes["calls"], outcomes)
+    for each in axes.values():
+        each.spines[["top", "right"]].set_visible(False)
+    save_figure(figure, out)
 
 
 def _rounds_over_days(axes: Any, outcome: PopulationOutcome) -> None:
@@ -133,7 +117,7 @@ def _separation(axes: Any, outcomes: Sequence[PopulationOutcome]) -> None:
 
 
 def _calls(axes: Any, outcomes: Sequence[PopulationOutcome]) -> None:
-    """What became of check-ins, per report that was used."""
+    """The fate of check-ins, per report that was used."""
     ordered = sorted(outcomes, key=lambda each: each.settings.timer_hours)
     reports = np.array([len(each.finished_s) * each.settings.report_goal for each in ordered])
     parts = {
@@ -149,7 +133,7 @@ def _calls(axes: Any, outcomes: Sequence[PopulationOutcome]) -> None:
             axes.bar(place, count / reports, bottom=base, color=color, label=label, width=0.7)
             base = base + count / reports
     axes.set_xticks(place, [f"{each.settings.timer_hours:g}" for each in ordered])
-    axes.set(xlabel="timer, hours", ylabel="check-ins a report", title="What check-ins come to")
+    axes.set(xlabel="timer, hours", ylabel="check-ins per report", title="The fate of check-ins")
     axes.set_ylim(0, 1.75 * base.max())
     handles, labels = axes.get_legend_handles_labels()
     axes.legend(handles[::-1], labels[::-1], frameon=False, fontsize=8, loc="upper right")

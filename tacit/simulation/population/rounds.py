@@ -1,22 +1,22 @@
-"""Participation as it is: devices check in when they can, and a round takes the time it takes (Gboard, section 2.2).
+"""Simulate rounds on devices that check in when they are available (Gboard, section 2.2).
 
-A round opens; devices that check in are taken, up to `wanted` of them, and start to work at once on the round's model. It
-closes with the report that completes the goal; later reports are thrown away. While it does not take devices the server
-sends them away with a time to come back (`pace.py`). At night a round lasts as long as the slower of its devices; at noon
-it waits for devices.
+When a round opens, the server takes devices that check in, up to `wanted` of them, and they start to work at once. The round
+closes with the report that completes the goal; later reports are discarded. While the server takes no devices, it tells them
+when to come back (`privacy.participation.pace`). At night a round lasts as long as its slower devices; by day it waits for
+devices.
 
-What happens to those who do not make it:
+Devices whose report is not used:
 
-- A device whose window closes before it has reported, or that fails, drops out. It has reported nothing, so its timer is
-  not set, and it comes back as pace steering says.
-- A device that reports too late, or in a round that is then given up, has done its part as far as it can know: the timer is
-  the device's own, and is set by its upload. Nothing of it was released, so it counts as no participation.
-- A round is given up at its deadline, or as soon as too many devices have dropped out for the goal to be reached: the
-  server sees their connections end. Its number is used again by the next attempt.
+- A device drops out if it fails or if its window closes before it has reported. Its timer is not set, and it comes back when
+  pace steering says.
+- A device may report too late, or in a round that is abandoned. Its upload sets its timer, because the device cannot know.
+  Nothing of it was released, so this is not a participation.
+- A round is abandoned at its deadline, or as soon as so many devices have dropped out that the goal cannot be reached (the
+  server
+  sees their connections end). The next attempt uses the same round number.
 
-The simulation holds about thirty bytes a device and does work only for devices that check in. It draws from one generator
-of its own, so a seed determines everything; `arrays` and `restore` carry it over a kill, and it goes on as if nothing had
-happened.
+The simulation holds about thirty bytes per device and does work only for devices that check in. It draws from one generator
+of its own, so a seed determines everything; `arrays` and `restore` save and restore it exactly.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from tacit.simulation.population.check_in_queue import CheckInQueue
 from tacit.simulation.population.habits import DAY, MINUTE, Devices, Habits, Seconds, parse_zones
 from tacit.simulation.population.settings import PopulationSettings
 
-FIRST_CALL_SPREAD_S = 10 * MINUTE  # a device checks in this soon after its window opens, at the latest
-WORK_SPREAD = 0.25  # of the logarithm of how long one device takes from day to day
+FIRST_CALL_SPREAD_S = 10 * MINUTE  # the latest check-in after a device's window opens
+WORK_SPREAD = 0.25  # standard deviation of the log of one device's working time from day to day
 PATIENCE_S = 28 * DAY
 
-_BLOCK = 1 << 18  # devices are given their first check-in in blocks that fit the cache
+_BLOCK = 1 << 18  # devices per block in which first check-ins are drawn, so that a block fits the cache
 _NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What became of the devices that called between the end of the round before and the end of this one."""
+    """The fate of the devices that checked in between the end of the previous round and the end of this one."""
 
     check_ins: int = 0
-    sent_away: int = 0  # came while no device was needed
-    refused: int = 0  # came too early or too often for the limits the server enforces
+    sent_away: int = 0  # checked in while no device was needed
+    refused: int = 0  # too early or too often for the limits that the server enforces
     taken: int = 0
     dropped_out: int = 0  # of the taken: the window closed, or the device failed
-    late: int = 0  # of the taken: reported for nothing, after the round was over
+    late: int = 0  # of the taken: reported after the round was over
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(*(a + b for a, b in zip(dataclasses.astuple(self), dataclasses.astuple(other), strict=True)))
@@ -69,13 +69,13 @@ class Reported:
     finished_s: int
     checked_in_s: Seconds  # of each user
     reported_s: Seconds  # of each user
-    given_up: int  # attempts at this round that missed the goal before
+    given_up: int  # earlier attempts at this round that missed the goal
     counts: Counts  # of all attempts
 
 
 @dataclass(frozen=True)
 class Realised:
-    """How often devices took part in released rounds, and how close together; None if nobody took part twice."""
+    """The realised MinS and MaxP of released rounds; MinS is None if no device took part twice."""
 
     min_separation: Gap | None
     max_participation: int
@@ -83,7 +83,7 @@ class Realised:
 
 @dataclass(frozen=True)
 class _Taken:
-    """The devices a round has taken so far, and how each of them will end."""
+    """The devices that a round has taken so far, and when and how each of them will end."""
 
     devices: Devices
     at_s: Seconds
@@ -98,13 +98,13 @@ class _Taken:
         return _Taken(*(np.concatenate(pair) for pair in pairs))
 
     def closes_s(self, wanted: int, goal: int) -> int:
-        """When the goal's last report comes, or when more have dropped out than the goal can spare; else never."""
+        """When the goal is reached, or when so many devices have dropped out that it cannot be; else never."""
         enough = _smallest(self.ends_s[self.reports], goal)
         return min(enough, _smallest(self.ends_s[~self.reports], wanted - goal + 1))
 
 
 class Population:
-    """Devices that check in, and the server's rounds; `next_round` moves the simulated time."""
+    """Devices that check in, and the server's rounds; `next_round` advances the simulated time."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Population:
 
     @classmethod
     def create(cls, settings: PopulationSettings, generator: np.random.Generator) -> Population:
-        """A population at midnight UTC of its first day, before the first round; the generator seeds all of it."""
+        """A population at midnight UTC of its first day, before the first round, seeded by the generator."""
         own = np.random.Generator(np.random.PCG64([int(word) for word in generator.integers(0, 2**32, size=8)]))
         habits = Habits.draw(settings.devices, parse_zones(settings.zones), own)
         population = cls(settings, habits, CheckInQueue(), own)
@@ -134,17 +134,17 @@ class Population:
 
     @property
     def realised(self) -> Realised:
-        """MinS and MaxP of the rounds so far, exactly."""
+        """The exact MinS and MaxP of the rounds so far."""
         return Realised(None if self._closest is None else Gap(self._closest), int(self._times.max()))
 
     def rounds(self, count: int) -> Iterator[Reported]:
-        """Rounds until `count` of them are complete, those before a restore included."""
+        """Run rounds until `count` of them are complete, including those before a restore."""
         self.settings.require_supply(count)
         while self.round < count:
             yield self.next_round()
 
     def next_round(self) -> Reported:
-        """The next round that reaches its goal, after as many attempts as it takes."""
+        """Run the next round, with as many attempts as it takes to reach the goal; RecipeError after PATIENCE_S."""
         given_up, counts, since = 0, Counts(), self.clock_s
         while True:
             started = self.clock_s
@@ -156,10 +156,9 @@ class Population:
             given_up += 1
             if self.clock_s - since > PATIENCE_S:
                 raise RecipeError(
-                    f"Expected a report goal and a timer under which rounds complete, got a report_goal of "
-                    f"{self.settings.report_goal} from {self.settings.devices} devices with timer_hours "
-                    f"{self.settings.timer_hours:g}: round {self.round + 1} missed its goal for "
-                    f"{PATIENCE_S // DAY} simulated days.",
+                    f"Round {self.round + 1} missed its goal for {PATIENCE_S // DAY} simulated days, with a report_goal of "
+                    f"{self.settings.report_goal} from {self.settings.devices} devices and timer_hours "
+                    f"{self.settings.timer_hours:g}.",
                     hint="Lower report_goal, shorten timer_hours or allow more deadline_hours.",
                 )
         self.remember(used.devices)
@@ -168,10 +167,10 @@ class Population:
         )
 
     def remember(self, users: Devices) -> None:
-        """Enter one released round into MinS and MaxP, and into the limits that the server enforces.
+        """Count one released round in MinS, MaxP and the limits that the server enforces.
 
-        Also for rounds released before this population began, when a run goes on without its `arrays`; the timers those
-        rounds have set are then not known.
+        A run that resumes without the population's `arrays` calls this for its earlier rounds; the timers that those rounds
+        set are then unknown.
         """
         last = self._last_round[users]
         between = self.round - last[last >= 0] - 1
@@ -183,7 +182,7 @@ class Population:
         self.round += 1
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Everything the simulation needs to go on from here; taken between rounds."""
+        """The complete state of the simulation; call it between rounds."""
         state = {
             "clock_s": self.clock_s,
             "round": self.round,
@@ -203,10 +202,10 @@ class Population:
 
     @classmethod
     def restore(cls, settings: PopulationSettings, arrays: Mapping[str, NDArray[np.generic]]) -> Population:
-        """The population whose `arrays` these are; its next rounds are those the original would have had."""
+        """The population with these `arrays`; its next rounds are the same as the original's."""
         there = len(arrays["last_round"])
         if there != settings.devices:
-            raise RunError(f"Expected a saved population of {settings.devices} devices, got one of {there}.")
+            raise RunError(f"Expected a saved population of {settings.devices} devices, got {there}.")
         state = json.loads(arrays["state"].tobytes())
         habits = {name.removeprefix("habits."): value for name, value in arrays.items() if name.startswith("habits.")}
         generator = np.random.Generator(np.random.PCG64())
@@ -220,7 +219,7 @@ class Population:
         return population
 
     def _attempt(self) -> tuple[_Taken | None, int, Counts]:
-        """One attempt: whose reports were used (None if it was given up), when it closed, and what became of the callers."""
+        """One attempt: the devices whose reports were used (None if it was abandoned), when it closed, and the counts."""
         wanted, goal = self.settings.wanted, self.settings.report_goal
         deadline = self.clock_s + self.settings.deadline_s
         nobody = np.empty(0, np.int64)
@@ -232,7 +231,7 @@ class Population:
             full = len(taken.devices) + len(chosen) == wanted
             heard = int(chosen[-1]) + 1 if full else len(callers)
             so_far = taken + self._work(callers[chosen], at_s[chosen])
-            # Every call before `close` has been heard by now, and later ones cannot make the round close sooner.
+            # All check-ins before `close` have been seen by now, and later ones cannot make the round close sooner.
             close = so_far.closes_s(wanted, goal)
             over = full or close <= until or until == deadline
             close = min(close, deadline)
@@ -270,7 +269,7 @@ class Population:
         )
 
     def _work(self, devices: Devices, at_s: Seconds) -> _Taken:
-        """How the work of devices taken at these times will end: in a report, in a failure, or with the window."""
+        """When and how the work of these devices ends: with a report, a failure, or the end of the window."""
         _, closes = self.habits.next_window(devices, at_s)
         median = self.settings.work_minutes * MINUTE / 32 * self.habits.slowness[devices]
         takes = np.ceil(median * np.exp(WORK_SPREAD * self._generator.standard_normal(len(devices)))).astype(np.int64)
@@ -280,13 +279,13 @@ class Population:
         return _Taken(devices, at_s, ends, ~fails & (ends < closes))
 
     def _rest(self, taken: _Taken) -> None:
-        """Devices that reported set their timers; those that dropped out come back when they are told to."""
+        """Schedule the next check-ins: after the timer for devices that reported, after the server's wait for dropouts."""
         waits = np.where(taken.reports, self.settings.timer_s, self._pace.waits(len(taken.devices), self._generator))
-        # Nobody comes back to the round it was in, whatever the timer: the server would refuse.
+        # No device comes back to the round it was in, whatever its timer: the server would refuse it.
         self._will_check_in(taken.devices, np.maximum(taken.ends_s + waits, self.clock_s))
 
     def _turn_away_until(self, until: int) -> tuple[int, int]:
-        """Send everybody away who calls before `until`; how many the pace has sent, and how many the limits."""
+        """Send away every device that checks in before `until`; returns how many were within the limits, and how many not."""
         sent = refused = 0
         while True:
             callers, at_s, _ = self._queue.peek(until)
@@ -298,7 +297,7 @@ class Population:
             self._send_away(callers, at_s)
 
     def _send_away(self, devices: Devices, at_s: Seconds) -> None:
-        """Tell devices when to come back; those that have taken part as often as they may never do."""
+        """Tell devices when to come back; devices that have reached MaxP never do."""
         if self.settings.max_participation is not None:
             stays = self._times[devices] < self.settings.max_participation
             devices, at_s = devices[stays], at_s[stays]
@@ -306,21 +305,21 @@ class Population:
         self._will_check_in(devices, at_s + waits)
 
     def _will_check_in(self, devices: Devices, earliest: Seconds) -> None:
-        """Enter the first moment from `earliest` on at which each device is in a window."""
+        """Queue each device's next check-in: in the first window that is open at `earliest` or later."""
         opens, closes = self.habits.next_window(devices, earliest)
         spread = np.minimum(closes - opens, FIRST_CALL_SPREAD_S)
         first = opens + (spread * self._generator.random(len(devices))).astype(np.int64)
         self._queue.add(devices, np.maximum(earliest, first))
 
     def _welcome(self, devices: Devices) -> NDArray[np.bool_]:
-        """Which devices the limits that the server enforces allow in this round."""
+        """Which devices may take part in this round under the limits that the server enforces."""
         welcome = self._rounds_early(devices) == 0
         if self.settings.max_participation is not None:
             welcome &= self._times[devices] < self.settings.max_participation
         return welcome
 
     def _rounds_early(self, devices: Devices) -> NDArray[np.int64]:
-        """By how many rounds each device comes too early for the enforced separation; 0 if it does not."""
+        """The number of rounds by which each device is too early for the enforced MinS; 0 if it is not."""
         if self.settings.min_separation is None:
             return np.zeros(len(devices), np.int64)
         last = self._last_round[devices].astype(np.int64)
@@ -328,5 +327,5 @@ class Population:
 
 
 def _smallest(values: Seconds, rank: int) -> int:
-    """The value of this rank, counted from 1; never if there are fewer."""
+    """The value of this rank, counted from 1; `_NEVER` if there are fewer values."""
     return int(np.partition(values, rank - 1)[rank - 1]) if len(values) >= rank else _NEVER

@@ -1,7 +1,7 @@
-"""A simulated population of devices as the source of a run's cohorts.
+"""The sampler of a run whose cohorts come from a simulated population of devices.
 
-Which devices report is settled by the population's own seed, in the open: without amplification nothing is claimed from it.
-So a run that goes on replays the rounds it has behind it, and compares them with what its participation record holds.
+The population's own public seed determines which devices report; no amplification by sampling is claimed. A resumed run
+replays its finished rounds and compares them with its participation record.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from tacit.simulation.population.settings import PopulationSettings
 
 
 class DeviceCheckIns:
-    """The reports of a population's rounds, one after another, under the server's MinS and MaxP."""
+    """Samples the reporting devices of a population's rounds, in order, under the server's MinS and MaxP."""
 
     def __init__(self, settings: PopulationSettings, seed: int) -> None:
         self._population = Population.create(settings, np.random.default_rng(seed))
 
     @property
     def days(self) -> float:
-        """How long the rounds so far have taken, in simulated days."""
+        """The simulated duration of the rounds so far, in days."""
         return self._population.clock_s / 86_400
 
     def sample(self, draws: Draws) -> NDArray[np.int64]:
@@ -33,7 +33,9 @@ class DeviceCheckIns:
 
     def remember(self, users: NDArray[np.int64]) -> None:
         if not np.array_equal(self._population.next_round().users, users):
-            raise RunError("The simulated population is not the one this run was begun with: other devices report now.")
+            raise RunError(
+                "The simulated population differs from the one this run was begun with: other devices report now."
+            )
 
     def describe(self) -> dict[str, Any]:
         settings = self._population.settings

@@ -1,4 +1,4 @@
-"""What a population of devices and its server are set to, checked once."""
+"""The settings of a simulated population and its server, validated once."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ MOST_HOURS = 24 * 366.0
 
 @dataclass(frozen=True)
 class PopulationSettings:
-    """A population of devices and the server that trains on it; anything impossible is a `RecipeError`.
+    """A population of devices and the server that trains on it; RecipeError if a setting is impossible.
 
     The server takes the first `wanted` devices that check in, more than the `report_goal` because some drop out, and
     closes the round at the goal's last report. A device that has sent a report does not check in for `timer_hours`.
-    `min_separation` and `max_participation` are enforced by the server where they are given, and otherwise only happen.
+    The server enforces `min_separation` and `max_participation` if they are given; otherwise they are only measured.
     """
 
     devices: int = 100_000
@@ -28,7 +28,7 @@ class PopulationSettings:
     timer_hours: float = 24.0
     deadline_hours: float = 12.0
     work_minutes: float = 2.5  # of the median device: download, train, upload
-    drop_out: float = 0.06  # chance to fail for other reasons than the window's end
+    drop_out: float = 0.06  # probability to fail for another reason than the end of the window
     server_seconds: int = 30  # from a round's last report to the opening of the next
     zones: str = "us"
     min_separation: int | None = None
@@ -47,7 +47,7 @@ class PopulationSettings:
         if self.wanted > self.devices:
             raise RecipeError(
                 f"Expected report_goal times over_selection of at most {self.devices} devices, got {self.report_goal} "
-                f"times {self.over_selection:g}: the server could never take as many as it wants."
+                f"times {self.over_selection:g}: a round needs more devices than there are."
             )
         if self.wanted * (1 - self.drop_out) < self.report_goal:
             raise RecipeError(
@@ -61,22 +61,22 @@ class PopulationSettings:
 
     @property
     def wanted(self) -> int:
-        """How many devices the server takes in a round, at most."""
+        """The most devices that the server takes in a round."""
         return math.ceil(self.report_goal * self.over_selection)
 
     @property
     def timer_s(self) -> int:
-        """How long a device rests after a report."""
+        """The time from a device's report to its next check-in, in seconds."""
         return round(self.timer_hours * HOUR)
 
     @property
     def deadline_s(self) -> int:
-        """How long a round may take before it is given up."""
+        """The time after which a round is abandoned, in seconds."""
         return round(self.deadline_hours * HOUR)
 
     @property
     def largest_separation(self) -> Gap:
-        """The MinS that no run longer than it can exceed (Gboard, section 2.2).
+        """The largest MinS that a run longer than MinS can have (Gboard, section 2.2).
 
         If no device takes part twice in d rounds in a row, their cohorts are disjoint, so d times the report goal is at
         most the population.
@@ -84,7 +84,7 @@ class PopulationSettings:
         return Gap.of_index_difference(self.devices // self.report_goal)
 
     def require_supply(self, rounds: int) -> None:
-        """Refuse so many rounds if the enforced limits leave too few devices for them, whatever the devices do."""
+        """RecipeError if the enforced limits leave too few devices for this many rounds."""
         most = self.largest_separation
         if (
             self.min_separation is not None

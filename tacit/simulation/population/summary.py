@@ -1,4 +1,4 @@
-"""What came out of a simulated population: how long rounds took, what became of check-ins, MinS and MaxP."""
+"""The results of a simulated population: the duration of rounds, the fate of check-ins, MinS and MaxP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tacit.simulation.population.habits import DAY, HOUR, Habits
 from tacit.simulation.population.rounds import Counts, Population, Realised
 from tacit.simulation.population.settings import PopulationSettings
 
-_ASKED = 20_000  # devices whose windows stand for all of them in `available_share`
+_ASKED = 20_000  # the number of devices that `available_share` estimates from
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class PopulationOutcome:
 
     @property
     def took_s(self) -> NDArray[np.int64]:
-        """From each round's end back to the end of the one before, attempts that were given up included."""
+        """The time from the end of the previous round to the end of each round, abandoned attempts included."""
         return np.diff(self.finished_s, prepend=0)
 
     def by_hour(self) -> list[float | None]:
-        """The median of `took_s` by the hour (UTC) in which the round began; None where none did."""
+        """The median of `took_s` by the hour (UTC) in which the round began; None if no round began in that hour."""
         hours = (self.finished_s - self.took_s) // HOUR % 24
         return [float(np.median(self.took_s[hours == hour])) if np.any(hours == hour) else None for hour in range(24)]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; a MinS of null says that nobody took part twice."""
+        """For JSON; a MinS of null means that no device took part twice."""
         low, median, high = np.percentile(self.took_s, [5, 50, 95])
         gap = self.realised.min_separation
         return {
@@ -54,7 +54,7 @@ class PopulationOutcome:
 
 
 def simulate(settings: PopulationSettings, rounds: int, seed: int) -> PopulationOutcome:
-    """So many rounds of a fresh population, without training."""
+    """Run this many rounds of a fresh population, without training."""
     population = Population.create(settings, np.random.default_rng(seed))
     finished, given_up, counts = [], 0, Counts()
     for reported in population.rounds(rounds):

@@ -51,7 +51,7 @@ def everyone(users: Users) -> NDArray[np.int64]:
 
 
 def expected_with_sharers(people: list[list[list[int]]], plan: CanaryPlan) -> list[list[list[int]]]:
-    """The federated secret sharer as its paper tells it, one example at a time."""
+    """The federated secret sharer as in its paper, one example at a time."""
     ids = [canary.tolist() for canary in encode(plan.canaries, WORDS)]
     planted = [[list(sentence) for sentence in user] for user in people]
     for user, sentences in enumerate(planted):
@@ -154,7 +154,7 @@ def test_texts_hold_the_canaries_where_the_words_do() -> None:
     planted = plant(WithTexts(population()), plan, WORDS, DATA)
     texts = split_texts(_bytes(planted.texts(everyone(planted))))  # type: ignore[attr-defined]
     assert texts == [_text(sentence) for user in listed(planted) for sentence in user]
-    with pytest.raises(AuditError, match="keep their texts"):
+    with pytest.raises(AuditError, match="not their texts"):
         plant(Listed(population()), plan, WORDS, DATA).texts(everyone(planted))  # type: ignore[attr-defined]
 
 
@@ -209,5 +209,5 @@ def test_what_does_not_fit_is_refused() -> None:
         plant(people, on_devices(), WORDS, DATA)
     with pytest.raises(AuditError, match=r"vocabulary's 46 words, but word \d of canary"):
         plant(people, shared(), WORDS[:50], DATA)
-    with pytest.raises(AuditError, match="got images"):
+    with pytest.raises(AuditError, match="not among images"):
         plant(Listed(population(), images=True), shared(), WORDS, DATA).gather(np.arange(3))

@@ -1,4 +1,4 @@
-"""Made-up users take part at a rate of their own, and people as if they were alone."""
+"""Synthetic users take part at their own rate, and do not change the participation of real users."""
 
 from __future__ import annotations
 

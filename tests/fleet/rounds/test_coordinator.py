@@ -522,4 +522,4 @@ def test_what_a_server_runs_came_from_its_plan_and_a_gate_of_ones_own_did_not(
         (Louder(plan, users._secure), "gate is not Tacit's"),
         (DeviceUsers(bolder, users._secure), "another plan"),
     ):
-        assert said in reasons_of(dataclasses.replace(program, users=other))[0]
+        assert said in reasons_of(dataclasses.replace(program, users=other))[0].sentence

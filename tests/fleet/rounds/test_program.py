@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from tacit.fleet.rounds.program import describe_fleet
+from tacit.privacy.record.facts import FleetRecord
 from tacit.recipe.sections import FleetSection
 
 
-def described(section: FleetSection, *, secure: bool) -> dict[str, Any]:
+def described(section: FleetSection, *, secure: bool) -> FleetRecord:
     task = SimpleNamespace(report_goal=4)
     context: Any = SimpleNamespace(section=section, secure=object() if secure else None, task=task)
     return describe_fleet(context, transport="https")
@@ -21,9 +22,9 @@ def described(section: FleetSection, *, secure: bool) -> dict[str, Any]:
 def test_devices_selected_beyond_the_goal_count_as_dropouts(over_selection: float, lost: float) -> None:
     """Four of six places are filled, and two devices are always too slow."""
     section = FleetSection(over_selection=over_selection, dropout=0.3)
-    assert described(section, secure=True)["dropout"] == pytest.approx(lost)
+    assert described(section, secure=True).dropout == pytest.approx(lost)
 
 
 def test_what_is_not_looked_at_is_not_claimed() -> None:
-    assert described(FleetSection(), secure=False)["server_checks"] == ["shape", "finite", "norm"]
-    assert "norm" not in described(FleetSection(), secure=True)["server_checks"]
+    assert described(FleetSection(), secure=False).checks_norms
+    assert not described(FleetSection(), secure=True).checks_norms

@@ -78,5 +78,5 @@ def test_the_users_beyond_a_threshold_are_at_least_the_share_asked_for() -> None
 def test_wrong_use_is_one_sentence() -> None:
     with pytest.raises(DataError, match="between 0 and 1, got 25"):
         percentile(np.ones(3), 25, side="low")
-    with pytest.raises(PrivacyError, match="none that outweigh the noise"):
+    with pytest.raises(PrivacyError, match="the noise is larger than the counts"):
         percentile(-np.ones(3), 0.5, side="low")

@@ -1,4 +1,4 @@
-"""What is said of two sides' images, and to whom."""
+"""The conclusion from both sides' images, and who may see it."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def test_the_section_shows_both_sides_the_histogram_and_the_price() -> None:
     assert not section.private
     pictures = [block for block in section.blocks if isinstance(block, Image)]
     assert [block.caption for block in pictures] == [
-        "Made up after users with high accuracy",
-        "Made up after users with low accuracy",
+        "Generated after users with high accuracy",
+        "Generated after users with low accuracy",
     ]
     (bars,) = (block for block in section.blocks if isinstance(block, Bars))
     assert bars.bars == [("0%", 0.5), ("25%", 0.0), ("50%", 0.1), ("75%", 0.4)]

@@ -1,4 +1,4 @@
-"""What is said about made-up words, when it is said to everybody, and what it costs."""
+"""The conclusion from generated words, who may see it, and what it costs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def texts(section: Any) -> str:
 
 
 def test_spaces_point_to_joined_tokens() -> None:
-    assert "somewhere tokens are joined" in JOINED.conclusion()
+    assert "separate tokens are joined" in JOINED.conclusion()
     assert "Of the 3 most likely unknown words 2 contain a space" in JOINED.conclusion()
     assert "11.0% of the first words" in JOINED.conclusion()
     assert "Nothing in these words points to" in SOUND.conclusion()
@@ -58,7 +58,7 @@ def test_spaces_point_to_joined_tokens() -> None:
 def test_capitals_point_to_case_that_is_kept() -> None:
     cased = dataclasses.replace(SOUND, words=(("Marco", 0.1), *SOUND.words))
     assert "lower-cased" in cased.conclusion()
-    assert "joined that" not in cased.conclusion()
+    assert "tokens are joined" not in cased.conclusion()
 
 
 def test_findings_survive_json() -> None:
@@ -94,7 +94,7 @@ def test_a_run_that_stands_for_a_larger_one_says_what_that_would_cost() -> None:
 def test_a_primary_model_has_a_section_of_its_own() -> None:
     words, primary = dataclasses.replace(JOINED, primary=SAID).sections({**SPENT, "together": COST})
     assert words == the_words(JOINED, SPENT)
-    assert "guesses 12.5% of 400 words of held-out users right" in texts(primary)
+    assert "predicts 12.5% of 400 words of held-out users." in texts(primary)
     assert "2.0% of their first words" in texts(primary)
     assert "outside the guarantee" in texts(primary)
     assert "All 2 models together: ε = 2.50" in texts(primary)
@@ -108,20 +108,20 @@ def test_a_primary_model_has_a_section_of_its_own() -> None:
 def test_what_the_primary_models_say_is_compared_where_both_have_one() -> None:
     before, after = dataclasses.replace(SOUND, primary=SAID), dataclasses.replace(JOINED, primary=SAID_AFTER)
     found = InspectionComparison(before, after, COST)
-    assert found.place_columns() == ["place", "before", "after", "made up before", "made up after"]
+    assert found.place_columns() == ["place", "before", "after", "generated before", "generated after"]
     assert found.place_rows() == [["1", "1.0%", "11.0%", "2.0%", "12.0%"], ["2", "5.0%", "5.0%", "6.0%", ""]]
-    assert "of those that the primary models make up 2.0% and 12.0%" in found.conclusion()
+    assert "of those that the primary models generate 2.0% and 12.0%" in found.conclusion()
     tables = [block.rows for block in found.section().blocks if isinstance(block, Table)]
     assert tables[1] == [["see you UNK", "UNK you soon"]]
     pictures = [[each.name for each in block.series] for block in found.section().blocks if isinstance(block, Lines)]
-    assert pictures == [["before", "after"], ["made up before", "made up after"]]
+    assert pictures == [["before", "after"], ["generated before", "generated after"]]
     assert InspectionComparison(SOUND, after, COST).place_columns() == ["place", "before", "after"]
 
 
 def test_what_differs_is_said_in_one_paragraph() -> None:
     found = InspectionComparison(SOUND, JOINED, COST)
     assert found.new_words == ["i have", "see you"]
-    assert "tokens are joined now that were apart before" in found.conclusion()
+    assert "tokens are joined now that were separate before" in found.conclusion()
     assert "of the first words of sentences 1.0% and 11.0%" in found.conclusion()
     assert "Neither spaces nor capitals" in InspectionComparison(JOINED, SOUND, COST).conclusion()  # it was mended
     assert found.rows()[0] == ["marco", "4", "i␣have", "10"]

@@ -1,4 +1,4 @@
-"""A run of a next-word model as the primary model: what is asked of it, what it shows, and what it costs with the other."""
+"""A run of a next-word model as the primary model: its requirements, its findings, and the cost of both models."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ QUICK = {"noise_multiplier": 4.0}
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of two rounds on four hundred made-up people."""
+    """A finished run of two rounds on four hundred synthetic users."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "IDEAL_SENTENCES", 5)
         path = tmp_path_factory.mktemp("runs") / "words"
@@ -85,7 +85,7 @@ def test_it_is_looked_into_and_its_cost_is_added(trained: Path, tmp_path: Path) 
     assert max(each) < summary["together"]["epsilon"] < 2 * sum(each)
     assert (summary["together"]["models"], summary["together"]["releases"]) == (2, 2 + 4)
     shared = write_report(RunFolder.open(tmp_path / "sound"), share=True).read_text()
-    assert "The primary model, and what it says" in shared
+    assert "The primary model and its sentences" in shared
 
     recipe = inspection_of(trained, tmp_path, "fault.share=1.0")
     start_inspection(recipe, tmp_path / "faulty", tacit.Callback())
@@ -110,7 +110,7 @@ def test_what_one_without_privacy_says_is_the_owners(tmp_path: Path, monkeypatch
     plain = tiny(run={"rounds": 1}, privacy={"mechanism": "none", "noise_multiplier": 0.0})
     start_run(plain, tmp_path / "words", tacit.Callback())
     start_inspection(inspection_of(tmp_path / "words", tmp_path), tmp_path / "run", tacit.Callback())
-    said = "sentences that it makes up"
+    said = "sentences that it generates"
     (private,) = (tmp_path / "run" / "private" / "sections").iterdir()
     assert said in private.read_text()
     (sentence, *_) = next(each["rows"] for each in json.loads(private.read_text())["blocks"] if "rows" in each)[0]
@@ -145,7 +145,7 @@ def test_only_a_finished_run_of_a_next_word_model_will_do(trained: Path, tmp_pat
     with pytest.raises(RecipeError, match="Expected a recipe for training, got one for an inspection"):
         inspection_of(tmp_path / "inspected", tmp_path)
     RunFolder.create(tmp_path / "begun", primary_recipe().to_toml(), vocabulary=("a",))
-    with pytest.raises(RunError, match=r"Expected a finished run as the primary model, got .*begun"):
+    with pytest.raises(RunError, match=r"begun is not finished, so it cannot be the primary model"):
         Primary.open(tmp_path / "begun")
 
 

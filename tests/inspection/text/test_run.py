@@ -1,4 +1,4 @@
-"""Whole inspections of text: a fault that is there is found, a run is durable like any other, nobody's words get out."""
+"""Whole inspections of text: a fault is found, the run is durable like any other, and no user's words are written."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 import tacit
 from tacit.cli.app import main
 from tacit.errors import DataError, PrivacyError, RunError
+from tacit.inspection.record import InspectionRecord
 from tacit.inspection.text.comparison import compare_inspections
 from tacit.inspection.text.run import resume_inspection, start_inspection
 from tacit.privacy.record.ledger import read_ledger
@@ -113,10 +114,13 @@ def test_a_private_inspection_is_a_run_with_its_own_guarantee(store: Path, tmp_p
     assert ledger.closed.outcome == "finished"
     assert summary["privacy"]["releases"] == len(ledger.intents) == 4
     assert 0 < summary["privacy"]["epsilon"] < math.inf
-    assert ledger.opened.data["inspection"]["task"] == "T3"
+    about = InspectionRecord.read(ledger.opened)
+    assert about is not None
+    assert about.selection is not None
+    assert (about.stage, about.selection.task) == ("words", "T3")
     assert [entry.run_id for entry in odometer.read(store)].count(ledger.opened.run_id) == 1
     shared = write_report(RunFolder.open(tmp_path / "run"), share=True).read_text()
-    assert "Unknown words, as a model makes them up" in shared
+    assert "Unknown words, as a model generates them" in shared
     for name, content in everything(tmp_path / "run").items():
         assert RARE.encode() not in content, name
 
@@ -148,7 +152,7 @@ def test_data_that_changed_is_not_gone_on_with(tmp_path: Path, monkeypatch: pyte
         start_inspection(tiny_text(fault={"share": 0.5}), tmp_path / "run", tacit.Callback())
     written = tmp_path / "run" / "recipe.toml"
     written.write_text(written.read_text().replace("share = 0.5", "share = 0.25"))
-    with pytest.raises(PrivacyError, match=r"data\.inspection\.fault\.share is 0\.5, got 0\.25"):
+    with pytest.raises(PrivacyError, match=r"notes\.inspection\.fault\.share is 0\.5, got 0\.25"):
         resume_inspection(tmp_path / "run", tacit.Callback())
 
 
@@ -161,14 +165,14 @@ def test_without_unknown_words_there_is_nothing_to_learn(store: Path, tmp_path: 
     with pytest.raises(SystemExit):
         main(["data", "import", str(tmp_path / "chat.jsonl"), *columns, *imported])
     recipe = tiny_text(data={**STORE, "store": str(tmp_path / "store")})
-    with pytest.raises(DataError, match="words that the vocabulary does not have, got none"):
+    with pytest.raises(DataError, match="no unknown words to evaluate on"):
         start_inspection(recipe, tmp_path / "run", tacit.Callback())
     assert not (tmp_path / "run").exists()
 
 
 def test_only_finished_inspections_are_compared(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run", "")
-    with pytest.raises(RunError, match="Expected a finished inspection of text"):
+    with pytest.raises(RunError, match="is not a finished inspection of text"):
         compare_inspections(tmp_path / "run", tmp_path / "run")
 
 

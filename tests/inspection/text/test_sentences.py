@@ -1,4 +1,4 @@
-"""Made-up sentences are draws from the model's own distribution, and from nothing else."""
+"""Generated sentences are draws from the model's distribution."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORDS = ("<pad>", "<bos>", "<eos>", "<oov>", "good", "day", "zog")
 
 @pytest.fixture
 def model() -> WordLM:
-    """Seven entries; its guesses are far from even."""
+    """A model with seven entries, whose probabilities are far from uniform."""
     config = WordLMConfig(vocabulary=len(WORDS), embedding=6, units=8, projection=6)
     return jax.tree.map(lambda leaf: leaf * 3, build(config, key=jax.random.key(2)))
 

@@ -12,10 +12,12 @@ import numpy as np
 from tacit.privacy.participation.log import ParticipationWriter
 from tacit.privacy.participation.samplers import Poisson
 from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.facts import DataRecord
 from tacit.privacy.record.records import FORMAT, Closed, Intent, Opened
 from tacit.recipe.reading import toml_of
 from tacit.runs.folder import RunFolder
 from tests.helpers import draws
+from tests.support.first_record import FACTS
 
 
 def opened(run_id: str, **changes: Any) -> Opened:
@@ -29,8 +31,8 @@ def opened(run_id: str, **changes: Any) -> Opened:
         "population": 1000,
         "rounds": 20,
         "seeded": False,
-        "reasons_not_private": [],
-        "data": {"world": "keyboard", "coordinates": 10, "arrays": 1},
+        "reasons_not_private": (),
+        **FACTS,
         "unit": "user",
         "adjacency": "add or remove one user",
     }
@@ -71,7 +73,7 @@ def run(
     """A run folder with a ledger and its participation record: each cohort is drawn by `draw`, or by the sampler itself.
 
     As many rounds as it has are planned, or `planned` of them. `about` is the [data] of its recipe; `changes` are fields of the
-    first record, its data completed with what it needs.
+    first record.
     """
     sampler = Poisson(0.01) if sampler is None else sampler
     sampling = sampler.describe()
@@ -79,14 +81,13 @@ def run(
     planned = rounds if planned is None else planned
     described = plan.model_dump(mode="json", exclude_none=True)
     recipe = toml_of({"data": about or {}, "privacy": described, "run": {"rounds": planned}})
-    data = changes.pop("data", {"world": "keyboard", "users": users})
-    data = {"coordinates": 10, "arrays": 1, **data, "recipe": hashlib.sha256(recipe.encode()).hexdigest()}
     changes = {
         "adjacency": plan.adjacency,
         "plan": plan.model_dump(mode="json"),
         "population": plan.population,
         "rounds": planned,
-        "data": data,
+        "data": DataRecord(world="keyboard", seed=1, users=users),
+        "recipe": hashlib.sha256(recipe.encode()).hexdigest(),
     } | changes
     folder = RunFolder.create(path, recipe)
     generator = np.random.default_rng(5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -16,18 +17,14 @@ from tacit.privacy.accounting.zcdp import epsilon_of_any, epsilon_of_gaussian
 from tacit.privacy.noise.tail import TAIL_SHARE
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.ledger import Ledger, LedgerWriter
+from tacit.privacy.record.reasons import in_words
 from tacit.privacy.record.records import FORMAT, Intent, Opened
 from tacit.privacy.statement.guarantee import Guarantee
+from tests.support.first_record import FACTS, NO_NOISE, secure_sum
 
 LIMIT, VARIANCE, INTEGERS = 90_000, 90_000, 1024
 SCALE = math.sqrt(LIMIT) * (1 + 2.0**-20)  # at which the bound is the clip
-ENCODING = {
-    "bits": 20,
-    "scale": SCALE,
-    "norm_limit_squared": LIMIT,
-    "local_variance": VARIANCE,
-    "integers": INTEGERS,
-}
+SUMS = secure_sum(scale=SCALE, norm_limit_squared=LIMIT, local_variance=VARIANCE, integers=INTEGERS)
 
 
 def plan_of(**secagg: Any) -> PrivacyPlan:
@@ -45,7 +42,7 @@ def plan_of(**secagg: Any) -> PrivacyPlan:
     )
 
 
-def opened(plan: PrivacyPlan, rounds: int = 3, **data: Any) -> Opened:
+def opened(plan: PrivacyPlan, rounds: int = 3, **facts: Any) -> Opened:
     return Opened(
         run_id="r",
         format=FORMAT,
@@ -56,10 +53,10 @@ def opened(plan: PrivacyPlan, rounds: int = 3, **data: Any) -> Opened:
         population=1000,
         rounds=rounds,
         seeded=False,
-        reasons_not_private=[],
-        data={"coordinates": 10, "arrays": 1, "secagg": ENCODING} | data,
+        reasons_not_private=(),
         unit="user",
         adjacency=plan.adjacency,
+        **({**FACTS, "secure_sum": SUMS} | facts),
     )
 
 
@@ -69,9 +66,9 @@ def intent(round: int, attempt: int = 0, **block: Any) -> Intent:
     return Intent(round, attempt, sampling, blocks, 10.0, "00")
 
 
-def cost(intents: list[Intent], cohorts: Any = None, *, plan: PrivacyPlan | None = None, **data: Any) -> Spent:
+def cost(intents: list[Intent], cohorts: Any = None, *, plan: PrivacyPlan | None = None, **facts: Any) -> Spent:
     rounds = intents[-1].round + 1 if intents else 0
-    return spent_by(opened(plan or plan_of(), rounds, **data), intents, cohorts=cohorts)
+    return spent_by(opened(plan or plan_of(), rounds, **facts), intents, cohorts=cohorts)
 
 
 def one(devices: int) -> float:
@@ -116,7 +113,7 @@ def test_the_record_counts_for_better_and_for_worse():
     assert cost(rounds(1), [np.arange(6)], plan=plan_of(corrupt=0.5)).rho == pytest.approx(one(1))
     lone = cost(rounds(1), [np.arange(5)], plan=plan_of(corrupt=0.5))
     assert math.isinf(lone.epsilon)
-    assert lone.reasons_not_private == ["no noise was added"]
+    assert lone.reasons_not_private == (NO_NOISE,)
 
 
 def test_rounds_that_ran_again_count_again():
@@ -125,24 +122,22 @@ def test_rounds_that_ran_again_count_again():
     assert cost(again).rho == pytest.approx(2 * one(10))  # promised: once in three rounds, on each of two branches
 
 
-@pytest.mark.parametrize(
-    "encoding", [{}, {**ENCODING, "local_variance": 0}, {**ENCODING, "norm_limit_squared": None}, None]
-)
-def test_a_ledger_that_does_not_say_what_was_added_claims_nothing(encoding):
-    spent = cost(rounds(2), secagg=encoding)
+@pytest.mark.parametrize("sums", [dataclasses.replace(SUMS, local_variance=0), None])
+def test_a_ledger_that_does_not_say_what_was_added_claims_nothing(sums):
+    spent = cost(rounds(2), secure_sum=sums)
     assert math.isinf(spent.epsilon)
-    assert spent.reasons_not_private == ["the ledger does not say what noise each device added"]
+    assert in_words(spent.reasons_not_private) == "the ledger does not say what noise each device added"
 
 
 def test_a_release_without_bound_or_with_other_blocks_claims_nothing():
-    assert "no bound" in cost([intent(0, bound=None)]).reasons_not_private[0]
+    assert "no bound" in cost([intent(0, bound=None)]).reasons_not_private[0].sentence
     side = Intent(0, 0, {"kind": "check_in"}, {"weight": {"bound": 1.0, "noise_multiplier": 3.0}}, 10.0, "00")
-    assert "more than updates" in cost([side]).reasons_not_private[0]
-    assert cost([intent(0), intent(2)]).reasons_not_private == ["the ledger skips rounds"]
+    assert "more than updates" in cost([side]).reasons_not_private[0].sentence
+    assert in_words(cost([intent(0), intent(2)]).reasons_not_private) == "the ledger skips rounds"
 
 
-def ledger_in(path: Path, plan: PrivacyPlan, count: int = 3, **data: Any) -> Ledger:
-    with LedgerWriter.create(path / "ledger.jsonl", opened(plan, count, **data)) as writer:
+def ledger_in(path: Path, plan: PrivacyPlan, count: int = 3, **facts: Any) -> Ledger:
+    with LedgerWriter.create(path / "ledger.jsonl", opened(plan, count, **facts)) as writer:
         for each in rounds(count):
             writer.append(each)
         return writer.ledger

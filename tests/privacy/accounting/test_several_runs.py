@@ -17,8 +17,10 @@ from tacit.privacy.accounting.several_runs import PLANNED, together
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.noise.tail import TAIL_SHARE
+from tacit.privacy.record.facts import ReleaseSize
 from tacit.privacy.record.ledger import Ledger, LedgerWriter, read_ledger
 from tests.privacy.accounting.made_up import intent, opened
+from tests.support.first_record import SEEDED
 
 
 def ledger(
@@ -47,7 +49,7 @@ def test_runs_that_were_chosen_by_looking_go_through_the_odometer(tmp_path: Path
     assert total.epsilon == adaptively_composed([part], 1e-6 * (1 - TAIL_SHARE)).epsilon > together(runs).epsilon
     assert PLANNED in together(runs).assumptions
     assert PLANNED not in total.assumptions
-    refused = together([*runs, ledger(tmp_path, "c", reasons_not_private=["the seed is known"])], adaptive=True)
+    refused = together([*runs, ledger(tmp_path, "c", reasons_not_private=(SEEDED,))], adaptive=True)
     assert (refused.epsilon, PLANNED in refused.assumptions) == (math.inf, False)
 
 
@@ -61,20 +63,23 @@ def test_delta_is_the_smallest_of_the_runs_or_the_one_asked_for(tmp_path: Path) 
 
 
 def test_a_run_without_privacy_takes_it_from_all(tmp_path: Path) -> None:
-    total = together([ledger(tmp_path, "a"), ledger(tmp_path, "b", reasons_not_private=["the seed is known"])])
+    total = together([ledger(tmp_path, "a"), ledger(tmp_path, "b", reasons_not_private=(SEEDED,))])
     assert total.epsilon == math.inf
-    assert total.reasons_not_private == ("the seed is known (run b)",)
+    assert total.reasons_not_private == (SEEDED.in_run("b"),)
+    assert total.reasons_not_private[0].sentence.endswith("who knows the seed (run.seed) (run b)")
 
 
 def test_the_missing_tails_add_up(tmp_path: Path) -> None:
-    data = {"world": "keyboard", "arrays": 1, "coordinates": 45 * 10**15 << 91}
-    one, other = (ledger(tmp_path, name, 1, data=data) for name in "ab")
+    size = ReleaseSize(45 * 10**15 << 91, 1)
+    one, other = (ledger(tmp_path, name, 1, release=size) for name in "ab")
     assert math.isfinite(together([one]).epsilon)
     total = together([one, other])
     perfect = epsilon([Rounds({"kind": "poisson", "probability": 0.01}, 2.0, 2)], 1e-6 * (1 - TAIL_SHARE), "pld")
     (reason,) = total.reasons_not_private
     assert total.epsilon == math.inf
-    assert f"at an epsilon of {perfect:.4g} the probability of such a draw costs more than delta allows" in reason
+    assert (
+        f"at an epsilon of {perfect:.4g} the probability of such a draw costs more than delta allows" in reason.sentence
+    )
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
@@ -92,7 +97,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
 def test_an_unknown_sampling_claims_nothing(tmp_path: Path) -> None:
     total = together([ledger(tmp_path, "a"), ledger(tmp_path, "b", sampling={"kind": "shuffle"})])
     assert total.epsilon == math.inf
-    assert "does not account for sampling of the kind shuffle (run b)" in total.reasons_not_private[0]
+    assert "does not account for sampling of the kind shuffle (run b)" in total.reasons_not_private[0].sentence
 
 
 PLAN = {"delta": 1e-6, "sampling": "check_in", "min_separation": 4, "max_participation": 5}

@@ -18,7 +18,9 @@ from tacit.privacy.accounting.spent import Spent, cost_if_it_had_ended_here, spe
 from tacit.privacy.noise.strategies import Tree
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.planned import CUT_OFF, planned_intents
+from tacit.privacy.record.reasons import Reason, Why, in_words
 from tacit.privacy.record.records import FORMAT, Intent, Opened
+from tests.support.first_record import FACTS
 
 DELTA = 1e-3
 
@@ -52,8 +54,8 @@ def opened_by(plan: PrivacyPlan, rounds: int, /, **changes: Any) -> Opened:
         "population": plan.population,
         "rounds": rounds,
         "seeded": False,
-        "reasons_not_private": [],
-        "data": {"coordinates": 10, "arrays": 1},
+        "reasons_not_private": (),
+        **FACTS,
         "unit": "user",
         "adjacency": plan.adjacency,
     }
@@ -155,7 +157,7 @@ def cost_of_cohorts(opened: Opened, intents: list[Intent], cohorts: list[Any]) -
 def test_a_round_that_was_not_planned_claims_nothing(plan: PrivacyPlan) -> None:
     found = spent_by(opened_by(plan, 5), planned_intents(plan, 6))
     assert np.isinf(found.epsilon)
-    assert found.reasons_not_private == ["round 5 ran, and the 5 rounds that were planned end before it"]
+    assert in_words(found.reasons_not_private) == "round 5 ran, and the 5 rounds that were planned end before it"
 
 
 def test_a_plan_that_cannot_be_read_claims_nothing_for_the_rounds_to_come() -> None:
@@ -163,4 +165,4 @@ def test_a_plan_that_cannot_be_read_claims_nothing_for_the_rounds_to_come() -> N
     opened = opened_by(plan, 6, plan={"delta": DELTA, "sampling": "poisson"})
     assert np.isfinite(spent_by(opened, planned_intents(plan, 6), quick=True).epsilon)
     (reason,) = spent_by(opened, planned_intents(plan, 5), quick=True).reasons_not_private
-    assert "not one this version of Tacit can read" in reason
+    assert reason == Reason(Why.UNREADABLE_PLAN)

@@ -9,13 +9,17 @@ import numpy as np
 import pytest
 
 from tacit.errors import PrivacyError
-from tacit.privacy.accounting.spent import Spent, branches_of, spent_by
+from tacit.privacy.accounting.releases import branches_of
+from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.accounting.tree import sensitivity_squared
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.noise.strategies import BufferedToeplitz, Tree
 from tacit.privacy.noise.tail import TAIL_SHARE
 from tacit.privacy.participation.limits import Gap
-from tacit.privacy.record.records import Intent, Opened
+from tacit.privacy.record.facts import ReleaseSize
+from tacit.privacy.record.reasons import Why
+from tacit.privacy.record.records import FORMAT, Intent, Opened
+from tests.support.first_record import FACTS
 
 Z = 3.0
 BLT = BufferedToeplitz((0.9, 0.5), (0.3, 0.2), 64)
@@ -24,7 +28,7 @@ BLT = BufferedToeplitz((0.9, 0.5), (0.3, 0.2), 64)
 def opened(strategy: dict[str, Any], gap: int = 3, most: int = 4, **changes: Any) -> Opened:
     fields: dict[str, Any] = {
         "run_id": "r",
-        "format": 2,
+        "format": FORMAT,
         "tacit_version": "",
         "plan": {"delta": 1e-6, "sampling": "check_in", "min_separation": gap, "max_participation": most},
         "mechanism": strategy.get("strategy", "gaussian"),
@@ -32,8 +36,8 @@ def opened(strategy: dict[str, Any], gap: int = 3, most: int = 4, **changes: Any
         "population": 1000,
         "rounds": 20,
         "seeded": False,
-        "reasons_not_private": [],
-        "data": {"coordinates": 10, "arrays": 1},
+        "reasons_not_private": (),
+        **FACTS,
         "unit": "user",
         "adjacency": "zero out one user",
     }
@@ -124,21 +128,23 @@ def test_a_bound_or_noise_that_changes_without_a_restart_claims_nothing(changed)
     spent = cost(Tree().describe(), changing)
     assert math.isinf(spent.epsilon)
     assert spent.rho is None
-    assert "without a restart" in spent.reasons_not_private[0]
+    assert "without a restart" in spent.reasons_not_private[0].sentence
     assert math.isfinite(cost({}, changing).epsilon)  # independent noise may change, at the price of the smallest
 
 
 def test_skipped_rounds_and_missing_noise_claim_nothing():
-    assert "skips" in cost({}, [intent(0), intent(2)]).reasons_not_private[0]
+    assert "skips" in cost({}, [intent(0), intent(2)]).reasons_not_private[0].sentence
     assert math.isinf(cost({}, rounds(3, z=0.0)).epsilon)
     assert math.isinf(cost(Tree().describe(), rounds(3, bound=None)).epsilon)
 
 
 @pytest.mark.parametrize("strategy", [{}, Tree().describe()], ids=["independent", "tree"])
 def test_noise_that_is_too_far_out_is_charged_for_every_round(strategy):
-    huge = {"coordinates": 3 * 10**15 << 93, "arrays": 1}
-    assert math.isfinite(cost(strategy, rounds(1, z=30.0), data=huge).epsilon)
-    assert "extremely far out" in cost(strategy, rounds(2000, z=30.0), data=huge).reasons_not_private[0]
+    huge = ReleaseSize(3 * 10**15 << 93, 1)
+    assert math.isfinite(cost(strategy, rounds(1, z=30.0), release=huge).epsilon)
+    (reason,) = cost(strategy, rounds(2000, z=30.0), release=huge).reasons_not_private
+    assert reason.code == Why.NOISE_TAIL
+    assert "extremely far out" in reason.sentence
 
 
 def test_nothing_released_costs_nothing():

@@ -6,27 +6,25 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.data.users import names_of_numbers
 from tacit.errors import PrivacyError
-from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.limits import realised
-from tacit.privacy.participation.samplers import CheckIn, FixedSize, Poisson
+from tacit.privacy.participation.samplers import CheckIn, Poisson
+from tacit.privacy.plan import PrivacyPlan
+from tacit.testing.participation import ParticipationContract, cohorts, words
 
-RANDOMNESS = Randomness(b"\x05" * 32)
-
-
-def words(users: int, round: int, attempt: int) -> np.ndarray:
-    return RANDOMNESS.draws(names_of_numbers(np.arange(users)), round=round, attempt=attempt)
+SETTINGS = {"population": 120, "cohort": 12, "clip_norm": 1.0, "noise_multiplier": 1.0, "delta": 1e-5}
 
 
-def cohorts(sampler, users: int, rounds: int) -> np.ndarray:
-    """[rounds, users] of who took part."""
-    took_part = np.zeros((rounds, users), bool)
-    for round in range(rounds):
-        chosen = sampler.sample(words(users, round=round, attempt=0))
-        assert (np.diff(chosen) > 0).all()
-        took_part[round, chosen] = True
-    return took_part
+class TestPoisson(ParticipationContract):
+    plan = PrivacyPlan(**SETTINGS)
+
+
+class TestFixedSize(ParticipationContract):
+    plan = PrivacyPlan(**SETTINGS, sampling="fixed")
+
+
+class TestCheckIn(ParticipationContract):
+    plan = PrivacyPlan(**SETTINGS, sampling="check_in", min_separation=5, max_participation=3)
 
 
 def test_poisson_counts_are_binomial_and_users_independent():
@@ -48,12 +46,6 @@ def test_poisson_limits(probability, expected):
     assert len(Poisson(probability).sample(words(50, round=0, attempt=0))) == expected
 
 
-def test_fixed_size_is_uniform_without_replacement():
-    took_part = cohorts(FixedSize(7, 40), 40, 3_000)
-    assert (took_part.sum(axis=1) == 7).all()
-    assert stats.chisquare(took_part.sum(axis=0)).pvalue > 1e-4
-
-
 def test_another_attempt_draws_another_cohort():
     first, second = (Poisson(0.5).sample(words(100, round=3, attempt=a)) for a in (0, 1))
     assert first.tolist() != second.tolist()
@@ -71,16 +63,6 @@ def test_nobody_checks_in_too_soon_or_too_often(gap, times, rounds):
     assert seen.observed
     assert seen.min_separation >= gap
     assert seen.max_participation == took_part.sum(axis=0).max()
-
-
-def test_a_resumed_check_in_remembers_who_was_there():
-    whole, resumed = CheckIn(10, 4, 9), CheckIn(10, 4, 9)
-    first = [whole.sample(words(60, round=round, attempt=0)) for round in range(4)]
-    for users in first:
-        resumed.remember(users)
-    for round in range(4, 20):
-        one, other = (each.sample(words(60, round=round, attempt=0)) for each in (whole, resumed))
-        np.testing.assert_array_equal(one, other)
 
 
 def test_too_few_who_may_come_is_one_sentence():

@@ -12,7 +12,9 @@ from tacit.privacy.accounting.tree import sensitivity_squared
 from tacit.privacy.participation.limits import Gap
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.planning.scaling import ScaleSection, cost_at_scale, scaled_up
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import FORMAT, Opened
+from tests.support.first_record import FACTS, SEEDED
 
 
 def opened(plan: PrivacyPlan, strategy: dict[str, Any]) -> Opened:
@@ -26,10 +28,10 @@ def opened(plan: PrivacyPlan, strategy: dict[str, Any]) -> Opened:
         population=plan.population,
         rounds=40,
         seeded=True,
-        reasons_not_private=["the noise can be replayed"],
-        data={"coordinates": 10, "arrays": 1},
+        reasons_not_private=(SEEDED,),
         unit="user",
         adjacency=plan.adjacency,
+        **FACTS,
     )
 
 
@@ -54,7 +56,7 @@ def test_the_cost_is_that_of_the_larger_run():
     )
     spent = cost_at_scale(opened(plan, {"strategy": "tree"}), large, 40)
     assert spent.rho == pytest.approx(sensitivity_squared(40, Gap(30), 2) / (2 * 20.0**2))
-    assert spent.reasons_not_private == []  # of the run that was not made
+    assert spent.reasons_not_private == ()  # of the run that was not made
     assert spent.delta == 1e-8
 
 
@@ -68,10 +70,10 @@ def test_what_cannot_be_at_scale_is_refused():
         scaled_up(small(), ScaleSection(population=1_000, cohort=5_000))
 
 
-def test_a_reason_that_scale_does_not_mend_stays():
+@pytest.mark.parametrize("other", [Reason(Why.COUNTED_VOCABULARY), Reason("of-a-later-version", "can be replayed")])
+def test_a_reason_that_scale_does_not_mend_stays(other):
     large = scaled_up(small(), ScaleSection(population=10**6, cohort=5_000, delta=1e-8))
-    reasons = ["the noise can be replayed", "the words were counted on private users"]
-    run = dataclasses.replace(opened(small(), {}), reasons_not_private=reasons)
+    run = dataclasses.replace(opened(small(), {}), reasons_not_private=(SEEDED, other))
     spent = cost_at_scale(run, large, 40)
     assert spent.epsilon == math.inf
-    assert spent.reasons_not_private == ["the words were counted on private users"]
+    assert spent.reasons_not_private == (other,)

@@ -22,6 +22,7 @@ from tacit.errors import LedgerError, PrivacyError, RunError
 from tacit.privacy.record import ledger as module
 from tacit.privacy.record.ledger import LedgerWriter, is_being_written, read_ledger, repair_torn_tail
 from tacit.privacy.record.records import (
+    FORMAT,
     FRESH_NOISE,
     Closed,
     Committed,
@@ -32,6 +33,7 @@ from tacit.privacy.record.records import (
     canonical,
     to_json,
 )
+from tests.support.first_record import FACTS
 
 PLAN: dict[str, Any] = {
     "population": 1000,
@@ -46,7 +48,7 @@ PLAN: dict[str, Any] = {
 def opened(**changes: Any) -> Opened:
     fields: dict[str, Any] = {
         "run_id": "r",
-        "format": 1,
+        "format": FORMAT,
         "tacit_version": "0",
         "plan": PLAN,
         "mechanism": "gaussian",
@@ -54,8 +56,8 @@ def opened(**changes: Any) -> Opened:
         "population": 1000,
         "rounds": 10,
         "seeded": False,
-        "reasons_not_private": [],
-        "data": {"world": "keyboard", "coordinates": 10, "arrays": 1},
+        "reasons_not_private": (),
+        **FACTS,
         "unit": "user",
         "adjacency": "add or remove one user",
     }
@@ -170,7 +172,7 @@ def test_infinite_numbers_are_refused_and_nothing_is_written(path: Path, value: 
 
 
 def test_a_field_of_the_wrong_type_is_a_bug() -> None:
-    with pytest.raises(TypeError, match=r"intent.round"):
+    with pytest.raises(TypeError, match=r"Intent.round"):
         intent(True)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="lost"):
         Resumed(0, [(1, 2)], FRESH_NOISE)  # type: ignore[list-item]

@@ -18,11 +18,13 @@ from tacit.privacy.accounting.spent import ASSUMPTIONS, Spent, cost_if_it_had_en
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.participation.limits import Participation
 from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.facts import DataRecord, PretrainingRecord
 from tacit.privacy.record.ledger import Ledger, LedgerWriter
-from tacit.privacy.record.records import Intent, Opened
+from tacit.privacy.record.records import FORMAT, Intent, Opened
 from tacit.privacy.statement.assumptions import Observed
 from tacit.privacy.statement.guarantee import Guarantee, ListedRuns
 from tacit.privacy.statement.wording import Mark, round_up
+from tests.support.first_record import FACTS, NO_NOISE, SEEDED, WORLD
 
 POISSON: dict[str, Any] = {
     "population": 1000,
@@ -44,7 +46,7 @@ NONE = POISSON | {"mechanism": "none", "noise_multiplier": 0.0}
 def opened_with(plan: PrivacyPlan, /, **changes: Any) -> Opened:
     fields: dict[str, Any] = {
         "run_id": "r",
-        "format": 1,
+        "format": FORMAT,
         "tacit_version": "0",
         "plan": plan.model_dump(mode="json"),
         "mechanism": plan.mechanism,
@@ -52,8 +54,8 @@ def opened_with(plan: PrivacyPlan, /, **changes: Any) -> Opened:
         "population": plan.population,
         "rounds": 3,
         "seeded": False,
-        "reasons_not_private": [],
-        "data": {"world": "keyboard", "coordinates": 10, "arrays": 1},
+        "reasons_not_private": (),
+        **FACTS,
         "unit": "user",
         "adjacency": plan.adjacency,
     }
@@ -111,9 +113,8 @@ def test_a_private_run(tmp_path):
 
 @pytest.mark.parametrize("asserted", [True, False])
 def test_public_data_is_named_as_not_covered_and_assumed_to_hold_nobody(asserted, tmp_path):
-    public = {"public": "old <letters>", "asserted": asserted, "digest": "ab" * 32}
-    data = {"coordinates": 1, "arrays": 1, "pretraining": public}
-    found = guarantee_of(ledger_of(tmp_path, POISSON, data=data))
+    public = PretrainingRecord("old <letters>", asserted, 10, 0.1, 3, "ab" * 32)
+    found = guarantee_of(ledger_of(tmp_path, POISSON, pretraining=public))
     assert "Public data (old <letters>) was used for pre-training. It is not covered" in part(found, "Not covered")
     (assumed,) = [line for line in found.assumptions if "pre-training (old <letters>)" in line.text]
     assert assumed.mark == Mark.ASSUMED
@@ -125,7 +126,7 @@ def test_public_data_is_named_as_not_covered_and_assumed_to_hold_nobody(asserted
 
 
 def test_every_assumption_has_its_mark_and_those_of_the_accountant_are_assumed(tmp_path):
-    found = guarantee_of(ledger_of(tmp_path, POISSON, data={"coordinates": 1, "arrays": 1, "vocabulary": "a list"}))
+    found = guarantee_of(ledger_of(tmp_path, POISSON, data=DataRecord(vocabulary="a list")))
     assert {line.mark for line in found.assumptions} == set(Mark)
     assumed = [line.text.lower() for line in found.assumptions if line.mark == Mark.ASSUMED]
     assert set(map(str.lower, ASSUMPTIONS)) < set(assumed)
@@ -134,7 +135,7 @@ def test_every_assumption_has_its_mark_and_those_of_the_accountant_are_assumed(t
 
 @pytest.mark.parametrize(
     ("changes", "gone"),
-    [({"seeded": True, "reasons_not_private": ["a seed"]}, "same draws to another sum"), ({}, "nothing at all")],
+    [({"seeded": True, "reasons_not_private": (SEEDED,)}, "same draws to another sum"), ({}, "nothing at all")],
     ids=["seeded", "as it is"],
 )
 def test_what_a_run_did_not_enforce_is_not_said(tmp_path, changes, gone):
@@ -143,17 +144,18 @@ def test_what_a_run_did_not_enforce_is_not_said(tmp_path, changes, gone):
     assert any("one user moves" in line.text.lower() for line in found.assumptions)
     unbounded = {"blocks": {"update": {"bound": None, "noise_multiplier": 0.0}}}
     (tmp_path / "other").mkdir()
-    found = guarantee_of(ledger_of(tmp_path / "other", NONE, last=unbounded, reasons_not_private=["no noise"]))
+    found = guarantee_of(ledger_of(tmp_path / "other", NONE, last=unbounded, reasons_not_private=(NO_NOISE,)))
     assert not any("one user moves" in line.text.lower() for line in found.assumptions)
     assert not any("same draws to another sum" in line.text.lower() for line in found.assumptions)
 
 
 def test_an_infinite_epsilon_is_said_in_words_with_its_reasons(tmp_path):
-    found = guarantee_of(ledger_of(tmp_path, NONE, reasons_not_private=["no noise is added"]))
+    found = guarantee_of(ledger_of(tmp_path, NONE, reasons_not_private=(NO_NOISE,)))
     assert math.isinf(found.epsilon)
     assert found.headline == "No privacy is claimed: epsilon is infinite, because no noise is added."
     assert "no noise is added" in part(found, "The formal statement")
     assert found.as_json()["epsilon"] is None
+    assert found.as_json()["reason_codes"] == ["no-noise"]
     assert "not-claimed" in found.as_html()
 
 
@@ -254,7 +256,7 @@ def test_who_came_is_said_of_each_way_through_the_rounds_where_some_ran_again(tm
     users = [np.arange(10), np.arange(10, 20), np.arange(10, 20)]
     spent = spent_by(writer.ledger.opened, writer.ledger.intents, cohorts=users)
     (line,) = [each.text for each in Guarantee.of(writer.ledger, spent).assumptions if "took part" in each.text]
-    assert line.endswith("on each of the ways that the run took through its rounds, lost rounds included")
+    assert line.endswith("on each branch of the run by itself, lost rounds included")
 
 
 def test_fixed_size_rounds_say_what_papers_would_print(tmp_path):
@@ -298,7 +300,7 @@ def test_rounds_that_ran_again_are_told(tmp_path):
         for record in (intent_of(plan, 0), intent_of(plan, 0, 1), intent_of(plan, 1)):
             writer.append(record)
         found = guarantee_of(writer.ledger)
-    assert any("rounds that ran again are 1 of them" in line.text for line in found.assumptions)
+    assert any("1 of them are further attempts at a round" in line.text for line in found.assumptions)
 
 
 def test_a_run_that_ended_early_states_the_rounds_that_were_planned(tmp_path):
@@ -321,27 +323,30 @@ def test_the_outcome_and_the_adversary_are_defined(tmp_path):
     assert "listed above under “What is released”" in part(found, "The formal statement")
     assert "The adversary is computationally bounded" in part(found, "Setting and trust")
     (tmp_path / "other").mkdir()
-    claims_nothing = guarantee_of(ledger_of(tmp_path / "other", NONE, reasons_not_private=["no noise is added"]))
+    claims_nothing = guarantee_of(ledger_of(tmp_path / "other", NONE, reasons_not_private=(NO_NOISE,)))
     assert "computationally bounded" not in claims_nothing.as_markdown()
+
+
+STORE = DataRecord(store="ab12")
 
 
 @pytest.mark.parametrize(
     ("data", "listed", "words", "code"),
     [
-        ({"world": "keyboard"}, None, "the users of a generated world are not people", None),
-        ({"store": "ab12"}, None, "Whoever holds the store of these users has a list", "tacit account odometer STORE"),
+        (DataRecord(), None, "because these users are not in a store", None),
+        (WORLD, None, "the users of a generated world are not people", None),
+        (STORE, None, "Whoever holds the store of these users has a list", "tacit account odometer STORE"),
         (
-            {"store": "ab12"},
+            STORE,
             ListedRuns(3, "data/x"),
             "3 other runs on these users are",
             "tacit account odometer data/x",
         ),
-        ({"store": "ab12"}, ListedRuns(1, "data/x"), "1 other run on these users is", "tacit account odometer data/x"),
-        ({"fleet": {}}, None, "The operator of the server has a list", "tacit account odometer FOLDER"),
+        (STORE, ListedRuns(1, "data/x"), "1 other run on these users is", "tacit account odometer data/x"),
     ],
 )
 def test_other_runs_on_the_same_users_are_named(tmp_path, data, listed, words, code):
-    ledger = ledger_of(tmp_path, POISSON, data={**data, "coordinates": 10, "arrays": 1})
+    ledger = ledger_of(tmp_path, POISSON, data=data)
     found = guarantee_of(ledger, listed=listed)
     (line,) = [each for each in found.parts[2].lines if each.text.startswith("Other runs on the same users")]
     assert words in line.text

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tacit.privacy.record.facts import FleetRecord
 from tacit.privacy.statement.guarantee import Guarantee
 from tacit.privacy.statement.wording import Mark
 from tests.privacy.statement.test_guarantee import CHECK_IN, guarantee_of, ledger_of, part
+from tests.support.first_record import secure_sum
 
-DATA = {"world": "keyboard", "coordinates": 10, "arrays": 1}
-PLAIN = {"transport": "https", "secure_aggregation": False, "server_checks": ["shape", "finite", "norm"]}
-SECURE = {
-    "transport": "https",
-    "secure_aggregation": True,
-    "server_checks": ["shape", "finite"],
-    "dropout": 0.3,
-    "corruption": 0.1,
-}
+PLAIN = FleetRecord(
+    transport="https",
+    secure_aggregation=False,
+    checks_norms=True,
+    over_selection=1.3,
+    timer_s=60.0,
+    dropout=None,
+    corruption=None,
+)
 
 
-def said(path: Path, fleet: dict[str, Any] | None, **data: Any) -> Guarantee:
+SECURE = replace(PLAIN, secure_aggregation=True, checks_norms=False, dropout=0.3, corruption=0.1)
+
+
+def said(path: Path, fleet: FleetRecord | None, **facts: Any) -> Guarantee:
     path.mkdir()
-    more = {} if fleet is None else {"fleet": fleet}
-    return guarantee_of(ledger_of(path, CHECK_IN, data={**DATA, **more, **data}))
+    return guarantee_of(ledger_of(path, CHECK_IN, fleet=fleet, **facts))
 
 
 def marked(guarantee: Guarantee, mark: Mark) -> str:
@@ -59,7 +66,7 @@ def test_what_the_server_looks_at_itself_is_enforced(tmp_path: Path) -> None:
 
 
 def test_what_secure_aggregation_hides_from_the_server_is_assumed_of_devices(tmp_path: Path) -> None:
-    found = said(tmp_path / "a", SECURE, secagg={"bits": 20, "norm_limit_squared": 1, "scale": 1 + 2.0**-20})
+    found = said(tmp_path / "a", SECURE, secure_sum=secure_sum())
     enforced, assumed = marked(found, Mark.ENFORCED), marked(found, Mark.ASSUMED)
     assert "norm of every update" not in enforced
     assert "at most the stated bound" not in enforced
@@ -74,14 +81,16 @@ def test_what_secure_aggregation_hides_from_the_server_is_assumed_of_devices(tmp
 
 
 def test_a_record_that_does_not_say_what_was_checked_claims_no_check(tmp_path: Path) -> None:
-    found = said(tmp_path / "a", {"transport": "https"})
+    found = said(tmp_path / "a", replace(SECURE, secure_aggregation=False))
     assert "norm of every update" not in marked(found, Mark.ENFORCED)
     assert "Every device clips" in marked(found, Mark.ASSUMED)
+    with pytest.raises(ValueError, match="expected dropout and corruption"):
+        replace(SECURE, corruption=None)
 
 
 def test_a_loopback_without_encryption_is_said(tmp_path: Path) -> None:
     assert "not encrypted on the way" in marked(
-        said(tmp_path / "a", PLAIN | {"transport": "http on loopback"}), Mark.ASSUMED
+        said(tmp_path / "a", replace(PLAIN, transport="http on loopback")), Mark.ASSUMED
     )
     assert "not encrypted on the way" not in marked(said(tmp_path / "b", PLAIN), Mark.ASSUMED)
 

@@ -12,11 +12,13 @@ import pytest
 
 from tacit.privacy.participation.log import ParticipationWriter
 from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.facts import DataRecord
 from tacit.privacy.record.records import Closed
 from tacit.recipe.reading import toml_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import EPSILON_SO_FAR, MetricsWriter
 from tests.privacy.statement.test_guarantee import NONE, POISSON, intent_of, opened_with
+from tests.support.first_record import NO_NOISE, WORLD
 
 RECIPE = 'name = "small"\n'
 SUMMARY: dict[str, Any] = {
@@ -42,11 +44,10 @@ def made_run(
     recipe += toml_of(
         {"privacy": plan.model_dump(mode="json", exclude_none=True), "run": {"rounds": planned or rounds}}
     )
-    reasons = [] if private else ["no noise is added"]
+    reasons = () if private else (NO_NOISE,)
     run = RunFolder.create(path, recipe)
-    users = {"world": "keyboard"} if store is None else {"store": store}
-    data = {**users, "coordinates": 10, "arrays": 1, "recipe": hashlib.sha256(recipe.encode()).hexdigest()}
-    facts = {"reasons_not_private": reasons, "data": data}
+    data = WORLD if store is None else DataRecord(store=store)
+    facts = {"reasons_not_private": reasons, "data": data, "recipe": hashlib.sha256(recipe.encode()).hexdigest()}
     with (
         run.create_ledger(opened_with(plan, run_id=run.run_id, rounds=planned or rounds, **facts)) as ledger,
         ParticipationWriter(run.participation_path) as participation,

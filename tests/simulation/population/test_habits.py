@@ -1,4 +1,4 @@
-"""Windows of devices: none is missed, none overlaps, and the population is awake at night where it lives."""
+"""Windows of devices: none is missed, none overlaps, and devices are available at night in their time zone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run whose cohorts come from a simulated population: it says how long it took, keeps its limits, and can go on."""
+"""A run whose cohorts come from a simulated population: it reports its duration, keeps its limits, and can be resumed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_check_ins_of_a_population_came_from_the_plan(tmp_path):
 
 def test_another_population_is_noticed():
     devices, others = DeviceCheckIns(SETTINGS, 1), DeviceCheckIns(SETTINGS, 2)
-    with pytest.raises(RunError, match="not the one this run was begun with"):
+    with pytest.raises(RunError, match="differs from the one this run was begun with"):
         others.remember(devices.sample(draws(np.random.default_rng(0), 400)))
 
 

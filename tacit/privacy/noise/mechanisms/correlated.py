@@ -43,10 +43,8 @@ from tacit.privacy.gate.sums import BoundedSum
 from tacit.privacy.noise.gaussian import grid_step, rounded_gaussian
 from tacit.privacy.noise.mechanisms.base import Release
 from tacit.privacy.noise.mechanisms.recurrences import Recurrence
-from tacit.privacy.noise.mechanisms.toeplitz import BandedRecurrence, BufferedRecurrence
-from tacit.privacy.noise.mechanisms.tree import TreeRecurrence
 from tacit.privacy.noise.randomness import NoiseKey
-from tacit.privacy.noise.strategies import BandedToeplitz, BufferedToeplitz, Strategy, Tree
+from tacit.privacy.noise.strategies import Strategy
 
 # Sums are rounded to this share of a step. A sum of noise below 2²⁷ steps, which is 64 σ or more, is then exact in float64.
 FINE = 2.0**-26
@@ -74,7 +72,7 @@ class Correlated:
 
     @cached_property
     def recurrence(self) -> Recurrence:
-        return _recurrence(self.strategy, max(self.strategy.stretches(self.rounds, self.restarts)))
+        return self.strategy.recurrence(max(self.strategy.stretches(self.rounds, self.restarts)))
 
     def init(self, template: Mapping[str, Any]) -> dict[str, Any]:
         self._refuse_too_large(template)
@@ -155,18 +153,6 @@ class Correlated:
                     f" restart, got {now[0]:g} and {now[1]:g} at round {round}."
                 )
         return scales
-
-
-def _recurrence(strategy: Strategy, longest: int) -> Recurrence:
-    match strategy:
-        case Tree():
-            return TreeRecurrence(longest)
-        case BufferedToeplitz():
-            return BufferedRecurrence(strategy)
-        case BandedToeplitz():
-            return BandedRecurrence(strategy, longest)
-        case _:
-            raise TypeError(f"no recurrence for {type(strategy).__name__}")
 
 
 @jax.jit

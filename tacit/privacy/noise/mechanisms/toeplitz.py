@@ -27,10 +27,10 @@ class BufferedRecurrence:
     strategy: BufferedToeplitz
 
     def init(self, template: Any) -> Any:
-        return _stacked_zeros(template, len(self.strategy.theta))
+        return stacked_zeros(template, len(self.strategy.theta))
 
     def ahead(self, state: Any, position: int) -> tuple[Any, float]:
-        return _less(state, np.asarray(self.strategy.omega)), 1.0
+        return minus_weighted(state, np.asarray(self.strategy.omega)), 1.0
 
     def after(self, state: Any, noise: Any, position: int) -> Any:
         return _decayed(state, noise, np.asarray(self.strategy.theta))
@@ -49,21 +49,21 @@ class BandedRecurrence:
         return min(len(self.strategy.coefficients), self.longest) - 1
 
     def init(self, template: Any) -> Any:
-        return _stacked_zeros(template, self.remembered)
+        return stacked_zeros(template, self.remembered)
 
     def ahead(self, state: Any, position: int) -> tuple[Any, float]:
         size = self.remembered
         by_slot = np.empty(size)
         by_slot[(position - np.arange(1, size + 1)) % max(size, 1)] = self.strategy.coefficients[1 : size + 1]
-        return _less(state, by_slot), 1.0
+        return minus_weighted(state, by_slot), 1.0
 
     def after(self, state: Any, noise: Any, position: int) -> Any:
         # Where the ring is full, this is the slot of the oldest value, which was just used for the last time.
-        return state if self.remembered == 0 else _replaced(state, noise, position % self.remembered)
+        return state if self.remembered == 0 else replaced(state, noise, position % self.remembered)
 
 
 @jax.jit
-def _less(state: Any, weights: jax.Array) -> Any:
+def minus_weighted(state: Any, weights: jax.Array) -> Any:
     """Minus the weighted sum of what is remembered."""
     # A product: on processors, XLA takes forty times as long for the sum over the first axis.
     return jax.tree.map(
@@ -77,9 +77,9 @@ def _decayed(state: Any, noise: Any, theta: jax.Array) -> Any:
 
 
 @jax.jit
-def _replaced(state: Any, noise: Any, slot: int) -> Any:
+def replaced(state: Any, noise: Any, slot: int) -> Any:
     return jax.tree.map(lambda ring, y: ring.at[slot].set(y), state, noise)
 
 
-def _stacked_zeros(template: Any, count: int) -> Any:
+def stacked_zeros(template: Any, count: int) -> Any:
     return jax.tree.map(lambda leaf: jnp.zeros((count, *jnp.shape(leaf)), jnp.float64), template)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from numpy.typing import NDArray
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.correlated import Sensitivity
 from tacit.privacy.participation.limits import Gap
+
+if TYPE_CHECKING:
+    from tacit.privacy.noise.mechanisms.recurrences import Recurrence
 
 Floats = NDArray[np.float64]
 
@@ -61,8 +64,12 @@ class Strategy(Protocol):
         """
         ...
 
+    def recurrence(self, longest: int) -> Recurrence:
+        """The noise, one round at a time, for at most so many rounds without a restart. It imports JAX when it is called."""
+        ...
+
     def describe(self) -> dict[str, Any]:
-        """All of it as JSON; `from_description` gives an equal strategy back, to the last bit."""
+        """All of it as JSON, its name under "strategy"; `from_description` gives an equal strategy back, to the last bit."""
         ...
 
 

@@ -21,7 +21,13 @@ from tacit.privacy.noise.strategies.base import Strategy
 from tacit.privacy.noise.strategies.optimise import Progress, optimise_banded, optimise_buffered, widest_band
 from tacit.privacy.noise.strategies.toeplitz import BandedToeplitz, BufferedToeplitz
 from tacit.privacy.noise.strategies.tree import Tree
+from tacit.privacy.outside import Registry
 from tacit.privacy.participation.limits import Gap, most_participations
+
+# By name; one line adds another. Those from outside come with `register_strategy`.
+STRATEGIES: Registry[type[Any]] = Registry(
+    "strategy", {"tree": Tree, "blt": BufferedToeplitz, "banded": BandedToeplitz}
+)
 
 # Part of every key: a better search makes the results of an older one be searched for again.
 _SEARCH = 1
@@ -37,7 +43,7 @@ def optimised(
     progress: Progress | None = None,
     folder: Path | None = None,
 ) -> Strategy:
-    """The strategy of this name ("tree", "blt" or "banded") for so many rounds without a restart, this gap and this MaxP.
+    """The strategy of this name, Tacit's own or from outside, for so many rounds without a restart, this gap and this MaxP.
 
     `most_bands` caps the memory of a band. `folder` stands in for the user's cache folder.
     """
@@ -45,6 +51,9 @@ def optimised(
         raise PrivacyError(f"Expected at least 1 round and 1 participation, got {rounds} and {max_participation}.")
     if most_bands is not None and most_bands < 1:
         raise PrivacyError(f"Expected at least 1 band, got {most_bands}.")
+    outside = None if name in STRATEGIES.own else STRATEGIES.find(name)
+    if outside is not None:
+        return outside.fitted(rounds, gap, max_participation)
     if name == "tree":
         return Tree()
     most = most_participations(rounds, gap, max_participation)
@@ -62,7 +71,7 @@ def optimised(
         key["bands"] = widest_band(rounds, gap, most, most_bands)
         search = partial(optimise_banded, rounds, gap, most, most_bands=most_bands, progress=progress)
     else:
-        raise PrivacyError(f"Expected a noise strategy of tree, blt or banded, got {name!r}.")
+        raise PrivacyError(f"Expected a noise strategy that is known here, got {name!r}: {STRATEGIES.missing(name)}.")
     path = (folder or cache_folder()) / ("-".join(str(each) for each in key.values()) + ".json")
     found = _load(path, key)
     if found is None:
@@ -73,15 +82,13 @@ def optimised(
 
 def from_description(description: Mapping[str, Any]) -> Strategy:
     """The strategy that described itself so; PrivacyError where the description is of none."""
-    match description.get("strategy"):
-        case "tree":
-            return Tree()
-        case "blt":
-            return BufferedToeplitz.from_description(description)
-        case "banded":
-            return BandedToeplitz.from_description(description)
-        case other:
-            raise PrivacyError(f"Expected a noise strategy of tree, blt or banded, got {other!r}.")
+    name = description.get("strategy")
+    found = STRATEGIES.find(name) if isinstance(name, str) else None
+    if found is None:
+        raise PrivacyError(
+            f"Expected a noise strategy that is known here, got {name!r}: {STRATEGIES.missing(str(name))}."
+        )
+    return found.from_description(description)
 
 
 def cache_folder() -> Path:

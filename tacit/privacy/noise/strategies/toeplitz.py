@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,6 +36,9 @@ from tacit.privacy.noise.strategies.base import (
     within_horizon,
 )
 from tacit.privacy.participation.limits import Gap, most_participations
+
+if TYPE_CHECKING:
+    from tacit.privacy.noise.mechanisms.recurrences import Recurrence
 
 
 class Toeplitz(ABC):
@@ -140,6 +143,11 @@ class BufferedToeplitz(Toeplitz):
             total += omega * ((2 * buffer + size) * lasts + (len(self.theta) + 3) * buffer)
         return 1.01 * total
 
+    def recurrence(self, longest: int) -> Recurrence:
+        from tacit.privacy.noise.mechanisms.toeplitz import BufferedRecurrence
+
+        return BufferedRecurrence(self)
+
     def describe(self) -> dict[str, Any]:
         return {
             "strategy": self.name,
@@ -194,6 +202,11 @@ class BandedToeplitz(Toeplitz):
         """A weighted sum of as many rounds' noise as there are bands, in any order, added to the sum."""
         weights = np.abs(self.column(rounds)[1:])
         return 1.01 * ((len(self.coefficients) + 2) * float(weights.sum()) * size_of(self.inverse_column(rounds)) + 64)
+
+    def recurrence(self, longest: int) -> Recurrence:
+        from tacit.privacy.noise.mechanisms.toeplitz import BandedRecurrence
+
+        return BandedRecurrence(self, longest)
 
     def describe(self) -> dict[str, Any]:
         return {"strategy": self.name, "coefficients": list(self.coefficients), "horizon": self.horizon}

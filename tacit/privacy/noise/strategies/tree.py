@@ -12,9 +12,9 @@ digit of t. All of it is a function of the noisy nodes, so it costs no privacy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,9 @@ from tacit.privacy.accounting.correlated import Sensitivity
 from tacit.privacy.accounting.tree import sensitivity_squared
 from tacit.privacy.noise.strategies.base import Floats, block_diagonal, rmse_over, stretches
 from tacit.privacy.participation.limits import Gap
+
+if TYPE_CHECKING:
+    from tacit.privacy.noise.mechanisms.recurrences import Recurrence
 
 
 @dataclass(frozen=True)
@@ -63,8 +66,17 @@ class Tree:
         heights = rounds.bit_length()
         return 2 * 1.01 * ((4 * heights + 3) * heights * (1 + 2.0**-19 * rounds) + 64)
 
+    def recurrence(self, longest: int) -> Recurrence:
+        from tacit.privacy.noise.mechanisms.tree import TreeRecurrence
+
+        return TreeRecurrence(longest)
+
     def describe(self) -> dict[str, Any]:
         return {"strategy": self.name}
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, Any]) -> Self:
+        return cls()
 
 
 def estimate_variance(height: ArrayLike) -> Floats:

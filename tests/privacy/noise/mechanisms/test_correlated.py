@@ -9,10 +9,11 @@ import pytest
 from tacit.errors import PrivacyError
 from tacit.privacy.noise.mechanisms import Correlated
 from tacit.privacy.noise.strategies import BandedToeplitz, BufferedToeplitz, Tree
-from tests.contracts.mechanism import SMALL, CorrelatedContract, bounded, key
+from tacit.testing.mechanism import SMALL, bounded, key
+from tacit.testing.strategy import StrategyContract
 
 
-class TestTree(CorrelatedContract):
+class TestTree(StrategyContract):
     strategy = Tree()
 
     def test_the_state_holds_a_logarithm_of_the_longest_stretch(self):
@@ -28,11 +29,11 @@ class TestTree(CorrelatedContract):
         assert standing == [False, False, True, True, False, False]
 
 
-class TestBuffered(CorrelatedContract):
+class TestBuffered(StrategyContract):
     strategy = BufferedToeplitz((0.3, 0.9), (0.3, 0.2), 40)
 
 
-class TestBanded(CorrelatedContract):
+class TestBanded(StrategyContract):
     strategy = BandedToeplitz((1.0, 0.5, 0.3, 0.2, 0.1), 40)
 
 

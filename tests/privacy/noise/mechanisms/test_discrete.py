@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 from tacit.errors import PrivacyError
+from tacit.learning.secure_sums import SecureSums
 from tacit.privacy.gate.sums import Block, BoundedSum
 from tacit.privacy.noise.mechanisms import Discrete, NoNoise
 from tacit.privacy.noise.randomness import Randomness
+from tacit.privacy.plan import PrivacyPlan
 from tacit.secagg.discrete_gaussian import sampled
-from tests.contracts.mechanism import SMALL, MechanismContract, bounded, key
+from tacit.testing.mechanism import SMALL, MechanismContract, bounded, key
 
 DEVICES = 5
 # Of one share: so large that two releases hardly share a value.
@@ -44,6 +46,14 @@ def with_shares(total: BoundedSum, multipliers: Mapping[str, float], round: int)
 
 
 class TestDiscrete(MechanismContract):
+    mechanism = "discrete"
+    plan_changes: ClassVar = {"secagg": {"scheme": "device_noise"}}
+
+    def facts(self, plan: PrivacyPlan) -> dict[str, Any]:
+        secure = SecureSums.of_plan(plan, 100)
+        assert secure is not None
+        return {"secure_sum": secure.record()}
+
     def build(self, noise_multipliers):
         return Discrete(noise_multipliers)
 

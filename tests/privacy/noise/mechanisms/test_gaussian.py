@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from tacit.privacy.noise.mechanisms import Gaussian, NoNoise
-from tests.contracts.mechanism import MechanismContract
+from tacit.testing.mechanism import MechanismContract
 
 
 class TestGaussian(MechanismContract):
+    mechanism = "gaussian"
+
     def build(self, noise_multipliers):
         return Gaussian(noise_multipliers)
 
 
 class TestNoNoise(MechanismContract):
+    mechanism = "none"
     is_noiseless = True
 
     def build(self, noise_multipliers):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 
 import jax
@@ -14,11 +15,29 @@ from tacit.errors import PrivacyError
 from tacit.privacy.gate.rounding import HEADROOM, MOST_USERS, NOISE_SHARE, SUM_SHARE, correlated_noise_error
 from tacit.privacy.noise.mechanisms import Correlated
 from tacit.privacy.noise.mechanisms.correlated import FINE
-from tacit.privacy.noise.strategies import BandedToeplitz, BufferedToeplitz, Strategy, Tree
+from tacit.privacy.noise.strategies import BandedToeplitz, BufferedToeplitz, MatrixStrategy, Strategy, Tree
+from tacit.privacy.participation.limits import Gap
 
 ROUNDS, SIZE, SCALE = 48, 9, 1.37 * 2**20
 BLT = BufferedToeplitz((0.31, 0.93, 0.997), (0.33, 0.21, 0.07), ROUNDS)
 BAND = BandedToeplitz(tuple(1 / (1 + lag) ** 0.5 for lag in range(30)), ROUNDS)
+
+
+@dataclass(frozen=True)
+class Dense(MatrixStrategy):
+    """Not Toeplitz: later rounds take back more."""
+
+    name = "dense"
+
+    @classmethod
+    def fitted(cls, rounds: int, gap: Gap, max_participation: int) -> Dense:
+        return cls()
+
+    def matrix(self, rounds: int) -> np.ndarray:
+        row, column = np.arange(rounds)[:, None], np.arange(rounds)[None, :]
+        return np.where(
+            row > column, 0.7 / np.maximum(1 + row - column, 1) ** 0.5 * (row + 1) / (row + 3), np.eye(rounds)
+        )
 
 
 def exact_known(strategy: Strategy, noise: list[list[Fraction]], coordinate: int) -> Fraction:
@@ -42,12 +61,15 @@ def exact_known(strategy: Strategy, noise: list[list[Fraction]], coordinate: int
         return -sum(
             (omega * theta**lag * column[-1 - lag] for lag in range(position) for theta, omega in pairs), Fraction(0)
         )
+    if isinstance(strategy, Dense):
+        row = strategy.matrix(ROUNDS)[position]
+        return -sum((Fraction(float(row[j])) * column[j] for j in range(position)), Fraction(0))
     assert isinstance(strategy, BandedToeplitz)
     lags = range(1, min(len(strategy.coefficients), position + 1))
     return -sum((Fraction(strategy.coefficients[lag]) * column[-lag] for lag in lags), Fraction(0))
 
 
-@pytest.mark.parametrize("strategy", [Tree(), BLT, BAND], ids=lambda each: each.name)
+@pytest.mark.parametrize("strategy", [Tree(), BLT, BAND, Dense()], ids=lambda each: each.name)
 def test_errors_are_within_the_bound(strategy: Strategy):
     generator = np.random.default_rng(4)
     recurrence = Correlated({"x": 1.0}, strategy, ROUNDS).recurrence

@@ -6,8 +6,6 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
-from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -15,34 +13,12 @@ import pytest
 from tacit.errors import PrivacyError
 from tacit.privacy.noise.strategies import BandedToeplitz, BufferedToeplitz, Strategy, Tree, from_description, stretches
 from tacit.privacy.participation.limits import Gap
+from tacit.testing.strategy import by_definition
 
 BLT = BufferedToeplitz((0.2, 0.9), (0.35, 0.2), 40)
 BAND = BandedToeplitz((1.0, 0.5, 0.3, 0.1), 40)
 BUMPY = BandedToeplitz((1.0, 0.2, -0.5, 0.4), 40)
 EVERY = [Tree(), BLT, BAND, BUMPY]
-
-
-def patterns(rounds: int, gap: Gap, most: int) -> Iterator[tuple[int, ...]]:
-    for count in range(1, most + 1):
-        for pattern in combinations(range(rounds), count):
-            if all(b - a >= gap.index_difference for a, b in pairwise(pattern)):
-                yield pattern
-
-
-def strategy_matrix(strategy: Strategy, rounds: int, restarts: tuple[int, ...] = ()) -> np.ndarray:
-    """C, from its inverse."""
-    return np.linalg.inv(strategy.noise_matrix(rounds, restarts))
-
-
-def by_definition(strategy: Strategy, rounds: int, gap: Gap, most: int, restarts: tuple[int, ...] = ()) -> float:
-    """The largest squared change: one-dimensional updates of size 1 and either sign are the worst."""
-    C = strategy_matrix(strategy, rounds, restarts)
-    largest = 0.0
-    for pattern in patterns(rounds, gap, most):
-        columns = C[:, pattern]
-        signs = np.array(np.meshgrid(*[[1, -1]] * len(pattern))).reshape(len(pattern), -1)
-        largest = max(largest, float(((columns @ signs) ** 2).sum(axis=0).max()))
-    return largest
 
 
 @pytest.mark.parametrize("strategy", [BLT, BAND, BUMPY], ids=lambda each: each.name)

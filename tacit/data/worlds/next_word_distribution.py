@@ -5,8 +5,8 @@ of a filler), with one weight for each style the writer may have. A word read ke
 written it and moves them on; the next word's distribution is what the remaining ones would write. Many sentences
 advance together, so a step is a handful of array operations.
 
-All of this works on the ids of a vocabulary: a rare word is read as OOV, by which every word outside the vocabulary
-stays possible, so the result is the best that any model with that vocabulary could know.
+All of this works on the ids of a vocabulary: a rare word is read as OOV, which could be any word outside the vocabulary, so
+the result is the best that any model with that vocabulary can predict.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.ragged import rows_and_places
 from tacit.data.users import EOS, FIRST_WORD, OOV, Examples
-from tacit.data.worlds import randomness
 from tacit.data.worlds.definition import CORE, END, OPENER, STYLE_SHARES, STYLES
 from tacit.data.worlds.grammar import Grammar
 
@@ -67,11 +67,11 @@ class _Beliefs:
         return _Beliefs(self.sentence[which], self.node[which], self.back[which], self.weight[which])
 
 
-class Foresight:
+class NextWordDistribution:
     """The next word's distribution given the words of the sentence so far, as ids of a vocabulary of `size` entries.
 
     `ids` maps the grammar's words to the vocabulary. Without `styles`, `line_shares` and `filler_shares` the writer is
-    drawn at random from the population; with them they are the one whose chances these are.
+    drawn at random from the population; with them, it is the writer with these chances.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Foresight:
         """
         lengths = np.diff(grammar.line_at) + 1
         self._line_first = np.cumsum(lengths) - lengths
-        line, place = randomness.spread(lengths)
+        line, place = rows_and_places(lengths)
         last = place == lengths[line] - 1
         items = np.zeros(len(line), np.int64)
         items[~last] = grammar.line_items
@@ -111,7 +111,7 @@ class Foresight:
         self._lexeme = np.where(self._source < 0, items, -1)
         self._filler_first = len(line) + grammar.filler_at[:-1]
         words_in_filler = np.diff(grammar.filler_at)
-        filler, place = randomness.spread(words_in_filler)
+        filler, place = rows_and_places(words_in_filler)
         self._returns = np.concatenate([np.zeros(len(line), bool), place == words_in_filler[filler] - 1])
         self._source = np.concatenate([self._source, np.full(len(filler), -1)])
         self._lexeme = np.concatenate([self._lexeme, grammar.filler_lexemes])
@@ -120,7 +120,7 @@ class Foresight:
     def _index_spellings(self, grammar: Grammar, ids: NDArray[np.int32]) -> None:
         """[lexemes, most variants] ids and [.., styles] chances; absent variants have chance 0."""
         variants = np.diff(grammar.spelling_at)
-        lexeme, place = randomness.spread(variants)
+        lexeme, place = rows_and_places(variants)
         self._variant_id = np.full((len(variants), variants.max()), -1)
         self._variant_id[lexeme, place] = ids[grammar.spelling_words]
         self._variant_share = np.zeros((*self._variant_id.shape, len(STYLES)))
@@ -131,7 +131,7 @@ class Foresight:
 
         Fillers of one word leave nothing to follow, so all that share a slot and an id are one entry (node −1).
         """
-        slot, _ = randomness.spread(np.diff(grammar.slot_at))
+        slot, _ = rows_and_places(np.diff(grammar.slot_at))
         filler = np.repeat(np.arange(len(slot)), self._variant_id.shape[1])
         first = self._lexeme[self._filler_first]
         identity = self._variant_id[first].ravel()
@@ -195,7 +195,7 @@ class Foresight:
         for start in range(0, len(order), _BATCH):
             batch = order[start : start + _BATCH]
             padded = np.full((len(batch), max(1, lengths[batch].max())), OOV, np.int64)
-            row, place = randomness.spread(lengths[batch])
+            row, place = rows_and_places(lengths[batch])
             padded[row, place] = examples.items[examples.example_offsets[batch[row]] + place]
             total = total + Tally(sentences=len(batch), words=int(lengths[batch].sum()) + count_end * len(batch))
             for rows in self._steps(padded, lengths[batch]):
@@ -235,13 +235,13 @@ class Foresight:
                 beliefs = self._read(beliefs, words[:, position - 1], len(words), reached)
             # Sentences that have ended leave no hypotheses and take no room.
             renumbered = np.cumsum(reached) - 1
-            yield self._foretell(replace(beliefs, sentence=renumbered[beliefs.sentence]), int(reached.sum()))
+            yield self._predict(replace(beliefs, sentence=renumbered[beliefs.sentence]), int(reached.sum()))
 
     def _sources(self, beliefs: _Beliefs) -> NDArray[np.int64]:
         """Each hypothesis's source (−1 for a word). Before the first word, nodes −1 − stage stand for whole stages."""
         return np.where(beliefs.node < 0, self._slots - 1 - beliefs.node, self._source[beliefs.node])
 
-    def _foretell(self, beliefs: _Beliefs, sentences: int) -> NDArray[np.float64]:
+    def _predict(self, beliefs: _Beliefs, sentences: int) -> NDArray[np.float64]:
         source = self._sources(beliefs)
         from_source = source >= 0
         some = beliefs.only(from_source)
@@ -307,7 +307,7 @@ class Foresight:
 def _join(keys: NDArray[np.int64], wanted: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """All pairs (i, j) with wanted[i] = keys[j], for sorted `keys`."""
     start, stop = np.searchsorted(keys, wanted, side="left"), np.searchsorted(keys, wanted, side="right")
-    row, place = randomness.spread(stop - start)
+    row, place = rows_and_places(stop - start)
     return row, start[row] + place
 
 

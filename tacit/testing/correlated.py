@@ -1,4 +1,4 @@
-"""What every mechanism promises; a mechanism's own test inherits this and says how to build it."""
+"""What every mechanism with memory promises besides: noise that is correlated exactly as its strategy says."""
 
 from __future__ import annotations
 
@@ -13,81 +13,25 @@ from scipy import stats
 
 from tacit.errors import PrivacyError
 from tacit.privacy.gate.sums import Block, BoundedSum
-from tacit.privacy.noise.mechanisms import Correlated, Mechanism, NoNoise, correlated
-from tacit.privacy.noise.randomness import NoiseKey, NoiseStream, Randomness
+from tacit.privacy.noise.mechanisms import Correlated, NoNoise, correlated
+from tacit.privacy.noise.randomness import NoiseStream
 from tacit.privacy.noise.strategies import Strategy
-
-# Few sizes, because each is compiled.
-SMALL = 7
-
-
-def key(round: int) -> NoiseKey:
-    return Randomness.from_seed(11).noise_key(round=round, attempt=0)
-
-
-def bounded(value: float = 3.0, size: int = 50_000, bound: float = 0.5) -> BoundedSum:
-    with jax.enable_x64(True):
-        update = {"a": jnp.full((size,), value, jnp.float64), "b": jnp.full((2, 3), value, jnp.float64)}
-        return BoundedSum({"update": Block(update, bound), "weight": Block(jnp.asarray(value, jnp.float64), 1.0)})
-
-
-class MechanismContract:
-    """Inherit, and define `build`."""
-
-    def build(self, noise_multipliers: Mapping[str, float]) -> Mechanism:
-        raise AssertionError("a mechanism's test says how to build it")
-
-    def release(self, total: BoundedSum, multipliers: Mapping[str, float], round: int = 0) -> Mapping[str, Any]:
-        mechanism = self.build(multipliers)
-        state = mechanism.init({name: block.total for name, block in total.blocks.items()})
-        return mechanism.release(total, state, key=key(round))[0]
-
-    def test_names_itself_and_its_noise(self):
-        mechanism = self.build({"update": 1.5, "weight": 3.0})
-        assert mechanism.name
-        assert dict(mechanism.noise_multipliers) == {"update": 1.5, "weight": 3.0}
-
-    def test_a_release_has_the_blocks_and_shapes_of_the_sum_in_float32(self):
-        total = bounded(size=SMALL)
-        release = self.release(total, {"update": 1.0, "weight": 1.0})
-        assert set(release) == {"update", "weight"}
-        assert jax.tree.map(jnp.shape, release["update"]) == jax.tree.map(jnp.shape, total.blocks["update"].total)
-        assert {leaf.dtype for leaf in jax.tree.leaves(dict(release))} == {jnp.dtype("float32")}
-
-    def test_the_same_key_gives_the_same_release_and_another_another(self):
-        one, again, other = (
-            np.asarray(self.release(bounded(size=SMALL), {"update": 1.0, "weight": 1.0}, round)["update"]["a"])
-            for round in (0, 0, 1)
-        )
-        assert (one == again).all()
-        assert self.is_noiseless or (one != other).all()
-
-    def test_noise_does_not_depend_on_the_sum(self):
-        multipliers = {"update": 1.0, "weight": 1.0}
-        noise = [
-            np.asarray(self.release(bounded(value, 1000), multipliers)["update"]["a"], np.float64) - value
-            for value in (0.0, 64.0)
-        ]
-        np.testing.assert_allclose(noise[0], noise[1], atol=1e-5)
-
-    def test_noise_scales_with_bound_and_multiplier(self):
-        for bound, multiplier in ((0.5, 1.0), (2.0, 1.0), (0.5, 3.0)):
-            release = self.release(bounded(0.0, bound=bound), {"update": multiplier, "weight": 1.0})
-            deviation = float(np.asarray(release["update"]["a"], np.float64).std())
-            expected = 0.0 if self.is_noiseless else bound * multiplier
-            assert abs(deviation - expected) <= 0.02 * expected
-
-    is_noiseless = False
+from tacit.testing.mechanism import SMALL, MechanismContract, bounded, key
 
 
 class CorrelatedContract(MechanismContract):
     """What mechanisms with memory promise besides. Inherit, and say which strategy serves 40 rounds."""
 
     strategy: Strategy
+    plan_changes: Mapping[str, Any] = {"sampling": "check_in"}
     rounds = 40
     restarts = (6, 21)
     # Rounds after which a run is stopped in the tests: at a restart, and beside powers of two.
     stops = (1, 6, 15, 29)
+
+    @property
+    def mechanism(self) -> str:  # type: ignore[override]
+        return self.strategy.name
 
     def build(self, noise_multipliers: Mapping[str, float]) -> Correlated:
         return Correlated(noise_multipliers, self.strategy, self.rounds, self.restarts)
@@ -120,7 +64,7 @@ class CorrelatedContract(MechanismContract):
         with jax.disable_jit():
             yield heard
 
-    def test_noise_is_the_explicit_matrix_product(self, listening: list[tuple[NoiseStream, list[np.ndarray]]]):
+    def test_noise_is_the_explicit_matrix_product(self, listening: list[tuple[NoiseStream, list[np.ndarray]]]) -> None:
         """With one draw a round, the only lower triangular matrix of the right covariance."""
         with jax.enable_x64(True):
             sums = [BoundedSum({"x": Block(jnp.full(SMALL, float(each)), 0.25)}) for each in range(self.rounds)]
@@ -132,13 +76,15 @@ class CorrelatedContract(MechanismContract):
         # The grid is 0.5 · 2⁻²⁰, and float32 keeps 2⁻¹⁹ or better of numbers below 64.
         np.testing.assert_allclose(released, np.arange(self.rounds)[:, None] + 0.5 * noise, atol=4e-6)
 
-    def test_no_two_draws_share_a_place_in_the_key_stream(self, listening: list[tuple[NoiseStream, list[np.ndarray]]]):
+    def test_no_two_draws_share_a_place_in_the_key_stream(
+        self, listening: list[tuple[NoiseStream, list[np.ndarray]]]
+    ) -> None:
         self.run([bounded(size=SMALL)] * 9, self.build({"update": 1.0, "weight": 1.0}))
         places = [(stream.key.tobytes(), stream.nonce.tobytes()) for stream, _ in listening]
         assert len(places) == 18  # two blocks, nine rounds
         assert len(set(places)) == len(places)
 
-    def test_noise_over_many_rounds_has_this_law_and_five_percent_more_is_another(self):
+    def test_noise_over_many_rounds_has_this_law_and_five_percent_more_is_another(self) -> None:
         releases, _ = self.run(
             [bounded(0.0, 1500, bound=0.5)] * self.rounds, self.build({"update": 3.0, "weight": 1.0})
         )
@@ -153,7 +99,7 @@ class CorrelatedContract(MechanismContract):
         correlation = white @ white.T / white.shape[1] - np.eye(self.rounds)
         assert np.abs(correlation).max() < 6 / np.sqrt(white.shape[1])
 
-    def test_arrays_and_blocks_have_noise_of_their_own(self):
+    def test_arrays_and_blocks_have_noise_of_their_own(self) -> None:
         with jax.enable_x64(True):
             zeros = jnp.zeros(2000, jnp.float64)
             total = BoundedSum({"one": Block({"a": zeros, "b": zeros}, 1.0), "two": Block(zeros, 1.0)})
@@ -164,7 +110,7 @@ class CorrelatedContract(MechanismContract):
             for other in range(array):
                 assert np.abs(correlation[array::3, other::3]).max() < 0.12
 
-    def test_without_noise_it_is_the_plain_sum_exactly(self):
+    def test_without_noise_it_is_the_plain_sum_exactly(self) -> None:
         multipliers = {"update": 0.0, "weight": 0.0}
         sums = [bounded(1 / (round + 3), SMALL) for round in range(self.rounds)]
         releases, _ = self.run(sums, self.build(multipliers))
@@ -172,7 +118,7 @@ class CorrelatedContract(MechanismContract):
             plain = NoNoise(multipliers).release(total, (), key=key(0))[0]
             jax.tree.map(np.testing.assert_array_equal, dict(release), dict(plain))
 
-    def test_a_run_stopped_and_resumed_continues_the_same_noise(self):
+    def test_a_run_stopped_and_resumed_continues_the_same_noise(self) -> None:
         mechanism = self.build({"update": 1.0, "weight": 2.0})
         sums = [bounded(float(round), SMALL) for round in range(self.rounds)]
         whole, end = self.run(sums, mechanism)
@@ -186,17 +132,18 @@ class CorrelatedContract(MechanismContract):
             )
             jax.tree.map(np.testing.assert_array_equal, end, again)
 
-    def test_the_state_keeps_its_shape(self):
+    def test_the_state_keeps_its_shape(self) -> None:
         mechanism = self.build({"update": 1.0, "weight": 1.0})
         total = bounded(size=SMALL)
         start = mechanism.init({name: block.total for name, block in total.blocks.items()})
         _, end = self.run([total] * self.rounds, mechanism)
-        assert jax.tree.structure(start) == jax.tree.structure(end)
+        structures: list[Any] = [jax.tree.structure(each) for each in (start, end)]
+        assert structures[0] == structures[1]
         assert [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(start)] == [
             (leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(end)
         ]
 
-    def test_a_release_leaves_the_state_it_was_given_as_it_was(self):
+    def test_a_release_leaves_the_state_it_was_given_as_it_was(self) -> None:
         mechanism = self.build({"update": 1.0, "weight": 1.0})
         _, state = self.run([bounded(size=SMALL)] * 3, mechanism)
         before = [np.array(each) for each in jax.tree.leaves(state)]
@@ -205,7 +152,7 @@ class CorrelatedContract(MechanismContract):
             for kept, now in zip(before, jax.tree.leaves(state), strict=True):
                 np.testing.assert_array_equal(kept, now)
 
-    def test_a_restart_forgets_all_noise(self):
+    def test_a_restart_forgets_all_noise(self) -> None:
         """Whatever came before, and whatever it left, the rounds after a restart are the same."""
         mechanism = self.build({"update": 1.0, "weight": 1.0})
         first = self.restarts[0]
@@ -219,9 +166,12 @@ class CorrelatedContract(MechanismContract):
         # Without the restart they are not.
         endless = Correlated({"update": 1.0, "weight": 1.0}, self.strategy, self.rounds)
         continued, _ = self.run([bounded(0.0, SMALL)] * (first + 2), endless)
-        assert (np.asarray(continued[-1]["update"]["a"]) != np.asarray(after[0][0][1]["update"]["a"])).all()
+        assert any(
+            (np.asarray(one["update"]["a"]) != np.asarray(other["update"]["a"])).all()
+            for one, other in zip(continued[first:], after[0][0], strict=False)
+        )
 
-    def test_a_bound_or_a_multiplier_changes_only_at_a_restart(self):
+    def test_a_bound_or_a_multiplier_changes_only_at_a_restart(self) -> None:
         mechanism = self.build({"update": 1.0, "weight": 1.0})
         _, state = self.run([bounded(size=SMALL, bound=0.5)] * 3, mechanism)
         with pytest.raises(
@@ -233,26 +183,26 @@ class CorrelatedContract(MechanismContract):
         _, state = self.run([bounded(size=SMALL, bound=0.5)] * self.restarts[0], mechanism)
         self.run([bounded(size=SMALL, bound=0.6)] * 2, mechanism, state, self.restarts[0])
 
-    def test_a_release_beyond_the_rounds_accounted_for_is_refused(self):
+    def test_a_release_beyond_the_rounds_accounted_for_is_refused(self) -> None:
         mechanism = self.build({"update": 1.0, "weight": 1.0})
         _, state = self.run([bounded(size=SMALL)] * self.rounds, mechanism)
         with pytest.raises(PrivacyError, match="at most 40 releases"):
             mechanism.release(bounded(size=SMALL), state, key=key(99))
 
-    def test_other_blocks_than_at_the_start_are_refused(self):
+    def test_other_blocks_than_at_the_start_are_refused(self) -> None:
         mechanism = self.build({"update": 1.0, "weight": 1.0})
         _, state = self.run([bounded(size=SMALL)] * 2, mechanism)
         fewer = BoundedSum({"update": bounded(size=SMALL).blocks["update"]})
         with pytest.raises(PrivacyError, match="blocks"):
             mechanism.release(fewer, state, key=key(2))
 
-    def test_a_state_that_lost_bits_is_refused(self):
+    def test_a_state_that_lost_bits_is_refused(self) -> None:
         mechanism = self.build({"update": 1.0, "weight": 1.0})
         _, state = self.run([bounded(size=SMALL)] * 2, mechanism)
         rounded = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), state["noise"])
         with pytest.raises(PrivacyError, match="float64"):
             mechanism.release(bounded(size=SMALL), {**state, "noise": rounded}, key=key(2))
 
-    def test_a_restart_beyond_the_rounds_is_refused(self):
+    def test_a_restart_beyond_the_rounds_is_refused(self) -> None:
         with pytest.raises(PrivacyError, match="within rounds 1 to 39"):
             Correlated({"update": 1.0}, self.strategy, 40, (40,))

@@ -1,4 +1,4 @@
-"""Figures as people read them: bounds, and noise that somebody may copy, are rounded up and never down."""
+"""Numbers as JSON can hold them, and as people read them: a bound, or noise that somebody may copy, is rounded up."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import math
 
 # A computed value that lies above a rounded one by no more than this share of it is that one, with floating-point error.
 _FLOAT_ERROR = 1e-12
+
+
+def finite_or_none(value: float | None) -> float | None:
+    """The value itself if it is a finite number; None, which is null in JSON, if it is infinite, nan or not given."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def rounded_up(value: float, digits: int = 4) -> str:

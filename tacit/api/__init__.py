@@ -1,0 +1,5 @@
+"""The library: what `import tacit` offers, and what every command asks.
+
+train.py      train a model of one's own, or a recipe; resume; the rounds in the caller's hands
+run.py        a run: model, metrics, ledger, cost, guarantee, report, audit, export
+"""

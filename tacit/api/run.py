@@ -1,0 +1,250 @@
+"""A run in hand. Commands, pages and scripts ask a `Run`; nothing else recomputes a cost or reloads a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tacit.errors import RunError
+from tacit.privacy.record.ledger import Ledger
+from tacit.privacy.statement.guarantee import Guarantee
+from tacit.runs.cost import RunCost, cohorts_for_owner, cost_of, runs_listed_with
+from tacit.runs.folder import RunFolder, by_name
+from tacit.runs.metrics import read_metrics
+from tacit.runs.report.reading import state_of
+
+if TYPE_CHECKING:
+    from tacit.audit.outcome import AuditOutcome
+    from tacit.runs.checkpoints import Checkpoint
+    from tacit.runs.gate_audit.outcome import GateOutcome
+    from tacit.training.calls import CallSetup
+
+
+@dataclass(frozen=True)
+class StatedCost:
+    """What a run costs any one of its users. `epsilon` is infinite exactly when `reasons_not_private` says why.
+
+    `epsilon` and `rho` follow from the participation that the plan promises, so every reader gets the same numbers. The owner
+    of a run without sampling also gets `epsilon_of_what_happened`, from the participation that really happened.
+    """
+
+    epsilon: float
+    delta: float
+    rho: float | None
+    unit: str
+    adjacency: str
+    accountant: str
+    reasons_not_private: tuple[str, ...]
+    epsilon_of_what_happened: float | None = None
+
+    @classmethod
+    def of(cls, cost: RunCost) -> StatedCost:
+        """The figures of a cost."""
+        stated = cost.stated
+        return cls(
+            epsilon=stated.epsilon,
+            delta=stated.delta,
+            rho=stated.rho,
+            unit=stated.unit,
+            adjacency=cost.ledger.opened.adjacency,
+            accountant=stated.accountant,
+            reasons_not_private=tuple(reason.sentence for reason in stated.reasons_not_private),
+            epsilon_of_what_happened=None if cost.happened is None else cost.happened.epsilon,
+        )
+
+
+class Run:
+    """A run on disk: what it trained, what it released, and what that costs.
+
+    `tacit.train` and `tacit.open_run` return one. Nothing is read before it is asked for.
+
+    >>> import tacit
+    >>> run = tacit.open_run("runs/demo-1")  # doctest: +SKIP
+    >>> run.cost().epsilon  # doctest: +SKIP
+    3.27
+    """
+
+    def __init__(
+        self, folder: RunFolder, *, model: Any = None, task: Any = None, setup: CallSetup | None = None
+    ) -> None:
+        self.folder = folder
+        self._template = model if setup is None else setup.start.model
+        self._task = task if setup is None else setup.task
+        self._setup = setup
+
+    def __repr__(self) -> str:
+        return f"<Run {self.path}: {self.state}, {self.rounds_done} rounds>"
+
+    @property
+    def path(self) -> Path:
+        """The run's folder."""
+        return self.folder.path
+
+    @property
+    def run_id(self) -> str:
+        """The random name that the run got when it was made."""
+        return self.folder.run_id
+
+    @property
+    def state(self) -> str:
+        """ "not begun", "running", "interrupted", "stopped", "finished" or "diverged"."""
+        return state_of(self.folder, self.ledger if self.folder.begun else None)
+
+    @property
+    def rounds_done(self) -> int:
+        """How many rounds have been run."""
+        return self.ledger.next_round if self.folder.begun else 0
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The recipe that the run follows, or the settings of the call that made it."""
+        return self.folder.recipe()
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The result of a run that has ended; empty before that."""
+        return self.folder.summary() or {}
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The evaluations, one dictionary each, in order of their rounds. They are measured on held-out users."""
+        return list(read_metrics(self.folder.metrics_path))
+
+    @property
+    def ledger(self) -> Ledger:
+        """What was released, as it was recorded; RunError before the first round."""
+        if not self.folder.begun:
+            raise RunError(f"Expected a run with a ledger, got {self.path}, which has not begun.")
+        return self.folder.accountable_ledger()
+
+    @property
+    def words(self) -> list[str]:
+        """The vocabulary: the word of each number, reserved entries first; empty for a run without text."""
+        return self.folder.vocabulary() or []
+
+    @cached_property
+    def model(self) -> Any:
+        """The model of the last checkpoint, checked against the ledger."""
+        from tacit.learning.state import load_model
+        from tacit.training.trained import load_trained
+
+        if self._template is not None:
+            return load_model(self._template, self._checkpoint().arrays)
+        if self._is_call:
+            raise RunError(
+                f"The model of {self.path} is of a class that its caller brought, so the folder alone cannot build it.",
+                hint="Pass a model of the same shape: tacit.open_run(path, model=...).",
+            )
+        return load_trained(self.path).model
+
+    @property
+    def _is_call(self) -> bool:
+        """Whether `tacit.train` was called with objects rather than with a recipe."""
+        from tacit.training.calls import CALLED
+
+        return CALLED in self.settings
+
+    def _checkpoint(self) -> Checkpoint:
+        found = self.folder.last_checkpoint()
+        if found is None:
+            raise RunError(f"The run {self.path} has no checkpoint yet.")
+        return found
+
+    def cost(self) -> StatedCost:
+        """What the run costs its users."""
+        return StatedCost.of(self._cost(owner=True))
+
+    def guarantee(self) -> Guarantee:
+        """The statement that a reviewer can sign. It reads nothing private, so every reader sees the same numbers."""
+        return self._cost(owner=False).guarantee(listed=runs_listed_with(self.folder))
+
+    def _cost(self, *, owner: bool) -> RunCost:
+        ledger = self.ledger
+        return cost_of(self.folder, ledger, cohorts=cohorts_for_owner(self.folder, ledger) if owner else None)
+
+    def report(self, out: str | Path | None = None, *, share: bool = False) -> Path:
+        """Write the run as one HTML page and return its path.
+
+        Without `share` it is the owner's copy, which also shows participation and diagnostics, and which others cannot read.
+        """
+        from tacit.runs.gate_audit.outcome import write_gate_section
+        from tacit.runs.report import write_report
+
+        if not share:
+            write_gate_section(self.folder)
+        return write_report(self.folder, None if out is None else Path(out), share=share)
+
+    def plot(self, out: str | Path = "training.png") -> Path:
+        """Draw the metrics and the privacy budget over the rounds, as .png or .svg; returns the path."""
+        from tacit.runs.plots import plot_training
+
+        plot_training(self.folder, Path(out))
+        return Path(out)
+
+    def gate_audit(self) -> GateOutcome | None:
+        """What the audit of the gate found, for the owner alone; None where there was none."""
+        from tacit.runs.gate_audit.outcome import read_outcome
+
+        return read_outcome(self.folder)
+
+    def audit(self, **options: Any) -> AuditOutcome:
+        """Attack the model with the canaries that were planted among its users; for the owner alone.
+
+        Takes the options of `tacit.audit.run_audit.audit_run`. AuditError for a run without canaries.
+        """
+        from tacit.audit.run_audit import audit_call, audit_run
+
+        if self._setup is not None:
+            return audit_call(self._setup, self.folder, self.model)
+        return audit_run(self.path, **options)
+
+    def predict(self, text: str = "", count: int = 3) -> list[tuple[str, float]]:
+        """The most likely next words after this text, with their probabilities.
+
+        A model of one's own needs a task with scores(model, tokens), which gives logits [length, vocabulary].
+        """
+        from tacit.data.text import tokenize
+        from tacit.data.users import OOV
+        from tacit.learning.next_word import suggest
+
+        words = self.words
+        number = {word: index for index, word in enumerate(words)}
+        typed = [number.get(word, OOV) for word in tokenize(text)]
+        options: dict[str, Any] = {}
+        if self._is_call:
+            scores = getattr(self._task, "scores", None)
+            if scores is None:
+                raise RunError(
+                    f"The task of {self.path} does not say how to predict: it has no scores(model, tokens).",
+                    hint="tacit.NextWord() does, for any model that maps tokens [length] to logits [length, vocabulary].",
+                )
+            options = {"scores": scores, "longest": self.settings["data"]["batches"].get("length")}
+        return [(words[word], each) for word, each in suggest(self.model, typed, count, **options)]
+
+    def export(self, out: str | Path) -> Path:
+        """Write the model with its card to one file, .safetensors (any model) or .onnx (word models); returns the path."""
+        from tacit.export.model_files import export_onnx, export_safetensors, exportable, open_for_export
+
+        path = Path(out)
+        if path.suffix not in (".safetensors", ".onnx"):
+            raise RunError(f"Expected a file that ends in .safetensors or .onnx, got {path}.")
+        if self._is_call:
+            found = exportable(self.model, self.folder, self._checkpoint(), self.settings["model"])
+        else:
+            found = open_for_export(self.path)
+        if path.suffix == ".onnx":
+            export_onnx(found, path)
+        else:
+            export_safetensors(found, path)
+        return path
+
+
+def open_run(path: str | Path, *, model: Any = None, task: Any = None) -> Run:
+    """The run in this folder, or of this name in runs/.
+
+    A run of `tacit.train` with a model of one's own needs `model`, one of the same shape, to fill with what was trained; and
+    `task`, to predict or to be audited.
+    """
+    return Run(RunFolder.open(by_name(Path(path))), model=model, task=task)

@@ -1,0 +1,65 @@
+"""Which kinds of mechanism there are, and how one from outside is added."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from tacit.errors import PrivacyError
+from tacit.privacy.noise.kinds.base import SAMPLINGS, MechanismKind, UnknownKind
+from tacit.privacy.noise.kinds.correlated import BANDED, BLT, TREE, CorrelatedKind
+from tacit.privacy.noise.kinds.discrete import DiscreteKind
+from tacit.privacy.noise.kinds.gaussian import GaussianKind, NoNoiseKind
+from tacit.privacy.noise.strategies import STRATEGIES
+from tacit.privacy.outside import Registry, path_of
+
+Kind = TypeVar("Kind", bound=type[MechanismKind])
+AnyStrategy = TypeVar("AnyStrategy", bound=type[Any])
+
+# Tacit's own; one line adds another.
+_OWN: tuple[MechanismKind, ...] = (GaussianKind(), TREE, BLT, BANDED, DiscreteKind(), NoNoiseKind())
+KINDS: Registry[MechanismKind] = Registry("mechanism", {kind.name: kind for kind in _OWN})
+
+
+def kind_of(name: str) -> MechanismKind:
+    """The kind of this name; where none is known, one that builds nothing and claims nothing."""
+    return KINDS.find(name) or UnknownKind(name, KINDS.missing(name))
+
+
+def register_mechanism(kind: Kind) -> Kind:
+    """Make a mechanism from outside known in this process, under its import path; use it as a decorator of its class.
+
+    A run that used it is accounted only where it is registered, so its module should register it when it is imported. What it
+    claims to cost is stated as the claim of its author.
+    """
+    path = path_of(kind)
+    strange = [each for each in kind.proven_under if each not in SAMPLINGS]
+    if strange or not kind.proven_under or not kind.noise or not kind.version:
+        raise PrivacyError(
+            f"Expected {path} to have a version, a noise in words, and samplings among {', '.join(SAMPLINGS)} in proven_under, "
+            f"got {kind.version!r}, {kind.noise!r} and {list(kind.proven_under)}."
+        )
+    if kind.on_devices or not kind.adds_noise:
+        raise PrivacyError(f"Expected {path} to add noise on the server: other mechanisms cannot come from outside.")
+    made = kind()
+    made.name = path
+    KINDS.add(path, made)
+    return kind
+
+
+def register_strategy(strategy: AnyStrategy) -> AnyStrategy:
+    """Make a strategy from outside known in this process, as a mechanism of the same name; a decorator of its class.
+
+    A plan asks for it with `mechanism="module:Class"`.
+    """
+    path = path_of(strategy)
+    if not getattr(strategy, "version", ""):
+        raise PrivacyError(f"Expected {path} to have a version, got none.")
+    strategy.name = path
+    STRATEGIES.add(path, strategy)
+    KINDS.add(
+        path,
+        CorrelatedKind(
+            path, f"Gaussian noise correlated over the rounds by the strategy {path}", version=str(strategy.version)
+        ),
+    )
+    return strategy

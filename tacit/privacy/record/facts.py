@@ -1,0 +1,142 @@
+"""The facts in the ledger's first record that a cost or a statement reads, each a record of its own.
+
+A part that knows such a fact makes the record and hands it to `tacit.runs.opening`; readers use its fields.
+Nothing names a user: data are named by a store's random id or a world's seed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tacit.privacy.record.codec import Typed
+
+
+@dataclass(frozen=True)
+class ReleaseSize(Typed):
+    """How many numbers one release holds, in how many arrays: each draws noise, whose tail is charged to delta."""
+
+    coordinates: int
+    arrays: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.coordinates < 1 or self.arrays < 1:
+            raise ValueError(
+                f"expected a release of at least 1 number in 1 array, got {self.coordinates}, {self.arrays}"
+            )
+
+
+@dataclass(frozen=True)
+class DataRecord(Typed):
+    """Whose data the run reads: the users of a store, those of a generated world, or others (neither is named).
+
+    `memory` names users who were given as Python objects (`tacit.users`): no odometer lists the runs on them. `users` is how
+    many users the world has. `vocabulary` says where the words come from that the model knows, if the run was told.
+    """
+
+    store: str | None = None
+    memory: str | None = None
+    world: str | None = None
+    seed: int | None = None
+    users: int | None = None
+    vocabulary: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if sum(each is not None for each in (self.store, self.memory, self.world)) > 1:
+            raise ValueError("expected the users of a store, of Python objects or of a world, got several of them")
+        if not ((self.world is None) == (self.seed is None) == (self.users is None)):
+            raise ValueError("expected a world with its seed and its number of users, or none of them")
+
+    @property
+    def name(self) -> dict[str, str | int]:
+        """What tells these users from others: the store's id, or the world and its seed; empty where nothing names them."""
+        if self.store is not None:
+            return {"store": self.store}
+        if self.memory is not None:
+            return {"memory": self.memory}
+        return {} if self.world is None or self.seed is None else {"world": self.world, "seed": self.seed}
+
+
+@dataclass(frozen=True)
+class SecureSumRecord(Typed):
+    """The public constants with which updates become integers, and the variance of the noise that each device adds."""
+
+    bits: int
+    scale: float
+    element_clip: int
+    integers: int
+    norm_limit_squared: int
+    local_variance: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if min(self.bits, self.integers, self.norm_limit_squared) < 1 or self.local_variance < 0:
+            raise ValueError("expected bits, integers and norm_limit_squared ≥ 1 and local_variance ≥ 0 of secure sums")
+        if not 0 < self.scale < math.inf:
+            raise ValueError(f"expected a scale of secure sums above 0, got {self.scale}")
+
+
+@dataclass(frozen=True)
+class PlantedCanaries(Typed):
+    """The canaries of an audit: the digest of their plan, and how many made-up users they brought, never the phrases.
+
+    `device_rate` is the probability with which a made-up user takes part in a round; None: in the same way as people.
+    """
+
+    plan: str
+    canaries: int
+    devices: int
+    coin_users: int
+    device_rate: float | None
+
+    @property
+    def made_up_users(self) -> int:
+        """How many users an audit added, numbered after the real ones."""
+        return self.devices + self.coin_users
+
+
+@dataclass(frozen=True)
+class GateAuditRecord(Typed):
+    """How many made-up contributions may pass the gate in a round to audit it."""
+
+    canaries: int
+
+
+@dataclass(frozen=True)
+class PretrainingRecord(Typed):
+    """The public data that the first model was trained on, and the digest of that model.
+
+    `asserted`: that the data are public is what the recipe says, and not known to Tacit.
+    """
+
+    public: str
+    asserted: bool
+    predictions: int
+    unknown_words: float
+    steps: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class FleetRecord(Typed):
+    """How the users' side was run on real devices.
+
+    `checks_norms`: the server computes the norm of every update itself. Where it cannot, `dropout` and `corruption` say how
+    many of a round's devices may drop out and collude with the server.
+    """
+
+    transport: str
+    secure_aggregation: bool
+    checks_norms: bool
+    over_selection: float
+    timer_s: float
+    dropout: float | None
+    corruption: float | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        limits = (self.dropout, self.corruption)
+        if not self.checks_norms and not all(share is not None and 0 <= share < math.inf for share in limits):
+            raise ValueError("expected dropout and corruption of a fleet whose server does not check norms")

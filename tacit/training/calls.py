@@ -1,0 +1,286 @@
+"""A call of `tacit.train` becomes the setup of a run: a model, a task and users of the caller's own.
+
+The run folder keeps the settings of the call as its recipe.toml. What cannot be written down (the model's class, the task, the
+optimizer) is named there, and the model before the first round by its digest, so that a call that resumes the run with other
+objects is refused wherever that can be seen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+
+from tacit.data.canaries.plan import CanaryPlan
+from tacit.data.memory import MemoryUsers
+from tacit.data.store import Store
+from tacit.data.users import Examples, SplittableUsers, Users
+from tacit.data.views import split_users
+from tacit.data.worlds.keyboard import KeyboardWorld
+from tacit.errors import DataError, PrivacyError, RecipeError, RunError
+from tacit.learning.batches import Batching, ImageBatches, LaidOut, OneUserAtATime, TextBatches
+from tacit.learning.loop import TrainingState
+from tacit.learning.tasks import Task, as_task, mean_metrics
+from tacit.learning.trainable import Filter
+from tacit.learning.work import LocalWork, Work
+from tacit.models.word_lm import parameter_count
+from tacit.privacy.accounting.spent import Spent
+from tacit.privacy.noise.strategies import Strategy, from_description
+from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.facts import DataRecord
+from tacit.privacy.record.ledger import read_ledger
+from tacit.privacy.record.reasons import Reason, Why
+from tacit.privacy.record.records import Opened
+from tacit.recipe.reading import toml_of
+from tacit.recipe.training import reasons_of_settings
+from tacit.runs.folder import RunFolder, first_difference
+from tacit.runs.journal import Schedule
+from tacit.training.datasets import Dataset, check_population, planted
+from tacit.training.setup import TrainingSetup
+
+CALLED = "called"  # the key that marks the settings of a call
+# Unless the caller says otherwise: words a row, predictions and images of one user.
+ROW, MOST_PREDICTIONS, MOST_IMAGES = 10, 1_600, 100
+# Held-out users whose batches are in memory together, and batches that one call measures.
+MEASURED, TOGETHER = 256, 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallSetup(TrainingSetup):
+    """What a call of `tacit.train` builds."""
+
+    task: Task
+    work: LocalWork
+
+
+def setup_of_call(
+    model: Any,
+    task: Any,
+    users: Users,
+    *,
+    name: str,
+    held_out: int | Users,
+    work: Work,
+    privacy: PrivacyPlan,
+    server: optax.GradientTransformation,
+    rounds: int,
+    batches: Batching | None = None,
+    trainable: Filter = None,
+    evaluate_every: int | None = None,
+    checkpoint_every: int | None = None,
+    seed: int | None = None,
+    canaries: CanaryPlan | None = None,
+    gate_audit: bool = True,
+    strategy: Strategy | None = None,
+) -> CallSetup:
+    """The setup of a run that trains this model on these users; a run that goes on keeps the noise strategy it began with."""
+    if rounds < 1:
+        raise RecipeError(f"Expected rounds ≥ 1, got {rounds}.")
+    try:
+        privacy.check_rounds(rounds)
+    except ValueError as error:
+        raise RecipeError(f"{str(error)[0].upper()}{str(error)[1:]}.") from None
+    what, cut = as_task(task), _batching(users, work, batches)
+    local = LocalWork(work, what, trainable=trainable, clip_style=privacy.clipping)
+    dataset, aside = _dataset(users, held_out, privacy, canaries)
+    check_population(privacy, dataset, rounds)
+    measured = cut.lay_out(aside)
+    schedule = Schedule(rounds, evaluate_every or max(1, rounds // 10), checkpoint_every or 10)
+
+    def evaluate(model: Any) -> dict[str, float]:
+        return mean_metrics(what, model, _stacks(measured, work.batch_size))
+
+    def summarise(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
+        found = {
+            "rounds": rounds,
+            "parameters": parameter_count(local.learned(state.model)),
+            "metrics": evaluate(state.model),
+        }
+        if privacy.adaptive is not None:
+            found["clip_norm"] = float(state.clipping["estimate"])
+        return {**found, "privacy": spent.as_dict()}
+
+    return CallSetup.assemble(
+        task=what,
+        settings=toml_of(
+            {
+                CALLED: "tacit.train",
+                "name": name,
+                "data": {**_named(users), "batches": _described(cut)},
+                "model": {"class": _name(model), "sha256": digest_of(model)},
+                "task": _described(what),
+                "work": _described(work),
+                "privacy": privacy.model_dump(mode="json", exclude_none=True),
+                "run": {**asdict(schedule), **({} if seed is None else {"seed": seed})},
+            }
+        ),
+        plan=privacy,
+        schedule=schedule,
+        seed=seed,
+        dataset=dataset,
+        store=_store_of(users),
+        model=model,
+        work=local,
+        batches=cut,
+        optimizer=server,
+        strategy=strategy or privacy.build_strategy(rounds),
+        evaluate=evaluate,
+        summarise=summarise,
+        reasons_not_private=(*reasons_of_settings(privacy, seed), *dataset.reasons_not_private),
+        gate_audit=gate_audit,
+    )
+
+
+def _stacks(laid_out: LaidOut, batch_size: int) -> Iterator[Any]:
+    """Some users' batches [batches, ...], a few at a time; those without examples are left out."""
+    for start in range(0, len(laid_out.sizes), MEASURED):
+        users = np.arange(start, min(start + MEASURED, len(laid_out.sizes)))
+        batches = laid_out.batches(users)
+        steps = np.arange(jax.tree.leaves(batches)[0].shape[1])
+        user, step = np.nonzero(steps < -(-laid_out.sizes[users] // batch_size)[:, None])
+        for first in range(0, len(user), TOGETHER):
+            place = user[first : first + TOGETHER], step[first : first + TOGETHER]
+            yield jax.tree.map(lambda leaf, place=place: leaf[place], batches)
+
+
+def digest_of(model: Any) -> str:
+    """SHA-256 of a model's structure and of its arrays."""
+    leaves, tree = jax.tree.flatten(model)
+    digest = hashlib.sha256(str(tree).encode())
+    for leaf in leaves:
+        array = np.asarray(leaf)
+        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()
+
+
+def _batching(users: Users, work: Work, given: Batching | None) -> Batching:
+    """How users' examples are cut: as given, one user at a time where it is not Tacit's; or rows of ten words, or images."""
+    if given is not None:
+        if given.batch_size != work.batch_size:
+            raise RecipeError(
+                f"Expected batches of work.batch_size = {work.batch_size} rows, got batches.batch_size = {given.batch_size}."
+            )
+        return given if type(given) in (TextBatches, ImageBatches) else OneUserAtATime(given)
+    some = users.gather(np.arange(min(1, len(users))))
+    if some.labels is not None:
+        return ImageBatches(work.batch_size, -(-MOST_IMAGES // work.batch_size))
+    return TextBatches("windows", ROW, work.batch_size, -(-MOST_PREDICTIONS // (ROW * work.batch_size)))
+
+
+def _dataset(
+    users: Users, held_out: int | Users, privacy: PrivacyPlan, canaries: CanaryPlan | None
+) -> tuple[Dataset, Examples]:
+    """The users to train on, and the examples of those who are held out."""
+    reasons = []
+    vocabulary = getattr(users, "vocabulary", None)
+    if vocabulary is not None and not vocabulary.is_public:
+        reasons.append(Reason(Why.COUNTED_VOCABULARY))
+    if not isinstance(held_out, int):
+        train, aside = users, held_out
+    elif isinstance(users, SplittableUsers):
+        train, aside = split_users(users, held_out)
+    else:
+        raise DataError(
+            f"Expected held_out to be users of their own, because {_name(users)} holds nobody out by itself, got {held_out}.",
+            hint="Pass held_out=other_users, or make the users with tacit.users(...), which holds some out.",
+        )
+    words = () if vocabulary is None else tuple(vocabulary.decode(np.arange(len(vocabulary))))
+    words = words or tuple(getattr(users, "words", ()))
+    dataset = Dataset(
+        train=train,
+        people=len(train),
+        held_out=np.zeros((0, 1), np.int32),
+        words=words,
+        description=_source(users),
+        reasons_not_private=tuple(reasons),
+    )
+    if canaries is not None:
+        dataset = planted(dataset, privacy, canaries, None)
+    return dataset, aside.gather(np.arange(len(aside)))
+
+
+def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **settings: Any) -> CallSetup:
+    """The setup of a call that goes on with the run in this folder.
+
+    Plan, rounds and seed come from the folder. PrivacyError if the objects differ from those that the run was begun with,
+    wherever the folder can tell.
+    """
+    kept = folder.recipe()
+    if CALLED not in kept:
+        raise RunError(
+            f"Expected a run that tacit.train began with a model, got {folder.path}, which follows a recipe.",
+            hint=f"tacit.resume({str(folder.path)!r}) needs nothing else.",
+        )
+    described = read_ledger(folder.ledger_path).opened.strategy if folder.begun else {}
+    run = kept["run"]
+    setup = setup_of_call(
+        model,
+        task,
+        users,
+        name=kept["name"],
+        privacy=PrivacyPlan.model_validate(kept["privacy"]),
+        rounds=run["rounds"],
+        evaluate_every=run["evaluate_every"],
+        checkpoint_every=run["checkpoint_every"],
+        seed=run.get("seed"),
+        strategy=from_description(described) if described else None,
+        **settings,
+    )
+    if (difference := first_difference(kept, tomllib.loads(setup.settings))) is not None:
+        field, before, after = difference
+        raise PrivacyError(f"Expected what {folder.path} was begun with, where {field} is {before}, got {after}.")
+    return setup
+
+
+def _source(users: Any) -> DataRecord:
+    """What the ledger says about who the users are, through whatever views."""
+    vocabulary = getattr(users, "vocabulary", None)
+    words = None if vocabulary is None else vocabulary.provenance
+    beneath = _beneath(users)
+    if isinstance(beneath, Store):
+        return DataRecord(store=beneath.store_id, vocabulary=words)
+    if isinstance(beneath, MemoryUsers):
+        return DataRecord(memory=beneath.store_id, vocabulary=words)
+    if isinstance(beneath, KeyboardWorld):
+        return DataRecord(world="keyboard", seed=beneath.seed, users=len(beneath))
+    return DataRecord(vocabulary=words)
+
+
+def _named(users: Any) -> dict[str, Any]:
+    """Who the users are, for the settings: as in the ledger, but a store by its folder, where its odometer lies."""
+    record = {name: value for name, value in asdict(_source(users)).items() if value is not None}
+    store = _store_of(users)
+    return record if store is None else {**record, "store": str(store.resolve())}
+
+
+def _store_of(users: Any) -> Path | None:
+    """The folder of the store that these users come from, through whatever views."""
+    beneath = _beneath(users)
+    return beneath.path if isinstance(beneath, Store) else None
+
+
+def _beneath(users: Any) -> Any:
+    """The users under all views."""
+    while hasattr(inner := getattr(users, "_users", None), "gather"):
+        users = inner
+    return users
+
+
+def _name(value: Any) -> str:
+    """module:name of a function, or of an object's class."""
+    of = value if hasattr(value, "__qualname__") else type(value)
+    return f"{of.__module__}:{of.__qualname__}"
+
+
+def _described(value: Any) -> dict[str, Any]:
+    """The class of a value, and its fields where they are plain."""
+    fields = asdict(value) if is_dataclass(value) and not isinstance(value, type) else {}
+    plain = {key: each for key, each in fields.items() if isinstance(each, str | int | float | bool)}
+    return {"class": _name(value), **plain}

@@ -1,0 +1,86 @@
+"""Every callback that comes with Tacit keeps the contract."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import tacit
+from tacit.runs.callbacks import Callbacks
+from tacit.testing.callbacks import CallbackContract
+from tests.runs.trackers.fakes import fake_mlflow, fake_wandb
+
+
+class TestCallback(CallbackContract):
+    def build(self) -> tacit.Callback:
+        return tacit.Callback()
+
+
+class TestCallbacks(CallbackContract):
+    def build(self) -> tacit.Callback:
+        return Callbacks([tacit.Callback(), tacit.Progress(console=Console(file=io.StringIO()))])
+
+
+class TestBar(CallbackContract):
+    def build(self) -> tacit.Callback:
+        return tacit.Progress(console=Console(file=io.StringIO(), force_terminal=True, width=120))
+
+
+class TestLines(CallbackContract):
+    def build(self) -> tacit.Callback:
+        return tacit.Progress(console=Console(file=io.StringIO()), name_runs=True)
+
+
+class TestTensorBoard(CallbackContract):
+    @pytest.fixture(autouse=True)
+    def here(self, tmp_path: Path) -> None:
+        self.folder = tmp_path
+
+    def build(self) -> tacit.Callback:
+        return tacit.TensorBoard(self.folder)
+
+
+class TestMLflow(CallbackContract):
+    @pytest.fixture(autouse=True)
+    def here(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        fake_mlflow(monkeypatch)
+
+    def build(self) -> tacit.Callback:
+        return tacit.MLflow()
+
+
+class TestWandB(CallbackContract):
+    @pytest.fixture(autouse=True)
+    def here(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        fake_wandb(monkeypatch)
+
+    def build(self) -> tacit.Callback:
+        return tacit.WandB()
+
+
+class TestTheContract:
+    """Callbacks that would stop a run are found."""
+
+    @pytest.mark.parametrize(
+        ("source", "found_by"),
+        [
+            ("def on_start(self, run): run.plan.clear()", "test_arguments_are_left_as_they_are"),
+            ("def on_evaluation(self, round, metrics): metrics['top1']", "test_metrics_of_any_task"),
+            ("def on_end(self, end): '%.2f' % end.epsilon", "test_a_run_that_does_not_finish"),
+            ("def on_end(self, end): self.run", "test_an_end_before_the_start"),
+        ],
+    )
+    def test_it_finds(self, source: str, found_by: str) -> None:
+        names: dict[str, type] = {}
+        exec(f"import tacit\nclass Bad(tacit.Callback):\n    {source}", names)
+
+        class Suite(CallbackContract):
+            def build(self) -> tacit.Callback:
+                return names["Bad"]()
+
+        arguments = {"test_metrics_of_any_task": [{}], "test_a_run_that_does_not_finish": ["stopped"]}.get(found_by, [])
+        with pytest.raises((AssertionError, KeyError, TypeError, AttributeError)):
+            getattr(Suite(), found_by)(*arguments)
