@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tacit.api.run import Run
-from tacit.errors import RecipeError
+from tacit.errors import RecipeError, RunError
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.training import Recipe, load_recipe
 from tacit.runs.callbacks import Callback, Callbacks
@@ -175,11 +175,16 @@ def resume(
     >>> run = tacit.resume("runs/mine")  # doctest: +SKIP
     """
     from tacit.simulation.training import further_rounds_of, setup_to_resume
-    from tacit.training.calls import resumed_call
+    from tacit.training.calls import CALLED, resumed_call
 
     objects = {"held_out": held_out, "batches": batches, "trainable": trainable, "canaries": canaries}
     folder, callback = RunFolder.open(by_name(Path(path))), Callbacks(callbacks)
     if model is None:
+        if CALLED in folder.recipe():
+            raise RunError(
+                f"The run {folder.path} was begun with a model of its caller's, so it needs the same objects to go on.",
+                hint=f"tacit.resume({str(path)!r}, model, task, users, work=..., server=...)",
+            )
         setup: TrainingSetup = setup_to_resume(folder, callback, recipe)
     else:
         _require(task=task, users=users, work=work, server=server)
