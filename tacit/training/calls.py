@@ -114,7 +114,7 @@ def setup_of_call(
                 CALLED: "tacit.train",
                 "name": name,
                 "data": {**_named(users), "batches": _described(cut)},
-                "model": {"class": _name(model), "sha256": digest_of(model)},
+                "model": {"class": _name(model), "sha256": digest_of(model), "trained": _trained(local.learned(model))},
                 "task": _described(what),
                 "work": _described(work),
                 "privacy": privacy.model_dump(mode="json", exclude_none=True),
@@ -160,6 +160,12 @@ def digest_of(model: Any) -> str:
     return digest.hexdigest()
 
 
+def _trained(learned: Any) -> str:
+    """SHA-256 of the places of the arrays that are trained."""
+    places, _ = jax.tree_util.tree_flatten_with_path(learned)
+    return hashlib.sha256("\n".join(jax.tree_util.keystr(path) for path, _ in places).encode()).hexdigest()
+
+
 def _batching(users: Users, work: Work, given: Batching | None) -> Batching:
     """How users' examples are cut: as given, one user at a time where it is not Tacit's; or rows of ten words, or images."""
     if given is not None:
@@ -191,14 +197,12 @@ def _dataset(
             f"Expected held_out to be users of their own, because {_name(users)} holds nobody out by itself, got {held_out}.",
             hint="Pass held_out=other_users, or make the users with tacit.users(...), which holds some out.",
         )
-    words = () if vocabulary is None else tuple(vocabulary.decode(np.arange(len(vocabulary))))
-    words = words or tuple(getattr(users, "words", ()))
     dataset = Dataset(
         train=train,
         people=len(train),
         held_out=np.zeros((0, 1), np.int32),
-        words=words,
-        description=_source(users),
+        words=words_of(users),
+        description=data_of(users),
         reasons_not_private=tuple(reasons),
     )
     if canaries is not None:
@@ -239,7 +243,7 @@ def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **setti
     return setup
 
 
-def _source(users: Any) -> DataRecord:
+def data_of(users: Any) -> DataRecord:
     """What the ledger says about who the users are, through whatever views."""
     vocabulary = getattr(users, "vocabulary", None)
     words = None if vocabulary is None else vocabulary.provenance
@@ -253,9 +257,17 @@ def _source(users: Any) -> DataRecord:
     return DataRecord(vocabulary=words)
 
 
+def words_of(users: Any) -> tuple[str, ...]:
+    """The word of each number, reserved entries first; empty for users without words."""
+    vocabulary = getattr(users, "vocabulary", None)
+    if vocabulary is not None:
+        return tuple(vocabulary.decode(np.arange(len(vocabulary))))
+    return tuple(getattr(users, "words", ()))
+
+
 def _named(users: Any) -> dict[str, Any]:
     """Who the users are, for the settings: as in the ledger, but a store by its folder, where its odometer lies."""
-    record = {name: value for name, value in asdict(_source(users)).items() if value is not None}
+    record = {name: value for name, value in asdict(data_of(users)).items() if value is not None}
     store = _store_of(users)
     return record if store is None else {**record, "store": str(store.resolve())}
 

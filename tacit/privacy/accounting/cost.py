@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from tacit.privacy.accounting.composition import Concentrated, Part, Sampled
+from tacit.privacy.accounting.library import rdp_accountant
 from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, Rounds, sampled_epsilon
 from tacit.privacy.accounting.zcdp import epsilon_of_any, epsilon_of_gaussian
 
@@ -70,7 +71,7 @@ class Cost:
 
         relation = dp_accounting.NeighboringRelation
         of_library = relation.REPLACE_ONE if adjacency == ADJACENCY["fixed"] else relation.ADD_OR_REMOVE_ONE
-        accountant = dp_accounting.rdp.RdpAccountant(neighboring_relation=of_library)
+        accountant = rdp_accountant(neighboring_relation=of_library)
         if not accountant.supports(event):
             return cls.unknown("the library dp_accounting does not support the event that describes the releases")
         accountant.compose(event)

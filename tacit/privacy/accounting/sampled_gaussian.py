@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.accounting import fixed_size
+from tacit.privacy.accounting.library import rdp_accountant
 
 Accountant = Literal["rdp", "pld"]
 
@@ -79,7 +80,7 @@ def epsilon(
         if within <= 0:
             return math.inf
         return float(_loss_distribution(groups, rho, discretization).get_epsilon_for_delta(within))
-    ledger = dp_accounting.rdp.RdpAccountant(neighboring_relation=_relation(groups))
+    ledger = rdp_accountant(neighboring_relation=_relation(groups))
     events = [dp_event(group) for group in groups]
     if rho > 0:
         events.append(dp_accounting.GaussianDpEvent(1 / math.sqrt(2 * float(rho))))  # Rényi divergence α ρ
@@ -93,9 +94,8 @@ def renyi_divergences(rounds: Sequence[Rounds], orders: NDArray[np.float64]) -> 
         return np.zeros(orders.size)
     if any(group.noise_multiplier <= 0 for group in groups):
         return np.full(orders.size, math.inf)
-    import dp_accounting
 
-    ledger = dp_accounting.rdp.RdpAccountant([float(order) for order in orders], _relation(groups))
+    ledger = rdp_accountant([float(order) for order in orders], _relation(groups))
     total = np.zeros(orders.size)
     for group in groups:
         if group.sampling["kind"] == "fixed" and relative_noise(group) >= SMALLEST_FOR_PLD:
