@@ -27,7 +27,8 @@ from tacit.runs.journal import Schedule
 from tacit.simulation.training import program_of
 from tacit.training.datasets import Dataset, open_dataset
 from tacit.training.setup import TrainingSetup
-from tests.simulation.test_training import Silent, final_arrays, tiny
+from tests.simulation.test_training import final_arrays, tiny
+from tests.zoo.drive import Silent
 
 ROUNDS = 12
 # So many made-up people stand for a large population, so that a little noise has a price that can be stated.
