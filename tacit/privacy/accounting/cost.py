@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from tacit.privacy.accounting.composition import Concentrated, Part, Sampled
 from tacit.privacy.accounting.library import rdp_accountant
-from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, Rounds, sampled_epsilon
+from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, SampledRounds, sampled_epsilon
 from tacit.privacy.accounting.zcdp import epsilon_of_any, epsilon_of_gaussian
 
 GAUSSIAN_CURVE = "zCDP, exact Gaussian curve"
@@ -34,7 +34,7 @@ class Cost:
     """
 
     accountant: str
-    rounds: tuple[Rounds, ...] | None = None
+    rounds: tuple[SampledRounds, ...] | None = None
     rho: float | None = None
     gaussian: bool = False
     curve: Callable[[float], float] | None = None
@@ -42,7 +42,7 @@ class Cost:
     objection: str | None = None
 
     @classmethod
-    def of_rounds(cls, rounds: Iterable[Rounds], *, objection: str | None = None) -> Self:
+    def of_rounds(cls, rounds: Iterable[SampledRounds], *, objection: str | None = None) -> Self:
         """The cost of Gaussian rounds on users who were sampled secretly."""
         return cls("rdp", rounds=tuple(rounds), objection=objection)
 
