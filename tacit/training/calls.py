@@ -198,7 +198,7 @@ def _dataset(
         people=len(train),
         held_out=np.zeros((0, 1), np.int32),
         words=words,
-        description=_source(users),
+        description=source_of(users),
         reasons_not_private=tuple(reasons),
     )
     if canaries is not None:
@@ -239,7 +239,7 @@ def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **setti
     return setup
 
 
-def _source(users: Any) -> DataRecord:
+def source_of(users: Any) -> DataRecord:
     """What the ledger says about who the users are, through whatever views."""
     vocabulary = getattr(users, "vocabulary", None)
     words = None if vocabulary is None else vocabulary.provenance
@@ -255,7 +255,7 @@ def _source(users: Any) -> DataRecord:
 
 def _named(users: Any) -> dict[str, Any]:
     """Who the users are, for the settings: as in the ledger, but a store by its folder, where its odometer lies."""
-    record = {name: value for name, value in asdict(_source(users)).items() if value is not None}
+    record = {name: value for name, value in asdict(source_of(users)).items() if value is not None}
     store = _store_of(users)
     return record if store is None else {**record, "store": str(store.resolve())}
 
