@@ -17,11 +17,11 @@ COINS, ROUNDS, COHORT = (20, 2, 10) if TINY else (200, 30, 100)
 
 # %%
 world = tacit.KeyboardWorld(1, 50_000, vocabulary_size=500)
-plan = tacit.canaries(world, coins=COINS, copies=20, device_rate=0.5)
+plan = tacit.canaries(world, coins=COINS, copies=20, device_rate=0.3)
 plan.save("canaries.json")
 
 # %% [markdown]
-# Train the demo with the canaries among its users. With so much noise epsilon is small even for a user who is in half of the
+# Train the demo with the canaries among its users. With so much noise epsilon is small even for a user who is in a third of the
 # rounds, and an attacker who guessed well would contradict it. `tacit.train(model, task, users, canaries=plan, ...)` does the
 # same for a model of your own.
 

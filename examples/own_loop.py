@@ -12,9 +12,9 @@ ROUNDS = 4 if TINY else 30
 CHANGES = [
     f"run.rounds={ROUNDS}",
     "run.evaluate_every=1",
-    "privacy.cohort=100",
     "data.users=50_000",
     "privacy.population=50_000",
+    "privacy.cohort=100",
 ]
 if TINY:
     CHANGES += ["privacy.cohort=10", "privacy.noise_multiplier=4.0", "data.held_out=10", "data.vocabulary=200"]
