@@ -50,8 +50,8 @@ store = tacit.open_store(f"{folder}/chats")
 
 # %%
 def loss(table, tokens):
-    """The sum of losses over a batch of rows [rows, length + 1], and the number of predictions; 0 is padding."""
-    asked = tokens[:, 1:] > 0
+    """The sum of losses over a batch of rows [rows, length + 1], and the number of predictions."""
+    asked = tokens[:, 1:] > 1  # 0 is padding, 1 begins a sentence
     losses = optax.softmax_cross_entropy_with_integer_labels(table[tokens[:, :-1]], tokens[:, 1:])
     return jnp.sum(losses * asked), jnp.sum(asked)
 

@@ -34,7 +34,7 @@ class ByRho(tacit.MechanismKind):
 
 def loss(table, tokens):
     """A table that scores the next word after each word."""
-    asked = tokens[:, 1:] > 0
+    asked = tokens[:, 1:] > 1  # 0 is padding, 1 begins a sentence
     losses = optax.softmax_cross_entropy_with_integer_labels(table[tokens[:, :-1]], tokens[:, 1:])
     return jnp.sum(losses * asked), jnp.sum(asked)
 

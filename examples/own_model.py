@@ -44,12 +44,12 @@ class SmoothedNextWord:
         return jax.vmap(model)(tokens)
 
     def loss_sum(self, model, tokens):
-        logits, asked = self.scores(model, tokens[:, :-1]), tokens[:, 1:] > 0  # 0 is padding
+        logits, asked = self.scores(model, tokens[:, :-1]), tokens[:, 1:] > 1  # 0 is padding, 1 begins a sentence
         labels = optax.smooth_labels(jax.nn.one_hot(tokens[:, 1:], logits.shape[-1]), 0.05)
         return jnp.sum(optax.softmax_cross_entropy(logits, labels) * asked), jnp.sum(asked)
 
     def metrics(self, model, tokens):
-        asked = tokens[:, 1:] > 0
+        asked = tokens[:, 1:] > 1
         right = self.scores(model, tokens[:, :-1]).argmax(-1) == tokens[:, 1:]
         return {"top1": (jnp.sum(right & asked), jnp.sum(asked))}
 
