@@ -21,8 +21,8 @@ test: $(VENV)/.ready-dev
 check: lint test
 
 lint: $(VENV)/.ready-dev
-	@$(BIN)/ruff check tacit tests benchmarks experiments
-	@$(BIN)/ruff format --check tacit tests benchmarks experiments
+	@$(BIN)/ruff check tacit tests benchmarks experiments examples
+	@$(BIN)/ruff format --check tacit tests benchmarks experiments examples
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 

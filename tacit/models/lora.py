@@ -46,6 +46,10 @@ class Adapted(eqx.Module):
         """The filter for `trainable=`: A and B of every adapter, and nothing else."""
         return _is_of_adapter
 
+    def merged(self) -> Any:
+        """The plain model: each matrix with its correction added."""
+        return merge(self)
+
 
 def add_adapters(
     model: Any,

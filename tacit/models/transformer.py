@@ -83,6 +83,11 @@ class Transformer(eqx.Module):
     blocks: tuple[TransformerBlock, ...]
     gain: Array  # [D]
 
+    @staticmethod
+    def build(config: TransformerConfig, *, key: Array) -> Transformer:
+        """A transformer of this shape with random weights."""
+        return build(config, key=key)
+
     def __call__(self, tokens: Array) -> Array:
         """int [L] to logits [L, V]."""
         width = self.embedding.shape[1]

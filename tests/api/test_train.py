@@ -161,7 +161,7 @@ def test_only_what_is_trained_moves(tmp_path: Path) -> None:
 
 def test_an_audit_guesses_who_was_in(tmp_path: Path) -> None:
     users = people()
-    plan = tacit.canaries(users, coins=100, copies=8, rate=1.0, seed=1)
+    plan = tacit.canaries(users, coins=100, copies=8, device_rate=1.0, seed=1)
     quiet = tacit.PrivacyPlan(**{**PLAN, "noise_multiplier": 0.0, "mechanism": "none", "delta": 1e-9})
     run = tacit.train(bigram(), loss, users, **settings(privacy=quiet), out=tmp_path / "run", canaries=plan)
     assert run.metrics[-1]["loss"] < math.log(SIZE)  # without noise two rounds are enough to learn something

@@ -146,9 +146,9 @@ class CanaryPlan(BaseModel):
         if data != self.data:
             raise AuditError(f"Expected a canary plan for {_named(data)}, got one for {_named(self.data)}.")
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the plan to a file that only its owner can read: anybody who knows it can win every attack."""
-        write_atomic(path, self.model_dump_json(indent=1) + "\n", mode=0o600)
+        write_atomic(Path(path), self.model_dump_json(indent=1) + "\n", mode=0o600)
 
 
 def load_plan(path: Path) -> CanaryPlan:

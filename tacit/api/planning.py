@@ -1,0 +1,59 @@
+"""A guarantee first, and the noise that it needs."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from tacit.errors import RecipeError
+from tacit.privacy.accounting import gaussian
+from tacit.privacy.plan import LEAST_NOISE, PrivacyPlan
+from tacit.privacy.planning.calibration import calibrate_sampled, calibrate_unsampled
+
+
+def calibrate(*, epsilon: float, rounds: int, **plan: Any) -> PrivacyPlan:
+    """The plan with the least noise whose `rounds` rounds cost any one user at most `epsilon`.
+
+    `plan` holds the settings of a `PrivacyPlan`, all but the noise multiplier. The noise is rounded up, to four digits.
+    RecipeError if no noise reaches the target, and for a mechanism whose cost is not known here.
+
+    >>> import tacit
+    >>> plan = tacit.calibrate(epsilon=4, rounds=100, population=100_000, cohort=500, clip_norm=0.5, delta=1e-6)
+    >>> plan.noise_multiplier
+    0.4818
+    """
+    if "noise_multiplier" in plan:
+        raise RecipeError("Expected a plan without a noise_multiplier, because it is what is found, got one with it.")
+    if not epsilon > 0:
+        raise RecipeError(f"Expected epsilon > 0, got {epsilon:g}.")
+    if rounds < 1:
+        raise RecipeError(f"Expected rounds ≥ 1, got {rounds}.")
+    asked = PrivacyPlan(**plan, noise_multiplier=LEAST_NOISE)
+    kind = asked.kind
+    if not kind.correlated and asked.mechanism != "gaussian":
+        raise RecipeError(
+            f"Expected the mechanism gaussian or a correlated one of Tacit's own, got {asked.mechanism!r}."
+        )
+    asked.check_rounds(rounds)
+    if asked.sampling == "check_in":
+        squared = _sensitivity_squared(asked, rounds)
+        found = calibrate_unsampled(lambda _: squared, asked.delta, epsilon=epsilon, rounds=rounds)
+    else:
+        sampling: Literal["poisson", "fixed"] = "fixed" if asked.sampling == "fixed" else "poisson"
+        found = calibrate_sampled(
+            epsilon,
+            asked.delta,
+            sampling=sampling,
+            population=asked.population,
+            cohort=asked.cohort,
+            rounds=rounds,
+        )
+    return PrivacyPlan(**plan, noise_multiplier=found.value)
+
+
+def _sensitivity_squared(plan: PrivacyPlan, rounds: int) -> float:
+    """How far one user moves everything released without sampling, squared, in units of the clip."""
+    assert plan.max_participation is not None
+    strategy = plan.build_strategy(rounds)
+    if strategy is None:
+        return gaussian.sensitivity_squared(rounds, plan.gap, plan.max_participation)
+    return strategy.sensitivity(rounds, plan.gap, plan.max_participation, list(plan.restarts)).squared
