@@ -23,8 +23,9 @@ def canaries(
     """A plan of `coins` canary users for `tacit.train(..., canaries=plan)` on these users.
 
     Each is in or out by a fair coin, and holds `copies` copies of a random phrase of `length` words if in. They take part as
-    often as everybody does, or with the probability `device_rate` in each round. Without `seed` a secret one is drawn; whoever knows
-    it knows the canaries, so the plan is the owner's. For a recipe: `plan.save(path)`, and changes=[f"audit.plan={path}"].
+    often as everybody does, or with the probability `device_rate` in each round. Without `seed` a secret one is drawn;
+    whoever knows it knows the canaries, so the plan is the owner's. For a recipe: `plan.save(path)`, and
+    changes=[f"audit.plan={path}"].
 
     >>> import tacit
     >>> people = tacit.users({"ann": ["see you soon"], "bob": ["soon"]}, vocabulary=["see", "you", "soon", "on", "my", "way"])
