@@ -1,6 +1,6 @@
 """Write examples/notebooks/ from the scripts, one cell for each `# %%`; `--check` says whether they are up to date.
 
-    python examples/make_notebooks.py
+python examples/make_notebooks.py
 """
 
 import json

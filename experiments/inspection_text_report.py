@@ -11,7 +11,7 @@ from figures import INK
 from tacit.inspection.text.findings import visible
 from tacit.privacy.accounting.composition import Sampled, compose
 from tacit.privacy.accounting.conventions import without_replacement_epsilon
-from tacit.privacy.accounting.sampled_gaussian import Rounds
+from tacit.privacy.accounting.sampled_gaussian import SampledRounds
 from tacit.privacy.statement.wording import round_up
 
 # Debugging, section 5, Tables 3 and 13 ("realistic", z = 1): users in the selection, users a round, rounds, delta, epsilon.
@@ -100,7 +100,7 @@ def at_scale(results: dict[str, Any]) -> str:
         parts = []
         for kind, scale in record["at_scale"].items():
             rate = {"kind": "poisson", "probability": scale["cohort"] / scale["population"]}
-            parts.append(Sampled(Rounds(rate, scale["noise_multiplier"], scale["privacy"]["releases"])))
+            parts.append(Sampled(SampledRounds(rate, scale["noise_multiplier"], scale["privacy"]["releases"])))
             lines.append(
                 f"| {corpus} | {kind} | {_epsilon(record['privacy'][kind])} | {scale['cohort']:,.0f} of "
                 f"{scale['population']:,} a round, noise multiplier {scale['noise_multiplier']:.3g} "
@@ -120,8 +120,8 @@ def scenarios() -> str:
     ]
     for name, population, cohort, rounds, delta, printed in SCENARIOS:
         convention = without_replacement_epsilon(population, cohort, 1.0, rounds, delta)
-        fixed = Rounds({"kind": "fixed", "size": cohort, "population": population}, 1.0, rounds)
-        poisson = Rounds({"kind": "poisson", "probability": cohort / population}, 1.0, rounds)
+        fixed = SampledRounds({"kind": "fixed", "size": cohort, "population": population}, 1.0, rounds)
+        poisson = SampledRounds({"kind": "poisson", "probability": cohort / population}, 1.0, rounds)
         proven = [round_up(compose([Sampled(each)], delta).epsilon) for each in (fixed, poisson)]
         lines.append(
             f"| {name} | {population:,} | {cohort:,} | {rounds:,} | {delta:.2e} | {printed:.2f} | {convention:.2f} "

@@ -64,6 +64,7 @@ _PUBLIC = {
     "Run": "tacit.api.run",
     "RunFolder": "tacit.runs.folder",
     "StatedCost": "tacit.api.run",
+    "StopRequested": "tacit.runs.callbacks",
     "Strategy": "tacit.privacy.noise.strategies",
     "TacitError": "tacit.errors",
     "Task": "tacit.learning.tasks",

@@ -22,7 +22,6 @@ from tacit.privacy.noise.kinds import KINDS
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.gate_audit.outcome import read_outcome
-from tacit.runs.journal import RunJournal, StopRequested
 from tacit.training import datasets
 
 NAME = "outside_tacit"
@@ -232,34 +231,16 @@ def recipe(**privacy: Any) -> tacit.Recipe:
     )
 
 
-class Quiet:
-    def warned(self, sentence: str) -> None:
-        pass
-
-    def round_done(self, round: int) -> None:
-        pass
-
-    def evaluated(self, record: Any) -> None:
-        pass
-
-
 def trained(out: Path, **privacy: Any) -> RunFolder:
-    tacit.start_run(recipe(**privacy), out, Quiet())
+    tacit.train(recipe=recipe(**privacy), out=out)
     return RunFolder.open(out)
 
 
 def stopped(out: Path, **privacy: Any) -> Path:
     """A run that somebody stopped in its fourth round."""
-    with pytest.MonkeyPatch.context() as patch:
-        before = RunJournal.before
-
-        def stopping(self: RunJournal, cohort: Any, norms: Any) -> None:
-            before(self, cohort, norms)
-            self.stop_requested = cohort.round == 3
-
-        patch.setattr(RunJournal, "before", stopping)
-        with pytest.raises(StopRequested):
-            trained(out, **privacy)
+    for step in tacit.rounds(recipe=recipe(**privacy), out=out):
+        if step.number == 3:
+            break
     return out
 
 
@@ -267,7 +248,7 @@ def stopped(out: Path, **privacy: Any) -> Path:
 def run_by_rho(outside: OutsidePackage, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A run with the mechanism from outside, which was stopped and resumed."""
     out = stopped(tmp_path_factory.mktemp("runs") / "by-rho", mechanism=f"{NAME}:ByRho", **CHECK_IN)
-    tacit.resume_run(out, Quiet())
+    tacit.resume(out)
     return RunFolder.open(out)
 
 
@@ -313,9 +294,9 @@ def test_another_version_of_it_claims_nothing(
     monkeypatch.setattr(KINDS.find(f"{NAME}:ByRho"), "version", "2.0", raising=False)
     spent = cost_of(RunFolder.open(out)).stated
     assert spent.epsilon == math.inf
-    assert "the run used version '1.0' of the mechanism outside_tacit:ByRho" in spent.reasons_not_private[0]
+    assert "the run used version '1.0' of the mechanism outside_tacit:ByRho" in spent.reasons_not_private[0].sentence
     with pytest.raises(PrivacyError, match=r"outside\.mechanism\.version is .?1\.0.*, got .?2\.0"):  # nor does it go on
-        tacit.resume_run(out, Quiet())
+        tacit.resume(out)
 
 
 def test_without_a_cost_epsilon_is_infinite(outside: OutsidePackage, tmp_path: Path) -> None:
@@ -336,7 +317,9 @@ def test_a_strategy_from_outside_trains_and_is_accounted_by_its_matrix(outside: 
     cost = cost_of(trained(tmp_path / "run", mechanism=f"{NAME}:Halving", **CHECK_IN))
     assert cost.ledger.opened.strategy == {"strategy": f"{NAME}:Halving", "ratio": 0.5}
     assert cost.stated.rho == pytest.approx(sum(0.25**lag for lag in range(6)) / (2 * 0.8**2))
-    assert "the claim of its author (outside_tacit:Halving)" in cost.guarantee().as_markdown().replace("\\", "")
+    stated = cost.guarantee().as_markdown().replace("\\", "")
+    assert "the claim of its author (outside_tacit:Halving)" in stated
+    assert "the noise has the stated scale" not in stated.lower()
     assert read_outcome(RunFolder.open(tmp_path / "run")).verdict == "passed"  # type: ignore[union-attr]
 
 
@@ -351,7 +334,7 @@ def test_a_participation_from_outside_claims_what_its_law_is(
         assert "That users take part as stated is the claim of the author of Rota (outside_tacit:Rota)" in stated
     else:
         why = "the participation outside_tacit:AnyWay states no law that the accounting knows"
-        assert cost.stated.reasons_not_private == [why]
+        assert [each.sentence for each in cost.stated.reasons_not_private] == [why]
 
 
 def test_what_is_not_registered_is_refused_before_a_run_and_read_afterwards() -> None:

@@ -1,49 +1,42 @@
-"""Made-up users who are planted among the real ones, so that an attack on the model can be measured."""
+"""Canary users for an audit: made-up users whose phrases `Run.audit` looks for."""
 
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tacit.audit.plans import mixed_plan
-from tacit.data.canaries.plan import CanaryPlan
 from tacit.errors import AuditError
-from tacit.training.calls import source_of
+
+if TYPE_CHECKING:
+    from tacit.data.canaries.plan import CanaryPlan
 
 
 def canaries(
-    users: Any,
-    coins: int,
-    *,
-    copies: int = 20,
-    length: int = 5,
-    device_rate: float | None = None,
-    seed: int | None = None,
+    users: Any, *, coins: int, copies: int = 20, length: int = 5, rate: float | None = None, seed: int | None = None
 ) -> CanaryPlan:
-    """A plan of `coins` canary users for an audit of a run on these users. Each is in or out by a fair coin.
+    """A plan of `coins` canary users for `tacit.train(..., canaries=plan)` on these users.
 
-    A canary user holds `copies` of a phrase of `length` random words and takes part in a round with probability
-    `device_rate` (None: as often as everybody). `train(canaries=plan)` plants them; for a recipe, `plan.save(path)` and
-    `changes=[f"audit.plan={path}"]`. Keep the plan secret: whoever knows `seed`, which is secret by default, knows the coins.
+    Each is in or out by a fair coin, and holds `copies` copies of a random phrase of `length` words if in. They take part as
+    often as everybody does, or with the probability `rate` in each round. Without `seed` a secret one is drawn; whoever knows
+    it knows the canaries, so the plan is the owner's.
 
     >>> import tacit
-    >>> people = tacit.users({"ann": ["see you"]}, vocabulary=["see", "you", "soon", "on", "my", "way"])
-    >>> len(tacit.canaries(people, coins=10, seed=1).canaries)
+    >>> people = tacit.users({"ann": ["see you soon"], "bob": ["soon"]}, vocabulary=["see", "you", "soon", "on", "my", "way"])
+    >>> len(tacit.canaries(people, coins=10).coin_canaries())
     10
     """
-    words = tuple(getattr(users, "words", ()))
-    vocabulary = getattr(users, "vocabulary", None)
-    if vocabulary is not None:
-        words = tuple(vocabulary.decode(range(len(vocabulary))))
+    from tacit.audit.plans import mixed_plan
+    from tacit.training.calls import data_of, words_of
+
+    words, named = words_of(users), data_of(users).name
     if not words:
-        raise AuditError("Expected users with a vocabulary, of whose words canaries are made, got users without one.")
+        raise AuditError("Expected users with words for canary phrases, got users without a vocabulary.")
+    if not named:
+        raise AuditError(
+            f"Expected users with a name that a plan can be made for, got {type(users).__name__}.",
+            hint="A store, tacit.users(...) and a world have one.",
+        )
+    drawn = secrets.randbits(64) if seed is None else seed
     return mixed_plan(
-        words,
-        source_of(users).name,
-        population=1,
-        seed=secrets.randbits(64) if seed is None else seed,
-        coins=coins,
-        length=length,
-        copies=copies,
-        device_rate=device_rate,
+        words, named, population=1, seed=drawn, coins=coins, copies=copies, length=length, device_rate=rate
     )

@@ -8,13 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tacit.api.run import Run
-from tacit.errors import RecipeError
+from tacit.errors import RecipeError, RunError
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.training import Recipe, load_recipe
 from tacit.runs.callbacks import Callback, Callbacks
-from tacit.runs.folder import RunFolder, by_name, next_folder
+from tacit.runs.folder import RunFolder, by_name, next_folder, refuse_if_taken
 
 if TYPE_CHECKING:
+    import optax
+
+    from tacit.data.canaries.plan import CanaryPlan
+    from tacit.data.users import Users
+    from tacit.learning.batches import Batching
+    from tacit.learning.trainable import Filter
+    from tacit.learning.work import Work
+    from tacit.privacy.plan import PrivacyPlan
     from tacit.training.setup import TrainingSetup
 
 
@@ -59,57 +67,85 @@ def train(
     task: Any = None,
     users: Any = None,
     *,
+    held_out: int | Users = 200,
+    work: Work | None = None,
+    privacy: PrivacyPlan | None = None,
+    server: optax.GradientTransformation | None = None,
+    rounds: int | None = None,
+    batches: Batching | None = None,
+    trainable: Filter = None,
+    evaluate_every: int | None = None,
+    checkpoint_every: int | None = None,
+    seed: int | None = None,
+    canaries: CanaryPlan | None = None,
+    gate_audit: bool = True,
     recipe: str | Path | Recipe | None = None,
     changes: Iterable[str] = (),
     out: str | Path | None = None,
     callbacks: Iterable[Callback] = (),
-    **settings: Any,
 ) -> Run:
     """Train a model on users under differential privacy, in a new run folder; returns the finished run.
 
-    With `recipe` (a name, a file or a `Recipe`), everything comes from it, and `changes` of the form "section.key=value" are
-    made to it first. Otherwise:
-
     - `model` is any pytree of arrays, `task` what it learns: a function loss(model, batch) -> (sum of losses, number of
-      predictions), or a `Task`, which may have `metrics` and `scores` too.
-    - `users` are `tacit.users(...)`, `tacit.open_store(...)`, a world, or anything with the `Users` protocol; `held_out` says
-      how many of those whom they hold out are measured on, or is users of its own.
-    - `work` is what each user computes, `privacy` the `PrivacyPlan`, `server` any optax transformation.
-    - `rounds`, `evaluate_every` and `checkpoint_every` say how long and how often; `batches` how examples are cut, `trainable`
-      which leaves of the model are trained; `seed` makes noise replayable, and the run not private; `canaries` is a
-      `CanaryPlan` to plant among the users; `gate_audit=False` leaves out the audit of the gate.
+      predictions), or a `Task`, which may have `metrics` and `scores` too. `trainable` says which leaves are trained.
+    - `users` are `tacit.users(...)`, `tacit.open_store(...)`, a world, or anything with the `Users` protocol; `held_out` is at
+      most how many of the users that they hold out the model is measured on, or users of its own. `batches` says how examples
+      are cut into batches.
+    - `work` is what each user computes, `privacy` the plan, `server` any optax transformation, `rounds` how many.
+    - The model is measured after `evaluate_every` rounds (a tenth of them), and saved after `checkpoint_every` (10).
+    - With `seed` the noise can be replayed, and the run is not private. `canaries` are planted among the users, to be looked
+      for by `Run.audit`. The gate is audited in every round, unless `gate_audit` is False.
+    - `out` is the run folder, runs/run-1 or the next free number if it is not given. `callbacks` are told how it goes.
 
-    Ctrl-C stops after the round under way, with a checkpoint, and raises `StopRequested`; `resume` goes on from there.
+    With `recipe` (a name, a file or a `Recipe`) everything but `out` and `callbacks` comes from the recipe, to which `changes`
+    of the form "section.key=value" are made first. `tacit train` does just that.
 
-    >>> import tacit
-    >>> run = tacit.train(recipe="demo", changes=["run.rounds=2"], out="runs/two-rounds")  # doctest: +SKIP
-    >>> run.cost().epsilon  # doctest: +SKIP
+    Ctrl-C stops after the round under way, with a checkpoint, and raises `StopRequested`; `tacit.resume` goes on from there.
+
+    >>> import tempfile, tacit
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = tacit.train(recipe="demo", changes=["run.rounds=1", "data.users=400", "privacy.population=400",
+    ...         "privacy.cohort=10", "privacy.delta=1e-4", "data.held_out=2"], out=f"{folder}/run")
+    ...     run.state, run.cost().delta
+    ('finished', 0.0001)
     """
-    began = _begin(model, task, users, recipe, changes, out, callbacks, settings, catch_interrupt=True)
+    given = {name: value for name, value in locals().items() if name in _SETTINGS}
+    began = _begin(model, task, users, given, recipe, changes, out, callbacks, catch_interrupt=True)
     for _ in began:
         pass
     return began.run
 
 
-def rounds(
-    model: Any = None,
-    task: Any = None,
-    users: Any = None,
-    *,
-    recipe: str | Path | Recipe | None = None,
-    changes: Iterable[str] = (),
-    out: str | Path | None = None,
-    callbacks: Iterable[Callback] = (),
-    **settings: Any,
-) -> Rounds:
+def rounds(model: Any = None, task: Any = None, users: Any = None, **settings: Any) -> Rounds:
     """What `train` does, with the loop in the caller's hands: an iterator over the rounds, with the same ledger around it.
 
-    >>> import tacit
-    >>> for step in tacit.rounds(recipe="demo", out="runs/mine"):  # doctest: +SKIP
-    ...     if step.number == 10:
-    ...         break  # the run stops with a checkpoint, and tacit.resume goes on from there
+    Takes what `train` takes. Leaving the loop early stops the run with a checkpoint, and `resume` goes on from there.
+
+    >>> import tempfile, tacit
+    >>> small = ["run.rounds=3", "data.users=400", "privacy.population=400", "privacy.cohort=10", "privacy.delta=1e-4",
+    ...     "data.held_out=2"]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for step in tacit.rounds(recipe="demo", changes=small, out=f"{folder}/run"):
+    ...         if step.number == 2:
+    ...             break
+    ...     tacit.open_run(f"{folder}/run").state
+    'stopped'
     """
-    return _begin(model, task, users, recipe, changes, out, callbacks, settings, catch_interrupt=False)
+    outer = {name: settings.pop(name) for name in ("recipe", "changes", "out", "callbacks") if name in settings}
+    unknown = next((name for name in settings if name not in _SETTINGS), None)
+    if unknown is not None:
+        raise RecipeError(f"Expected the arguments of tacit.train, got {unknown}, which is none of them.")
+    return _begin(
+        model,
+        task,
+        users,
+        settings,
+        outer.get("recipe"),
+        outer.get("changes", ()),
+        outer.get("out"),
+        outer.get("callbacks", ()),
+        catch_interrupt=False,
+    )
 
 
 def resume(
@@ -118,28 +154,41 @@ def resume(
     task: Any = None,
     users: Any = None,
     *,
+    held_out: int | Users = 200,
+    work: Work | None = None,
+    server: optax.GradientTransformation | None = None,
+    batches: Batching | None = None,
+    trainable: Filter = None,
+    canaries: CanaryPlan | None = None,
     recipe: Recipe | None = None,
     older_if_damaged: bool = False,
     callbacks: Iterable[Callback] = (),
-    **settings: Any,
 ) -> Run:
     """Go on with a run that was stopped or killed, from its last checkpoint; returns the finished run.
 
     The rounds since the checkpoint run again with fresh noise, and count again. A run of one's own model needs the objects
-    that it was begun with: model, task, users, work and server. `older_if_damaged` goes back one checkpoint if the newest is
-    damaged. RunError for a run that has finished; PrivacyError if anything differs from what its ledger was begun with.
+    that it was begun with: model, task, users, work and server. Its plan, rounds and seed are in the folder.
+    `older_if_damaged` goes back one checkpoint if the newest is damaged. RunError for a run that has finished; PrivacyError
+    if anything differs from what its ledger was begun with.
 
     >>> import tacit
-    >>> run = tacit.resume("runs/two-rounds")  # doctest: +SKIP
+    >>> run = tacit.resume("runs/mine")  # doctest: +SKIP
     """
     from tacit.simulation.training import further_rounds_of, setup_to_resume
-    from tacit.training.calls import resumed_call
+    from tacit.training.calls import CALLED, resumed_call
 
+    objects = {"held_out": held_out, "batches": batches, "trainable": trainable, "canaries": canaries}
     folder, callback = RunFolder.open(by_name(Path(path))), Callbacks(callbacks)
     if model is None:
+        if CALLED in folder.recipe():
+            raise RunError(
+                f"The run {folder.path} was begun with a model of its caller's, so it needs the same objects to go on.",
+                hint=f"tacit.resume({str(path)!r}, model, task, users, work=..., server=...)",
+            )
         setup: TrainingSetup = setup_to_resume(folder, callback, recipe)
     else:
-        setup = resumed_call(folder, model, task, users, **settings)
+        _require(task=task, users=users, work=work, server=server)
+        setup = resumed_call(folder, model, task, users, work=work, server=server, **objects)
     states = further_rounds_of(setup, folder, callback, older_if_damaged=older_if_damaged, catch_interrupt=True)
     began = Rounds(_run_of(setup, folder), states, setup.schedule.rounds)
     for _ in began:
@@ -151,36 +200,61 @@ def _begin(
     model: Any,
     task: Any,
     users: Any,
+    settings: dict[str, Any],
     recipe: str | Path | Recipe | None,
     changes: Iterable[str],
     out: str | Path | None,
     callbacks: Iterable[Callback],
-    settings: dict[str, Any],
     *,
     catch_interrupt: bool,
 ) -> Rounds:
     from tacit.simulation.training import first_rounds_of, setup_of_recipe
     from tacit.training.calls import setup_of_call
 
-    callback = Callbacks(callbacks)
     if recipe is not None:
-        if model is not None or task is not None or users is not None or settings:
-            given = "a model" if model is not None else next(iter(settings), "a task or users")
-            raise RecipeError(f"Expected either a recipe or a model, task and users, got a recipe and {given}.")
+        given = {"model": model, "task": task, "users": users, **settings}
+        if other := next(
+            (name for name, value in given.items() if value is not None and value != _SETTINGS.get(name)), None
+        ):
+            raise RecipeError(f"Expected a recipe, or a model with its settings, got a recipe and {other}.")
         followed = recipe if isinstance(recipe, Recipe) else load_recipe(find_recipe(str(recipe)), changes)
         where = next_folder(followed.name) if out is None else Path(out)
         setup: TrainingSetup = setup_of_recipe(followed, where)
     else:
-        for name, value in (("model", model), ("task", task), ("users", users)):
-            if value is None:
-                raise RecipeError(f"Expected a {name}, or a recipe, got neither.")
+        _require(model=model, task=task, users=users)
+        _require(**{name: settings.get(name) for name in ("work", "privacy", "server", "rounds")})
         where = next_folder("run") if out is None else Path(out)
-        setup = setup_of_call(model, task, users, name=where.name, **settings)
+        refuse_if_taken(where)
+        setup = setup_of_call(model, task, users, name=where.name, **{**_SETTINGS, **settings})
+    callback = Callbacks(callbacks)
     folder, states = first_rounds_of(setup, where, callback, catch_interrupt=catch_interrupt)
     return Rounds(_run_of(setup, folder), states, setup.schedule.rounds)
+
+
+def _require(**given: Any) -> None:
+    missing = next((name for name, value in given.items() if value is None), None)
+    if missing is not None:
+        raise RecipeError(f"Expected {missing} with a model of one's own (or recipe=...), got none.")
 
 
 def _run_of(setup: TrainingSetup, folder: RunFolder) -> Run:
     from tacit.training.calls import CallSetup
 
     return Run(folder, setup=setup if isinstance(setup, CallSetup) else None)
+
+
+# The settings of a call that trains a model of one's own, with the value of each that is not given.
+_SETTINGS: dict[str, Any] = {
+    "held_out": 200,
+    "work": None,
+    "privacy": None,
+    "server": None,
+    "rounds": None,
+    "batches": None,
+    "trainable": None,
+    "evaluate_every": None,
+    "checkpoint_every": None,
+    "seed": None,
+    "canaries": None,
+    "gate_audit": True,
+}

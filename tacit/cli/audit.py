@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tacit.api.run import open_run
 from tacit.errors import AuditError
 from tacit.runs.folder import RunFolder, by_name
 
@@ -181,12 +182,8 @@ def run(
     gate = write_gate_section(folder)
     found = None
     if _is_planted(folder) or gate is None:
-        # Imported here: JAX takes a second to import, and --help should not wait for it.
-        from tacit.audit.run_audit import audit_run
-
         with Console(stderr=True).status("") as status:
-            found = audit_run(
-                path,
+            found = open_run(path).audit(
                 prefix=prefix,
                 suffixes=suffixes,
                 width=width,

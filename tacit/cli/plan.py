@@ -19,7 +19,16 @@ from tacit.numbers import finite_or_none, rounded_up
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.noise.tail import apart_from_tail
 from tacit.privacy.planning.costs import MECHANISMS, rho_of_epsilon
-from tacit.privacy.planning.planner import DAYS_TO_MINUTES, POISSON, Answer, Devices, Question, Row, Simulation, Target
+from tacit.privacy.planning.planner import (
+    DAYS_TO_MINUTES,
+    POISSON,
+    DeviceSupply,
+    PlanAnswer,
+    Question,
+    Row,
+    Simulation,
+    Target,
+)
 from tacit.privacy.planning.planner import plan as planned
 from tacit.privacy.statement.wording import epsilon_text
 
@@ -176,7 +185,7 @@ def plan(
         )
     gathered = _largest_goal(population, devices_per_round, devices_per_day, round_minutes)
     goals = _goals(report_goal, gathered, 1 if simulated_report_goal is None else simulated_report_goal)
-    devices = Devices(
+    devices = DeviceSupply(
         population,
         goals,
         devices_per_day,
@@ -273,7 +282,7 @@ def _goals(report_goals: list[int] | None, most: int | None, least: int) -> tupl
     return tuple(goal for goal in halves if goal >= min(most, max(1, least)))
 
 
-def _as_dict(question: Question, answer: Answer) -> dict[str, Any]:
+def _as_dict(question: Question, answer: PlanAnswer) -> dict[str, Any]:
     row = answer.recommended
     return {
         "epsilon": finite_or_none(row.epsilon),
@@ -295,7 +304,7 @@ def _row_dict(row: Row) -> dict[str, Any]:
     return asdict(row) | {"epsilon": finite_or_none(row.epsilon), "rho": finite_or_none(row.rho)}
 
 
-def _print_table(answer: Answer, *, with_target: bool) -> None:
+def _print_table(answer: PlanAnswer, *, with_target: bool) -> None:
     named = ["", "goal", "mechanism", "z", "z / goal", "error", "MinS", "MaxP", "rho", "epsilon"]
     table = Table(*named, *(["target"] if with_target else []), box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for column in table.columns:

@@ -14,7 +14,7 @@ from tacit.numbers import rounded_up
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.participation.limits import Gap, most_participations
 from tacit.privacy.planning.costs import MECHANISMS, independent_prefix_rmse, poisson_epsilon, rho_of_epsilon
-from tacit.privacy.planning.planner import POISSON, Answer, Question, Row, widest_gap
+from tacit.privacy.planning.planner import POISSON, PlanAnswer, Question, Row, widest_gap
 from tacit.runs.plots import ACCENT, FAINT, INK
 
 # A family of curves from light to dark; the plan's own is ACCENT and thicker.
@@ -30,7 +30,7 @@ MOST_ROUNDS_BESIDE = 8000
 EPSILONS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
-def draw_plan(question: Question, answer: Answer, out: Path) -> None:
+def draw_plan(question: Question, answer: PlanAnswer, out: Path) -> None:
     """Four panels: ρ over report goal for several populations and rounds, ρ over MinS, ε over report goal by mechanism.
 
     As in the recommended row, noise is in proportion to the report goal, and MinS to the most the population can

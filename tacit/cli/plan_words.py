@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tacit.numbers import rounded_up
-from tacit.privacy.planning.planner import POISSON, Answer, Question, Row, Target
+from tacit.privacy.planning.planner import POISSON, PlanAnswer, Question, Row, Target
 from tacit.privacy.statement.wording import epsilon_text
 
 # The report goal of the simulation that is suggested: quick to run before a fleet is asked.
 TRIAL_REPORT_GOAL = 100
 
 
-def why(question: Question, answer: Answer) -> str:
+def why(question: Question, answer: PlanAnswer) -> str:
     """One or two sentences about the recommended row."""
     row, target = answer.recommended, question.target
     what = described(row)
@@ -46,7 +46,7 @@ def why(question: Question, answer: Answer) -> str:
     )
 
 
-def notes(question: Question, answer: Answer) -> list[str]:
+def notes(question: Question, answer: PlanAnswer) -> list[str]:
     """What the columns mean, which limits were met, and when sampling would be better."""
     devices, row = question.devices, answer.recommended
     said = [
@@ -125,7 +125,7 @@ def _privacy(row: Row, question: Question) -> str:
     return f"{rho}epsilon {epsilon_text(row.epsilon)} at delta {question.delta:g}"
 
 
-def _about_sampling(question: Question, answer: Answer, sampled: Row) -> str:
+def _about_sampling(question: Question, answer: PlanAnswer, sampled: Row) -> str:
     """Whether uniform sampling would be better than the recommended row at its report goal."""
     row = answer.recommended
     if answer.reason in ("least error", "noise raised to the target"):

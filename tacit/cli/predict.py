@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
+from tacit.api.run import open_run
 from tacit.data.text import tokenize
-from tacit.data.users import OOV
-from tacit.runs.folder import by_name
 
 
 def predict(
@@ -23,20 +22,15 @@ def predict(
 
     Example: tacit predict runs/demo-1 "see you"
     """
-    from tacit.learning.next_word import suggest
-    from tacit.training.trained import load_trained
-
-    trained = load_trained(by_name(run))
-    words = trained.words
-    number = {word: index for index, word in enumerate(words)}
-    typed = tokenize(text)
-    unknown = [word for word in dict.fromkeys(typed) if word not in number]
-    top = suggest(trained.model, [number.get(word, OOV) for word in typed], count)
+    trained = open_run(run)
+    top = trained.predict(text, count)
+    known = set(trained.words)
+    unknown = [word for word in dict.fromkeys(tokenize(text)) if word not in known]
     if as_json:
-        suggestions = [{"word": words[word], "probability": probability} for word, probability in top]
+        suggestions = [{"word": word, "probability": probability} for word, probability in top]
         print(json.dumps({"text": text, "suggestions": suggestions, "unknown": unknown}))
         return
     for word, probability in top:
-        print(f"{words[word]:<20} {probability:6.1%}")
+        print(f"{word:<20} {probability:6.1%}")
     if unknown:
         print(f"(not in the vocabulary, and treated as unknown words: {', '.join(unknown)})")

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from tacit.runs.folder import RunFolder, by_name
+from tacit.api.run import open_run
 
 Run = Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")]
 
@@ -29,13 +29,7 @@ def report(
 
     Example: tacit report runs/demo-1 --share --out demo.html
     """
-    from tacit.runs.gate_audit.outcome import write_gate_section
-    from tacit.runs.report import write_report
-
-    folder = RunFolder.open(by_name(run))
-    if not share:
-        write_gate_section(folder)
-    path = write_report(folder, out, share=share)
+    path = open_run(run).report(out, share=share)
     whose = (
         "anybody may see it"
         if share
@@ -57,10 +51,7 @@ def guarantee(
 
     Example: tacit guarantee runs/demo-1 --format json
     """
-    from tacit.runs.cost import cost_of, runs_listed_with
-
-    folder = RunFolder.open(by_name(run))
-    stated = cost_of(folder).guarantee(listed=runs_listed_with(folder))
+    stated = open_run(run).guarantee()
     match form:
         case "json":
             typer.echo(json.dumps(stated.as_json(), allow_nan=False))

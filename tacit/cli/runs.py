@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tacit.api.run import open_run
 from tacit.cli.summary import owners_sentence
 from tacit.errors import RunError
 from tacit.privacy.record.ledger import Ledger
@@ -117,9 +118,7 @@ def plot(
     out: Annotated[Path, typer.Option(help="The picture to write; .png or .svg.")] = Path("training.png"),
 ) -> None:
     """Draw accuracy and the privacy budget over the rounds of a run."""
-    from tacit.runs.plots import plot_training
-
-    plot_training(RunFolder.open(by_name(run)), out)
+    open_run(run).plot(out)
     typer.echo(f"Wrote {out}.")
 
 

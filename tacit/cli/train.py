@@ -13,10 +13,9 @@ from tacit.cli.running import interruptible
 from tacit.cli.summary import print_summary
 from tacit.errors import RecipeError
 from tacit.recipe.reading import find_recipe
-from tacit.recipe.training import Recipe, load_recipe, parse_recipe
+from tacit.recipe.training import Recipe, load_recipe
 from tacit.runs.cost import HAPPENED, owners_figures
-from tacit.runs.folder import RunFolder, by_name, next_folder, refuse_if_taken
-from tacit.runs.gate_audit.outcome import read_outcome
+from tacit.runs.folder import by_name, next_folder, refuse_if_taken
 from tacit.runs.progress import Progress
 
 
@@ -59,6 +58,7 @@ def train(
         )
     if older_checkpoint and resume is None:
         raise RecipeError("Expected --older-checkpoint with --resume only: a new run has no checkpoint.")
+    followed: Recipe | None = None
     wanted: Recipe | None = None  # with --resume: the recipe with which the run must have begun
     if resume is None:
         followed = load_recipe(find_recipe(recipe or "demo"), changes or ())
@@ -68,21 +68,20 @@ def train(
         if recipe is not None:
             wanted = load_recipe(find_recipe(recipe), changes or ())
         folder = by_name(resume)
-        followed = parse_recipe(RunFolder.open(folder).recipe())
 
     console = Console(stderr=True)
     with interruptible(console, folder, "train"):
         # Imported here: JAX takes a second to import, and the mistakes above should be reported at once.
-        from tacit.simulation.training import resume_run, start_run
+        from tacit.api import train as library
 
         with Progress(console=console) as progress:
-            if resume is None:
-                summary = start_run(followed, folder, progress)
+            if followed is not None:
+                run = library.train(recipe=followed, out=folder, callbacks=[progress])
             else:
-                summary = resume_run(folder, progress, wanted, older_if_damaged=older_checkpoint)
-    happened = owners_figures(RunFolder.open(folder))
+                run = library.resume(folder, recipe=wanted, older_if_damaged=older_checkpoint, callbacks=[progress])
+    happened = owners_figures(run.folder)
     owner = {} if happened is None else {HAPPENED: happened}
     if as_json:
-        print(json.dumps({"run": str(folder), **summary, **owner}, allow_nan=False))
+        print(json.dumps({"run": str(folder), **run.summary, **owner}, allow_nan=False))
     else:
-        print_summary(Console(), folder, summary, happened=happened, gate=read_outcome(RunFolder.open(folder)))
+        print_summary(Console(), folder, run.summary, happened=happened, gate=run.gate_audit())

@@ -41,7 +41,7 @@ class Cohort(Protocol):
         ...
 
 
-class Devices(Protocol):
+class UserSide(Protocol):
     """Users' side of the gate: simulated or real."""
 
     def collect(self, broadcast: Any, cohort: Any, norms: ClipThresholds) -> tuple[BoundedSum, list[Diagnostics]]:
@@ -65,7 +65,7 @@ def rounds(
     state: TrainingState,
     *,
     participation: Iterable[Any],
-    users: Devices,
+    users: UserSide,
     clipping: Clipping,
     mechanism: Mechanism,
     server: Server,

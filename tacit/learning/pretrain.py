@@ -27,7 +27,7 @@ OnProgress = Callable[[int, int, float], None]
 
 
 @dataclass(frozen=True)
-class Schedule:
+class PretrainingSchedule:
     """How long: `epochs` over all rows, or `steps` batches; one of them is given. `seed` mixes the rows."""
 
     batch_size: int
@@ -93,7 +93,7 @@ def predictions_in(rows: NDArray[np.int32]) -> int:
 def pretrain(
     model: Model,
     rows: NDArray[np.int32],
-    schedule: Schedule,
+    schedule: PretrainingSchedule,
     descent: Descent,
     *,
     on_progress: OnProgress | None = None,

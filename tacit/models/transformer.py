@@ -33,7 +33,7 @@ class TransformerConfig:
     hidden: int = 256
 
 
-class Block(eqx.Module):
+class TransformerBlock(eqx.Module):
     """One layer: D is the width, H the hidden width."""
 
     attention_gain: Array  # [D]
@@ -72,7 +72,7 @@ class Transformer(eqx.Module):
     """A next-word model: `model(tokens)` are the logits after each token of one sequence."""
 
     embedding: Array  # [V, D]
-    blocks: tuple[Block, ...]
+    blocks: tuple[TransformerBlock, ...]
     gain: Array  # [D]
 
     @staticmethod
@@ -108,12 +108,12 @@ def positions(length: int, width: int) -> Array:
     return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=1)
 
 
-def _block(config: TransformerConfig, *, key: Array) -> Block:
+def _block(config: TransformerConfig, *, key: Array) -> TransformerBlock:
     width, hidden = config.width, config.hidden
     keys = jax.random.split(key, 6)
     # Two additions a layer: with this, the sum of all of them has about the variance of one.
     added = 1 / (2 * config.layers)
-    return Block(
+    return TransformerBlock(
         attention_gain=jnp.ones((width,), jnp.float32),
         queries=_weight(keys[0], width, width, 1 / width),
         keys=_weight(keys[1], width, width, 1 / width),

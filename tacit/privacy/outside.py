@@ -63,6 +63,10 @@ def path_of(thing: type) -> str:
     return path
 
 
+# What to do about a thing that is not known here.
+IMPORT_FIRST = "Import its module first; on the command line: tacit --import MODULE COMMAND."
+
+
 def about(thing: Any) -> dict[str, Any]:
     """What the ledger records of something from outside: its version and its own description."""
     return {"version": str(thing.version), "description": dict(thing.describe_itself())}

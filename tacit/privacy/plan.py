@@ -23,7 +23,7 @@ from tacit.privacy.accounting.sampled_gaussian import ADJACENCY as SAMPLED_ADJAC
 from tacit.privacy.accounting.sampled_gaussian import combined_noise_multiplier
 from tacit.privacy.gate.discretisation import SecAggSection
 from tacit.privacy.noise.kinds import KINDS, MechanismKind, kind_of
-from tacit.privacy.outside import about, is_path
+from tacit.privacy.outside import IMPORT_FIRST, about, is_path
 from tacit.privacy.participation.custom import PARTICIPATIONS
 from tacit.privacy.participation.limits import ZERO_OUT, Gap
 from tacit.privacy.participation.samplers import CheckIn, FixedSize, Poisson, Sampler
@@ -368,7 +368,7 @@ class PrivacyPlan(BaseModel):
         found = PARTICIPATIONS.find(self.participation)
         if found is None:
             reason = PARTICIPATIONS.missing(self.participation)
-            raise PrivacyError(f"{reason[0].upper()}{reason[1:]}.", hint="tacit --import MODULE ... imports a module.")
+            raise PrivacyError(f"{reason[0].upper()}{reason[1:]}.", hint=IMPORT_FIRST)
         return found(self)
 
     @property

@@ -41,7 +41,7 @@ from tacit.runs.public import PUBLIC
 # What the owner's second figure is called in JSON.
 HAPPENED = "from_the_participation_that_happened"
 
-Cohorts = Sequence[NDArray[np.int64]]
+WhoTookPart = Sequence[NDArray[np.int64]]
 
 # The outcome that a statement speaks of.
 RELEASED: tuple[str, ...] = tuple(f"{public.path}: {public.what}" for public in PUBLIC)
@@ -66,7 +66,7 @@ class RunCost:
         return None if self.happened is None else _figures(self.happened)
 
 
-def cost_of(folder: RunFolder, ledger: Ledger | None = None, *, cohorts: Cohorts | None = None) -> RunCost:
+def cost_of(folder: RunFolder, ledger: Ledger | None = None, *, cohorts: WhoTookPart | None = None) -> RunCost:
     """What the run in this folder costs. `ledger`: as it was read before. `cohorts`: who took part in each release.
 
     RunError if the run has not begun; LedgerError if its ledger contradicts its recipe or its checkpoints.
@@ -83,7 +83,7 @@ def cost_of(folder: RunFolder, ledger: Ledger | None = None, *, cohorts: Cohorts
     return RunCost(ledger, stated, _happened(ledger, cohorts))
 
 
-def reasons_against(ledger: Ledger, *, cohorts: Cohorts | None = None) -> list[Reason]:
+def reasons_against(ledger: Ledger, *, cohorts: WhoTookPart | None = None) -> list[Reason]:
     """Why a run with this ledger can claim nothing, beyond the reasons it names itself; `cohorts` as in `cost_of`."""
     found = departures(ledger)
     if not found and not ledger.opened.reasons_not_private and cohorts is not None and _unsampled(ledger):
@@ -96,7 +96,7 @@ def _unsampled(ledger: Ledger) -> bool:
     return ledger.opened.plan.get("sampling") == "check_in"
 
 
-def _happened(ledger: Ledger, cohorts: Cohorts | None) -> Spent | None:
+def _happened(ledger: Ledger, cohorts: WhoTookPart | None) -> Spent | None:
     if cohorts is None or not _unsampled(ledger):
         return None
     found = spent_by(ledger.opened, ledger.intents, cohorts=cohorts)
@@ -104,7 +104,7 @@ def _happened(ledger: Ledger, cohorts: Cohorts | None) -> Spent | None:
 
 
 def total_cost(
-    runs: Sequence[tuple[Ledger, Cohorts | None]], delta: float | None, *, adaptive: bool = False
+    runs: Sequence[tuple[Ledger, WhoTookPart | None]], delta: float | None, *, adaptive: bool = False
 ) -> tuple[Together, Together | None]:
     """What several runs cost together: the headline, and the owner's second figure where cohorts are given.
 

@@ -21,7 +21,7 @@ from tacit.runs.gate_audit.in_run import GateAudit
 from tacit.runs.journal import Schedule
 
 
-class Participation(Protocol):
+class Cohorts(Protocol):
     """The cohorts of a run, one after another; closed when the run stops early."""
 
     def __iter__(self) -> Iterator[Any]: ...
@@ -53,7 +53,7 @@ class Program(ABC):
     evaluate_first: bool = False
 
     @abstractmethod
-    def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Participation:
+    def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Cohorts:
         """The cohorts of the rounds from `start` on; `attempts` says how often a round was begun before."""
 
     @abstractmethod

@@ -73,7 +73,7 @@ def reasons_of(program: Program) -> list[Reason]:
     if opened.outside != plan.outside:
         found.append(Reason(Why.UNDESCRIBED_OUTSIDE))
     if (objection := outside_objection(opened)) is not None:
-        found.append(Reason(Why.FROM_OUTSIDE, objection))
+        found.append(objection)
     if not _is_the_plans_mechanism(program):
         found.append(Reason(Why.FOREIGN_MECHANISM))
     if program.seed is not None and Reason(Why.SEEDED) not in opened.reasons_not_private:

@@ -15,7 +15,7 @@ from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.reasons import Reason, Why
 from tacit.runs.folder import RunFolder
 from tacit.runs.gate_audit.in_run import GateAudit
-from tacit.runs.program import Participation, Program
+from tacit.runs.program import Cohorts, Program
 from tacit.runs.provenance import (
     ENGINES,
     has_own_methods,
@@ -36,7 +36,7 @@ class SimulatedProgram(Program):
     users: BatchedUsers
     gate_audit: bool = True
 
-    def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Participation:
+    def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Cohorts:
         """The cohorts of the rounds from `start` on, gathered in the background."""
         return CohortStream(
             self.sampler,

@@ -81,12 +81,7 @@ def setup_of_call(
     strategy: Strategy | None = None,
 ) -> CallSetup:
     """The setup of a run that trains this model on these users; a run that goes on keeps the noise strategy it began with."""
-    if rounds < 1:
-        raise RecipeError(f"Expected rounds ≥ 1, got {rounds}.")
-    try:
-        privacy.check_rounds(rounds)
-    except ValueError as error:
-        raise RecipeError(f"{str(error)[0].upper()}{str(error)[1:]}.") from None
+    require_rounds(privacy, rounds)
     what, cut = as_task(task), _batching(users, work, batches)
     local = LocalWork(work, what, trainable=trainable, clip_style=privacy.clipping)
     dataset, aside = _dataset(users, held_out, privacy, canaries)
@@ -114,7 +109,7 @@ def setup_of_call(
                 CALLED: "tacit.train",
                 "name": name,
                 "data": {**_named(users), "batches": _described(cut)},
-                "model": {"class": _name(model), "sha256": digest_of(model)},
+                "model": {"class": _name(model), "sha256": digest_of(model), "trained": _trained(local.learned(model))},
                 "task": _described(what),
                 "work": _described(work),
                 "privacy": privacy.model_dump(mode="json", exclude_none=True),
@@ -138,6 +133,16 @@ def setup_of_call(
     )
 
 
+def require_rounds(privacy: PrivacyPlan, rounds: int) -> None:
+    """RecipeError unless so many rounds can be run as planned."""
+    if rounds < 1:
+        raise RecipeError(f"Expected rounds ≥ 1, got {rounds}.")
+    try:
+        privacy.check_rounds(rounds)
+    except ValueError as error:
+        raise RecipeError(f"{str(error)[0].upper()}{str(error)[1:]}.") from None
+
+
 def _stacks(laid_out: LaidOut, batch_size: int) -> Iterator[Any]:
     """Some users' batches [batches, ...], a few at a time; those without examples are left out."""
     for start in range(0, len(laid_out.sizes), MEASURED):
@@ -158,6 +163,12 @@ def digest_of(model: Any) -> str:
         array = np.asarray(leaf)
         digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
     return digest.hexdigest()
+
+
+def _trained(learned: Any) -> str:
+    """SHA-256 of the places of the arrays that are trained."""
+    places, _ = jax.tree_util.tree_flatten_with_path(learned)
+    return hashlib.sha256("\n".join(jax.tree_util.keystr(path) for path, _ in places).encode()).hexdigest()
 
 
 def _batching(users: Users, work: Work, given: Batching | None) -> Batching:
@@ -191,14 +202,12 @@ def _dataset(
             f"Expected held_out to be users of their own, because {_name(users)} holds nobody out by itself, got {held_out}.",
             hint="Pass held_out=other_users, or make the users with tacit.users(...), which holds some out.",
         )
-    words = () if vocabulary is None else tuple(vocabulary.decode(np.arange(len(vocabulary))))
-    words = words or tuple(getattr(users, "words", ()))
     dataset = Dataset(
         train=train,
         people=len(train),
         held_out=np.zeros((0, 1), np.int32),
-        words=words,
-        description=source_of(users),
+        words=words_of(users),
+        description=data_of(users),
         reasons_not_private=tuple(reasons),
     )
     if canaries is not None:
@@ -239,7 +248,7 @@ def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **setti
     return setup
 
 
-def source_of(users: Any) -> DataRecord:
+def data_of(users: Any) -> DataRecord:
     """What the ledger says about who the users are, through whatever views."""
     vocabulary = getattr(users, "vocabulary", None)
     words = None if vocabulary is None else vocabulary.provenance
@@ -253,9 +262,17 @@ def source_of(users: Any) -> DataRecord:
     return DataRecord(vocabulary=words)
 
 
+def words_of(users: Any) -> tuple[str, ...]:
+    """The word of each number, reserved entries first; empty for users without words."""
+    vocabulary = getattr(users, "vocabulary", None)
+    if vocabulary is not None:
+        return tuple(vocabulary.decode(np.arange(len(vocabulary))))
+    return tuple(getattr(users, "words", ()))
+
+
 def _named(users: Any) -> dict[str, Any]:
     """Who the users are, for the settings: as in the ledger, but a store by its folder, where its odometer lies."""
-    record = {name: value for name, value in asdict(source_of(users)).items() if value is not None}
+    record = {name: value for name, value in asdict(data_of(users)).items() if value is not None}
     store = _store_of(users)
     return record if store is None else {**record, "store": str(store.resolve())}
 

@@ -23,7 +23,7 @@ from tacit.errors import DataError, PrivacyError, RunError
 from tacit.files import disk_error, sync_folder
 from tacit.learning.central import Descent
 from tacit.learning.next_word import NextWord
-from tacit.learning.pretrain import Reworded, Schedule, predictions_in, pretrain, public_rows, unknown_share
+from tacit.learning.pretrain import PretrainingSchedule, Reworded, predictions_in, pretrain, public_rows, unknown_share
 from tacit.learning.state import load_model, model_arrays
 from tacit.privacy.record.codec import from_json
 from tacit.privacy.record.facts import PretrainingRecord
@@ -101,7 +101,7 @@ def _make(recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, callb
     assert section is not None
     assert public is not None
     rows = public_rows(public.users, layout=recipe.data.layout, length=recipe.data.length)
-    schedule = Schedule(section.batch_size, section.epochs, section.steps, section.order_seed)
+    schedule = PretrainingSchedule(section.batch_size, section.epochs, section.steps, section.order_seed)
     descent = Descent(
         NextWord(recipe.engine.precision), section.optimizer, section.learning_rate, momentum=section.momentum
     )

@@ -12,7 +12,7 @@ from tacit.data.users import BOS, EOS, FIRST_WORD, OOV, PAD
 from tacit.errors import DataError, DivergedError
 from tacit.learning.central import Descent
 from tacit.learning.next_word import NextWord, evaluate
-from tacit.learning.pretrain import Reworded, Schedule, predictions_in, pretrain, public_rows, unknown_share
+from tacit.learning.pretrain import PretrainingSchedule, Reworded, predictions_in, pretrain, public_rows, unknown_share
 from tacit.models.word_lm import WordLMConfig, build
 from tests.helpers import ListUsers
 
@@ -58,10 +58,10 @@ def test_text_without_a_known_word_is_refused(users):
 @pytest.mark.parametrize(
     ("schedule", "steps", "sizes"),
     [
-        (Schedule(4, epochs=2), 6, [10, 10]),
-        (Schedule(4, steps=5), 5, [10, 8]),
-        (Schedule(4, steps=1), 1, [4]),
-        (Schedule(40, epochs=1), 1, [10]),
+        (PretrainingSchedule(4, epochs=2), 6, [10, 10]),
+        (PretrainingSchedule(4, steps=5), 5, [10, 8]),
+        (PretrainingSchedule(4, steps=1), 1, [4]),
+        (PretrainingSchedule(40, epochs=1), 1, [10]),
     ],
 )
 def test_a_schedule_is_epochs_or_steps(schedule, steps, sizes):
@@ -75,7 +75,7 @@ def test_the_model_learns_the_public_text_the_same_way_every_time(tied):
     model = build(config, key=jax.random.key(0))
     rows = np.tile(np.array([BOS, 4, 5, 6, 7, EOS], np.int32), (40, 1))
     told: list[Any] = []
-    schedule, descent = Schedule(4, epochs=10), Descent(NextWord(), "adam", 0.05)
+    schedule, descent = PretrainingSchedule(4, epochs=10), Descent(NextWord(), "adam", 0.05)
     trained = pretrain(model, rows, schedule, descent, on_progress=lambda *progress: told.append(progress))
     assert evaluate(model, rows).top1 < 0.9
     assert evaluate(trained, rows).top1 == 1.0
@@ -91,5 +91,5 @@ def test_a_rate_that_is_too_high_is_named():
     model = build(WordLMConfig(vocabulary=12, embedding=4, units=6, projection=4), key=jax.random.key(0))
     rows = np.tile(np.array([BOS, 4, 5, 6, 7, EOS], np.int32), (8, 1))
     with pytest.raises(DivergedError, match=r"^Pre-training diverged by step \d+") as caught:
-        pretrain(model, rows, Schedule(4, epochs=4), Descent(NextWord(), "sgd", 1e38))
+        pretrain(model, rows, PretrainingSchedule(4, epochs=4), Descent(NextWord(), "sgd", 1e38))
     assert caught.value.hint == "Lower pretrain.learning_rate."

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tacit.privacy.accounting.sampled_gaussian import Rounds, combined_noise_multiplier, dp_event, epsilon
+from tacit.privacy.accounting.sampled_gaussian import SampledRounds, combined_noise_multiplier, dp_event, epsilon
 from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.noise.tail import TAIL_SHARE, apart_from_tail
 from tacit.privacy.record.facts import DataRecord, ReleaseSize
@@ -16,8 +16,8 @@ from tacit.privacy.record.records import FORMAT, Intent, Opened
 from tests.support.first_record import NO_NOISE, SEEDED
 
 
-def poisson(q: float = 0.01, z: float = 1.0, count: int = 100) -> list[Rounds]:
-    return [Rounds({"kind": "poisson", "probability": q}, z, count)]
+def poisson(q: float = 0.01, z: float = 1.0, count: int = 100) -> list[SampledRounds]:
+    return [SampledRounds({"kind": "poisson", "probability": q}, z, count)]
 
 
 def test_dp_fedavg_table_2_costs_3_90_by_privacy_loss_distributions():
@@ -26,7 +26,7 @@ def test_dp_fedavg_table_2_costs_3_90_by_privacy_loss_distributions():
 
 
 def test_fixed_size_rounds_use_replace_one_and_twice_the_sensitivity():
-    rounds = [Rounds({"kind": "fixed", "size": 20_000, "population": 4_000_000}, 0.8, 2_000)]
+    rounds = [SampledRounds({"kind": "fixed", "size": 20_000, "population": 4_000_000}, 0.8, 2_000)]
     assert epsilon(rounds, 1 / 4e6**1.1, "rdp") == pytest.approx(66.5, abs=0.1)
     assert epsilon(rounds, 1 / 4e6**1.1, "pld", discretization=1e-3) == pytest.approx(31.66, abs=0.01)
 
@@ -58,7 +58,7 @@ def test_numbers_that_are_not_python_floats_reach_the_library_as_such(z):
 
 
 def test_different_adjacencies_do_not_compose():
-    fixed = [Rounds({"kind": "fixed", "size": 10, "population": 1000}, 1.0, 1)]
+    fixed = [SampledRounds({"kind": "fixed", "size": 10, "population": 1000}, 1.0, 1)]
     with pytest.raises(ValueError, match="adjacencies"):
         epsilon(poisson() + fixed, 1e-6, "rdp")
 

@@ -144,3 +144,12 @@ def test_what_is_not_private_says_why():
     (reason,) = load_recipe(DEMO, ["run.seed=1"]).reasons_not_private()
     assert reason.code == Why.SEEDED
     assert "replayed" in reason.sentence
+
+
+def test_devices_that_come_when_they_can_leave_no_room_for_another_participation():
+    tree = load_recipe(DEMO).model_dump(mode="json")
+    limits = {"sampling": "check_in", "min_separation": 3, "max_participation": 500}
+    privacy = {**tree["privacy"], **limits, "participation": "ours:Rota"}
+    with pytest.raises(RecipeError, match=r"no privacy\.participation with a \[population\] or a \[fleet\]"):
+        parse_recipe({**tree, "privacy": privacy, "population": {}})
+    assert parse_recipe({**tree, "privacy": privacy}).privacy.participation == "ours:Rota"

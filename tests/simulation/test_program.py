@@ -156,6 +156,10 @@ FOREIGN: dict[str, tuple[Callable[[SimulatedProgram], dict[str, Any]], str]] = {
         lambda p: opened(p, release=dataclasses.replace(p.opened.release, coordinates=1)),
         "how many numbers a release has",
     ),
+    "something from outside that the plan does not name": (
+        lambda p: opened(p, outside={"mechanism": {"version": "1", "description": {}}}),
+        "what comes from outside Tacit",
+    ),
     "a seed that is not told": (lambda p: {"seed": 5}, "seed"),
     "a clip that was learned before": (
         lambda p: {"start": dataclasses.replace(p.start, clipping={"estimate": np.float64(0.2)})},

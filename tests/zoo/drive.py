@@ -22,7 +22,7 @@ from tacit.models.word_lm import WordLM, WordLMConfig, build
 from tacit.privacy.accounting.sampler_check import check_sampler
 from tacit.privacy.noise.mechanisms import Mechanism
 from tacit.privacy.noise.randomness import Randomness
-from tacit.privacy.participation.log import Cohort
+from tacit.privacy.participation.log import RecordedCohort
 from tacit.privacy.participation.samplers import Sampler
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.records import UPDATE
@@ -147,7 +147,9 @@ def run(
         stream.close()
     plain = [{name: _plain(value) for name, value in record.items()} for record in memory.records]
     found = measure(design, [Seen.from_record(record) for record in plain])
-    pairs = [(intent(each.round, accounted.describe()), Cohort(each.round, 0, each.users, "")) for each in cohorts]
+    pairs = [
+        (intent(each.round, accounted.describe()), RecordedCohort(each.round, 0, each.users, "")) for each in cohorts
+    ]
     try:
         check_sampler(pairs, PEOPLE)
         return Seeing(found, None)

@@ -255,8 +255,8 @@ def _tree_without_last_node(patch: Patch) -> Seeing:
 
 
 def _wrong_sign(patch: Patch) -> Seeing:
-    plain = toeplitz._less
-    patch.setattr(toeplitz, "_less", lambda state, weights: plain(state, -weights))
+    plain = toeplitz.minus_weighted
+    patch.setattr(toeplitz, "minus_weighted", lambda state, weights: plain(state, -weights))
     return run(BLT)
 
 

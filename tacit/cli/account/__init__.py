@@ -15,15 +15,6 @@ from tacit.cli.account import calibrate, conversions, ledgers, odometer, setting
 app = typer.Typer(help="Compute epsilon, delta and rho, of settings or of the ledgers of runs.", no_args_is_help=True)
 
 
-@app.callback()
-def quietly() -> None:
-    """Compute epsilon, delta and rho, of settings or of the ledgers of runs."""
-    from absl import logging
-
-    # The library warns about Rényi orders that it leaves out; the bound holds without them.
-    logging.set_verbosity(logging.ERROR)
-
-
 app.command()(settings.fedavg)
 app.command()(settings.ftrl)
 app.add_typer(calibrate.app, name="calibrate")

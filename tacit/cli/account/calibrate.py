@@ -28,7 +28,7 @@ from tacit.cli.account.settings import MOST_ROUNDS_OF_TREES, UNSAMPLED, require_
 from tacit.errors import RecipeError
 from tacit.privacy.accounting.sampled_gaussian import ADJACENCY
 from tacit.privacy.participation.limits import ZERO_OUT, Gap
-from tacit.privacy.planning.calibration import MOST_ROUNDS, Found, calibrate_sampled, calibrate_unsampled
+from tacit.privacy.planning.calibration import MOST_ROUNDS, Calibrated, calibrate_sampled, calibrate_unsampled
 
 app = typer.Typer(
     help="Find the noise, the rounds or the cohort that meet a target: leave out the one to find.", no_args_is_help=True
@@ -143,7 +143,7 @@ def ftrl(
     _tell_found(found, Answer(found.epsilon, delta, ZERO_OUT, name, assumptions, rho=found.rho), as_json)
 
 
-def _tell_found(found: Found, answer: Answer, as_json: bool) -> None:
+def _tell_found(found: Calibrated, answer: Answer, as_json: bool) -> None:
     value = found.value if found.setting == "noise_multiplier" else int(found.value)
     if not as_json:
         typer.echo(f"{found.setting.replace('_', ' ')} {value}")

@@ -23,7 +23,7 @@ from tacit.data.store import open_store
 from tacit.errors import LedgerError, RunError, TacitError
 from tacit.privacy.accounting.sampler_check import check_sampler
 from tacit.privacy.participation import log as participation_record
-from tacit.privacy.participation.log import Cohort
+from tacit.privacy.participation.log import RecordedCohort
 from tacit.privacy.record.ledger import Ledger, is_being_written
 from tacit.privacy.record.records import Intent, Opened
 from tacit.runs.folder import RunFolder, by_name
@@ -71,7 +71,7 @@ def evidence_of(run: Path, *, as_listed: bool = True) -> Evidence:
     return Evidence(folder, ledger, said)
 
 
-def _compared(folder: RunFolder, ledger: Ledger, cohorts: Iterator[Cohort]) -> str:
+def _compared(folder: RunFolder, ledger: Ledger, cohorts: Iterator[RecordedCohort]) -> str:
     """Compare the cohorts with the sampling, and say how far that went; LedgerError if they cannot be its."""
     real, made_up, rate = training_users(folder, ledger.opened), *_made_up_users(ledger.opened)
     pairs = zip(ledger.intents, cohorts, strict=False)
@@ -98,7 +98,9 @@ def _compared(folder: RunFolder, ledger: Ledger, cohorts: Iterator[Cohort]) -> s
     return "the cohorts of real users agree with the stated sampling, and those of made-up users with their own rate"
 
 
-def _between(pairs: Iterable[tuple[Intent, Cohort]], first: int, stop: int | None) -> Iterator[tuple[Intent, Cohort]]:
+def _between(
+    pairs: Iterable[tuple[Intent, RecordedCohort]], first: int, stop: int | None
+) -> Iterator[tuple[Intent, RecordedCohort]]:
     """The same cohorts with the users from number `first` to `stop` alone, numbered from 0."""
     for intent, cohort in pairs:
         start, end = np.searchsorted(cohort.users, [first, math.inf if stop is None else stop])
@@ -126,7 +128,7 @@ def _why_unseen(folder: RunFolder, ledger: Ledger) -> str | None:
     return None if ledger.intents else "there are no cohorts yet"
 
 
-def _require_no_more(cohorts: Iterator[Cohort], folder: RunFolder, ledger: Ledger) -> None:
+def _require_no_more(cohorts: Iterator[RecordedCohort], folder: RunFolder, ledger: Ledger) -> None:
     """LedgerError if more follows the last intent's cohort than a crash leaves."""
     try:
         for _ in cohorts:

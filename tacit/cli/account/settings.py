@@ -38,7 +38,7 @@ from tacit.privacy.accounting.sampled_gaussian import (
     ADJACENCY,
     SMALLEST_FOR_PLD,
     Accountant,
-    Rounds,
+    SampledRounds,
     epsilon,
     relative_noise,
     sampled_epsilon,
@@ -118,7 +118,7 @@ def fedavg(
     constants: dict[str, Any] = {"kind": sampling, "probability": cohort / population}
     if sampling == "fixed":
         constants = {"kind": sampling, "size": int(cohort), "population": population}
-    training = [Rounds(constants, noise_multiplier, rounds)]
+    training = [SampledRounds(constants, noise_multiplier, rounds)]
     if accountant == "pld" and 0 < relative_noise(training[0]) < SMALLEST_FOR_PLD:
         smallest = SMALLEST_FOR_PLD * noise_multiplier / relative_noise(training[0])
         raise RecipeError(

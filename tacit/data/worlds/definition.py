@@ -41,7 +41,7 @@ class Slot:
 
 
 @dataclass
-class Lines:
+class LineTable:
     """Lines as text, with the chance of each: by style for openers and closers, within the topic for cores."""
 
     text: list[str] = field(default_factory=list)
@@ -120,9 +120,9 @@ def _combinations(columns: list[Weighted], glue: str, count: int) -> list[str]:
     return list(entries)
 
 
-def read_lines(source: str) -> Lines:
+def read_lines(source: str) -> LineTable:
     """The lines of `sentences.txt`, alternatives written out."""
-    lines = Lines()
+    lines = LineTable()
     for heading, rows in _sections(source):
         first, *rest = heading.split()
         if first in ("opener", "closer"):

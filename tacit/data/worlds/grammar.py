@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tacit.data.ragged import offsets_of, rows_and_places
 from tacit.data.worlds import definition
-from tacit.data.worlds.definition import CLOSER, CORE, END, OPENER, STYLE_SHARES, STYLES, Lines, Slot
+from tacit.data.worlds.definition import CLOSER, CORE, END, OPENER, STYLE_SHARES, STYLES, LineTable, Slot
 
 # "an umbrella", but "a unicorn" and "a ukulele".
 _VOWEL = re.compile(r"(?!uni|uk)[aeiou]")
@@ -80,7 +80,7 @@ def _derived(slot: str, slots: dict[str, Slot]) -> tuple[str, list[str]]:
     return base, fillers
 
 
-def _compile(slots: dict[str, Slot], lines: Lines, spellings: dict[str, list[tuple[str, list[float]]]]) -> Grammar:
+def _compile(slots: dict[str, Slot], lines: LineTable, spellings: dict[str, list[tuple[str, list[float]]]]) -> Grammar:
     lexemes: dict[str, int] = {}
     slot_names = list(slots)
 

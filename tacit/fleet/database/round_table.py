@@ -28,7 +28,7 @@ UNCLIPPED = 1e300
 
 
 @dataclass(frozen=True)
-class Round:
+class RoundRow:
     """One try at one round: a row of the table."""
 
     round_id: str
@@ -55,7 +55,7 @@ class Round:
 class Place:
     """A device's place in a round, and the round."""
 
-    round: Round
+    round: RoundRow
     aggregator: str
     state: str
     place: int
@@ -84,10 +84,10 @@ def open_round(
     goal: int,
     places: int,
     seconds: float,
-) -> Round:
+) -> RoundRow:
     """Open a round: from now on devices can get a place in it."""
     now = clock.now(engine)
-    row = Round(
+    row = RoundRow(
         round_id=secrets.token_hex(16),
         task=task,
         round=round,
@@ -113,14 +113,14 @@ def open_round(
     return row
 
 
-def find(engine: Engine, round_id: str) -> Round | None:
+def find(engine: Engine, round_id: str) -> RoundRow | None:
     """The round's current row; None if there is no such round."""
     with read_only(engine) as connection:
         row = connection.execute(select(rounds).where(rounds.c.round_id == round_id)).one_or_none()
-    return None if row is None else Round(**row._mapping)
+    return None if row is None else RoundRow(**row._mapping)
 
 
-def place_of(engine: Engine, round_id: str, device: int) -> tuple[Round | None, Place | None]:
+def place_of(engine: Engine, round_id: str, device: int) -> tuple[RoundRow | None, Place | None]:
     """The round and the device's place in it; None for whichever does not exist."""
     with read_only(engine) as connection:
         found = connection.execute(
@@ -135,7 +135,7 @@ def place_of(engine: Engine, round_id: str, device: int) -> tuple[Round | None, 
         return None, None
     values = dict(found._mapping)
     aggregator, state, place = values.pop("of"), values.pop("at"), values.pop("place")
-    round = Round(**values)
+    round = RoundRow(**values)
     return round, None if aggregator is None else Place(round, aggregator, state, place)
 
 
@@ -193,7 +193,7 @@ def close_leftover_rounds(engine: Engine, lease: Lease, task: str, *, rounds_don
     """
     with read_only(engine) as connection:
         query = select(rounds).where(rounds.c.task == task, rounds.c.state.in_((OPEN, SETTLED)))
-        left = [Round(**row._mapping) for row in connection.execute(query)]
+        left = [RoundRow(**row._mapping) for row in connection.execute(query)]
         done = select(func.max(rounds.c.round)).where(rounds.c.task == task, rounds.c.state == COMMITTED)
         last = connection.execute(done).scalar()
     if last is not None and last >= rounds_done:

@@ -17,7 +17,7 @@ from sqlalchemy import Engine, select
 
 from tacit.errors import FleetError
 from tacit.fleet.database import round_table, task_table
-from tacit.fleet.database.round_table import Place, ReportResult, Round
+from tacit.fleet.database.round_table import Place, ReportResult, RoundRow
 from tacit.fleet.database.schema import OPEN, SETTLED
 from tacit.fleet.database.schema import devices as devices_table
 from tacit.fleet.database.transactions import read_only
@@ -45,7 +45,7 @@ class PeerQuestion(StrEnum):
 class _RunningSum:
     """A round's running sum, and the SHA-256 of each report in it."""
 
-    round: Round
+    round: RoundRow
     task: DeviceTask
     total: PartialSum
     digests: dict[int, str] = field(default_factory=dict)
@@ -216,7 +216,7 @@ class Aggregator:
             return self._tasks.setdefault(task, found)
 
 
-def _empty(round: Round, task: DeviceTask) -> PartialSum:
+def _empty(round: RoundRow, task: DeviceTask) -> PartialSum:
     return PartialSum(round.clip_norm, task.update_shapes, task.clipping == "per_layer")
 
 

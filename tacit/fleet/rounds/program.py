@@ -33,7 +33,7 @@ from tacit.privacy.statement.on_devices import device_lines
 from tacit.privacy.statement.wording import Mark
 from tacit.runs.folder import RunFolder
 from tacit.runs.gate_audit.in_run import GateAudit, not_audited, why_not
-from tacit.runs.program import Participation, Program
+from tacit.runs.program import Cohorts, Program
 from tacit.runs.provenance import ENGINES, has_own_methods, is_the_plans_secure_sum, size_objections
 from tacit.secagg.hadamard import public_signs
 from tacit.training.setup import TrainingSetup
@@ -109,7 +109,7 @@ class FleetProgram(Program):
         assert reason is not None
         return not_audited(self.users, self.mechanism, folder, reason)
 
-    def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Participation:
+    def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Cohorts:
         """The rounds from `start` on, after the open rounds of an earlier coordinator are closed."""
         context = self.context
         replaced = "the coordinator was replaced"

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import FleetError, ProtocolError
 from tacit.fleet.database import clock, leases, participation_table, round_table, task_table
-from tacit.fleet.database.round_table import Round
+from tacit.fleet.database.round_table import RoundRow
 from tacit.fleet.database.schema import OPEN
 from tacit.fleet.rounds.aggregator import PeerQuestion
 from tacit.fleet.rounds.fleet_context import FleetContext, places_of
@@ -90,7 +90,7 @@ class RoundAttempt:
         self, context: FleetContext, round: int, attempt: int, noise_key: Any, participation: ParticipationCheck
     ) -> None:
         self.round, self.attempt, self.noise_key = round, attempt, noise_key
-        self.opened: Round | None = None
+        self.opened: RoundRow | None = None
         self.devices: list[int] = []
         self._context, self._participation = context, participation
 
@@ -114,7 +114,7 @@ class RoundAttempt:
         if self.opened is not None and round_table.abandon(context.engine, context.lease, self.opened.round_id, reason):
             context.log("round abandoned", task=context.name, round=self.round, attempt=self.attempt, reason=reason)
 
-    def _open(self, content: bytes, norms: ClipThresholds) -> Round:
+    def _open(self, content: bytes, norms: ClipThresholds) -> RoundRow:
         context, goal = self._context, self._context.task.report_goal
         chosen = None
         if context.secure is not None:
@@ -139,7 +139,7 @@ class RoundAttempt:
             + (0.0 if context.secure is None else len(STAGES) * context.section.stage_s),
         )
 
-    def _plain(self, opened: Round) -> DeviceCohort:
+    def _plain(self, opened: RoundRow) -> DeviceCohort:
         """Wait for plain reports, then fetch the partial sums from the processes that have them."""
         context = self._context
         for now in self._watched(opened):
@@ -161,7 +161,7 @@ class RoundAttempt:
             total.merge(part)
         return self._cohort(opened, total.devices, plain=total)
 
-    def _masked(self, opened: Round, secure: SecureSums) -> DeviceCohort:
+    def _masked(self, opened: RoundRow, secure: SecureSums) -> DeviceCohort:
         """Select devices, run secure aggregation up to the masked sum, and fetch which devices are in it."""
         context, section = self._context, self._context.section
         peer = context.peers.alive().get(str(opened.aggregator))
@@ -206,7 +206,7 @@ class RoundAttempt:
 
     def _cohort(
         self,
-        opened: Round,
+        opened: RoundRow,
         devices: list[int],
         *,
         plain: PartialSum | None = None,
@@ -229,7 +229,7 @@ class RoundAttempt:
         users = np.sort(np.asarray(devices, np.int64))
         return DeviceCohort(self.round, self.attempt, users, self.noise_key, opened.round_id, plain, masked)
 
-    def _too_few(self, opened: Round) -> str:
+    def _too_few(self, opened: RoundRow) -> str:
         """A sentence for the case that waiting cannot help, because too few devices may take part in this round; else empty."""
         context = self._context
         able = could_come(context.engine, context.task, context.name, self.round)
@@ -240,7 +240,7 @@ class RoundAttempt:
             "continues when more devices enrol."
         )
 
-    def _watched(self, opened: Round) -> Iterator[Round]:
+    def _watched(self, opened: RoundRow) -> Iterator[RoundRow]:
         """The round's row, read again every POLL_S; _RoundFailed if the round was closed or a process it needs is gone."""
         beats = 0
         while True:
@@ -253,11 +253,11 @@ class RoundAttempt:
                 self._holders(opened)
             self._context.pause(POLL_S)
 
-    def _settle(self, opened: Round) -> None:
+    def _settle(self, opened: RoundRow) -> None:
         if not round_table.settle(self._context.engine, self._context.lease, opened.round_id):
             raise _RoundFailed("Another process has closed the round.")
 
-    def _holders(self, opened: Round) -> list[tuple[Peer, set[int]]]:
+    def _holders(self, opened: RoundRow) -> list[tuple[Peer, set[int]]]:
         """The processes that hold partial sums, each with its devices; _RoundFailed if one of them is gone."""
         there, counted = self._context.peers.alive(), round_table.reported_to(self._context.engine, opened.round_id)
         needed = counted.keys() | ({opened.aggregator} - {None})

@@ -132,19 +132,21 @@ def check_in(
     snapshot: FleetSnapshot | None = None,
 ) -> CheckInAnswer:
     """A place in a round for this device, if it may take part and one is free; in any case, how long to wait."""
-    there = take_snapshot(engine, now=now) if snapshot is None else snapshot
-    offered = [row for row in there.open if row.task not in request.busy_with and row.deadline > now]
+    current = take_snapshot(engine, now=now) if snapshot is None else snapshot
+    offered = [row for row in current.open if row.task not in request.busy_with and row.deadline > now]
     with read_only(engine) as connection:
-        waits = [_wait(connection, each, device, request, now, draw) for each in there.tasks]
+        waits = [_wait(connection, each, device, request, now, draw) for each in current.tasks]
         held = connection.execute(_HELD, {"device": device}).first() if offered else None
     chosen: tuple[Row, str] | None = None
     if held is not None:
-        chosen = _again(held, offered, there.uploads)
+        chosen = _again(held, offered, current.uploads)
     else:
         draw.shuffle(offered)
         for row in offered:
             accepting = (
-                there.uploads.keys() & {row.aggregator} if row.aggregator else there.uploads.keys() - there.leaving
+                current.uploads.keys() & {row.aggregator}
+                if row.aggregator
+                else current.uploads.keys() - current.leaving
             )
             if not accepting or row.selected >= row.places:
                 continue
@@ -152,8 +154,8 @@ def check_in(
             if _claim(engine, row, device, at, request.was_in.get(row.task)):
                 chosen = row, at
                 break
-    assignment = None if chosen is None else _assignment(chosen[0], there.uploads[chosen[1]], now)
-    come_back_s = min(waits, default=idle_wait_s(there.known, draw=draw))
+    assignment = None if chosen is None else _assignment(chosen[0], current.uploads[chosen[1]], now)
+    come_back_s = min(waits, default=idle_wait_s(current.known, draw=draw))
     return CheckInAnswer(assignment=assignment, come_back_s=round(come_back_s, 3))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from tacit.privacy.noise.kinds import KINDS
 from tacit.privacy.outside import Registry, about, is_path
 from tacit.privacy.participation.custom import PARTICIPATIONS
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import Opened
 
 
@@ -26,8 +27,13 @@ def author_claims(opened: Opened) -> tuple[str, ...]:
     return tuple(found)
 
 
-def outside_objection(opened: Opened) -> str | None:
+def outside_objection(opened: Opened) -> Reason | None:
     """Why a run with something from outside can claim nothing in this process; None where nothing stands against it."""
+    found = _objection(opened)
+    return None if found is None else Reason(Why.FROM_OUTSIDE, found)
+
+
+def _objection(opened: Opened) -> str | None:
     if is_path(opened.mechanism) and (found := _difference("mechanism", KINDS, opened.mechanism, opened)):
         return found
     path = _participation(opened)

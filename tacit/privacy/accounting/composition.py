@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.errors import PrivacyError
-from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, Rounds, epsilon, sampled_epsilon
+from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, SampledRounds, epsilon, sampled_epsilon
 from tacit.privacy.accounting.zcdp import composed, epsilon_of_any, epsilon_of_gaussian
 
 
@@ -28,7 +28,7 @@ from tacit.privacy.accounting.zcdp import composed, epsilon_of_any, epsilon_of_g
 class Sampled:
     """Gaussian rounds whose users were drawn secretly; the adjacency is that of the sampling."""
 
-    rounds: Rounds
+    rounds: SampledRounds
 
     @property
     def adjacency(self) -> str:
@@ -89,11 +89,11 @@ def compose(parts: Sequence[Part], delta: float) -> Composed:
     return Composed(epsilon(sampled, delta, "rdp", rho=rho), None, "rdp")
 
 
-def merged(rounds: Iterable[Rounds]) -> list[Rounds]:
+def merged(rounds: Iterable[SampledRounds]) -> list[SampledRounds]:
     """Rounds of the same settings as one group: the longer run they amount to."""
-    found: dict[tuple[Any, ...], Rounds] = {}
+    found: dict[tuple[Any, ...], SampledRounds] = {}
     for group in rounds:
         key = (*sorted(group.sampling.items()), group.noise_multiplier)
         count = group.count + (found[key].count if key in found else 0)
-        found[key] = Rounds(group.sampling, group.noise_multiplier, count)
+        found[key] = SampledRounds(group.sampling, group.noise_multiplier, count)
     return list(found.values())

@@ -11,6 +11,8 @@ from typing import Literal
 
 import numpy as np
 
+from tacit.privacy.accounting.library import rdp_accountant
+
 # Abadi et al. 2016 and DP-FedAvg look at the moments 1 to 32.
 _MOMENTS = range(1, 33)
 _ORDERS = range(2, 65)
@@ -98,7 +100,7 @@ def without_replacement_epsilon(
     once = dp_accounting.SampledWithoutReplacementDpEvent(
         int(population), int(cohort), dp_accounting.GaussianDpEvent(float(noise_multiplier))
     )
-    accountant = dp_accounting.rdp.RdpAccountant(
+    accountant = rdp_accountant(
         orders=list(_ORDERS), neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE
     )
     accountant.compose(once, int(rounds))

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from tacit.privacy.accounting.composition import Concentrated, Part, Sampled
-from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, Rounds, sampled_epsilon
+from tacit.privacy.accounting.library import rdp_accountant
+from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, SampledRounds, sampled_epsilon
 from tacit.privacy.accounting.zcdp import epsilon_of_any, epsilon_of_gaussian
 
 GAUSSIAN_CURVE = "zCDP, exact Gaussian curve"
@@ -33,7 +34,7 @@ class Cost:
     """
 
     accountant: str
-    rounds: tuple[Rounds, ...] | None = None
+    rounds: tuple[SampledRounds, ...] | None = None
     rho: float | None = None
     gaussian: bool = False
     curve: Callable[[float], float] | None = None
@@ -41,7 +42,7 @@ class Cost:
     objection: str | None = None
 
     @classmethod
-    def of_rounds(cls, rounds: Iterable[Rounds], *, objection: str | None = None) -> Self:
+    def of_rounds(cls, rounds: Iterable[SampledRounds], *, objection: str | None = None) -> Self:
         """The cost of Gaussian rounds on users who were sampled secretly."""
         return cls("rdp", rounds=tuple(rounds), objection=objection)
 
@@ -70,7 +71,7 @@ class Cost:
 
         relation = dp_accounting.NeighboringRelation
         of_library = relation.REPLACE_ONE if adjacency == ADJACENCY["fixed"] else relation.ADD_OR_REMOVE_ONE
-        accountant = dp_accounting.rdp.RdpAccountant(neighboring_relation=of_library)
+        accountant = rdp_accountant(neighboring_relation=of_library)
         if not accountant.supports(event):
             return cls.unknown("the library dp_accounting does not support the event that describes the releases")
         accountant.compose(event)

@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.accounting.sampled_gaussian import Rounds, combined_noise_multiplier
+from tacit.privacy.accounting.sampled_gaussian import SampledRounds, combined_noise_multiplier
 from tacit.privacy.participation.limits import Gap, Participation, most_participations, realised
 from tacit.privacy.record.records import Intent, Opened
 
@@ -53,7 +53,7 @@ class Releases:
         return self.opened.adjacency
 
     @cached_property
-    def rounds(self) -> tuple[Rounds, ...]:
+    def rounds(self) -> tuple[SampledRounds, ...]:
         """The releases, grouped by their sampling and their combined noise multiplier."""
         return tuple(rounds_of(self.all))
 
@@ -122,12 +122,12 @@ def branches_of(intents: Sequence[Intent]) -> list[list[int]]:
     return [*branches, path] if path else branches
 
 
-def rounds_of(intents: Iterable[Intent]) -> list[Rounds]:
+def rounds_of(intents: Iterable[Intent]) -> list[SampledRounds]:
     """The ledger's releases, grouped by what they cost."""
     counts: Counter[tuple[str, float]] = Counter()
     for intent in intents:
         counts[json.dumps(intent.sampling, sort_keys=True), noise_multiplier_of(intent)] += 1
-    return [Rounds(json.loads(sampling), z, count) for (sampling, z), count in counts.items()]
+    return [SampledRounds(json.loads(sampling), z, count) for (sampling, z), count in counts.items()]
 
 
 def noise_multiplier_of(intent: Intent) -> float:

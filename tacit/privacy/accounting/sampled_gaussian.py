@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.accounting import fixed_size
+from tacit.privacy.accounting.library import rdp_accountant
 
 Accountant = Literal["rdp", "pld"]
 
@@ -40,7 +41,7 @@ _ROUNDING = 1e-16
 
 
 @dataclass(frozen=True)
-class Rounds:
+class SampledRounds:
     """`count` rounds with the same sampling constants and the same combined noise multiplier."""
 
     sampling: Mapping[str, Any]
@@ -57,7 +58,12 @@ def combined_noise_multiplier(noise_multipliers: Iterable[float]) -> float:
 
 
 def epsilon(
-    rounds: Iterable[Rounds], delta: float, accountant: Accountant, *, discretization: float = 1e-4, rho: float = 0.0
+    rounds: Iterable[SampledRounds],
+    delta: float,
+    accountant: Accountant,
+    *,
+    discretization: float = 1e-4,
+    rho: float = 0.0,
 ) -> float:
     """The ε at which all these rounds together are (ε, δ)-private; infinite where there is no noise.
 
@@ -79,23 +85,22 @@ def epsilon(
         if within <= 0:
             return math.inf
         return float(_loss_distribution(groups, rho, discretization).get_epsilon_for_delta(within))
-    ledger = dp_accounting.rdp.RdpAccountant(neighboring_relation=_relation(groups))
+    ledger = rdp_accountant(neighboring_relation=_relation(groups))
     events = [dp_event(group) for group in groups]
     if rho > 0:
         events.append(dp_accounting.GaussianDpEvent(1 / math.sqrt(2 * float(rho))))  # Rényi divergence α ρ
     return float(ledger.compose(dp_accounting.ComposedDpEvent(events)).get_epsilon(float(delta)))
 
 
-def renyi_divergences(rounds: Sequence[Rounds], orders: NDArray[np.float64]) -> NDArray[np.float64]:
+def renyi_divergences(rounds: Sequence[SampledRounds], orders: NDArray[np.float64]) -> NDArray[np.float64]:
     """A bound on the Rényi divergence of all these rounds together, at each of the orders; infinite without noise."""
     groups = [group for group in rounds if group.count > 0]
     if not groups:
         return np.zeros(orders.size)
     if any(group.noise_multiplier <= 0 for group in groups):
         return np.full(orders.size, math.inf)
-    import dp_accounting
 
-    ledger = dp_accounting.rdp.RdpAccountant([float(order) for order in orders], _relation(groups))
+    ledger = rdp_accountant([float(order) for order in orders], _relation(groups))
     total = np.zeros(orders.size)
     for group in groups:
         if group.sampling["kind"] == "fixed" and relative_noise(group) >= SMALLEST_FOR_PLD:
@@ -106,7 +111,7 @@ def renyi_divergences(rounds: Sequence[Rounds], orders: NDArray[np.float64]) -> 
     return np.asarray(total + ledger.rdp, dtype=np.float64)
 
 
-def _relation(groups: Iterable[Rounds]) -> Any:
+def _relation(groups: Iterable[SampledRounds]) -> Any:
     """The library's name for the neighbours of these rounds."""
     import dp_accounting
 
@@ -115,7 +120,7 @@ def _relation(groups: Iterable[Rounds]) -> Any:
 
 
 def sampled_epsilon(
-    rounds: Sequence[Rounds], delta: float, *, discretization: float = 1e-4, rho: float = 0.0
+    rounds: Sequence[SampledRounds], delta: float, *, discretization: float = 1e-4, rho: float = 0.0
 ) -> tuple[float, Accountant]:
     """`epsilon` by the tighter accountant that answers soon, and which one that was."""
     by_rdp = epsilon(rounds, delta, "rdp", rho=rho)
@@ -126,7 +131,7 @@ def sampled_epsilon(
     return by_rdp, "rdp"
 
 
-def _has_small_losses(rounds: Sequence[Rounds], by_rdp: float, rho: float) -> bool:
+def _has_small_losses(rounds: Sequence[SampledRounds], by_rdp: float, rho: float) -> bool:
     """Whether privacy loss distributions answer soon. On fixed-size rounds RDP's ε, many times theirs, does not tell."""
     if math.isinf(rho) or any(relative_noise(group) < SMALLEST_FOR_PLD for group in rounds):
         return False
@@ -138,17 +143,17 @@ def _has_small_losses(rounds: Sequence[Rounds], by_rdp: float, rho: float) -> bo
     return rho + math.fsum(expected) <= LARGEST_FOR_PLD
 
 
-def share(group: Rounds) -> float:
+def share(group: SampledRounds) -> float:
     """The share of all users that a round of fixed size draws."""
     return int(group.sampling["size"]) / int(group.sampling["population"])
 
 
-def relative_noise(group: Rounds) -> float:
+def relative_noise(group: SampledRounds) -> float:
     """The noise over the largest difference of two neighbours' sums: z, or z/2 where one user is replaced."""
     return float(group.noise_multiplier) / (2 if group.sampling["kind"] == "fixed" else 1)
 
 
-def _loss_distribution(groups: Sequence[Rounds], rho: float, discretization: float) -> Any:
+def _loss_distribution(groups: Sequence[SampledRounds], rho: float, discretization: float) -> Any:
     from dp_accounting.pld import pld_pmf
     from dp_accounting.pld import privacy_loss_distribution as library
 
@@ -173,7 +178,7 @@ def _loss_distribution(groups: Sequence[Rounds], rho: float, discretization: flo
     return whole
 
 
-def dp_event(group: Rounds) -> Any:
+def dp_event(group: SampledRounds) -> Any:
     import dp_accounting
 
     sampling, z = group.sampling, float(group.noise_multiplier)

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from tacit.errors import LedgerError
-from tacit.privacy.participation.log import Cohort
+from tacit.privacy.participation.log import RecordedCohort
 from tacit.privacy.record.records import Intent
 
 FALSE_ALARM = 1e-9
@@ -41,7 +41,9 @@ FALSE_ALARM = 1e-9
 MOST_USERS = 10**9
 
 
-def check_sampler(pairs: Iterable[tuple[Intent, Cohort]], users: int | None, *, whose: str = "The cohorts") -> None:
+def check_sampler(
+    pairs: Iterable[tuple[Intent, RecordedCohort]], users: int | None, *, whose: str = "The cohorts"
+) -> None:
     """LedgerError unless the cohorts can have come from the sampling their intents name, `users` to draw from.
 
     `whose` begins the sentence of a refusal, where only some of the users are looked at. Other kinds of sampling than
@@ -95,7 +97,7 @@ class _Group:
         self.counts = np.zeros(users or 1024, np.int64)
         self.last = np.full(len(self.counts), -2, np.int64)  # when each user was last there, as a number of cohorts
 
-    def add(self, cohort: Cohort) -> None:
+    def add(self, cohort: RecordedCohort) -> None:
         """One more cohort; LedgerError for what no chance explains."""
         size = len(cohort.users)
         highest = int(cohort.users[-1]) if size else -1

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.adaptive import adaptively_composed
-from tacit.privacy.accounting.claims import author_claims
+from tacit.privacy.accounting.claims import author_claims, outside_objection
 from tacit.privacy.accounting.composition import Part, compose, the_one
 from tacit.privacy.accounting.spent import cost_of_releases, releases_of
 from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
@@ -111,8 +111,8 @@ def _cost(ledger: Ledger, cohorts: Sequence[Users] | None) -> _RunCost:
     opened, charged = ledger.opened, charged_for(ledger.opened, ledger.intents)
     if opened.reasons_not_private:
         return _RunCost((), 0.0, opened.reasons_not_private)
-    if charged.objection is not None:
-        return _RunCost((), 0.0, [charged.objection])
+    if (standing := charged.objection or outside_objection(opened)) is not None:
+        return _RunCost((), 0.0, [standing])
     kinds = {intent.sampling["kind"] for intent in charged.releases}
     if not (kinds <= {"poisson", "fixed"} or kinds == {"check_in"} == {opened.plan["sampling"]}):
         unknown = f"this version of Tacit does not account for sampling of the kind {' and '.join(sorted(kinds))}"

@@ -118,8 +118,8 @@ def spent_by(
     cost = cost_of_releases(releases)
     delta, reasons = float(opened.plan["delta"]), opened.reasons_not_private
     value, accountant = math.inf, cost.accountant
-    if not reasons and charged.objection is not None:
-        reasons = (charged.objection,)
+    if not reasons and (standing := charged.objection or outside_objection(opened)) is not None:
+        reasons = (standing,)
     if not reasons and cost.objection is not None:
         reasons = (Reason(Why.UNPROVEN_RELEASES, cost.objection),)
     if not reasons:
@@ -190,7 +190,7 @@ def cost_of_releases(releases: Releases) -> Cost:
     opened, kind = releases.opened, kind_of(releases.opened.mechanism)
     objection = outside_objection(opened)
     if objection is not None:
-        return Cost.unknown(objection)
+        return Cost.unknown(objection.sentence)
     cost = kind.cost(releases)
     if cost.objection is None and not releases.sampled:
         return dataclasses.replace(cost, objection=releases.departure(correlated=kind.correlated))

@@ -46,7 +46,7 @@ _DIGEST_SIZE = 32
 
 
 @dataclass(frozen=True)
-class Cohort:
+class RecordedCohort:
     """Who took part in one attempt of a round. `digest` is what the ledger's intent holds."""
 
     round: int
@@ -64,7 +64,7 @@ def _pack(round: int, attempt: int, users: NDArray[np.int64], salt: bytes) -> by
     return content + hashlib.sha256(content).digest()
 
 
-def _next_record(file: BinaryIO) -> Cohort | None:
+def _next_record(file: BinaryIO) -> RecordedCohort | None:
     """The record that begins here, None at the end of the file; ValueError if there is something else."""
     header = file.read(_HEADER.size)
     if not header:
@@ -82,7 +82,7 @@ def _next_record(file: BinaryIO) -> Cohort | None:
         raise ValueError("its digest does not fit, so it was changed")
     gaps = np.zeros((count, 8), dtype=np.uint8)
     gaps[:, :width] = np.frombuffer(zlib.decompress(packed), dtype=np.uint8).reshape(width, count).T
-    return Cohort(round, attempt, np.cumsum(gaps.view("<u8").reshape(-1).astype(np.int64)), digest.hex())
+    return RecordedCohort(round, attempt, np.cumsum(gaps.view("<u8").reshape(-1).astype(np.int64)), digest.hex())
 
 
 class ParticipationWriter(GrowingFile):
@@ -117,7 +117,7 @@ class ParticipationWriter(GrowingFile):
         return record[-_DIGEST_SIZE:].hex()
 
 
-def read(path: Path) -> Iterator[Cohort]:
+def read(path: Path) -> Iterator[RecordedCohort]:
     """Every record in the order it was written, those without an intent included; LedgerError at the first bad one."""
     with _open(path) as file:
         for number in itertools.count(1):
@@ -130,7 +130,7 @@ def read(path: Path) -> Iterator[Cohort]:
             yield cohort
 
 
-def verified(path: Path, ledger: Ledger) -> Iterator[Cohort]:
+def verified(path: Path, ledger: Ledger) -> Iterator[RecordedCohort]:
     """The cohort of each of the ledger's intents, in order, each checked against its digest before it is given out.
 
     LedgerError if an intent has no record or another one, and if there are cohorts the ledger does not account for:
@@ -154,12 +154,12 @@ def repair_torn_tail(path: Path, ledger: Ledger) -> str | None:
     if not path.exists() and not ledger.intents:
         return None  # killed before the first round
     good = 0
-    whole: list[Cohort] = []
+    whole: list[RecordedCohort] = []
     with _open(path) as file:
         with suppress(ValueError):
             while (cohort := _next_record(file)) is not None:
                 good = file.tell()
-                whole.append(Cohort(cohort.round, cohort.attempt, cohort.users[:0], cohort.digest))
+                whole.append(RecordedCohort(cohort.round, cohort.attempt, cohort.users[:0], cohort.digest))
         file.seek(good)
         torn = file.read()
     for _ in _match(iter(whole), path, ledger):
@@ -179,7 +179,7 @@ def repair_torn_tail(path: Path, ledger: Ledger) -> str | None:
     )
 
 
-def participations(cohorts: Iterable[Cohort], population: int) -> NDArray[np.int64]:
+def participations(cohorts: Iterable[RecordedCohort], population: int) -> NDArray[np.int64]:
     """How often each of `population` users took part, every attempt counted."""
     counts = np.zeros(population, dtype=np.int64)
     for cohort in cohorts:
@@ -189,7 +189,7 @@ def participations(cohorts: Iterable[Cohort], population: int) -> NDArray[np.int
     return counts
 
 
-def _match(cohorts: Iterator[Cohort], path: Path, ledger: Ledger) -> Iterator[Cohort]:
+def _match(cohorts: Iterator[RecordedCohort], path: Path, ledger: Ledger) -> Iterator[RecordedCohort]:
     crashes = 0  # since the last intent: each may have left one record without an intent
     for record in ledger.records:
         if isinstance(record, Resumed):

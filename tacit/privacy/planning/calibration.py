@@ -16,7 +16,7 @@ from tacit.errors import RecipeError
 from tacit.privacy.accounting.sampled_gaussian import (
     LARGEST_FOR_PLD,
     SMALLEST_FOR_PLD,
-    Rounds,
+    SampledRounds,
     dp_event,
     epsilon,
     sampled_epsilon,
@@ -45,7 +45,7 @@ Setting = Literal["noise_multiplier", "rounds", "cohort"]
 
 
 @dataclass(frozen=True)
-class Found:
+class Calibrated:
     """A setting that meets the target, and what the accountant says about it."""
 
     setting: Setting
@@ -64,7 +64,7 @@ def calibrate_sampled(
     cohort: float | None = None,
     rounds: int | None = None,
     noise_multiplier: float | None = None,
-) -> Found:
+) -> Calibrated:
     """The one of cohort, rounds and noise multiplier that is None, for (target, delta)-privacy of sampled rounds.
 
     The smallest noise, the most rounds, the largest whole cohort, to about a thousandth and on the private side. RecipeError
@@ -73,13 +73,13 @@ def calibrate_sampled(
     setting = _the_missing(cohort=cohort, rounds=rounds, noise_multiplier=noise_multiplier)
     within = apart_from_tail(delta)
 
-    def training(value: float) -> list[Rounds]:
+    def training(value: float) -> list[SampledRounds]:
         users = value if cohort is None else cohort
         constants: dict[str, Any] = {"kind": sampling, "probability": users / population}
         if sampling == "fixed":
             constants = {"kind": sampling, "size": int(users), "population": population}
         z = value if noise_multiplier is None else noise_multiplier
-        return [Rounds(constants, z, int(value) if rounds is None else rounds)]
+        return [SampledRounds(constants, z, int(value) if rounds is None else rounds)]
 
     most = population if setting == "cohort" else MOST_ROUNDS
     # Well below the largest: where RDP is above it, the accountant does not look further.
@@ -110,7 +110,7 @@ def calibrate_sampled(
     if cost < target * (1 - _WORTH_ANOTHER_LOOK):
         closer = _search(setting, lambda value: spent(value)[0], target, most, start=value, tolerance=_CLOSER)
         value, (cost, accountant) = _verified(setting, _less_private(setting, value, closer) or value, target, spent)
-    return Found(setting, value, cost, None, accountant)
+    return Calibrated(setting, value, cost, None, accountant)
 
 
 def calibrate_unsampled(
@@ -122,7 +122,7 @@ def calibrate_unsampled(
     rounds: int | None = None,
     noise_multiplier: float | None = None,
     most_rounds: int = MOST_ROUNDS,
-) -> Found:
+) -> Calibrated:
     """The one of rounds and noise multiplier that is None, for a target ε or else ρ of Gaussian noise without sampling.
 
     `sensitivity_squared` says, for a number of rounds, how far one user moves everything released, squared, in units of the
@@ -154,10 +154,10 @@ def calibrate_unsampled(
     if found is None:
         raise RecipeError(_unreachable(setting, aim))
     value, (spent, _) = _verified(setting, found, rho, cost)
-    return Found(setting, value, epsilon_of_gaussian(spent, within), spent, "zCDP, exact Gaussian curve")
+    return Calibrated(setting, value, epsilon_of_gaussian(spent, within), spent, "zCDP, exact Gaussian curve")
 
 
-def _fixed_epsilon(rounds: Rounds, delta: float) -> float:
+def _fixed_epsilon(rounds: SampledRounds, delta: float) -> float:
     """An upper bound on fixed-size rounds, mostly the accountant's own: fewer orders are eight times faster."""
     import dp_accounting
 

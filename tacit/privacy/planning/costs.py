@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tacit.privacy.accounting import gaussian
-from tacit.privacy.accounting.sampled_gaussian import Rounds, epsilon
+from tacit.privacy.accounting.sampled_gaussian import SampledRounds, epsilon
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.noise.kinds import KINDS
 from tacit.privacy.noise.strategies import optimised
@@ -36,25 +36,25 @@ _LEAST_RHO, _MOST_RHO = 1e-15, 1e12
 
 
 @dataclass(frozen=True)
-class Cost:
+class PlannedCost:
     """For z = 1: the squared sensitivity of all rounds in clips, and the root-mean-square noise in running sums."""
 
     sensitivity_squared: float
     prefix_rmse: float
 
 
-def _gaussian(rounds: int, gap: Gap, max_participation: int) -> Cost:
-    return Cost(gaussian.sensitivity_squared(rounds, gap, max_participation), independent_prefix_rmse(rounds))
+def _gaussian(rounds: int, gap: Gap, max_participation: int) -> PlannedCost:
+    return PlannedCost(gaussian.sensitivity_squared(rounds, gap, max_participation), independent_prefix_rmse(rounds))
 
 
-def _strategy(name: str, rounds: int, gap: Gap, max_participation: int) -> Cost:
+def _strategy(name: str, rounds: int, gap: Gap, max_participation: int) -> PlannedCost:
     """Of the strategy fitted to these rounds and limits."""
     strategy = optimised(name, rounds, gap, max_participation)
-    return Cost(strategy.sensitivity(rounds, gap, max_participation).squared, strategy.prefix_rmse(rounds))
+    return PlannedCost(strategy.sensitivity(rounds, gap, max_participation).squared, strategy.prefix_rmse(rounds))
 
 
 # Tacit's own mechanisms without sampling, by name.
-MECHANISMS: dict[str, Callable[[int, Gap, int], Cost]] = {
+MECHANISMS: dict[str, Callable[[int, Gap, int], PlannedCost]] = {
     **{kind.name: partial(_strategy, kind.name) for kind in KINDS.own.values() if kind.correlated},
     "gaussian": _gaussian,
 }
@@ -92,7 +92,7 @@ def poisson_epsilon(probability: float, noise_multiplier: float, rounds: int, de
     """
     if noise_multiplier < LEAST_SEARCHED_NOISE:
         return epsilon_of_gaussian(gaussian_rho(noise_multiplier, rounds), delta)
-    training = [Rounds({"kind": "poisson", "probability": probability}, noise_multiplier, rounds)]
+    training = [SampledRounds({"kind": "poisson", "probability": probability}, noise_multiplier, rounds)]
     coarsest = max(_COARSEST, _STEP_OF_REACH / noise_multiplier**2)
     coarse = epsilon(training, delta, "pld", discretization=coarsest)
     finer = max(_FINEST, coarse / 1000)

@@ -26,7 +26,7 @@ from tacit.privacy.participation.limits import Gap, most_participations
 from tacit.privacy.plan import MOST_NOISE
 from tacit.privacy.planning.costs import (
     MECHANISMS,
-    Cost,
+    PlannedCost,
     independent_prefix_rmse,
     noise_for_rho,
     poisson_epsilon,
@@ -41,7 +41,7 @@ Reason = Literal["smallest that meets the target", "strongest", "noise raised to
 
 
 @dataclass(frozen=True)
-class Devices:
+class DeviceSupply:
     """Who can report, and how often. What is not known is None or empty."""
 
     population: int
@@ -85,7 +85,7 @@ class Question:
 
     rounds: int
     delta: float
-    devices: Devices
+    devices: DeviceSupply
     simulation: Simulation | None
     target: Target | None
     mechanisms: tuple[str, ...]
@@ -93,7 +93,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Participation:
+class PlannedParticipation:
     """How often and how closely one user may take part at a report goal, and what it takes."""
 
     gap: Gap
@@ -124,7 +124,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Answer:
+class PlanAnswer:
     """The rows, the recommended one and why, and the report goals the population cannot fill."""
 
     rows: tuple[Row, ...]
@@ -133,25 +133,25 @@ class Answer:
     left_out: tuple[int, ...]
 
 
-def plan(question: Question) -> Answer:
+def plan(question: Question) -> PlanAnswer:
     """The table and the recommended row; impossible questions are a RecipeError of one sentence."""
     goals, left_out = _possible_goals(question)
     largest = goals[-1]
     if question.simulation is None:
         rows = [row for goal in goals for row in _calibrated(question, goal, sampled=goal == largest)]
         recommended = min(_eligible(question, rows), key=lambda row: (row.prefix_error, row.report_goal))
-        return Answer(tuple(rows), recommended, "least error", left_out)
+        return PlanAnswer(tuple(rows), recommended, "least error", left_out)
     rows = [row for goal in goals for row in _endured(question, goal)]
     eligible = _eligible(question, rows)
     if question.target is None:
-        return Answer(tuple(rows), min(eligible, key=lambda row: row.epsilon), "strongest", left_out)
+        return PlanAnswer(tuple(rows), min(eligible, key=lambda row: row.epsilon), "strongest", left_out)
     meeting = [row for row in eligible if row.meets_target]
     if meeting:
         recommended = min(meeting, key=lambda row: (row.report_goal, row.epsilon))
-        return Answer(tuple(rows), recommended, "smallest that meets the target", left_out)
+        return PlanAnswer(tuple(rows), recommended, "smallest that meets the target", left_out)
     raised = list(_calibrated(question, largest, sampled=True))
     recommended = min(_eligible(question, raised), key=lambda row: row.prefix_error)
-    return Answer((*rows, *raised), recommended, "noise raised to the target", left_out)
+    return PlanAnswer((*rows, *raised), recommended, "noise raised to the target", left_out)
 
 
 def widest_gap(population: int, report_goal: int, rounds: int) -> Gap:
@@ -162,7 +162,7 @@ def widest_gap(population: int, report_goal: int, rounds: int) -> Gap:
     return Gap.of_index_difference(min(population // report_goal, rounds))
 
 
-def participations(question: Question, report_goal: int) -> Iterator[Participation]:
+def participations(question: Question, report_goal: int) -> Iterator[PlannedParticipation]:
     """One for each MinS or timer that was asked for; the widest gap if none was."""
     devices, rounds = question.devices, question.rounds
     widest = widest_gap(devices.population, report_goal, rounds)
@@ -172,7 +172,7 @@ def participations(question: Question, report_goal: int) -> Iterator[Participati
     for gap, hours in asked or [(widest, None)]:
         held = min(gap, widest, key=lambda each: each.rounds_between)
         minutes = devices.minutes(report_goal, hours)
-        yield Participation(
+        yield PlannedParticipation(
             gap=held,
             max_participation=most_participations(rounds, held, most),
             capped=gap.rounds_between > widest.rounds_between and widest.index_difference < rounds,
@@ -181,7 +181,7 @@ def participations(question: Question, report_goal: int) -> Iterator[Participati
         )
 
 
-def _gap_of_timer(devices: Devices, report_goal: int, hours: float) -> Gap:
+def _gap_of_timer(devices: DeviceSupply, report_goal: int, hours: float) -> Gap:
     """The gap a timer enforces if no round is shorter than expected.
 
     A device may report at the very beginning of a round and, the timer run out, at the very end of another; so the
@@ -261,8 +261,8 @@ def _row(
     question: Question,
     mechanism: str,
     goal: int,
-    taking_part: Participation,
-    cost: Cost,
+    taking_part: PlannedParticipation,
+    cost: PlannedCost,
     noise_multiplier: float,
     endured: float | None,
 ) -> Row:
@@ -309,7 +309,7 @@ def _sampled_row(question: Question, goal: int, noise_multiplier: float, endured
     )
 
 
-def _costs(question: Question, taking_part: Participation) -> dict[str, Cost]:
+def _costs(question: Question, taking_part: PlannedParticipation) -> dict[str, PlannedCost]:
     """Of the mechanisms that were asked for and the one that was simulated, each computed once."""
     names = _without_sampling(question)
     if question.simulation is not None:
@@ -318,7 +318,7 @@ def _costs(question: Question, taking_part: Participation) -> dict[str, Cost]:
     return {name: MECHANISMS[name](*limits) for name in dict.fromkeys(names)}
 
 
-def _error_endured(question: Question, costs: dict[str, Cost]) -> float | None:
+def _error_endured(question: Question, costs: dict[str, PlannedCost]) -> float | None:
     """The simulation's prefix error, had it run for as many rounds."""
     simulation = question.simulation
     return None if simulation is None else simulation.noise_on_mean * costs[simulation.mechanism].prefix_rmse

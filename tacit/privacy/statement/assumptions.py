@@ -59,7 +59,7 @@ def departures(ledger: Ledger) -> list[Reason]:
     opened, sampling = ledger.opened, str(ledger.opened.plan.get("sampling"))
     kind = kind_of(opened.mechanism)
     if not kind.known:
-        return [Reason(Why.UNPROVEN_MECHANISM, KINDS.missing(opened.mechanism))]
+        return [outside_objection(opened) or Reason(Why.UNPROVEN_MECHANISM, KINDS.missing(opened.mechanism))]
     if sampling not in kind.proven_under:
         unproven = (
             f"nothing is proven here for the mechanism {opened.mechanism!r} with the sampling {plain(sampling)!r}"
@@ -72,7 +72,7 @@ def departures(ledger: Ledger) -> list[Reason]:
     if opened.strategy.get("strategy") != (opened.mechanism if kind.correlated else None):
         found.append(Reason(Why.UNPROVEN_MECHANISM, undescribed(opened.mechanism)))
     if (foreign := outside_objection(opened)) is not None:
-        found.append(Reason(Why.FROM_OUTSIDE, foreign))
+        found.append(foreign)
     return found + departures_from_plan(opened, ledger.intents)
 
 

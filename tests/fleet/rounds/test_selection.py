@@ -129,7 +129,7 @@ def test_in_secure_aggregation_a_place_is_offered_once(engine):
 @pytest.mark.parametrize(
     "change", [{"state": "settled"}, {"state": "abandoned"}, {"deadline": NOW}, {"places": 0}, {"aggregator": "f" * 32}]
 )
-def test_a_full_round_is_not_offered(engine, change):
+def test_a_round_that_is_closed_or_full_is_not_offered(engine, change):
     task = a_task(engine)
     a_process(engine)
     a_round(engine, task, **change)

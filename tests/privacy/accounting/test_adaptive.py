@@ -14,7 +14,7 @@ from scipy.stats import norm
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.adaptive import ACCOUNTANT, adaptively_composed, orders_for, reading
 from tacit.privacy.accounting.composition import Concentrated, Part, Sampled
-from tacit.privacy.accounting.sampled_gaussian import Rounds, epsilon, renyi_divergences
+from tacit.privacy.accounting.sampled_gaussian import SampledRounds, epsilon, renyi_divergences
 from tacit.privacy.accounting.zcdp import epsilon_of_any, epsilon_of_gaussian
 
 ADD, REPLACE, ZERO = "add or remove one user", "replace one user", "zero out one user"
@@ -22,11 +22,11 @@ DELTA = 1e-6
 
 
 def poisson(count: int = 100, z: float = 2.0, q: float = 0.02) -> Sampled:
-    return Sampled(Rounds({"kind": "poisson", "probability": q}, z, count))
+    return Sampled(SampledRounds({"kind": "poisson", "probability": q}, z, count))
 
 
 def fixed(count: int = 100, z: float = 4.0) -> Sampled:
-    return Sampled(Rounds({"kind": "fixed", "size": 10, "population": 1000}, z, count))
+    return Sampled(SampledRounds({"kind": "fixed", "size": 10, "population": 1000}, z, count))
 
 
 def odometer(*parts: Part, delta: float = DELTA) -> float:
@@ -140,9 +140,9 @@ def test_limits() -> None:
 
 def test_renyi_divergences_of_a_gaussian_without_sampling() -> None:
     orders = np.array([1.5, 2.0, 9.0])
-    everybody = Rounds({"kind": "poisson", "probability": 1.0}, 2.0, 3)
+    everybody = SampledRounds({"kind": "poisson", "probability": 1.0}, 2.0, 3)
     assert renyi_divergences([everybody], orders) == pytest.approx(orders * 3 / (2 * 2.0**2))
-    replaced = Rounds({"kind": "fixed", "size": 5, "population": 5}, 2.0, 3)
+    replaced = SampledRounds({"kind": "fixed", "size": 5, "population": 5}, 2.0, 3)
     assert renyi_divergences([replaced], orders) == pytest.approx(orders * 3 / 2)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.composition import Concentrated, Part, Sampled, compose
-from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, Rounds, epsilon, sampled_epsilon
+from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, SampledRounds, epsilon, sampled_epsilon
 from tacit.privacy.accounting.zcdp import epsilon_of_any, epsilon_of_gaussian, gaussian_rho
 
 ADD, REPLACE, ZERO = ADJACENCY["poisson"], ADJACENCY["fixed"], "zero out one user"
@@ -17,11 +17,11 @@ DELTA = 1e-6
 
 
 def poisson(count: int = 100, z: float = 2.0, q: float = 0.02) -> Sampled:
-    return Sampled(Rounds({"kind": "poisson", "probability": q}, z, count))
+    return Sampled(SampledRounds({"kind": "poisson", "probability": q}, z, count))
 
 
 def fixed(count: int = 100, z: float = 4.0) -> Sampled:
-    return Sampled(Rounds({"kind": "fixed", "size": 10, "population": 1000}, z, count))
+    return Sampled(SampledRounds({"kind": "fixed", "size": 10, "population": 1000}, z, count))
 
 
 def test_two_runs_are_one_longer_run() -> None:
@@ -50,7 +50,7 @@ def test_gaussian_rhos_add_up_on_the_exact_curve() -> None:
 
 def test_a_gaussian_release_beside_sampled_rounds() -> None:
     """With q = 1 a sampled round is a plain Gaussian: then the whole is one Gaussian curve, known exactly."""
-    parts = [Sampled(Rounds({"kind": "poisson", "probability": 1.0}, 10.0, 20)), Concentrated(0.05, ADD)]
+    parts = [Sampled(SampledRounds({"kind": "poisson", "probability": 1.0}, 10.0, 20)), Concentrated(0.05, ADD)]
     exact = epsilon_of_gaussian(20 * gaussian_rho(10.0) + 0.05, DELTA)
     together = compose(parts, DELTA)
     assert together.accountant == "pld"
@@ -96,16 +96,16 @@ def test_limits() -> None:
 
 def test_the_tighter_accountant_that_answers_soon() -> None:
     settings: dict[str, Any] = {"kind": "poisson", "probability": 0.1}
-    assert sampled_epsilon([Rounds(settings, 1.0, 10)], DELTA)[1] == "pld"
-    assert sampled_epsilon([Rounds(settings, 0.15, 10)], DELTA)[1] == "rdp"  # would take minutes
-    assert sampled_epsilon([Rounds(settings, 0.5, 10_000)], DELTA)[1] == "rdp"
+    assert sampled_epsilon([SampledRounds(settings, 1.0, 10)], DELTA)[1] == "pld"
+    assert sampled_epsilon([SampledRounds(settings, 0.15, 10)], DELTA)[1] == "rdp"  # would take minutes
+    assert sampled_epsilon([SampledRounds(settings, 0.5, 10_000)], DELTA)[1] == "rdp"
     assert sampled_epsilon([fixed().rounds], DELTA)[1] == "pld"
     assert sampled_epsilon([fixed(z=0.3).rounds], DELTA)[1] == "rdp"  # half of it enters
 
 
 def test_a_gaussian_release_beside_fixed_size_rounds() -> None:
     """With everybody in every round, the rounds are Gaussians of half the noise: the whole is known exactly."""
-    rounds = Sampled(Rounds({"kind": "fixed", "size": 10, "population": 10}, 20.0, 20))
+    rounds = Sampled(SampledRounds({"kind": "fixed", "size": 10, "population": 10}, 20.0, 20))
     exact = epsilon_of_gaussian(20 * gaussian_rho(10.0) + 0.05, DELTA)
     together = compose([rounds, Concentrated(0.05, REPLACE)], DELTA)
     assert together.accountant == "pld"

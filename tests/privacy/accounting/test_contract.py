@@ -6,7 +6,7 @@ import pytest
 
 from tacit.privacy.accounting import gaussian, tree
 from tacit.privacy.accounting.conventions import moments_epsilon, without_replacement_epsilon
-from tacit.privacy.accounting.sampled_gaussian import Rounds, epsilon
+from tacit.privacy.accounting.sampled_gaussian import SampledRounds, epsilon
 from tacit.privacy.accounting.zcdp import composed, epsilon_of_any, epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.participation.limits import Gap
 from tests.contracts.accountant import AccountantContract, RhoContract
@@ -16,19 +16,21 @@ COHORT = 20
 
 class TestPoissonByRdp(AccountantContract):
     def epsilon(self, *, population: int, rounds: int, noise: float, delta: float) -> float:
-        return epsilon([Rounds({"kind": "poisson", "probability": COHORT / population}, noise, rounds)], delta, "rdp")
+        return epsilon(
+            [SampledRounds({"kind": "poisson", "probability": COHORT / population}, noise, rounds)], delta, "rdp"
+        )
 
 
 class TestPoissonByPld(AccountantContract):
     def epsilon(self, *, population: int, rounds: int, noise: float, delta: float) -> float:
         sampling = {"kind": "poisson", "probability": COHORT / population}
-        return epsilon([Rounds(sampling, noise, rounds)], delta, "pld", discretization=1e-3)
+        return epsilon([SampledRounds(sampling, noise, rounds)], delta, "pld", discretization=1e-3)
 
 
 class TestFixedSize(AccountantContract):
     def epsilon(self, *, population: int, rounds: int, noise: float, delta: float) -> float:
         sampling = {"kind": "fixed", "size": COHORT, "population": population}
-        return epsilon([Rounds(sampling, noise, rounds)], delta, "rdp")
+        return epsilon([SampledRounds(sampling, noise, rounds)], delta, "rdp")
 
 
 class TestMomentsAccountant(AccountantContract):

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tacit.privacy.accounting.conventions import CONVENTIONS, moments_epsilon, without_replacement_epsilon
-from tacit.privacy.accounting.sampled_gaussian import Rounds, epsilon
+from tacit.privacy.accounting.sampled_gaussian import SampledRounds, epsilon
 
 
 def test_everybody_in_every_round_is_the_plain_gaussian() -> None:
@@ -17,9 +17,9 @@ def test_everybody_in_every_round_is_the_plain_gaussian() -> None:
 
 
 def test_the_moments_accountant_is_a_bound_and_the_others_are_not_ours() -> None:
-    poisson = [Rounds({"kind": "poisson", "probability": 0.01}, 1.0, 1_000)]
+    poisson = [SampledRounds({"kind": "poisson", "probability": 0.01}, 1.0, 1_000)]
     assert moments_epsilon(0.01, 1.0, 1_000, 1e-6) >= epsilon(poisson, 1e-6, "rdp")
-    fixed = [Rounds({"kind": "fixed", "size": 100, "population": 10_000}, 1.0, 1_000)]
+    fixed = [SampledRounds({"kind": "fixed", "size": 100, "population": 10_000}, 1.0, 1_000)]
     assert without_replacement_epsilon(10_000, 100, 1.0, 1_000, 1e-6) < epsilon(fixed, 1e-6, "rdp")
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from tacit.privacy.accounting.composition import Concentrated, Sampled
 from tacit.privacy.accounting.cost import Cost
-from tacit.privacy.accounting.sampled_gaussian import Rounds, epsilon
+from tacit.privacy.accounting.sampled_gaussian import SampledRounds, epsilon
 from tacit.privacy.accounting.zcdp import epsilon_of_any, epsilon_of_gaussian
 
-ROUNDS = Rounds({"kind": "poisson", "probability": 0.01}, 1.0, 50)
+ROUNDS = SampledRounds({"kind": "poisson", "probability": 0.01}, 1.0, 50)
 DELTA = 1e-6
 
 
@@ -41,7 +41,7 @@ def test_an_event_is_accounted_for_its_own_neighbours(adjacency: str, sampled: b
         else dp_accounting.SampledWithoutReplacementDpEvent(1000, 10, noise)
     )
     found, accountant = Cost.of_event(dp_accounting.SelfComposedDpEvent(once, 50), adjacency).epsilon(DELTA)
-    law = ROUNDS if sampled else Rounds({"kind": "fixed", "size": 10, "population": 1000}, 2.0, 50)
+    law = ROUNDS if sampled else SampledRounds({"kind": "fixed", "size": 10, "population": 1000}, 2.0, 50)
     assert (found, accountant) == (epsilon([law], DELTA, "rdp"), "rdp")
 
 

@@ -20,7 +20,7 @@ from scipy.integrate import simpson
 from scipy.stats import norm
 
 from tacit.privacy.accounting.fixed_size import curve, loss_distribution, renyi_divergences
-from tacit.privacy.accounting.sampled_gaussian import Rounds, dp_event, epsilon, sampled_epsilon
+from tacit.privacy.accounting.sampled_gaussian import SampledRounds, dp_event, epsilon, sampled_epsilon
 
 Array = NDArray[np.float64]
 
@@ -94,7 +94,7 @@ def pair(one: float, other: float, rest: float, q: float, z: float) -> tuple[Arr
 @pytest.mark.parametrize(("q", "z"), [(0.1, 1.0), (0.3, 2.0), (0.5, 0.8)])
 def test_two_rounds_cost_no_more_whatever_the_others_do_in_each(q: float, z: float) -> None:
     """Integrated over the plane, for all combinations of what the others do, so that losses of both signs meet."""
-    rounds = [Rounds({"kind": "fixed", "size": round(q * 10), "population": 10}, z, 2)]
+    rounds = [SampledRounds({"kind": "fixed", "size": round(q * 10), "population": 10}, z, 2)]
     composed = loss_distribution(q, z, 1e-3).self_compose(2)
     ways = [(1.0, -1.0, -1.0), (1.0, -1.0, 1.0), (1.0, -1.0, 0.0), (1.0, 0.0, -1.0)]
     for first, second in itertools.combinations_with_replacement(ways, 2):
@@ -175,7 +175,7 @@ def test_renyi_divergences_are_those_of_the_pair(q: float, z: float) -> None:
         halves = np.exp(norm.logpdf(at) + order * loss) + np.exp(norm.logpdf(at) + (1 - order) * loss)
         moment = float(simpson(halves, x=at)) + atom
         assert math.log(moment) / (order - 1) == pytest.approx(value, rel=1e-7, abs=1e-13 / (order - 1))
-    rounds = [Rounds({"kind": "fixed", "size": round(q * 10_000), "population": 10_000}, z, 1)]
+    rounds = [SampledRounds({"kind": "fixed", "size": round(q * 10_000), "population": 10_000}, z, 1)]
     accountant = RdpAccountant([float(order) for order in orders], NeighboringRelation.REPLACE_ONE)
     assert (found <= accountant.compose(dp_event(rounds[0])).rdp * (1 + 1e-7)).all()
 
@@ -222,7 +222,7 @@ PAPERS = {  # population, cohort, noise multiplier, rounds, δ
 def test_production_costs_half_of_what_renyi_divergences_say() -> None:
     """With 2S, as replacing one user needs: 66.5 by RDP. The pair of the upper branch alone would say 29.5."""
     population, size, z, count, delta = PAPERS["Production"]
-    rounds = [Rounds({"kind": "fixed", "size": size, "population": population}, z, count)]
+    rounds = [SampledRounds({"kind": "fixed", "size": size, "population": population}, z, count)]
     assert epsilon(rounds, delta, "rdp") == pytest.approx(66.5, abs=0.1)
     fine, accountant = sampled_epsilon(rounds, delta)
     assert (fine, accountant) == (pytest.approx(31.66, abs=0.01), "pld")
@@ -231,15 +231,15 @@ def test_production_costs_half_of_what_renyi_divergences_say() -> None:
 
 def test_loss_distributions_serve_where_renyi_divergences_are_many_times_larger() -> None:
     """And are left alone where the losses themselves are large."""
-    rounds = [Rounds({"kind": "fixed", "size": 10, "population": 1000}, 0.5, 300)]
+    rounds = [SampledRounds({"kind": "fixed", "size": 10, "population": 1000}, 0.5, 300)]
     found, accountant = sampled_epsilon(rounds, 1e-6, discretization=1e-2)
     assert epsilon(rounds, 1e-6, "rdp") > 2000
     assert (found, accountant) == (pytest.approx(78.1, abs=0.2), "pld")
-    everybody = [Rounds({"kind": "fixed", "size": 1000, "population": 1000}, 0.5, 10**6)]
+    everybody = [SampledRounds({"kind": "fixed", "size": 1000, "population": 1000}, 0.5, 10**6)]
     assert sampled_epsilon(everybody, 1e-6)[1] == "rdp"
 
 
 def test_a_delta_below_the_rounding_errors_has_no_finite_loss_distribution() -> None:
-    rounds = [Rounds({"kind": "fixed", "size": 1, "population": 1000}, 50.0, 10**6)]
+    rounds = [SampledRounds({"kind": "fixed", "size": 1, "population": 1000}, 50.0, 10**6)]
     assert epsilon(rounds, 5e-11, "pld", discretization=1e-3) == math.inf
     assert sampled_epsilon(rounds, 5e-11)[1] == "rdp"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tacit.errors import LedgerError
 from tacit.privacy.accounting import sampler_check
 from tacit.privacy.accounting.sampler_check import check_sampler
-from tacit.privacy.participation.log import Cohort
+from tacit.privacy.participation.log import RecordedCohort
 from tacit.privacy.participation.samplers import FixedSize, Poisson, Sampler
 from tacit.privacy.record.records import Intent
 from tests.helpers import draws
@@ -26,11 +26,11 @@ HONEST = Poisson(0.05)
 EVEN = FixedSize(50, N)
 
 
-def pairs(sampler: Sampler, draw: Draw, rounds: int = ROUNDS, seed: int = 1) -> Iterator[tuple[Intent, Cohort]]:
+def pairs(sampler: Sampler, draw: Draw, rounds: int = ROUNDS, seed: int = 1) -> Iterator[tuple[Intent, RecordedCohort]]:
     generator = np.random.default_rng(seed)
     for number in range(rounds):
         users = np.asarray(draw(number, generator), np.int64)
-        yield intent(number, sampler.describe()), Cohort(number, 0, users, "")
+        yield intent(number, sampler.describe()), RecordedCohort(number, 0, users, "")
 
 
 def honest(sampler: Sampler, users: int = N) -> Draw:
@@ -126,7 +126,7 @@ def test_fixed_size_rounds_need_the_population_they_claim() -> None:
 
 
 def test_a_sampler_that_promises_no_law_is_passed_over() -> None:
-    def all_there() -> Iterator[tuple[Intent, Cohort]]:
+    def all_there() -> Iterator[tuple[Intent, RecordedCohort]]:
         for made, cohort in pairs(HONEST, stuck(HONEST)):
             yield dataclasses.replace(made, sampling={"kind": "check_in"}), cohort
 

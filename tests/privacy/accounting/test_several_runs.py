@@ -12,7 +12,7 @@ import pytest
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.adaptive import adaptively_composed
 from tacit.privacy.accounting.composition import Sampled
-from tacit.privacy.accounting.sampled_gaussian import Rounds, epsilon
+from tacit.privacy.accounting.sampled_gaussian import SampledRounds, epsilon
 from tacit.privacy.accounting.several_runs import PLANNED, together
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
@@ -35,7 +35,7 @@ def ledger(
 
 def test_runs_cost_what_one_run_of_all_their_rounds_does(tmp_path: Path) -> None:
     one, other = ledger(tmp_path, "a"), ledger(tmp_path, "b", 30)
-    rounds = Rounds({"kind": "poisson", "probability": 0.01}, 2.0, 50)
+    rounds = SampledRounds({"kind": "poisson", "probability": 0.01}, 2.0, 50)
     total = together([one, other])
     assert total.epsilon == epsilon([rounds], 1e-6 * (1 - TAIL_SHARE), "pld")
     assert (total.delta, total.releases, total.unit, total.adjacency) == (1e-6, 50, "user", "add or remove one user")
@@ -45,7 +45,7 @@ def test_runs_cost_what_one_run_of_all_their_rounds_does(tmp_path: Path) -> None
 def test_runs_that_were_chosen_by_looking_go_through_the_odometer(tmp_path: Path) -> None:
     runs = [ledger(tmp_path, "a"), ledger(tmp_path, "b", 30)]
     total = together(runs, adaptive=True)
-    part = Sampled(Rounds({"kind": "poisson", "probability": 0.01}, 2.0, 50))
+    part = Sampled(SampledRounds({"kind": "poisson", "probability": 0.01}, 2.0, 50))
     assert total.epsilon == adaptively_composed([part], 1e-6 * (1 - TAIL_SHARE)).epsilon > together(runs).epsilon
     assert PLANNED in together(runs).assumptions
     assert PLANNED not in total.assumptions
@@ -74,7 +74,7 @@ def test_the_missing_tails_add_up(tmp_path: Path) -> None:
     one, other = (ledger(tmp_path, name, 1, release=size) for name in "ab")
     assert math.isfinite(together([one]).epsilon)
     total = together([one, other])
-    perfect = epsilon([Rounds({"kind": "poisson", "probability": 0.01}, 2.0, 2)], 1e-6 * (1 - TAIL_SHARE), "pld")
+    perfect = epsilon([SampledRounds({"kind": "poisson", "probability": 0.01}, 2.0, 2)], 1e-6 * (1 - TAIL_SHARE), "pld")
     (reason,) = total.reasons_not_private
     assert total.epsilon == math.inf
     assert (

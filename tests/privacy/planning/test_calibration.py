@@ -8,7 +8,7 @@ import pytest
 
 from tacit.errors import RecipeError
 from tacit.privacy.accounting import gaussian, tree
-from tacit.privacy.accounting.sampled_gaussian import Rounds, sampled_epsilon
+from tacit.privacy.accounting.sampled_gaussian import SampledRounds, sampled_epsilon
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.noise.tail import TAIL_SHARE
 from tacit.privacy.participation.limits import Gap
@@ -24,7 +24,7 @@ def cost(kind: str, settings: dict[str, Any], delta: float) -> float:
     q: dict[str, Any] = {"kind": "poisson", "probability": settings["cohort"] / settings["population"]}
     if kind == "fixed":
         q = {"kind": "fixed", "size": int(settings["cohort"]), "population": settings["population"]}
-    return sampled_epsilon([Rounds(q, settings["noise_multiplier"], int(settings["rounds"]))], delta)[0]
+    return sampled_epsilon([SampledRounds(q, settings["noise_multiplier"], int(settings["rounds"]))], delta)[0]
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.privacy.accounting import tree
-from tacit.privacy.accounting.sampled_gaussian import Rounds, epsilon
+from tacit.privacy.accounting.sampled_gaussian import SampledRounds, epsilon
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.participation.limits import Gap
 from tacit.privacy.planning.costs import (
@@ -59,7 +59,7 @@ def test_noise_for_a_rho_never_exceeds_it(rho: float, squared: int) -> None:
 def test_quick_epsilon_of_sampled_rounds_is_a_little_above_the_fine_one(
     probability: float, z: float, rounds: int
 ) -> None:
-    fine = epsilon([Rounds({"kind": "poisson", "probability": probability}, z, rounds)], 1e-8, "pld")
+    fine = epsilon([SampledRounds({"kind": "poisson", "probability": probability}, z, rounds)], 1e-8, "pld")
     assert fine * 0.9995 <= poisson_epsilon(probability, z, rounds, 1e-8) <= 1.01 * fine + 0.03
 
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tacit.errors import RecipeError
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.participation.limits import Gap
-from tacit.privacy.planning.costs import MECHANISMS, Cost
+from tacit.privacy.planning.costs import MECHANISMS, PlannedCost
 from tacit.privacy.planning.planner import (
     POISSON,
-    Answer,
-    Devices,
+    DeviceSupply,
+    PlanAnswer,
     Question,
     Row,
     Simulation,
@@ -50,18 +50,18 @@ SIMULATED = Simulation(0.54 / 500)
 def question(*, target: float | None = None, simulation: Simulation | None = SIMULATED, **devices: object) -> Question:
     settings: dict[str, object] = {"population": 400_000, "report_goals": GOALS, **devices}
     asked = None if target is None else Target(target, epsilon_of_gaussian(target, 1e-8), "rho")
-    found = Devices(**settings)  # type: ignore[arg-type]
+    found = DeviceSupply(**settings)  # type: ignore[arg-type]
     return Question(500, 1e-8, found, simulation, asked, ("tree", "gaussian"))
 
 
-def trees(answer: Answer) -> list[Row]:
+def trees(answer: PlanAnswer) -> list[Row]:
     return [row for row in answer.rows if row.mechanism == "tree"]
 
 
 @pytest.mark.parametrize("language", TABLE_1)
 def test_table_1_comes_out(language: str) -> None:
     rounds, min_separation, max_participation, printed, millions = TABLE_1[language]
-    devices = Devices(
+    devices = DeviceSupply(
         round(millions * 1e6), (6500,), min_separations=(min_separation,), max_participation=max_participation
     )
     answer = plan(Question(rounds, 1e-10, devices, Simulation(7 / 6500), None, ("tree",)))
@@ -122,10 +122,10 @@ def test_mechanisms_are_compared_at_the_error_the_simulation_had() -> None:
 
 
 def test_another_mechanism_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    def quiet(rounds: int, gap: Gap, max_participation: int) -> Cost:
+    def quiet(rounds: int, gap: Gap, max_participation: int) -> PlannedCost:
         """The tree, with half the error at the same sensitivity."""
         cost = MECHANISMS["tree"](rounds, gap, max_participation)
-        return Cost(cost.sensitivity_squared, cost.prefix_rmse / 2)
+        return PlannedCost(cost.sensitivity_squared, cost.prefix_rmse / 2)
 
     monkeypatch.setitem(MECHANISMS, "quiet", quiet)
     for tree, other in zip(*[iter(plan(replace(question(), mechanisms=("tree", "quiet"))).rows)] * 2, strict=True):
@@ -156,9 +156,9 @@ def test_a_timer_too_long_for_the_population_makes_rounds_wait() -> None:
 
 
 def test_few_devices_a_day_make_rounds_longer() -> None:
-    devices = Devices(400_000, GOALS, devices_per_day=48_000, round_minutes=20)
+    devices = DeviceSupply(400_000, GOALS, devices_per_day=48_000, round_minutes=20)
     assert [devices.minutes(goal) for goal in GOALS] == [20, 30, 60, 120]
-    assert Devices(400_000, GOALS).minutes(500) is None
+    assert DeviceSupply(400_000, GOALS).minutes(500) is None
 
 
 def test_the_smallest_report_goal_that_meets_the_target_is_recommended() -> None:

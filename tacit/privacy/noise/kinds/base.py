@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.cost import Cost
 from tacit.privacy.accounting.releases import Releases
+from tacit.privacy.outside import IMPORT_FIRST
 from tacit.privacy.record.records import Intent, Opened
 
 if TYPE_CHECKING:
@@ -113,9 +114,7 @@ class UnknownKind(MechanismKind):
         self.name, self.reason = name, reason
 
     def build(self, plan: PrivacyPlan, rounds: int, strategy: Strategy | None) -> Mechanism:
-        raise PrivacyError(
-            f"{self.reason[0].upper()}{self.reason[1:]}.", hint="tacit --import MODULE ... imports a module."
-        )
+        raise PrivacyError(f"{self.reason[0].upper()}{self.reason[1:]}.", hint=IMPORT_FIRST)
 
     def cost(self, releases: Releases) -> Cost:
         return Cost.unknown(self.reason)

@@ -97,7 +97,7 @@ def test_a_cost_from_outside_is_stated_as_a_claim_and_composes_with_nothing(tmp_
     assert "cipher" not in stated
     total = together([ledger])
     assert total.epsilon == math.inf
-    assert "does not compose" in total.reasons_not_private[0]
+    assert "does not compose" in total.reasons_not_private[0].sentence
     assert any(PATH in each for each in total.assumptions)
 
 
@@ -126,7 +126,7 @@ def test_without_sampling_too_it_may_be_stated_without_a_rho(tmp_path: Path):
 def test_what_is_not_the_one_that_is_known_claims_nothing(changes: dict[str, Any], said: str):
     spent = spent_by(opened_of(plan_of(), **changes), planned_intents(plan_of(), 4))
     assert spent.epsilon == math.inf
-    assert said in spent.reasons_not_private[0]
+    assert said in spent.reasons_not_private[0].sentence
 
 
 def test_a_participation_that_is_not_known_or_not_by_the_law_claims_nothing():
@@ -134,13 +134,15 @@ def test_a_participation_that_is_not_known_or_not_by_the_law_claims_nothing():
     assert spent_by(opened_of(plan), planned_intents(plan, 4)).epsilon < math.inf
     data = plan.model_dump(mode="json")
     missing = opened_of(plan, plan={**data, "participation": "nowhere:Ours"})
-    assert "nowhere:Ours is not known here" in spent_by(missing, planned_intents(plan, 4)).reasons_not_private[0]
+    assert (
+        "nowhere:Ours is not known here" in spent_by(missing, planned_intents(plan, 4)).reasons_not_private[0].sentence
+    )
     with pytest.raises(ValidationError, match=r"sampling = 'poisson', the law of privacy\.participation"):
         PrivacyPlan(**{**data, "sampling": "fixed"})
     other = opened_of(plan, plan={**data, "sampling": "fixed"})
     assert (
         "is poisson, and the plan was accounted as fixed"
-        in spent_by(other, planned_intents(plan, 4)).reasons_not_private[0]
+        in spent_by(other, planned_intents(plan, 4)).reasons_not_private[0].sentence
     )
 
 
