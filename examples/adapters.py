@@ -22,7 +22,7 @@ task = tacit.NextWord()
 # A small transformer, and public text to train it on first: here, another made-up world.
 public, private = (tacit.KeyboardWorld(seed, PEOPLE, vocabulary_size=200) for seed in (2, 1))
 words = private.words[4:]
-users = tacit.users({i: private.sentences(i)[:20] for i in range(PEOPLE)}, vocabulary=words)
+users = tacit.users({i: private.sentences(i)[:20] for i in range(PEOPLE)}, vocabulary=words, held_out=0.1)
 shape = tacit.TransformerConfig(vocabulary=len(users.words), width=16, heads=2, layers=1, hidden=32)
 base = tacit.Transformer.build(shape, key=jax.random.key(0))
 

@@ -40,7 +40,7 @@ def loss(table, tokens):
 
 
 words = ["see", "you", "soon", "on", "my", "way"]
-users = tacit.users({i: ["see you soon", "on my way"] * 3 for i in range(400)}, vocabulary=words)
+users = tacit.users({i: ["see you soon", "on my way"] * 3 for i in range(400)}, vocabulary=words, held_out=0.1)
 run = tacit.train(
     jnp.zeros((10, 10)),
     loss,

@@ -55,7 +55,7 @@ class SmoothedNextWord:
 
 
 world = tacit.KeyboardWorld(1, PEOPLE, vocabulary_size=200)  # made-up people; bring your own (own_data.py)
-users = tacit.users({i: world.sentences(i)[:20] for i in range(PEOPLE)}, vocabulary=world.words[4:])
+users = tacit.users({i: world.sentences(i)[:20] for i in range(PEOPLE)}, vocabulary=world.words[4:], held_out=0.1)
 model, task = OneHead(len(users.words), key=jax.random.key(0)), SmoothedNextWord()
 settings = {"held_out": 50, "work": tacit.FedAvg(learning_rate=0.5), "server": optax.sgd(1.0, momentum=0.9)}
 plan = tacit.PrivacyPlan(population=PEOPLE, cohort=PEOPLE / 10, clip_norm=0.3, noise_multiplier=2.0, delta=1e-4)

@@ -8,6 +8,7 @@ from tacit.errors import RecipeError
 from tacit.privacy.accounting import gaussian
 from tacit.privacy.plan import LEAST_NOISE, PrivacyPlan
 from tacit.privacy.planning.calibration import calibrate_sampled, calibrate_unsampled
+from tacit.training.calls import require_rounds
 
 
 def calibrate(*, epsilon: float, rounds: int, **plan: Any) -> PrivacyPlan:
@@ -19,21 +20,19 @@ def calibrate(*, epsilon: float, rounds: int, **plan: Any) -> PrivacyPlan:
     >>> import tacit
     >>> plan = tacit.calibrate(epsilon=4, rounds=100, population=100_000, cohort=500, clip_norm=0.5, delta=1e-6)
     >>> plan.noise_multiplier
-    0.4818
+    0.5707
     """
     if "noise_multiplier" in plan:
         raise RecipeError("Expected a plan without a noise_multiplier, because it is what is found, got one with it.")
     if not epsilon > 0:
         raise RecipeError(f"Expected epsilon > 0, got {epsilon:g}.")
-    if rounds < 1:
-        raise RecipeError(f"Expected rounds ≥ 1, got {rounds}.")
     asked = PrivacyPlan(**plan, noise_multiplier=LEAST_NOISE)
     kind = asked.kind
     if not kind.correlated and asked.mechanism != "gaussian":
         raise RecipeError(
             f"Expected the mechanism gaussian or a correlated one of Tacit's own, got {asked.mechanism!r}."
         )
-    asked.check_rounds(rounds)
+    require_rounds(asked, rounds)
     if asked.sampling == "check_in":
         squared = _sensitivity_squared(asked, rounds)
         found = calibrate_unsampled(lambda _: squared, asked.delta, epsilon=epsilon, rounds=rounds)

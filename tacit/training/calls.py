@@ -81,12 +81,7 @@ def setup_of_call(
     strategy: Strategy | None = None,
 ) -> CallSetup:
     """The setup of a run that trains this model on these users; a run that goes on keeps the noise strategy it began with."""
-    if rounds < 1:
-        raise RecipeError(f"Expected rounds ≥ 1, got {rounds}.")
-    try:
-        privacy.check_rounds(rounds)
-    except ValueError as error:
-        raise RecipeError(f"{str(error)[0].upper()}{str(error)[1:]}.") from None
+    require_rounds(privacy, rounds)
     what, cut = as_task(task), _batching(users, work, batches)
     local = LocalWork(work, what, trainable=trainable, clip_style=privacy.clipping)
     dataset, aside = _dataset(users, held_out, privacy, canaries)
@@ -136,6 +131,16 @@ def setup_of_call(
         reasons_not_private=(*reasons_of_settings(privacy, seed), *dataset.reasons_not_private),
         gate_audit=gate_audit,
     )
+
+
+def require_rounds(privacy: PrivacyPlan, rounds: int) -> None:
+    """RecipeError unless so many rounds can be run as planned."""
+    if rounds < 1:
+        raise RecipeError(f"Expected rounds ≥ 1, got {rounds}.")
+    try:
+        privacy.check_rounds(rounds)
+    except ValueError as error:
+        raise RecipeError(f"{str(error)[0].upper()}{str(error)[1:]}.") from None
 
 
 def _stacks(laid_out: LaidOut, batch_size: int) -> Iterator[Any]:

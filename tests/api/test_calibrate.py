@@ -38,7 +38,7 @@ def test_a_run_costs_what_was_asked_for(plan: dict[str, Any], tmp_path: Path) ->
     run = tacit.train(
         jnp.ones(3),
         square,
-        tacit.users({i: [[4, 5]] for i in range(100)}),
+        tacit.users({i: [[4, 5]] for i in range(100)}, key=bytes(32)),
         held_out=2,
         work=tacit.FedSGD(),
         privacy=privacy,
