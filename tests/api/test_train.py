@@ -97,7 +97,9 @@ def test_a_run_owns_what_it_is(run: tacit.Run, tmp_path: Path) -> None:
     assert cost.epsilon == pytest.approx(run.summary["privacy"]["epsilon"])
     assert "ε = " in run.guarantee().as_markdown()
     assert len(run.ledger.intents) == 4
-    assert run.report(tmp_path / "mine.html").read_text().startswith("<!doctype html>")
+    page = run.report(tmp_path / "mine.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert ">loss<" in page  # the curve of what the task measures
     assert run.report(tmp_path / "shared.html", share=True).exists()
     assert run.plot(tmp_path / "mine.png").stat().st_size > 1000
     assert run.gate_audit() is not None
