@@ -1,8 +1,11 @@
-"""Shared by every test: strict dtypes in JAX, and a compilation cache that survives from run to run."""
+"""Shared by every test: strict dtypes in JAX, a compilation cache that survives, and room for what is compiled."""
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,9 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.par
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 os.environ.setdefault("JAX_NUMPY_DTYPE_PROMOTION", "strict")
+
+# Each compiled program takes several mappings of memory, of which Linux gives a process 65,530; beyond that it crashes.
+MOST_MAPPINGS = 20_000
 
 SHARED_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 
@@ -21,3 +27,13 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("the folder of real data is not beside this checkout")
     return SHARED_DATA
+
+
+@pytest.fixture(autouse=True, scope="module")
+def room_for_compiled_programs() -> Iterator[None]:
+    """Forget what was compiled, after a file of tests that leaves many programs behind."""
+    yield
+    maps = Path("/proc/self/maps")
+    if "jax" in sys.modules and maps.exists() and len(maps.read_bytes().splitlines()) > MOST_MAPPINGS:
+        sys.modules["jax"].clear_caches()
+        gc.collect()
