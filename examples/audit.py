@@ -17,7 +17,7 @@ COINS, ROUNDS, COHORT = (20, 2, 10) if TINY else (200, 30, 100)
 
 # %%
 world = tacit.KeyboardWorld(1, 50_000, vocabulary_size=500)
-plan = tacit.canaries(world, coins=COINS, copies=20, rate=0.3)
+plan = tacit.canaries(world, coins=COINS, copies=20, device_rate=0.3)
 plan.save("canaries.json")
 
 # %% [markdown]

@@ -19,7 +19,15 @@ from __future__ import annotations
 
 
 class TacitError(Exception):
-    """A mistake the person at the keyboard can mend: one sentence, an exit code, perhaps a hint."""
+    """A mistake the person at the keyboard can mend: one sentence, an exit code, perhaps a hint.
+
+    >>> import tacit
+    >>> try:
+    ...     tacit.open_run("runs/nowhere")
+    ... except tacit.TacitError as error:
+    ...     print(error.sentence)
+    Expected the folder of a run, got runs/nowhere, which does not exist (no run.json there).
+    """
 
     exit_code = 1
 

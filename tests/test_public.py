@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import doctest
+import inspect
 import subprocess
 import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 import tacit
 
@@ -19,3 +25,23 @@ def test_importing_the_package_loads_nothing_heavy():
     code = "import tacit, sys; print([m for m in ('jax', 'numpy', 'pydantic') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# What an example would need is a run that somebody has trained, or a tracker's account.
+SKIPPED = {"MLflow", "Rounds", "Run", "StatedCost", "WandB", "open_run", "resume"}
+
+
+@pytest.mark.parametrize("name", tacit.__all__)
+def test_every_public_name_has_an_example_that_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "example", ModuleType("example"))
+    text = inspect.getdoc(getattr(tacit, name)) or ""
+    test = doctest.DocTestParser().get_doctest(text, {"__name__": "example"}, name, None, 0)
+    assert test.examples, f"tacit.{name} has no example"
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
+    runner.run(test)
+    assert runner.summarize(verbose=False).failed == 0, capsys.readouterr().out
+    ran = [example for example in test.examples if doctest.SKIP not in example.options]
+    assert name in SKIPPED or any("import" not in example.source for example in ran)

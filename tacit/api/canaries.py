@@ -12,13 +12,20 @@ if TYPE_CHECKING:
 
 
 def canaries(
-    users: Any, *, coins: int, copies: int = 20, length: int = 5, rate: float | None = None, seed: int | None = None
+    users: Any,
+    coins: int,
+    *,
+    copies: int = 20,
+    length: int = 5,
+    device_rate: float | None = None,
+    seed: int | None = None,
 ) -> CanaryPlan:
     """A plan of `coins` canary users for `tacit.train(..., canaries=plan)` on these users.
 
     Each is in or out by a fair coin, and holds `copies` copies of a random phrase of `length` words if in. They take part as
-    often as everybody does, or with the probability `rate` in each round. Without `seed` a secret one is drawn; whoever knows
-    it knows the canaries, so the plan is the owner's.
+    often as everybody does, or with the probability `device_rate` in each round. Without `seed` a secret one is drawn;
+    whoever knows it knows the canaries, so the plan is the owner's. For a recipe: `plan.save(path)`, and
+    changes=[f"audit.plan={path}"].
 
     >>> import tacit
     >>> people = tacit.users({"ann": ["see you soon"], "bob": ["soon"]}, vocabulary=["see", "you", "soon", "on", "my", "way"])
@@ -38,5 +45,5 @@ def canaries(
         )
     drawn = secrets.randbits(64) if seed is None else seed
     return mixed_plan(
-        words, named, population=1, seed=drawn, coins=coins, copies=copies, length=length, device_rate=rate
+        words, named, population=1, seed=drawn, coins=coins, copies=copies, length=length, device_rate=device_rate
     )

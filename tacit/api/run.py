@@ -28,6 +28,10 @@ class StatedCost:
 
     `epsilon` and `rho` follow from the participation that the plan promises, so every reader gets the same numbers. The owner
     of a run without sampling also gets `epsilon_of_what_happened`, from the participation that really happened.
+
+    >>> import tacit
+    >>> cost = tacit.open_run("runs/mine").cost()  # doctest: +SKIP
+    >>> cost.epsilon, cost.delta  # doctest: +SKIP
     """
 
     epsilon: float
@@ -246,5 +250,9 @@ def open_run(path: str | Path, *, model: Any = None, task: Any = None) -> Run:
 
     A run of `tacit.train` with a model of one's own needs `model`, one of the same shape, to fill with what was trained; and
     `task`, to predict or to be audited.
+
+    >>> import tacit
+    >>> tacit.open_run("runs/mine").state  # doctest: +SKIP
+    'finished'
     """
     return Run(RunFolder.open(by_name(Path(path))), model=model, task=task)

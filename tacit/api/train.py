@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Round:
-    """A round that is done: `number` rounds of `rounds` have been run, and this is the model after them."""
+    """A round that is done: `number` rounds of `rounds` have been run, and this is the model after them.
+
+    >>> import tacit
+    >>> tacit.Round(number=3, rounds=10, model=None).number
+    3
+    """
 
     number: int
     rounds: int
@@ -39,6 +44,11 @@ class Rounds:
     """The rounds of a run, one at a time. Leave the loop early and the run stops with a checkpoint, to be resumed.
 
     Iterate over it, or close it with `close` or a `with` block. `run` is the run; it is finished when the loop has ended.
+
+    >>> import tacit
+    >>> with tacit.rounds(recipe="demo", out="runs/mine") as steps:  # doctest: +SKIP
+    ...     for step in steps:
+    ...         print(step.number)
     """
 
     def __init__(self, run: Run, states: Generator[Any, None, dict[str, Any]], rounds: int) -> None:

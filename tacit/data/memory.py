@@ -35,6 +35,11 @@ class MemoryUsers(FlatUsers):
 
     `store_id` names these users in ledgers. It is a function of the key alone, so the same key gives the same id, and users who
     were read with a key that was thrown away have an id of their own.
+
+    >>> import tacit
+    >>> people = tacit.users({"ann": ["see you"], "bob": ["soon", "you"]}, vocabulary=["see", "you", "soon"])
+    >>> people.example_counts().tolist(), people.words[4:]
+    ([1, 2], ('see', 'you', 'soon'))
     """
 
     def __init__(self, *, vocabulary: Vocabulary | None, store_id: str, **arrays: Any) -> None:

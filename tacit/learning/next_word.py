@@ -32,6 +32,11 @@ class NextWord:
 
     The model is any that maps tokens [length] to logits [length, vocabulary]. `precision` and `kernels` serve `WordLM`, which
     has a step of its own; None for `kernels` asks the device.
+
+    >>> import jax, jax.numpy as jnp, tacit
+    >>> total, count = tacit.NextWord().loss_sum(lambda tokens: jnp.zeros((len(tokens), 8)), jnp.array([[1, 4, 5, 2, 0]]))
+    >>> int(count)
+    3
     """
 
     precision: Precision = "float32"

@@ -35,6 +35,11 @@ class Task(Protocol):
 
     A task may also have ``metrics(model, batch) -> {name: (sum, count)}``, which evaluation adds up over batches, and
     ``scores(model, tokens) -> logits`` for prediction: [rows, length] tokens to [rows, length, vocabulary].
+
+    >>> import jax.numpy as jnp, tacit
+    >>> task: tacit.Task = tacit.as_task(lambda model, batch: (jnp.sum((model - batch) ** 2), batch.size))
+    >>> [float(each) for each in task.loss_sum(jnp.float32(0), jnp.ones(4))]
+    [4.0, 4.0]
     """
 
     def sgd_step(self, model: Model, batch: Batch, learning_rate: float) -> Model:
@@ -84,8 +89,8 @@ class TrainedPart:
 def as_task(given: Task | Loss) -> Task:
     """A loss function or an object with `loss_sum` as a task; a task that has a `sgd_step` of its own stays as it is.
 
-    >>> import jax.numpy as jnp
-    >>> task = as_task(lambda model, batch: (jnp.sum((model - batch) ** 2), batch.size))
+    >>> import jax.numpy as jnp, tacit
+    >>> task = tacit.as_task(lambda model, batch: (jnp.sum((model - batch) ** 2), batch.size))
     >>> float(task.sgd_step(jnp.float32(0), jnp.ones(4), 0.5))
     1.0
     """

@@ -48,7 +48,13 @@ class Clip:
 
 
 class Work(Protocol):
-    """How a user trains: `batch_size` examples a step, and `update`."""
+    """How a user trains: `batch_size` examples a step, and `update`.
+
+    >>> import tacit
+    >>> work: tacit.Work = tacit.FedSGD(batch_size=4)
+    >>> work.batch_size
+    4
+    """
 
     @property
     def batch_size(self) -> int:
@@ -69,7 +75,8 @@ class FedAvg:
     """Several epochs of local SGD. With `clip_every_step`, clips after every step as UserUpdateFedAvg does; without, the gate
     clips once at the end (Production, Algorithm 1).
 
-    >>> FedAvg(epochs=2, learning_rate=0.5).batch_size
+    >>> import tacit
+    >>> tacit.FedAvg(epochs=2, learning_rate=0.5).batch_size
     8
     """
 
@@ -111,7 +118,8 @@ class FedAvg:
 class FedSGD:
     """One gradient over all of a user's examples, times −learning_rate; `batch_size` of them are in memory at a time.
 
-    >>> FedSGD(learning_rate=1.0).batch_size
+    >>> import tacit
+    >>> tacit.FedSGD(learning_rate=1.0).batch_size
     8
     """
 
@@ -143,6 +151,14 @@ class LocalWork:
     """What one user computes: this work on this task, for the leaves that `trainable` selects (`tacit.learning.trainable`).
 
     `task` may be a loss function. `clip_style` is the plan's, for work that clips its own steps.
+
+    >>> import jax.numpy as jnp, tacit
+    >>> def loss(model, batch):
+    ...     return jnp.sum((model["w"] - batch) ** 2), batch.size
+    >>> work = tacit.LocalWork(tacit.FedAvg(learning_rate=0.5), loss)
+    >>> update = work({"w": jnp.zeros(())}, jnp.ones((1, 4)), jnp.int32(1), jnp.float32(1.0))
+    >>> float(update["w"])
+    1.0
     """
 
     work: Work

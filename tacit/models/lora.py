@@ -63,8 +63,8 @@ def add_adapters(
 
     A path reads like ``blocks.0.queries``.
 
-    >>> import jax, jax.numpy as jnp
-    >>> adapted = add_adapters({"table": jnp.ones((8, 3)), "bias": jnp.zeros(3)}, 2, key=jax.random.key(0))
+    >>> import jax, jax.numpy as jnp, tacit
+    >>> adapted = tacit.add_adapters({"table": jnp.ones((8, 3)), "bias": jnp.zeros(3)}, 2, key=jax.random.key(0))
     >>> adapted.adapters["table"].A.shape, adapted.adapters["table"].B.shape
     ((8, 2), (2, 3))
     """

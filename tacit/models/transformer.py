@@ -22,7 +22,8 @@ from tacit.models.layers.precision import product
 class TransformerConfig:
     """The shape of a transformer; `hidden` is the width of the network in each block.
 
-    >>> TransformerConfig(vocabulary=2_000, width=32).heads
+    >>> import tacit
+    >>> tacit.TransformerConfig(vocabulary=2_000, width=32).heads
     4
     """
 
@@ -69,7 +70,14 @@ class TransformerBlock(eqx.Module):
 
 
 class Transformer(eqx.Module):
-    """A next-word model: `model(tokens)` are the logits after each token of one sequence."""
+    """A next-word model: `model(tokens)` are the logits after each token of one sequence.
+
+    >>> import jax, jax.numpy as jnp, tacit
+    >>> from tacit.models.transformer import build
+    >>> model = build(tacit.TransformerConfig(vocabulary=12), key=jax.random.key(0))
+    >>> model(jnp.array([1, 4, 5])).shape
+    (3, 12)
+    """
 
     embedding: Array  # [V, D]
     blocks: tuple[TransformerBlock, ...]

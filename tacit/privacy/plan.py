@@ -87,7 +87,13 @@ class AdaptiveSection(BaseModel):
 
 
 class PrivacyPlan(BaseModel):
-    """What is released about users, and the noise on it. Symbols of DP-FedAvg in brackets."""
+    """What is released about users, and the noise on it. Symbols of DP-FedAvg in brackets.
+
+    >>> import tacit
+    >>> plan = tacit.PrivacyPlan(population=500_000, cohort=500, clip_norm=0.5, noise_multiplier=0.5, delta=1e-6)
+    >>> plan.sampling_probability
+    0.001
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -35,7 +35,13 @@ from tacit.recipe.sections import (
 
 
 class Recipe(RecipeSection):
-    """Everything that makes a run."""
+    """Everything that makes a run.
+
+    >>> from tacit.recipe.reading import find_recipe
+    >>> import tacit
+    >>> tacit.load_recipe(find_recipe("demo")).privacy.mechanism
+    'gaussian'
+    """
 
     name: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     data: DataSection
@@ -111,6 +117,11 @@ def load_recipe(path: Path, changes: Iterable[str] = ()) -> Recipe:
     """Read and validate a recipe, with changes of the form section.key=value.
 
     The path of a canary plan is made absolute, so that the run can be audited from any folder.
+
+    >>> from tacit.recipe.reading import find_recipe
+    >>> import tacit
+    >>> tacit.load_recipe(find_recipe("demo"), ["run.rounds=40"]).run.rounds
+    40
     """
     tree = read_toml(path)
     for change in changes:

@@ -26,7 +26,15 @@ Outcome = Literal["finished", "stopped", "diverged", "failed"]
 
 
 class StopRequested(Exception):
-    """The person at the keyboard asked to stop; the run is at rest and can be resumed."""
+    """The person at the keyboard asked to stop; the run is at rest and can be resumed.
+
+    >>> import tacit
+    >>> try:
+    ...     raise tacit.StopRequested
+    ... except tacit.StopRequested:
+    ...     print("tacit.resume goes on from here")
+    tacit.resume goes on from here
+    """
 
 
 @dataclass(frozen=True)

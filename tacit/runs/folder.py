@@ -46,7 +46,14 @@ _DEPTH = 4  # how far below a root runs are looked for
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A folder that holds a run, complete and ours. Only `create` and `open` make one."""
+    """A folder that holds a run, complete and ours. Only `create` and `open` make one.
+
+    >>> import tempfile, tacit
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     tacit.RunFolder.create(Path(place) / "run", 'name = "mine"').recipe()
+    {'name': 'mine'}
+    """
 
     path: Path
     run_id: str

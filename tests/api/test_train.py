@@ -97,7 +97,9 @@ def test_a_run_owns_what_it_is(run: tacit.Run, tmp_path: Path) -> None:
     assert cost.epsilon == pytest.approx(run.summary["privacy"]["epsilon"])
     assert "ε = " in run.guarantee().as_markdown()
     assert len(run.ledger.intents) == 4
-    assert run.report(tmp_path / "mine.html").read_text().startswith("<!doctype html>")
+    page = run.report(tmp_path / "mine.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert ">loss<" in page  # the curve of what the task measures
     assert run.report(tmp_path / "shared.html", share=True).exists()
     assert run.plot(tmp_path / "mine.png").stat().st_size > 1000
     assert run.gate_audit() is not None
@@ -161,7 +163,7 @@ def test_only_what_is_trained_moves(tmp_path: Path) -> None:
 
 def test_an_audit_guesses_who_was_in(tmp_path: Path) -> None:
     users = people()
-    plan = tacit.canaries(users, coins=100, copies=8, rate=1.0, seed=1)
+    plan = tacit.canaries(users, coins=100, copies=8, device_rate=1.0, seed=1)
     quiet = tacit.PrivacyPlan(**{**PLAN, "noise_multiplier": 0.0, "mechanism": "none", "delta": 1e-9})
     run = tacit.train(bigram(), loss, users, **settings(privacy=quiet), out=tmp_path / "run", canaries=plan)
     assert run.metrics[-1]["loss"] < math.log(SIZE)  # without noise two rounds are enough to learn something

@@ -103,6 +103,11 @@ class CanaryPlan(BaseModel):
 
     `device_rate` is the probability with which a synthetic user takes part in a round (Production's devices ignore pace
     steering and take part far more often than real users); None: as often as real users.
+
+    >>> import tacit
+    >>> people = tacit.users({"ann": ["see you"], "bob": ["soon"]}, vocabulary=["see", "you", "soon", "on", "my", "way"])
+    >>> tacit.canaries(people, coins=4, copies=3).synthetic_users
+    4
     """
 
     model_config = _STRICT

@@ -31,6 +31,13 @@ class Cost:
 
     `gaussian`: the ρ is that of Gaussian noise whose scale was settled beforehand, so its exact curve applies. `draws` is how
     many releases drew noise whose tail is charged to δ (`tacit.privacy.noise.tail`); None means all of them.
+
+    >>> import tacit
+    >>> epsilon, accountant = tacit.Cost.of_rho(0.1).epsilon(1e-6)
+    >>> round(epsilon, 2)
+    2.14
+    >>> tacit.Cost.unknown("nobody has proven it").epsilon(1e-6)[0]
+    inf
     """
 
     accountant: str

@@ -30,6 +30,10 @@ class Releases:
     """The ledger's first record, the releases that `happened` and those of the planned rounds `to_come`.
 
     `cohorts` are the users of every release, where they are known and all planned rounds have run.
+
+    >>> import tacit
+    >>> def cost(releases: tacit.Releases) -> tacit.Cost:  # of a mechanism of one's own
+    ...     return tacit.Cost.of_rho(releases.participations / (2 * releases.noise_multiplier**2))
     """
 
     opened: Opened

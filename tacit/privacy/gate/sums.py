@@ -32,6 +32,10 @@ class Block:
     """A sum of users' contributions (a pytree of arrays) and the bound on one user's share in it.
 
     `device_noise` is the standard deviation of noise that the users' devices have put into it already.
+
+    >>> import jax.numpy as jnp, tacit
+    >>> tacit.Block(jnp.ones(3), bound=0.5).bound
+    0.5
     """
 
     total: Any
@@ -41,7 +45,12 @@ class Block:
 
 @dataclass(frozen=True)
 class BoundedSum:
-    """All that leaves users in one round."""
+    """All that leaves users in one round.
+
+    >>> import jax.numpy as jnp, tacit
+    >>> list(tacit.BoundedSum({"update": tacit.Block(jnp.ones(3), bound=0.5)}).blocks)
+    ['update']
+    """
 
     blocks: Mapping[str, Block]
 

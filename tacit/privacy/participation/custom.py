@@ -42,6 +42,17 @@ class CustomParticipation(ABC):
                 self.round += 1
 
     A plan asks for it with `participation="module:EveryOther"` beside the `sampling` that it names as its law.
+
+    >>> import numpy as np, tacit
+    >>> class Everybody(tacit.CustomParticipation):
+    ...     version = "1.0"
+    ...     def sample(self, draws):
+    ...         return np.arange(len(draws))
+    ...     def remember(self, users):
+    ...         pass
+    >>> plan = tacit.PrivacyPlan(population=9, cohort=3, clip_norm=1.0, noise_multiplier=1.0, delta=1e-2)
+    >>> Everybody(plan).sample(np.zeros(3, np.uint64)).tolist()
+    [0, 1, 2]
     """
 
     #: Change it with everything that changes who takes part.
@@ -75,7 +86,18 @@ PARTICIPATIONS: Registry[type[CustomParticipation]] = Registry("participation", 
 
 
 def register_participation(participation: Custom) -> Custom:
-    """Make a participation from outside known in this process, under its import path; a decorator of its class."""
+    """Make a participation from outside known in this process, under its import path; a decorator of its class.
+
+    >>> import numpy as np, tacit
+    >>> @tacit.register_participation
+    ... class First(tacit.CustomParticipation):
+    ...     version = "1.0"
+    ...     law = "check_in"
+    ...     def sample(self, draws):
+    ...         return np.arange(min(len(draws), int(self.plan.cohort)))
+    ...     def remember(self, users):
+    ...         pass
+    """
     path = path_of(participation)
     if not participation.version or participation.law not in (None, "poisson", "fixed", "check_in"):
         raise PrivacyError(

@@ -260,6 +260,15 @@ def read_ledger(path: Path) -> Ledger:
     """The ledger in `path`, every line verified; LedgerError names the first bad line. A torn tail is left alone.
 
     Safe while another process writes: a line it has not finished is a torn tail.
+
+    >>> import tempfile, tacit
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     try:
+    ...         tacit.read_ledger(Path(place) / "ledger.jsonl")
+    ...     except tacit.TacitError:
+    ...         print("no ledger there")
+    no ledger there
     """
     try:
         data = path.read_bytes()

@@ -19,6 +19,9 @@ _MEASURES = {"top1": "first guess", "top3": "one of three", "accuracy": "right"}
 # The same of images that a generative model makes up.
 _MADE_UP = {"inverted": "bright background", "brightness": "mean intensity"}
 _HELD_OUT = "Measured on held-out users, who are not trained on and are outside the guarantee."
+# Further numbers that the evaluation of a word model has, and that are shown elsewhere or not at all.
+_OF_WORDS = ("perplexity", "words", "in_vocabulary_top1", "out_of_vocabulary")
+_MOST_OTHERS = 6
 _MOST_POINTS = 300
 _MOST_BARS = 20
 # Values this many times as large as others need an axis of powers of ten.
@@ -45,9 +48,13 @@ def _training(run: Reading) -> Section | None:
         Series(name=label, points=points) for name, label in _MADE_UP.items() if (points := _curve(run, name))
     ]:
         blocks.append(Lines(x="round", y="of images it makes up", series=made_up, percent=True))
+    others = _other_measures(run)
+    for name in others:
+        series = [Series(name=name, points=_curve(run, name))]
+        blocks.append(Lines(x="round", y=name, series=series, log=_far_apart(series)))
     where = "Counted on what the model makes up, which costs nothing more." if made_up else _HELD_OUT
     blocks.append(Paragraph(text=where, note=True))
-    shown = (*_MEASURES, *_MADE_UP, "perplexity")
+    shown = (*_MEASURES, *_MADE_UP, "perplexity", *others)
     names = [name for name in shown if any(name in record for record in run.metrics)]
     rows = [
         [
@@ -66,6 +73,13 @@ def _training(run: Reading) -> Section | None:
         ),
     )
     return Section(name="training", title="What it learned", order=10, blocks=blocks)
+
+
+def _other_measures(run: Reading) -> list[str]:
+    """The metrics of a task of somebody's own, and its loss where there is no perplexity; at most so many."""
+    known = {*_MEASURES, *_MADE_UP, *_OF_WORDS, "round", EPSILON_SO_FAR}
+    names = dict.fromkeys(name for record in run.metrics for name in record if name not in known)
+    return [name for name in names if _curve(run, name)][:_MOST_OTHERS]
 
 
 def _levels(run: Reading) -> list[Level]:

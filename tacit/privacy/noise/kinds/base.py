@@ -46,6 +46,13 @@ class MechanismKind:
                 return tacit.Cost.of_rho(releases.participations / (2 * releases.noise_multiplier**2))
 
     A plan asks for it with `mechanism="module:Mine"`.
+
+    >>> import tacit
+    >>> class Quiet(tacit.MechanismKind):
+    ...     noise = "no noise worth the name"
+    ...     proven_under = ("poisson",)
+    >>> Quiet.proven_under
+    ('poisson',)
     """
 
     #: What plans and the ledger call it. Registering a kind from outside sets its import path.

@@ -30,6 +30,17 @@ def register_mechanism(kind: Kind) -> Kind:
 
     A run that used it is accounted only where it is registered, so its module should register it when it is imported. What it
     claims to cost is stated as the claim of its author.
+
+    >>> import tacit
+    >>> @tacit.register_mechanism
+    ... class Mine(tacit.MechanismKind):
+    ...     version = "1.0"
+    ...     noise = "Gaussian noise on the sum of each round"
+    ...     proven_under = ("poisson",)
+    ...     def build(self, plan, rounds, strategy):
+    ...         return tacit.Gaussian(plan.noise_multipliers)
+    ...     def cost(self, releases):
+    ...         return tacit.Cost.of_rounds(releases.rounds)
     """
     path = path_of(kind)
     strange = [each for each in kind.proven_under if each not in SAMPLINGS]
@@ -50,6 +61,18 @@ def register_strategy(strategy: AnyStrategy) -> AnyStrategy:
     """Make a strategy from outside known in this process, as a mechanism of the same name; a decorator of its class.
 
     A plan asks for it with `mechanism="module:Class"`.
+
+    >>> import dataclasses
+    >>> import numpy as np, tacit
+    >>> @tacit.register_strategy
+    ... @dataclasses.dataclass(frozen=True)
+    ... class Uncorrelated(tacit.MatrixStrategy):
+    ...     version = "1.0"
+    ...     @classmethod
+    ...     def fitted(cls, rounds, gap, max_participation):
+    ...         return cls()
+    ...     def matrix(self, rounds):
+    ...         return np.eye(rounds)
     """
     path = path_of(strategy)
     if not getattr(strategy, "version", ""):

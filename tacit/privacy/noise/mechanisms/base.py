@@ -20,7 +20,13 @@ Release = Mapping[str, Any]
 
 
 class Mechanism(Protocol):
-    """Adds noise to bounded sums; `noise_multipliers` names the z_j it gives to each block."""
+    """Adds noise to bounded sums; `noise_multipliers` names the z_j it gives to each block.
+
+    >>> import tacit
+    >>> mechanism: tacit.Mechanism = tacit.Gaussian({"update": 1.5})
+    >>> mechanism.noise_multipliers
+    {'update': 1.5}
+    """
 
     @property
     def name(self) -> str:

@@ -21,7 +21,12 @@ from tacit.privacy.noise.randomness import NoiseKey, NoiseStream
 
 @dataclass(frozen=True)
 class Gaussian:
-    """The Gaussian mechanism. Releases are independent, so there is no state."""
+    """The Gaussian mechanism. Releases are independent, so there is no state.
+
+    >>> import tacit
+    >>> tacit.Gaussian({"update": 1.5}).init({})
+    ()
+    """
 
     noise_multipliers: Mapping[str, float]
     name: str = "gaussian"

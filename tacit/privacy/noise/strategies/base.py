@@ -29,7 +29,16 @@ Floats = NDArray[np.float64]
 
 
 class Strategy(Protocol):
-    """A way to correlate noise between rounds; immutable, and the same as long as its description is."""
+    """A way to correlate noise between rounds; immutable, and the same as long as its description is.
+
+    >>> import tacit
+    >>> from tacit.privacy.noise.strategies import from_description
+    >>> plan = tacit.PrivacyPlan(mechanism="tree", sampling="check_in", population=90, cohort=10, min_separation=3,
+    ...     max_participation=2, clip_norm=1.0, noise_multiplier=2.0, delta=1e-3)
+    >>> strategy = plan.build_strategy(8)
+    >>> from_description(strategy.describe()) == strategy
+    True
+    """
 
     @property
     def name(self) -> str:

@@ -40,6 +40,19 @@ class MatrixStrategy(ABC):
         def matrix(self, rounds):
             lag = np.subtract.outer(np.arange(rounds), np.arange(rounds))
             return np.where(lag >= 0, self.ratio ** np.maximum(lag, 0), 0.0)
+
+    >>> import dataclasses
+    >>> import numpy as np, tacit
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Fresh(tacit.MatrixStrategy):
+    ...     version = "1.0"
+    ...     @classmethod
+    ...     def fitted(cls, rounds, gap, max_participation):
+    ...         return cls()
+    ...     def matrix(self, rounds):
+    ...         return np.eye(rounds)
+    >>> Fresh().matrix(2).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
     """
 
     #: Its import path, once it is registered.
