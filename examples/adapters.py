@@ -16,7 +16,7 @@ import optax
 import tacit
 
 TINY = "--tiny" in sys.argv
-PEOPLE, ROUNDS, STEPS = (200, 2, 5) if TINY else (2_000, 30, 300)
+PEOPLE, ROUNDS, STEPS = (200, 2, 5) if TINY else (2_000, 30, 3_000)
 task = tacit.NextWord()
 
 # A small transformer, and public text to train it on first: here, another made-up world.
@@ -31,7 +31,7 @@ rows = tacit.TextBatches("windows", length=10, batch_size=8, steps=1).lay_out(pu
 batches = rows.batches(np.arange(64))[:, 0]  # [64, rows, length + 1]
 step = eqx.filter_jit(task.sgd_step)
 for number in range(STEPS):
-    base = step(base, batches[number % 64], 0.3)
+    base = step(base, batches[number % 64], 1.0)
 
 # Adapters of rank 2 beside each matrix of the blocks. The base stays as it is.
 adapted = tacit.add_adapters(base, 2, where=lambda path, leaf: path.startswith("blocks"), key=jax.random.key(1))

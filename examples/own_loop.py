@@ -35,7 +35,8 @@ class Best(tacit.Callback):
         print(f"  {end.outcome}")
 
 
-# The loop. Each step has the model after its round. Deciding by released models or held-out people costs no privacy.
+# The loop. Each step has the model after its round. Whatever you decide by released models costs no privacy; accuracy is
+# measured on held-out people, who are never trained on and whom the guarantee does not cover.
 best = Best()
 loop = tacit.rounds(recipe="demo", changes=CHANGES, callbacks=[best])
 for step in loop:

@@ -177,8 +177,10 @@ def _enrolled(recipe: Recipe, folder: Path, server: _DemoServer) -> Iterator[lis
     world = KeyboardWorld(data.world_seed, data.users, vocabulary_size=data.vocabulary)
     with _database(folder) as engine:
         token = enrolment.make_token(engine, uses=data.users, expires_at=time.time() + 600)
-    # All devices share one cache of compiled plans. They run on the CPU, because together they would fill a GPU's memory.
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_COMPILATION_CACHE_DIR": str((folder / "cache").resolve())}
+    # All devices share one cache of compiled plans, the caller's if there is one. They run on the CPU, because together they
+    # would fill a GPU's memory.
+    cache = {"JAX_COMPILATION_CACHE_DIR": str((folder / "cache").resolve())}
+    environment = {**cache, **os.environ, "JAX_PLATFORMS": "cpu"}
     try:
         for user in range(data.users):
             home, text = folder / "devices" / str(user), folder / "devices" / f"{user}.txt"

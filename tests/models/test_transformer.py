@@ -44,7 +44,7 @@ def test_it_learns_to_count() -> None:
     step = jax.jit(lambda model: task.sgd_step(model, jnp.asarray(rows), 0.3))
     for _ in range(200):
         model = step(model)
-    before, after = (mean_metrics(task, each, [rows])["loss"] for each in (MODEL, model))
+    before, after = (mean_metrics(task, each, [rows[None]])["loss"] for each in (MODEL, model))
     assert after < 0.6 < 2.0 < before  # the first word is a guess among eight: 2.08 nats, of five
     assert suggest(model, [5, 6, 7], 1)[0][0] == 8
 
