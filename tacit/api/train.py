@@ -55,9 +55,11 @@ class Rounds:
         self.run, self._states, self._rounds = run, states, rounds
 
     def __iter__(self) -> Iterator[Round]:
+        from tacit.learning.trainable import same_leaves
+
         try:
             for state in self._states:
-                yield Round(state.round, self._rounds, state.model)
+                yield Round(state.round, self._rounds, same_leaves(state.model))
         finally:
             self._states.close()
 

@@ -121,6 +121,11 @@ def join(trained: Any, frozen: Any) -> Model:
     return eqx.combine(trained, frozen)
 
 
+def same_leaves(model: Model) -> Model:
+    """The model in containers of its own, so that a dict which somebody changes is not the one that is trained."""
+    return jax.tree.map(lambda leaf: leaf, model)
+
+
 def place(model: Model, device: jax.Device) -> Model:
     """The model with its arrays on this device."""
     arrays, others = eqx.partition(model, eqx.is_array)

@@ -64,6 +64,7 @@ def first_rounds(program: Program, folder: RunFolder, callback: Callback, *, cat
     listed = _register(program, folder)
     ledger = folder.create_ledger(program.opened)
     try:
+        program.require_same_users(folder, begun=False)
         _record_head(listed, folder, ledger)
         return (yield from _rounds(program, folder, ledger, program.start, callback, listed, catch_interrupt))
     finally:
@@ -86,6 +87,7 @@ def further_rounds(
         if closed is not None and closed.outcome != "stopped":
             raise RunError(f"Expected a run that can go on, got {folder.path}, which has {closed.outcome}.")
         require_same_promise(ledger.ledger.opened, program.opened)
+        program.require_same_users(folder, begun=bool(ledger.ledger.intents))
         folder.accountable_ledger()  # what it has released so far will be part of what is stated in the end
         listed = _register(program, folder, ledger.ledger)
         repair_torn_tail(folder.participation_path, ledger.ledger)
@@ -213,6 +215,8 @@ def _rounds(
                 journal=journal,
             ):
                 state = after
+                if not catch_interrupt:  # the caller has the loop, and sees the model now
+                    journal.before_showing()
                 try:
                     yield state
                 except GeneratorExit:

@@ -10,8 +10,9 @@ checkpoints/          round-000123.safetensors
 pretrained/           round-000000.safetensors: what public data made of the model, where the recipe asks for that
 sections/             pieces of the report that other parts leave
 summary.json          the result, written when the run ends
-private/              mode 0700: participation.bin, the noise state where there is one, and diagnostics.jsonl, which
-                      only a simulation writes: norms and cohort sizes, outside the guarantee. No key is ever on disk.
+private/              mode 0700: participation.bin, the noise state where there is one, and what only a simulation
+                      writes: users.sha256, and diagnostics.jsonl with norms and cohort sizes, outside the guarantee.
+                      No key is ever on disk.
                       gate_audit.jsonl while a run is audited at the gate, gate_audit.json when it has ended
 """
 
@@ -161,6 +162,11 @@ class RunFolder:
     @property
     def private_path(self) -> Path:
         return self.path / "private"
+
+    @property
+    def users_path(self) -> Path:
+        """The digest of the training users' names, in order, which a run that goes on is compared with."""
+        return self.private_path / "users.sha256"
 
     @property
     def participation_path(self) -> Path:

@@ -132,6 +132,10 @@ class RunJournal:
         if stop:
             self._stop()
 
+    def before_showing(self) -> None:
+        """Called before somebody outside sees the model of the last round: the odometer knows the round first."""
+        self._record_head()
+
     def stop(self, state: Any) -> None:
         """Save the state after the last round and close the run, which can be resumed from there."""
         self._settle(all=True)

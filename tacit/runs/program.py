@@ -59,3 +59,7 @@ class Program(ABC):
     @abstractmethod
     def audit(self, folder: RunFolder) -> GateAudit:
         """The users and the mechanism that rounds go through, with the audit of the gate between them where possible."""
+
+    @abstractmethod
+    def require_same_users(self, folder: RunFolder, *, begun: bool) -> None:
+        """PrivacyError if the run has `begun` with other users; otherwise keep what tells these from others."""

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.users import Users
-from tacit.errors import PrivacyError
+from tacit.data.users import Examples, Users
+from tacit.errors import DataError, PrivacyError
 from tacit.learning.batches import Batching, user_by_user
 from tacit.learning.secure_sums import SecureSums
 from tacit.learning.trainable import place
@@ -116,11 +116,22 @@ class BatchedUsers:
             )
         together = self.chunk * GATHERED_CHUNKS
         for start in range(0, len(cohort), together):
-            laid_out = self.shape.lay_out(self.users.gather(cohort[start : start + together]))
+            laid_out = self.shape.lay_out(self._gather(cohort[start : start + together]))
             order = np.argsort(-laid_out.sizes, kind="stable")
             for first in range(0, len(order), self.chunk):
                 chosen = order[first : first + self.chunk]
                 yield self._chunk(laid_out.batches(chosen), laid_out.sizes[chosen], laid_out.predictions[chosen])
+
+    def _gather(self, cohort: NDArray[np.int64]) -> Examples:
+        """The examples of these users. DataError if there are more or fewer users: one who was not drawn would count."""
+        examples = self.users.gather(cohort)
+        offsets = np.asarray(examples.user_offsets)
+        if offsets.shape != (len(cohort) + 1,) or np.any(np.diff(offsets) < 0):
+            raise DataError(
+                f"{type(self.users).__name__}.gather did not return the examples of the users that it was asked for.",
+                hint="user_offsets has one number more than there are users asked for, and they ascend.",
+            )
+        return examples
 
     def _chunk(self, batches: Any, rows: NDArray[np.int64], predictions: NDArray[np.int64]) -> Chunk:
         """Pad to a full chunk."""

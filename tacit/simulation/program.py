@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tacit.data.users import all_names
+from tacit.errors import PrivacyError
+from tacit.files import write_atomic
 from tacit.learning.batches import foreign_name, keeps_users_apart
 from tacit.learning.work import learned_by
 from tacit.privacy.noise.randomness import Randomness
@@ -47,6 +52,22 @@ class SimulatedProgram(Program):
             stop=self.schedule.rounds,
             attempts=attempts,
         )
+
+    def require_same_users(self, folder: RunFolder, *, begun: bool) -> None:
+        """PrivacyError if a run that has begun goes on with other users, or with the same ones under other numbers.
+
+        Who took part is recorded by number, and how often somebody may take part again follows from that. The digest of the
+        users' names is kept in the private folder.
+        """
+        names = np.ascontiguousarray(all_names(self.users.users), np.uint64)
+        digest, path = hashlib.sha256(names.tobytes()).hexdigest(), folder.users_path
+        if not begun:
+            write_atomic(path, f"{digest}\n", mode=0o600)
+        elif not path.exists() or path.read_text().strip() != digest:
+            raise PrivacyError(
+                f"The run {folder.path} was begun with other users, or with the same users in another order.",
+                hint="Pass the users and held_out that it was begun with; tacit.users(...) needs the same key and order.",
+            )
 
     def audit(self, folder: RunFolder) -> GateAudit:
         """The users and the mechanism, with the audit between them if the gate can be audited."""

@@ -8,6 +8,7 @@ objects is refused wherever that can be seen.
 from __future__ import annotations
 
 import hashlib
+import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, is_dataclass
@@ -19,16 +20,17 @@ import numpy as np
 import optax
 
 from tacit.data.canaries.plan import CanaryPlan
-from tacit.data.memory import MemoryUsers
+from tacit.data.memory import GIVEN_WORDS, MemoryUsers
 from tacit.data.store import Store
-from tacit.data.users import Examples, SplittableUsers, Users
-from tacit.data.views import split_users
+from tacit.data.users import Examples, SplittableUsers, Users, all_names
+from tacit.data.views import Capped, Reshuffled, Subset, split_users
+from tacit.data.vocabulary import Vocabulary
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError, PrivacyError, RecipeError, RunError
 from tacit.learning.batches import Batching, ImageBatches, LaidOut, OneUserAtATime, TextBatches
 from tacit.learning.loop import TrainingState
 from tacit.learning.tasks import Task, as_task, mean_metrics
-from tacit.learning.trainable import Filter
+from tacit.learning.trainable import Filter, same_leaves
 from tacit.learning.work import LocalWork, Work
 from tacit.models.word_lm import parameter_count
 from tacit.privacy.accounting.spent import Spent
@@ -50,6 +52,8 @@ CALLED = "called"  # the key that marks the settings of a call
 ROW, MOST_PREDICTIONS, MOST_IMAGES = 10, 1_600, 100
 # Held-out users whose batches are in memory together, and batches that one call measures.
 MEASURED, TOGETHER = 256, 64
+# Where an object lies in memory, as its text shows it.
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +86,7 @@ def setup_of_call(
 ) -> CallSetup:
     """The setup of a run that trains this model on these users; a run that goes on keeps the noise strategy it began with."""
     require_rounds(privacy, rounds)
+    model = same_leaves(model)
     what, cut = as_task(task), _batching(users, work, batches)
     local = LocalWork(work, what, trainable=trainable, clip_style=privacy.clipping)
     dataset, aside = _dataset(users, held_out, privacy, canaries)
@@ -156,12 +161,15 @@ def _stacks(laid_out: LaidOut, batch_size: int) -> Iterator[Any]:
 
 
 def digest_of(model: Any) -> str:
-    """SHA-256 of a model's structure and of its arrays."""
+    """SHA-256 of a model's structure and of its arrays, the same in every process: functions count by their names."""
     leaves, tree = jax.tree.flatten(model)
-    digest = hashlib.sha256(str(tree).encode())
+    digest = hashlib.sha256(_ADDRESS.sub("", str(tree)).encode())
     for leaf in leaves:
         array = np.asarray(leaf)
-        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+        if array.dtype == object:
+            digest.update(_name(leaf).encode())
+        else:
+            digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
     return digest.hexdigest()
 
 
@@ -189,11 +197,13 @@ def _dataset(
     users: Users, held_out: int | Users, privacy: PrivacyPlan, canaries: CanaryPlan | None
 ) -> tuple[Dataset, Examples]:
     """The users to train on, and the examples of those who are held out."""
-    reasons = []
-    vocabulary = getattr(users, "vocabulary", None)
-    if vocabulary is not None and not vocabulary.is_public:
+    reasons, description = [], data_of(users)
+    if any(not vocabulary.is_public for vocabulary in _vocabularies(users)):
         reasons.append(Reason(Why.COUNTED_VOCABULARY))
+    if description.world is None and any(isinstance(layer, Reshuffled) for layer in _layers(users)):
+        reasons.append(Reason(Why.MIXED_USERS))
     if not isinstance(held_out, int):
+        _require_apart(users, held_out)
         train, aside = users, held_out
     elif isinstance(users, SplittableUsers):
         train, aside = split_users(users, held_out)
@@ -207,12 +217,28 @@ def _dataset(
         people=len(train),
         held_out=np.zeros((0, 1), np.int32),
         words=words_of(users),
-        description=data_of(users),
+        description=description,
         reasons_not_private=tuple(reasons),
     )
     if canaries is not None:
         dataset = planted(dataset, privacy, canaries, None)
     return dataset, aside.gather(np.arange(len(aside)))
+
+
+def _require_apart(users: Users, held_out: Users) -> None:
+    """DataError if some of the held-out users are trained on, where both come from one place and their names can tell.
+
+    Accuracy is written down without noise, so it may be measured on nobody who is trained on.
+    """
+    named, other = data_of(users).name, data_of(held_out).name
+    if _beneath(users) is not _beneath(held_out) and (not named or named != other):
+        return
+    trained, measured = (set(map(tuple, all_names(each).tolist())) for each in (users, held_out))
+    if trained & measured:
+        raise DataError(
+            "Expected held_out to be users who are not trained on, got some who are.",
+            hint="tacit.users(...) and a store hold users out by themselves: held_out=200 measures on at most 200 of them.",
+        )
 
 
 def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **settings: Any) -> CallSetup:
@@ -227,7 +253,8 @@ def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **setti
             f"Expected a run that tacit.train began with a model, got {folder.path}, which follows a recipe.",
             hint=f"tacit.resume({str(folder.path)!r}) needs nothing else.",
         )
-    described = read_ledger(folder.ledger_path).opened.strategy if folder.begun else {}
+    opened = read_ledger(folder.ledger_path).opened if folder.begun else None
+    described = {} if opened is None else opened.strategy
     run = kept["run"]
     setup = setup_of_call(
         model,
@@ -240,6 +267,7 @@ def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **setti
         checkpoint_every=run["checkpoint_every"],
         seed=run.get("seed"),
         strategy=from_description(described) if described else None,
+        gate_audit=opened is None or opened.gate_audit is not None,
         **settings,
     )
     if (difference := first_difference(kept, tomllib.loads(setup.settings))) is not None:
@@ -249,25 +277,47 @@ def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **setti
 
 
 def data_of(users: Any) -> DataRecord:
-    """What the ledger says about who the users are, through whatever views."""
-    vocabulary = getattr(users, "vocabulary", None)
-    words = None if vocabulary is None else vocabulary.provenance
-    beneath = _beneath(users)
+    """What the ledger says about who the users are, through whatever views.
+
+    Only users whom Tacit's own classes make are those of a world, who are no people: whatever is put on top, or inherits from
+    a world, may read anybody's data.
+    """
+    layers, words = list(_layers(users)), _provenance(users)
+    beneath = layers[-1]
     if isinstance(beneath, Store):
         return DataRecord(store=beneath.store_id, vocabulary=words)
     if isinstance(beneath, MemoryUsers):
         return DataRecord(memory=beneath.store_id, vocabulary=words)
-    if isinstance(beneath, KeyboardWorld):
+    if type(beneath) is KeyboardWorld and all(type(layer).__module__.startswith("tacit.") for layer in layers):
         return DataRecord(world="keyboard", seed=beneath.seed, users=len(beneath))
     return DataRecord(vocabulary=words)
 
 
 def words_of(users: Any) -> tuple[str, ...]:
     """The word of each number, reserved entries first; empty for users without words."""
-    vocabulary = getattr(users, "vocabulary", None)
-    if vocabulary is not None:
-        return tuple(vocabulary.decode(np.arange(len(vocabulary))))
-    return tuple(getattr(users, "words", ()))
+    for layer in _layers(users):
+        vocabulary = getattr(layer, "vocabulary", None)
+        if isinstance(vocabulary, Vocabulary):
+            return tuple(vocabulary.decode(np.arange(len(vocabulary))))
+        if words := getattr(layer, "words", ()):
+            return tuple(words)
+        if not isinstance(layer, Subset | Capped | Reshuffled):  # other views may number words in another way
+            break
+    return ()
+
+
+def _provenance(users: Any) -> str | None:
+    """Where the words come from that the model knows; None for users without words."""
+    known = next(_vocabularies(users), None)
+    if known is not None:
+        return known.provenance
+    return GIVEN_WORDS if words_of(users) else None
+
+
+def _vocabularies(users: Any) -> Iterator[Vocabulary]:
+    """The vocabularies of these users, through whatever views."""
+    found = (getattr(layer, "vocabulary", None) for layer in _layers(users))
+    return (each for each in found if isinstance(each, Vocabulary))
 
 
 def _named(users: Any) -> dict[str, Any]:
@@ -285,9 +335,16 @@ def _store_of(users: Any) -> Path | None:
 
 def _beneath(users: Any) -> Any:
     """The users under all views."""
+    *_, beneath = _layers(users)
+    return beneath
+
+
+def _layers(users: Any) -> Iterator[Any]:
+    """The users, and those under each view."""
+    yield users
     while hasattr(inner := getattr(users, "_users", None), "gather"):
         users = inner
-    return users
+        yield users
 
 
 def _name(value: Any) -> str:

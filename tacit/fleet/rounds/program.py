@@ -103,6 +103,9 @@ class FleetProgram(Program):
             folder=folder,
         )
 
+    def require_same_users(self, folder: RunFolder, *, begun: bool) -> None:
+        """Nothing: devices have names of their own, and the database remembers which of them took part."""
+
     def audit(self, folder: RunFolder) -> GateAudit:
         """No audit: it would have to mix artificial contributions with those of real devices."""
         reason = why_not(self.plan, wanted=True, simulated=False)
