@@ -12,6 +12,7 @@ import numpy as np
 import optax
 import pytest
 
+import tacit
 from tacit.learning.batches import TextBatches
 from tacit.learning.next_word import NextWord, prediction_mask
 from tacit.learning.state import load_model
@@ -21,6 +22,7 @@ from tacit.models import transformer
 from tacit.models.word_lm import parameter_count
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.ledger import read_ledger
+from tacit.privacy.record.reasons import Reason, Why
 from tacit.runs.driver import begin
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import Schedule
@@ -28,7 +30,6 @@ from tacit.simulation.training import program_of
 from tacit.training.datasets import Dataset, open_dataset
 from tacit.training.setup import TrainingSetup
 from tests.simulation.test_training import final_arrays, tiny
-from tests.zoo.drive import Silent
 
 ROUNDS = 12
 # So many made-up people stand for a large population, so that a little noise has a price that can be stated.
@@ -90,17 +91,17 @@ def test_a_model_of_ones_own_learns_behind_the_gate(case: str, tmp_path: Path) -
         dataset=dataset(),
         store=None,
         batches=TextBatches("sentences", 6, bound.batch_size, 1),
-        evaluate=lambda model: mean_metrics(bound.task, model, [rows]),
-        summarise=lambda state, opened, spent: {"loss": mean_metrics(bound.task, state.model, [rows])["loss"]},
-        reasons_not_private=("the noise can be replayed by anybody who knows the seed",),
+        evaluate=lambda model: mean_metrics(bound.task, model, [rows[None]]),
+        summarise=lambda state, opened, spent: {"loss": mean_metrics(bound.task, state.model, [rows[None]])["loss"]},
+        reasons_not_private=(Reason(Why.SEEDED),),
     )
     folder = RunFolder.create(tmp_path / "run", setup.settings, vocabulary=dataset().words)
     with jax.numpy_dtype_promotion("standard"):  # optax's Adam mixes ints and floats
-        summary = begin(program_of(setup, folder), folder, Silent())
+        summary = begin(program_of(setup, folder), folder, tacit.Callback())
 
-    assert summary["loss"] < mean_metrics(bound.task, model, [rows])["loss"] - 0.1
+    assert summary["loss"] < mean_metrics(bound.task, model, [rows[None]])["loss"] - 0.1
     opened = read_ledger(folder.ledger_path).opened
-    assert opened.data["coordinates"] == parameter_count(model) - (0 if frozen is None else model[frozen].size)
+    assert opened.release.coordinates == parameter_count(model) - (0 if frozen is None else model[frozen].size)
     trained = load_model(model, final_arrays(tmp_path / "run"))
     if frozen is not None:
         np.testing.assert_array_equal(trained[frozen], model[frozen])
