@@ -246,3 +246,37 @@ def test_who_took_part_is_recorded_as_it_was_drawn() -> None:
         assert [cohort.users.tolist() for cohort in list(stream)] == [[1], [2]]
     finally:
         stream.close()
+
+
+def _on_the_host(model: Any, tokens: jax.Array) -> jax.Array:
+    kind = jax.ShapeDtypeStruct((), jnp.float32)
+    return jax.pure_callback(lambda seen: np.float32(seen.sum()), kind, tokens, vmap_method="sequential")
+
+
+def _printed(model: Any, tokens: jax.Array) -> jax.Array:
+    jax.debug.print("{}", tokens)
+    return jnp.float32(1)
+
+
+@jax.custom_batching.custom_vmap
+def _shared(seen: jax.Array) -> jax.Array:
+    return seen
+
+
+@_shared.def_vmap
+def _over_all(size: int, batched: Any, seen: jax.Array) -> tuple[jax.Array, bool]:
+    return seen + seen.sum(), True
+
+
+def _mixed(model: Any, tokens: jax.Array) -> jax.Array:
+    return _shared(tokens.sum().astype(jnp.float32))
+
+
+@pytest.mark.parametrize("also", [_on_the_host, _printed, _mixed])
+def test_a_loss_that_can_see_other_users_is_refused(also: Any, tmp_path: Path) -> None:
+    def leaking(model: Any, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
+        total, count = loss(model, tokens)
+        return total * jax.lax.stop_gradient(also(model, tokens)), count
+
+    with pytest.raises(PrivacyError, match="can keep or show what other users hold"):
+        tacit.train(model(), leaking, people(), **settings(), out=tmp_path / "run")
