@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from tacit.data.users import Examples, Users
 from tacit.errors import DataError, PrivacyError
 from tacit.learning.batches import Batching, user_by_user
+from tacit.learning.purity import may_be_impure, require_pure
 from tacit.learning.secure_sums import SecureSums
 from tacit.learning.trainable import place
 from tacit.learning.work import UserWork, ignores_padding, learned_by, require_update_of
@@ -67,6 +68,7 @@ class BatchedUsers:
         self.shape = user_by_user(shape)
         self._work, self._devices = work, spread.devices
         self._updates = _updates_of(work, spread.lanes)
+        self._known_pure = not plan.claims
 
     def collect(
         self, broadcast: Any, cohort: Any, norms: ClipThresholds, last: Callable[[list[Any]], None] | None = None
@@ -80,6 +82,7 @@ class BatchedUsers:
         diagnostics = []
         for number, chunk in enumerate(cohort.chunks):
             turn = number % len(self._devices)
+            self._require_pure(broadcast, chunk, norms)
             batches = jax.device_put(chunk.batches, self._devices[turn])
             steps = np.int32(chunk.steps) if ignores_padding(self._work) else chunk.own_steps
             updates = self._updates(models[turn], batches, steps, np.float32(norms.clip))
@@ -89,6 +92,13 @@ class BatchedUsers:
         for gate in gates[1:]:
             gates[0].merge(gate)
         return gates[0].close(), diagnostics
+
+    def _require_pure(self, model: Any, chunk: Chunk, norms: ClipThresholds) -> None:
+        """PrivacyError if work that is not Tacit's own calls code on the host; looked at once, and where privacy is claimed."""
+        if not self._known_pure and may_be_impure(self._work, model):
+            one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), chunk.batches)
+            require_pure(self._work, model, one, np.float32(norms.clip))
+        self._known_pure = True
 
     def learned(self, model: Any) -> Any:
         """The subtree of the broadcast model that users update."""

@@ -94,7 +94,8 @@ class CohortStream:
         try:
             for round in range(self._start, self._stop):
                 attempt = self._attempts.get(round, 0)
-                users = sampler.sample(randomness.draws(names, round=round, attempt=attempt))
+                # A copy: what a sampler from outside returns may be an array that it writes to again.
+                users = np.array(sampler.sample(randomness.draws(names, round=round, attempt=attempt)))
                 self._put("cohort", (round, attempt, users))
                 for chunk in self._prepare(users):
                     self._put("chunk", chunk)

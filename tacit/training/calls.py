@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -231,7 +231,8 @@ def _require_apart(users: Users, held_out: Users) -> None:
     Accuracy is written down without noise, so it may be measured on nobody who is trained on.
     """
     named, other = data_of(users).name, data_of(held_out).name
-    if _beneath(users) is not _beneath(held_out) and (not named or named != other):
+    shared = {id(layer) for layer in _layers(users)} & {id(layer) for layer in _layers(held_out)}
+    if not shared and (not named or named != other):
         return
     trained, measured = (set(map(tuple, all_names(each).tolist())) for each in (users, held_out))
     if trained & measured:
@@ -283,14 +284,26 @@ def data_of(users: Any) -> DataRecord:
     a world, may read anybody's data.
     """
     layers, words = list(_layers(users)), _provenance(users)
-    beneath = layers[-1]
-    if isinstance(beneath, Store):
-        return DataRecord(store=beneath.store_id, vocabulary=words)
-    if isinstance(beneath, MemoryUsers):
-        return DataRecord(memory=beneath.store_id, vocabulary=words)
-    if type(beneath) is KeyboardWorld and all(type(layer).__module__.startswith("tacit.") for layer in layers):
-        return DataRecord(world="keyboard", seed=beneath.seed, users=len(beneath))
+    if (store := _only(Store, layers)) is not None:
+        return DataRecord(store=store.store_id, vocabulary=words)
+    if (memory := _only(MemoryUsers, layers)) is not None:
+        return DataRecord(memory=memory.store_id, vocabulary=words)
+    world = layers[-1]
+    if type(world) is KeyboardWorld and all(type(layer).__module__.startswith("tacit.") for layer in layers):
+        return DataRecord(world="keyboard", seed=world.seed, users=len(world))
     return DataRecord(vocabulary=words)
+
+
+def _only(kind: type[Any], layers: list[Any]) -> Any:
+    """The users of this kind among the layers; None if there are none. DataError if there are several."""
+    found = {layer.store_id: layer for layer in layers if isinstance(layer, kind)}
+    if len(found) > 1:
+        raise DataError(
+            "Expected users of one store, or of one call of tacit.users, got several under one view: a run is entered into the "
+            "odometer of one store.",
+            hint="Save all of them to one store first.",
+        )
+    return next(iter(found.values()), None)
 
 
 def words_of(users: Any) -> tuple[str, ...]:
@@ -329,22 +342,25 @@ def _named(users: Any) -> dict[str, Any]:
 
 def _store_of(users: Any) -> Path | None:
     """The folder of the store that these users come from, through whatever views."""
-    beneath = _beneath(users)
-    return beneath.path if isinstance(beneath, Store) else None
-
-
-def _beneath(users: Any) -> Any:
-    """The users under all views."""
-    *_, beneath = _layers(users)
-    return beneath
+    store = _only(Store, list(_layers(users)))
+    return None if store is None else store.path
 
 
 def _layers(users: Any) -> Iterator[Any]:
-    """The users, and those under each view."""
-    yield users
-    while hasattr(inner := getattr(users, "_users", None), "gather"):
-        users = inner
-        yield users
+    """The users, and all users that they hold in their attributes, in a list or in a mapping: what a view is made of.
+
+    Users that somebody's view reaches in another way, in a global variable for instance, are not seen.
+    """
+    found = [users]
+    for layer in found:
+        yield layer
+        for held in vars(layer).values() if hasattr(layer, "__dict__") else ():
+            values = held.values() if isinstance(held, Mapping) else held if isinstance(held, list | tuple) else (held,)
+            found += [each for each in values if _are_users(each) and not any(each is other for other in found)]
+
+
+def _are_users(value: Any) -> bool:
+    return not isinstance(value, type) and callable(getattr(value, "gather", None)) and hasattr(value, "names")
 
 
 def _name(value: Any) -> str:

@@ -15,12 +15,14 @@ import optax
 import pytest
 
 import tacit
-from tacit.data.users import Examples
+from tacit.data.users import Examples, all_names
 from tacit.data.views import Capped, Reshuffled, Subset, View, split_users
 from tacit.data.vocabulary import vocabulary_of_words
 from tacit.errors import DataError, PrivacyError
+from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.record.reasons import Why
 from tacit.runs.odometer import heads_of
+from tacit.simulation.cohorts import CohortStream
 from tacit.training.calls import data_of, digest_of, setup_of_call, words_of
 
 WORDS = [f"w{i}" for i in range(20)]
@@ -175,6 +177,38 @@ class Neighbourly:
         return self.users.gather(np.append(users, 0))  # type: ignore[no-any-return]
 
 
+class Lowercased:
+    """A view of one's own that calls what it stands on by another name, or holds several."""
+
+    def __init__(self, *sources: Any) -> None:
+        if len(sources) == 1:
+            self.inner = sources[0]
+        else:
+            self.sources = list(sources)
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def names(self, users: Any) -> Any:
+        return self.inner.names(users)
+
+    def gather(self, users: Any) -> Any:
+        return self.inner.gather(users)
+
+
+def test_the_odometer_is_found_under_a_view_of_ones_own(tmp_path: Path) -> None:
+    people().save(tmp_path / "store")
+    tacit.users(texts(9), vocabulary=WORDS).save(tmp_path / "other")
+    store, other = tacit.open_store(tmp_path / "store"), tacit.open_store(tmp_path / "other")
+    train, aside = split_users(store)
+    setup = setup_of_call(model(), loss, Lowercased(train), name="run", held_out=aside, **settings())
+    assert setup.store == tmp_path / "store"
+    assert setup.dataset.description == data_of(store)
+    assert data_of(Lowercased(store, people())).store == store.store_id
+    with pytest.raises(DataError, match="users of one store"):
+        data_of(Lowercased(store, other))
+
+
 def test_nobody_counts_who_was_not_drawn(tmp_path: Path) -> None:
     train, aside = split_users(people())
     with pytest.raises(DataError, match=r"Neighbourly\.gather did not return"):
@@ -187,3 +221,62 @@ def test_a_models_digest_does_not_depend_on_where_its_functions_lie() -> None:
 
     assert digest_of(made()) == digest_of(made())
     assert digest_of(made()) != digest_of(eqx.nn.MLP(2, 2, 3, 1, activation=lambda x: x, key=jax.random.key(1)))
+
+
+class Reused:
+    """A sampler that returns the same array in every round."""
+
+    def __init__(self) -> None:
+        self.chosen = np.zeros(1, np.int64)
+
+    def sample(self, draws: Any) -> Any:
+        self.chosen[0] += 1
+        return self.chosen
+
+    def remember(self, users: Any) -> None:
+        pass
+
+    def describe(self) -> dict[str, Any]:
+        return {}
+
+
+def test_who_took_part_is_recorded_as_it_was_drawn() -> None:
+    stream = CohortStream(Reused(), Randomness.fresh(), all_names(people()), lambda users: iter(()), start=0, stop=2)
+    try:
+        assert [cohort.users.tolist() for cohort in list(stream)] == [[1], [2]]
+    finally:
+        stream.close()
+
+
+def _on_the_host(model: Any, tokens: jax.Array) -> jax.Array:
+    kind = jax.ShapeDtypeStruct((), jnp.float32)
+    return jax.pure_callback(lambda seen: np.float32(seen.sum()), kind, tokens, vmap_method="sequential")
+
+
+def _printed(model: Any, tokens: jax.Array) -> jax.Array:
+    jax.debug.print("{}", tokens)
+    return jnp.float32(1)
+
+
+@jax.custom_batching.custom_vmap
+def _shared(seen: jax.Array) -> jax.Array:
+    return seen
+
+
+@_shared.def_vmap
+def _over_all(size: int, batched: Any, seen: jax.Array) -> tuple[jax.Array, bool]:
+    return seen + seen.sum(), True
+
+
+def _mixed(model: Any, tokens: jax.Array) -> jax.Array:
+    return _shared(tokens.sum().astype(jnp.float32))
+
+
+@pytest.mark.parametrize("also", [_on_the_host, _printed, _mixed])
+def test_a_loss_that_can_see_other_users_is_refused(also: Any, tmp_path: Path) -> None:
+    def leaking(model: Any, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
+        total, count = loss(model, tokens)
+        return total * jax.lax.stop_gradient(also(model, tokens)), count
+
+    with pytest.raises(PrivacyError, match="can keep or show what other users hold"):
+        tacit.train(model(), leaking, people(), **settings(), out=tmp_path / "run")

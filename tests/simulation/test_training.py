@@ -92,7 +92,7 @@ def test_a_private_run_states_what_it_spent(tmp_path):
     assert ledger.intents[0].blocks == {"update": {"bound": 0.3, "noise_multiplier": 0.8}}
     assert isinstance(ledger.records[-1], Closed)
     participation_record.verify(out / "private" / "participation.bin", ledger)
-    kept = ["diagnostics.jsonl", "gate_audit.json", "participation.bin"]
+    kept = ["diagnostics.jsonl", "gate_audit.json", "participation.bin", "users.sha256"]
     assert sorted(path.name for path in (out / "private").iterdir()) == kept
     assert not any("users" in record for record in read_metrics(out / "metrics.jsonl"))  # cohort sizes are the owner's
     assert [record["round"] for record in read_metrics(out / "metrics.jsonl")] == [2, 4, 6]
