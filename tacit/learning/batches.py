@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import jax
 import numpy as np
@@ -67,6 +67,10 @@ class TextBatches:
     length: int
     batch_size: int
     steps: int
+
+    def __post_init__(self) -> None:
+        if self.layout not in get_args(Layout):
+            raise DataError(f"Expected layout to be 'windows' or 'sentences', got {self.layout!r}.")
 
     def lay_out(self, examples: Examples) -> LaidOut:
         """Rows of tokens [users, steps, rows, length + 1]."""

@@ -61,7 +61,11 @@ class LossTask:
 
     def loss_sum(self, model: Model, batch: Batch) -> tuple[jax.Array, jax.Array]:
         """The sum of losses over a batch's predictions, and their number, both float32."""
-        total, count = self.loss(model, batch)
+        returned = self.loss(model, batch)
+        if not isinstance(returned, tuple | list) or len(returned) != 2:
+            got = f"{len(returned)} values" if isinstance(returned, tuple | list) else type(returned).__name__
+            raise RecipeError(f"Expected the task's loss to return (sum of losses, number of predictions), got {got}.")
+        total, count = returned
         return jnp.asarray(total).astype(jnp.float32), jnp.asarray(count).astype(jnp.float32)
 
     def sgd_step(self, model: Model, batch: Batch, learning_rate: float) -> Model:

@@ -14,10 +14,12 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    ValidationError,
     model_validator,
 )
 
 from tacit.errors import PrivacyError
+from tacit.mistakes import recipe_error
 from tacit.privacy.accounting.noise_split import bit_noise_multiplier, other_block
 from tacit.privacy.accounting.sampled_gaussian import ADJACENCY as SAMPLED_ADJACENCY
 from tacit.privacy.accounting.sampled_gaussian import combined_noise_multiplier
@@ -132,6 +134,18 @@ class PrivacyPlan(BaseModel):
     )
     adaptive: AdaptiveSection | None = None
     secagg: SecAggSection | None = None
+
+    if not TYPE_CHECKING:  # checkers know the fields from the class
+
+        def __init__(self, **settings: Any) -> None:
+            """RecipeError, in one sentence, where pydantic's `model_validate` raises a ValidationError."""
+            try:
+                super().__init__(**settings)
+            except ValidationError as error:
+                raise recipe_error(error, type(self), what="plan", section=("privacy",)) from None
+
+        # As pydantic marks its own: a recipe is validated as a whole, without a call of this method for its section.
+        __init__.__pydantic_base_init__ = True
 
     @model_validator(mode="after")
     def _fits_together(self) -> PrivacyPlan:

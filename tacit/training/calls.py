@@ -11,6 +11,7 @@ import hashlib
 import tomllib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, is_dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from tacit.recipe.reading import toml_of
 from tacit.recipe.training import reasons_of_settings
 from tacit.runs.folder import RunFolder, first_difference
 from tacit.runs.journal import Schedule
+from tacit.training.arguments import require_types, whole_number
 from tacit.training.datasets import Dataset, check_population, planted
 from tacit.training.setup import TrainingSetup
 
@@ -81,13 +83,28 @@ def setup_of_call(
     strategy: Strategy | None = None,
 ) -> CallSetup:
     """The setup of a run that trains this model on these users; a run that goes on keeps the noise strategy it began with."""
+    require_types(
+        users,
+        held_out=held_out,
+        work=work,
+        privacy=privacy,
+        server=server,
+        batches=batches,
+        seed=seed,
+        canaries=canaries,
+    )
+    if isinstance(held_out, Integral):
+        held_out = whole_number("held_out", held_out, least=0)
+    rounds = whole_number("rounds", rounds)
     require_rounds(privacy, rounds)
+    every = max(1, rounds // 10) if evaluate_every is None else whole_number("evaluate_every", evaluate_every)
+    saved = 10 if checkpoint_every is None else whole_number("checkpoint_every", checkpoint_every)
     what, cut = as_task(task), _batching(users, work, batches)
     local = LocalWork(work, what, trainable=trainable, clip_style=privacy.clipping)
     dataset, aside = _dataset(users, held_out, privacy, canaries)
     check_population(privacy, dataset, rounds)
     measured = cut.lay_out(aside)
-    schedule = Schedule(rounds, evaluate_every or max(1, rounds // 10), checkpoint_every or 10)
+    schedule = Schedule(rounds, every, saved)
 
     def evaluate(model: Any) -> dict[str, float]:
         return mean_metrics(what, model, _stacks(measured, work.batch_size))
@@ -135,8 +152,7 @@ def setup_of_call(
 
 def require_rounds(privacy: PrivacyPlan, rounds: int) -> None:
     """RecipeError unless so many rounds can be run as planned."""
-    if rounds < 1:
-        raise RecipeError(f"Expected rounds ≥ 1, got {rounds}.")
+    whole_number("rounds", rounds)
     try:
         privacy.check_rounds(rounds)
     except ValueError as error:
@@ -199,7 +215,7 @@ def _dataset(
         train, aside = split_users(users, held_out)
     else:
         raise DataError(
-            f"Expected held_out to be users of their own, because {_name(users)} holds nobody out by itself, got {held_out}.",
+            f"Expected held_out to be users of their own, because {_name(users)} holds nobody out, got {held_out}.",
             hint="Pass held_out=other_users, or make the users with tacit.users(...), which holds some out.",
         )
     dataset = Dataset(
@@ -224,8 +240,8 @@ def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **setti
     kept = folder.recipe()
     if CALLED not in kept:
         raise RunError(
-            f"Expected a run that tacit.train began with a model, got {folder.path}, which follows a recipe.",
-            hint=f"tacit.resume({str(folder.path)!r}) needs nothing else.",
+            f"The run {folder.path} follows a recipe, so it takes no model, task or users.",
+            hint=f"tacit.resume({str(folder.path)!r}) is enough.",
         )
     described = read_ledger(folder.ledger_path).opened.strategy if folder.begun else {}
     run = kept["run"]
@@ -244,7 +260,9 @@ def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **setti
     )
     if (difference := first_difference(kept, tomllib.loads(setup.settings))) is not None:
         field, before, after = difference
-        raise PrivacyError(f"Expected what {folder.path} was begun with, where {field} is {before}, got {after}.")
+        raise PrivacyError(
+            f"Expected the objects that {folder.path} was begun with, where {field} is {before}, got {after}."
+        )
     return setup
 
 
