@@ -227,6 +227,6 @@ def _open(path: Path) -> BinaryIO:
         refuse_if_others_can_read(path)
         return path.open("rb")
     except FileNotFoundError:
-        raise LedgerError(f"Expected a participation record in {path}, found none.") from None
+        raise LedgerError(f"There is no participation record in {path}.") from None
     except PermissionError:
         raise RunError(f"The participation record {path} can be read by the run's owner alone.") from None

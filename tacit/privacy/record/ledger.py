@@ -273,7 +273,7 @@ def read_ledger(path: Path) -> Ledger:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise LedgerError(f"Expected a ledger in {path}, found none.") from None
+        raise LedgerError(f"There is no ledger in {path}.") from None
     scan = _scan(data, path)
     return Ledger(path, tuple(scan.records), 0 if scan.tail_is_whole else len(scan.tail), scan.history)
 
@@ -386,7 +386,7 @@ def _open_locked(path: Path, flags: int) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | flags, 0o644)
     except FileNotFoundError:
-        raise LedgerError(f"Expected a ledger in {path}, found none.") from None
+        raise LedgerError(f"There is no ledger in {path}.") from None
     except OSError as error:
         raise disk_error(error, path, "nothing was changed") from error
     deadline = time.monotonic() + _PATIENCE
