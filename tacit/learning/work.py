@@ -99,7 +99,7 @@ class FedAvg:
             if not self.clip_every_step:
                 return stepped
             clipped = jax.tree.map(jnp.add, model, clip_norm(_minus(stepped, model)))
-            # model + (local - model) may differ from local in the last bit, and how many batches are empty depends on other users.
+            # model + (local - model) may differ from local in the last bit, and how many batches are empty depends on others.
             still = _equal(stepped, local)
             return jax.tree.map(lambda before, after: jnp.where(still, before, after), local, clipped)
 

@@ -1,8 +1,8 @@
-"""A call of `tacit.train` becomes the setup of a run: a model, a task and users of the caller's own.
+"""From a call of `tacit.train` with a model, a task and users of your own to the setup of a run.
 
 The run folder keeps the settings of the call as its recipe.toml. What cannot be written down (the model's class, the task, the
-optimizer) is named there, and the model before the first round by its digest, so that a call that resumes the run with other
-objects is refused wherever that can be seen.
+optimizer) is named there, and the model before the first round is named by its digest. So a call that resumes the run with
+other objects is refused, as far as these names differ.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from tacit.training.datasets import Dataset, check_population, planted
 from tacit.training.setup import TrainingSetup
 
 CALLED = "called"  # the key that marks the settings of a call
-# Unless the caller says otherwise: words a row, predictions and images of one user.
+# Defaults: words per row, and the most predictions and images of one user.
 ROW, MOST_PREDICTIONS, MOST_IMAGES = 10, 1_600, 100
-# Held-out users whose batches are in memory together, and batches that one call measures.
+# How many held-out users' batches are in memory together, and how many batches one compiled call measures.
 MEASURED, TOGETHER = 256, 64
 
 
@@ -182,13 +182,13 @@ def digest_of(model: Any) -> str:
 
 
 def _trained(learned: Any) -> str:
-    """SHA-256 of the places of the arrays that are trained."""
+    """SHA-256 of the paths of the arrays that are trained."""
     places, _ = jax.tree_util.tree_flatten_with_path(learned)
     return hashlib.sha256("\n".join(jax.tree_util.keystr(path) for path, _ in places).encode()).hexdigest()
 
 
 def _batching(users: Users, work: Work, given: Batching | None) -> Batching:
-    """How users' examples are cut: as given, one user at a time where it is not Tacit's; or rows of ten words, or images."""
+    """The batching: as given (called for one user at a time if it is not Tacit's own), or rows of ten words, or images."""
     if given is not None:
         if given.batch_size != work.batch_size:
             raise RecipeError(
@@ -267,7 +267,7 @@ def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **setti
 
 
 def data_of(users: Any) -> DataRecord:
-    """What the ledger says about who the users are, through whatever views."""
+    """What the ledger says about the users; views are looked through."""
     vocabulary = getattr(users, "vocabulary", None)
     words = None if vocabulary is None else vocabulary.provenance
     beneath = _beneath(users)
@@ -296,13 +296,13 @@ def _named(users: Any) -> dict[str, Any]:
 
 
 def _store_of(users: Any) -> Path | None:
-    """The folder of the store that these users come from, through whatever views."""
+    """The folder of the store that these users come from; views are looked through."""
     beneath = _beneath(users)
     return beneath.path if isinstance(beneath, Store) else None
 
 
 def _beneath(users: Any) -> Any:
-    """The users under all views."""
+    """The users without any view around them."""
     while hasattr(inner := getattr(users, "_users", None), "gather"):
         users = inner
     return users
@@ -315,7 +315,7 @@ def _name(value: Any) -> str:
 
 
 def _described(value: Any) -> dict[str, Any]:
-    """The class of a value, and its fields where they are plain."""
+    """The class of a value, and those of its fields that are numbers, texts or booleans."""
     fields = asdict(value) if is_dataclass(value) and not isinstance(value, type) else {}
     plain = {key: each for key, each in fields.items() if isinstance(each, str | int | float | bool)}
     return {"class": _name(value), **plain}
