@@ -1,8 +1,8 @@
-"""The library: what `import tacit` offers, and what the commands ask.
+"""The library: what `import tacit` offers, and what the commands call.
 
-train.py      train a model of one's own, or a recipe; resume; the rounds in the caller's hands
+train.py      train a model of your own, or a recipe; resume; run the loop yourself
 run.py        a run: model, metrics, ledger, cost, guarantee, report, audit, export
 canaries.py   canary users for an audit
-planning.py   the noise that a guarantee needs
-inspection.py faults in text that nobody may read
+planning.py   find the noise that a guarantee needs
+inspection.py find faults in text that nobody may read
 """

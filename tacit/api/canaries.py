@@ -22,10 +22,10 @@ def canaries(
 ) -> CanaryPlan:
     """A plan of `coins` canary users for `tacit.train(..., canaries=plan)` on these users.
 
-    Each is in or out by a fair coin, and holds `copies` copies of a random phrase of `length` words if in. They take part as
-    often as everybody does, or with the probability `device_rate` in each round. Without `seed` a secret one is drawn;
-    whoever knows it knows the canaries, so the plan is the owner's. For a recipe: `plan.save(path)`, and
-    changes=[f"audit.plan={path}"].
+    A fair coin decides for each whether it is in the data. One that is in holds `copies` copies of a random phrase of `length`
+    words. Canary users take part as often as other users do, or with probability `device_rate` in each round. Without `seed` a
+    secret one is drawn: whoever knows the seed knows the canaries, so keep the plan to yourself. For a recipe, save the plan
+    with `plan.save(path)` and pass changes=[f"audit.plan={path}"].
 
     >>> import tacit
     >>> people = tacit.users({"ann": ["see you soon"], "bob": ["soon"]}, vocabulary=["see", "you", "soon", "on", "my", "way"])
@@ -33,15 +33,20 @@ def canaries(
     10
     """
     from tacit.audit.plans import mixed_plan
+    from tacit.training.arguments import whole_number
     from tacit.training.calls import data_of, words_of
 
+    whole_number("coins", coins)
     words, named = words_of(users), data_of(users).name
     if not words:
-        raise AuditError("Expected users with words for canary phrases, got users without a vocabulary.")
+        raise AuditError(
+            "Canary phrases are made of words, and these users have no vocabulary.",
+            hint="tacit.users(..., vocabulary=words) makes users with one.",
+        )
     if not named:
         raise AuditError(
-            f"Expected users with a name that a plan can be made for, got {type(users).__name__}.",
-            hint="A store, tacit.users(...) and a world have one.",
+            f"Expected users of a store, of tacit.users(...) or of a world, got {type(users).__name__}.",
+            hint="A plan of canaries is bound to the users it is for, so they need an identity that lasts.",
         )
     drawn = secrets.randbits(64) if seed is None else seed
     return mixed_plan(

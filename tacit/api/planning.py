@@ -1,4 +1,4 @@
-"""A guarantee first, and the noise that it needs."""
+"""Find the noise that a guarantee needs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tacit.training.calls import require_rounds
 def calibrate(*, epsilon: float, rounds: int, **plan: Any) -> PrivacyPlan:
     """The plan with the least noise whose `rounds` rounds cost any one user at most `epsilon`.
 
-    `plan` holds the settings of a `PrivacyPlan`, all but the noise multiplier. The noise is rounded up, to four digits.
-    RecipeError if no noise reaches the target, and for a mechanism whose cost is not known here.
+    `plan` holds the settings of a `PrivacyPlan`, all but the noise multiplier, which is rounded up to four digits.
+    RecipeError if no noise multiplier reaches `epsilon`, and for a mechanism that Tacit cannot calibrate.
 
     >>> import tacit
     >>> plan = tacit.calibrate(epsilon=4, rounds=100, population=100_000, cohort=500, clip_norm=0.5, delta=1e-6)
@@ -23,14 +23,14 @@ def calibrate(*, epsilon: float, rounds: int, **plan: Any) -> PrivacyPlan:
     0.5707
     """
     if "noise_multiplier" in plan:
-        raise RecipeError("Expected a plan without a noise_multiplier, because it is what is found, got one with it.")
-    if not epsilon > 0:
-        raise RecipeError(f"Expected epsilon > 0, got {epsilon:g}.")
+        raise RecipeError("The argument noise_multiplier is not allowed here: it is what tacit.calibrate finds.")
+    if isinstance(epsilon, str) or not epsilon > 0:
+        raise RecipeError(f"Expected epsilon to be a number above 0, got {epsilon!r}.")
     asked = PrivacyPlan(**plan, noise_multiplier=LEAST_NOISE)
     kind = asked.kind
     if not kind.correlated and asked.mechanism != "gaussian":
         raise RecipeError(
-            f"Expected the mechanism gaussian or a correlated one of Tacit's own, got {asked.mechanism!r}."
+            f"Expected mechanism to be 'gaussian' or one with correlated noise, such as 'blt', got {asked.mechanism!r}."
         )
     require_rounds(asked, rounds)
     if asked.sampling == "check_in":

@@ -1,4 +1,4 @@
-"""A run in hand. Commands, pages and scripts ask a `Run`; nothing else recomputes a cost or reloads a model."""
+"""A run as an object: commands, pages and scripts ask a `Run`, and nothing else computes a cost or loads a model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.errors import RunError
+from tacit.errors import AuditError, RunError
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.statement.guarantee import Guarantee
 from tacit.runs.cost import RunCost, cohorts_for_owner, cost_of, runs_listed_with
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class StatedCost:
     """What a run costs any one of its users. `epsilon` is infinite exactly when `reasons_not_private` says why.
 
-    `epsilon` and `rho` follow from the participation that the plan promises, so every reader gets the same numbers. The owner
-    of a run without sampling also gets `epsilon_of_what_happened`, from the participation that really happened.
+    `epsilon` and `rho` are computed from the participation that the plan promises, so every reader gets the same numbers. For
+    a run without sampling, the owner also gets `epsilon_of_what_happened`, computed from the participation on record.
 
     >>> import tacit
     >>> cost = tacit.open_run("runs/mine").cost()  # doctest: +SKIP
@@ -88,7 +88,7 @@ class Run:
 
     @property
     def run_id(self) -> str:
-        """The random name that the run got when it was made."""
+        """The random id that the run got when it was made."""
         return self.folder.run_id
 
     @property
@@ -120,7 +120,7 @@ class Run:
     def ledger(self) -> Ledger:
         """What was released, as it was recorded; RunError before the first round."""
         if not self.folder.begun:
-            raise RunError(f"Expected a run with a ledger, got {self.path}, which has not begun.")
+            raise RunError(f"The run {self.path} has no ledger yet: its first round has not begun.")
         return self.folder.accountable_ledger()
 
     @property
@@ -138,7 +138,7 @@ class Run:
             return load_model(self._template, self._checkpoint().arrays)
         if self._is_call:
             raise RunError(
-                f"The model of {self.path} is of a class that its caller brought, so the folder alone cannot build it.",
+                f"The run {self.path} was begun with a model of your own, whose class the folder does not hold.",
                 hint="Pass a model of the same shape: tacit.open_run(path, model=...).",
             )
         return load_trained(self.path).model
@@ -157,7 +157,7 @@ class Run:
         return found
 
     def cost(self) -> StatedCost:
-        """What the run costs its users."""
+        """What the run costs any one of its users."""
         return StatedCost.of(self._cost(owner=True))
 
     def guarantee(self) -> Guarantee:
@@ -202,18 +202,26 @@ class Run:
 
         if self._setup is not None:
             return audit_call(self._setup, self.folder, self.model)
+        if self._is_call:
+            raise AuditError(
+                f"The run {self.path} was begun with objects of your own, and the folder alone cannot build them.",
+                hint="Audit the run that tacit.train or tacit.resume returned, in the same process.",
+            )
         return audit_run(self.path, **options)
 
     def predict(self, text: str = "", count: int = 3) -> list[tuple[str, float]]:
-        """The most likely next words after this text, with their probabilities.
+        """The `count` most likely next words after this text, with their probabilities.
 
-        A model of one's own needs a task with scores(model, tokens), which gives logits [length, vocabulary].
+        For a model of your own the task needs a method scores(model, tokens): tokens [rows, length] to logits [rows, length,
+        vocabulary].
         """
         from tacit.data.text import tokenize
         from tacit.data.users import OOV
         from tacit.learning.next_word import suggest
 
         words = self.words
+        if not words:
+            raise RunError(f"The run {self.path} has no vocabulary, so there are no words to predict.")
         number = {word: index for index, word in enumerate(words)}
         typed = [number.get(word, OOV) for word in tokenize(text)]
         options: dict[str, Any] = {}
@@ -221,8 +229,8 @@ class Run:
             scores = getattr(self._task, "scores", None)
             if scores is None:
                 raise RunError(
-                    f"The task of {self.path} does not say how to predict: it has no scores(model, tokens).",
-                    hint="tacit.NextWord() does, for any model that maps tokens [length] to logits [length, vocabulary].",
+                    f"To predict with {self.path}, a task with a method scores(model, tokens) is needed.",
+                    hint="tacit.open_run(path, model=model, task=task); tacit.NextWord() is such a task.",
                 )
             options = {"scores": scores, "longest": self.settings["data"]["batches"].get("length")}
         return [(words[word], each) for word, each in suggest(self.model, typed, count, **options)]
@@ -248,8 +256,8 @@ class Run:
 def open_run(path: str | Path, *, model: Any = None, task: Any = None) -> Run:
     """The run in this folder, or of this name in runs/.
 
-    A run of `tacit.train` with a model of one's own needs `model`, one of the same shape, to fill with what was trained; and
-    `task`, to predict or to be audited.
+    For a run that trained a model of your own, pass `model`, a model of the same shape that is filled with the trained arrays,
+    and, to predict, `task`.
 
     >>> import tacit
     >>> tacit.open_run("runs/mine").state  # doctest: +SKIP

@@ -1,8 +1,8 @@
-"""Train a model of one's own, or a recipe; go on with a run; hold the loop in one's own hands."""
+"""Train a model of your own, or a recipe; resume a run; run the training loop yourself, round by round."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -43,7 +43,8 @@ class Round:
 class Rounds:
     """The rounds of a run, one at a time. Leave the loop early and the run stops with a checkpoint, to be resumed.
 
-    Iterate over it, or close it with `close` or a `with` block. `run` is the run; it is finished when the loop has ended.
+    Iterate over it. `close`, or the end of a `with` block, stops the run. `run` is the run; it has finished when the loop has
+    ended by itself.
 
     >>> import tacit
     >>> with tacit.rounds(recipe="demo", out="runs/mine") as steps:  # doctest: +SKIP
@@ -98,21 +99,24 @@ def train(
 ) -> Run:
     """Train a model on users under differential privacy, in a new run folder; returns the finished run.
 
-    - `model` is any pytree of arrays, `task` what it learns: a function loss(model, batch) -> (sum of losses, number of
+    - `model` is any pytree of arrays. `task` is what it learns: a function loss(model, batch) -> (sum of losses, number of
       predictions), or a `Task`, which may have `metrics` and `scores` too. `trainable` says which leaves are trained.
-    - `users` are `tacit.users(...)`, `tacit.open_store(...)`, a world, or anything with the `Users` protocol; `held_out` is at
-      most how many of the users that they hold out the model is measured on, or users of its own. `batches` says how examples
-      are cut into batches.
-    - `work` is what each user computes, `privacy` the plan, `server` any optax transformation, `rounds` how many.
-    - The model is measured after `evaluate_every` rounds (a tenth of them), and saved after `checkpoint_every` (10).
-    - With `seed` the noise can be replayed, and the run is not private. `canaries` are planted among the users, to be looked
-      for by `Run.audit`. The gate is audited in every round, unless `gate_audit` is False.
-    - `out` is the run folder, runs/run-1 or the next free number if it is not given. `callbacks` are told how it goes.
+    - `users` are `tacit.users(...)`, `tacit.open_store(...)`, a world, or anything with the `Users` protocol. The model is
+      measured on at most `held_out` of the users who are held out, or on the users that are passed as `held_out`. `batches`
+      says how examples are cut into batches.
+    - `work` is what each user computes, `privacy` is the plan, `server` is any optax transformation, `rounds` is how many
+      rounds to train.
+    - The model is measured every `evaluate_every` rounds (default: ten times in a run), and saved every `checkpoint_every`
+      rounds (default: 10).
+    - With `seed` the noise can be replayed, and the run is not private. `canaries` are planted among the users, and `Run.audit`
+      looks for them. The gate is audited, unless `gate_audit` is False.
+    - `out` is the run folder; without it, runs/run-1 or the next free number. `callbacks` are called as the run goes on.
 
-    With `recipe` (a name, a file or a `Recipe`) everything but `out` and `callbacks` comes from the recipe, to which `changes`
-    of the form "section.key=value" are made first. `tacit train` does just that.
+    With `recipe` (a name, a file or a `Recipe`) everything but `out` and `callbacks` comes from the recipe, after `changes` of
+    the form "section.key=value" were made to it. The command `tacit train` does the same.
 
-    Ctrl-C stops after the round under way, with a checkpoint, and raises `StopRequested`; `tacit.resume` goes on from there.
+    Ctrl-C stops the run after the current round, with a checkpoint, and raises `StopRequested`. `tacit.resume` goes on from
+    there.
 
     >>> import tempfile, tacit
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -129,9 +133,9 @@ def train(
 
 
 def rounds(model: Any = None, task: Any = None, users: Any = None, **settings: Any) -> Rounds:
-    """What `train` does, with the loop in the caller's hands: an iterator over the rounds, with the same ledger around it.
+    """What `train` does, as an iterator over the rounds: you run the loop, and the ledger is the same.
 
-    Takes what `train` takes. Leaving the loop early stops the run with a checkpoint, and `resume` goes on from there.
+    Takes the arguments of `train`. Leaving the loop early stops the run with a checkpoint, and `resume` goes on from there.
 
     >>> import tempfile, tacit
     >>> small = ["run.rounds=3", "data.users=400", "privacy.population=400", "privacy.cohort=10", "privacy.delta=1e-4",
@@ -146,7 +150,7 @@ def rounds(model: Any = None, task: Any = None, users: Any = None, **settings: A
     outer = {name: settings.pop(name) for name in ("recipe", "changes", "out", "callbacks") if name in settings}
     unknown = next((name for name in settings if name not in _SETTINGS), None)
     if unknown is not None:
-        raise RecipeError(f"Expected the arguments of tacit.train, got {unknown}, which is none of them.")
+        raise RecipeError(f"Unknown argument {unknown}: tacit.rounds takes the arguments of tacit.train.")
     return _begin(
         model,
         task,
@@ -178,10 +182,10 @@ def resume(
 ) -> Run:
     """Go on with a run that was stopped or killed, from its last checkpoint; returns the finished run.
 
-    The rounds since the checkpoint run again with fresh noise, and count again. A run of one's own model needs the objects
-    that it was begun with: model, task, users, work and server. Its plan, rounds and seed are in the folder.
-    `older_if_damaged` goes back one checkpoint if the newest is damaged. RunError for a run that has finished; PrivacyError
-    if anything differs from what its ledger was begun with.
+    The rounds since the checkpoint run again with fresh noise, and count again. A run that trains a model of your own needs
+    the objects that it was begun with: model, task, users, work and server. Its plan, rounds and seed are in the folder.
+    With `older_if_damaged`, the newest checkpoint that is not damaged is used. RunError for a run that has finished;
+    PrivacyError if anything differs from the first record of its ledger.
 
     >>> import tacit
     >>> run = tacit.resume("runs/mine")  # doctest: +SKIP
@@ -194,12 +198,12 @@ def resume(
     if model is None:
         if CALLED in folder.recipe():
             raise RunError(
-                f"The run {folder.path} was begun with a model of its caller's, so it needs the same objects to go on.",
+                f"The run {folder.path} was begun with a model of your own, so it needs the same objects to go on.",
                 hint=f"tacit.resume({str(path)!r}, model, task, users, work=..., server=...)",
             )
         setup: TrainingSetup = setup_to_resume(folder, callback, recipe)
     else:
-        _require(task=task, users=users, work=work, server=server)
+        _require("tacit.resume", task=task, users=users, work=work, server=server)
         setup = resumed_call(folder, model, task, users, work=work, server=server, **objects)
     states = further_rounds_of(setup, folder, callback, older_if_damaged=older_if_damaged, catch_interrupt=True)
     began = Rounds(_run_of(setup, folder), states, setup.schedule.rounds)
@@ -229,12 +233,16 @@ def _begin(
             (name for name, value in given.items() if value is not None and value != _SETTINGS.get(name)), None
         ):
             raise RecipeError(f"Expected a recipe, or a model with its settings, got a recipe and {other}.")
+        if isinstance(changes, str | Mapping):
+            raise RecipeError(f'Expected changes to be a list such as ["run.rounds=20"], got {changes!r}.')
         followed = recipe if isinstance(recipe, Recipe) else load_recipe(find_recipe(str(recipe)), changes)
         where = next_folder(followed.name) if out is None else Path(out)
         setup: TrainingSetup = setup_of_recipe(followed, where)
     else:
-        _require(model=model, task=task, users=users)
-        _require(**{name: settings.get(name) for name in ("work", "privacy", "server", "rounds")})
+        if changes:
+            raise RecipeError("The argument changes is for a recipe, and no recipe is given.")
+        needed = {name: settings.get(name) for name in ("work", "privacy", "server", "rounds")}
+        _require("tacit.train", model=model, task=task, users=users, **needed)
         where = next_folder("run") if out is None else Path(out)
         refuse_if_taken(where)
         setup = setup_of_call(model, task, users, name=where.name, **{**_SETTINGS, **settings})
@@ -243,10 +251,13 @@ def _begin(
     return Rounds(_run_of(setup, folder), states, setup.schedule.rounds)
 
 
-def _require(**given: Any) -> None:
-    missing = next((name for name, value in given.items() if value is None), None)
-    if missing is not None:
-        raise RecipeError(f"Expected {missing} with a model of one's own (or recipe=...), got none.")
+def _require(caller: str, **given: Any) -> None:
+    missing = [name for name, value in given.items() if value is None]
+    if missing:
+        raise RecipeError(
+            f"{caller} needs {', '.join(missing)} to train a model of your own.",
+            hint='To train a recipe, name it: tacit.train(recipe="demo").' if "model" in missing else None,
+        )
 
 
 def _run_of(setup: TrainingSetup, folder: RunFolder) -> Run:
@@ -255,7 +266,7 @@ def _run_of(setup: TrainingSetup, folder: RunFolder) -> Run:
     return Run(folder, setup=setup if isinstance(setup, CallSetup) else None)
 
 
-# The settings of a call that trains a model of one's own, with the value of each that is not given.
+# The settings of a call that trains a model of your own, with their default values.
 _SETTINGS: dict[str, Any] = {
     "held_out": 200,
     "work": None,

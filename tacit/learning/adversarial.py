@@ -6,8 +6,8 @@
     server step      `AdversarialServer`: the release moves the discriminator, then the generator takes its steps
 
 The generator is post-processing: it is a function of the models sent out before, of the release and of public randomness, so it
-costs nothing beyond the discriminator. `Adversaries` is what is sent out and what is kept; its key is that public
-randomness. It protects nobody: noise has a key of its own (`tacit.privacy.noise.gaussian`).
+costs nothing beyond the discriminator. `Adversaries` is what is sent to users and kept between rounds; its key is that public
+randomness. Privacy does not depend on this key: noise has keys of its own (`tacit.privacy.noise.randomness`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class DiscriminatorWork:
 
         def one_step(i: Array, local: Discriminator) -> Discriminator:
             batch = jax.tree.map(lambda leaf: leaf[i % steps], batches)
-            # Not i itself: how often a user is padded, and so the second epoch's i, depends on others.
+            # Not i itself: the number of empty batches, and so i in the second epoch, depends on other users.
             key = jax.random.fold_in(jax.random.fold_in(round_key, i % steps), i // steps)
             latent_key, mix_key = jax.random.split(jax.random.fold_in(key, _checksum(batch["images"])))
             real = to_unit_range(batch["images"])
@@ -81,7 +81,7 @@ class DiscriminatorWork:
                 local, real, fake, batch["mask"], key=mix_key, penalty=self.penalty, precision=self.precision
             )
             rate, there = jnp.float32(self.learning_rate), jnp.any(batch["mask"] > 0)
-            # Chosen, not multiplied by zero: a network this steep soon has derivatives that are not finite.
+            # Selected by `where`, not multiplied by zero: derivatives of this network may not be finite.
             return jax.tree.map(lambda leaf, g: jnp.where(there, leaf - rate * g, leaf), local, gradient)
 
         local = jax.lax.fori_loop(0, self.epochs * steps, one_step, model.discriminator)
@@ -90,7 +90,7 @@ class DiscriminatorWork:
 
 @dataclass(frozen=True)
 class GeneratorSteps:
-    """How the generator follows a discriminator: so many steps on so many made-up images each."""
+    """How the generator follows a discriminator: how many steps, on how many made-up images each."""
 
     optimizer: optax.GradientTransformation
     steps: int = 6

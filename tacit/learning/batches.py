@@ -1,4 +1,4 @@
-"""Users' examples cut into batches, the shape in which work on one user reads them: rows of text, images, or one's own.
+"""Users' examples cut into batches for local work: rows of text, images, or by a batching of your own.
 
 The guarantee needs each user's batches to depend on that user's examples alone. `TextBatches` and `ImageBatches` are Tacit's
 own and keep users apart. Any other batching is called through `OneUserAtATime`.
@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import jax
 import numpy as np
@@ -24,7 +24,7 @@ from tacit.errors import DataError
 
 @dataclass(frozen=True)
 class LaidOut:
-    """Users' examples, ready to be cut: each user's rows and predictions; `batches` of some users [users, steps, rows, ...]."""
+    """Users' examples, ready to be cut: each user's rows and predictions; `batches(users)` is [users, steps, rows, ...]."""
 
     sizes: NDArray[np.int64]
     predictions: NDArray[np.int64]
@@ -34,13 +34,13 @@ class LaidOut:
 class Batching(Protocol):
     """How users' examples become batches.
 
-    Batches of one user have the same shapes as those of any other, so a user with few examples is padded, and a user without
-    any gets padding alone. A batch of padding must ask for no prediction.
+    The batches of all users have the same shapes: a user with few examples is padded, and a user without examples gets only
+    padding. A batch of padding must ask for no prediction.
     """
 
     @property
     def batch_size(self) -> int:
-        """Rows a batch."""
+        """Rows per batch."""
         ...
 
     def lay_out(self, examples: Examples) -> LaidOut:
@@ -50,7 +50,7 @@ class Batching(Protocol):
 
 @dataclass(frozen=True)
 class TextBatches:
-    """Batches of text: row layout and length, rows a batch, at most so many batches a user.
+    """Batches of text: row layout and length, rows per batch, and at most `steps` batches per user.
 
     >>> import numpy as np, tacit
     >>> people = tacit.users({"ann": [[7, 8, 9]], "bob": [[4], [5]]})
@@ -68,6 +68,10 @@ class TextBatches:
     batch_size: int
     steps: int
 
+    def __post_init__(self) -> None:
+        if self.layout not in get_args(Layout):
+            raise DataError(f"Expected layout to be 'windows' or 'sentences', got {self.layout!r}.")
+
     def lay_out(self, examples: Examples) -> LaidOut:
         """Rows of tokens [users, steps, rows, length + 1]."""
         rows = to_rows(examples, layout=self.layout, length=self.length, max_rows=self.steps * self.batch_size)
@@ -77,7 +81,7 @@ class TextBatches:
 
 @dataclass(frozen=True)
 class ImageBatches:
-    """Batches of images: so many a batch, at most so many batches a user.
+    """Batches of images: `batch_size` images per batch, and at most `steps` batches per user.
 
     >>> import numpy as np, tacit
     >>> people = tacit.users({"ann": (np.zeros((3, 28, 28), np.uint8), [0, 1, 1])})
@@ -192,7 +196,7 @@ def user_by_user(batching: Batching) -> Batching:
 def keeps_users_apart(batching: Batching) -> bool:
     """Whether a user's batches are known to depend on that user alone: Tacit's own batchings, and any through the wrapper.
 
-    Neither a subclass nor an instance that hides a method of its class is known.
+    A subclass, or an instance that hides a method of its class, is not known to.
     """
     own = type(batching) in (TextBatches, ImageBatches, OneUserAtATime)
     return own and vars(batching).keys().isdisjoint(dir(type(batching)))
@@ -205,7 +209,7 @@ def foreign_name(batching: Batching) -> str | None:
 
 
 def _only(examples: Examples, user: int) -> Examples:
-    """A copy of one user's examples: a slice would lead to the whole array."""
+    """A copy of one user's examples: a slice would give access to the whole array."""
     first, last = examples.user_offsets[user : user + 2].tolist()
     offsets = examples.example_offsets[first : last + 1]
     return Examples(

@@ -1,10 +1,10 @@
 """Central training: minibatches of pooled records, on one machine that may see all of them.
 
-What pre-training on public text does (Gboard, section 2.3), and the baseline that federated training is compared with
-(Memorization, section 4). In what order the records come is the caller's: `shuffled` mixes everybody's, `user_by_user` keeps
-the records of a user together.
+It is used for pre-training on public text (Gboard, section 2.3), and as the baseline that federated training is compared with
+(Memorization, section 4). The caller chooses the order of the records: `shuffled` mixes those of all users, `user_by_user`
+keeps the records of a user together.
 
-Nothing here crosses the gate: a model trained so on private records has no guarantee at all.
+Nothing here goes through the gate: a model that is trained this way on private records has no guarantee.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tacit.errors import DivergedError
 from tacit.learning.server import OptimizerName, build_optimizer
 from tacit.learning.tasks import Batch, Model, Task
 
-# Steps a compiled call: enough that nothing is lost between calls, few enough that progress can be told.
+# Steps per compiled call: enough that calls cost little, few enough to show progress.
 BLOCK_STEPS = 256
 
 # Called after each compiled call: steps done, and the mean loss on the batch read last.

@@ -1,7 +1,7 @@
-"""The whole of the algorithm.
+"""The training loop: the whole algorithm.
 
 DP-FedAvg, DP-FedSGD, DP-FTRL and FedAvg are choices of work × mechanism × server step × participation; simulation and
-real devices are choices of `users`. The journal makes each round durable around it (see `tacit.runs.journal`).
+real devices are choices of `users`. The journal writes each round to disk (see `tacit.runs.journal`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tacit.privacy.noise.randomness import NoiseKey
 
 @dataclass(frozen=True)
 class TrainingState:
-    """Everything a run needs to go on: how many rounds are done, the model, the states of server, clipping and mechanism."""
+    """Everything a run needs to go on: rounds done, the model, and the states of server, clipping and mechanism."""
 
     round: int
     model: Any
@@ -37,12 +37,12 @@ class Cohort(Protocol):
     noise_key: NoiseKey
 
     def settle(self, broadcast: Any, norms: ClipThresholds) -> Any:
-        """The cohort as it came. Real devices are asked here; what they sent stays on their side of the gate."""
+        """The cohort that really took part. Real devices are asked here; their reports stay on the users' side of the gate."""
         ...
 
 
 class UserSide(Protocol):
-    """Users' side of the gate: simulated or real."""
+    """The users' side of the gate, simulated or real."""
 
     def collect(self, broadcast: Any, cohort: Any, norms: ClipThresholds) -> tuple[BoundedSum, list[Diagnostics]]:
         """The only call that touches users' data."""
@@ -50,10 +50,10 @@ class UserSide(Protocol):
 
 
 class Journal(Protocol):
-    """What must be durable, when."""
+    """What must be on disk before and after a round."""
 
     def before(self, cohort: Any, norms: ClipThresholds) -> None:
-        """Called before anything that depends on the cohort leaves it: makes the intent durable."""
+        """Called before anything that depends on the cohort leaves it: writes the intent to disk."""
         ...
 
     def after(self, state: TrainingState, diagnostics: list[Diagnostics]) -> None:

@@ -1,6 +1,6 @@
 """Pre-training: the model reads public text before the first round touches a user (Gboard, section 2.3).
 
-The model keeps its own words: public text is read in them, and what they lack becomes unknown. Input and output
+The model keeps its own vocabulary: words of the public text that are not in it become unknown. Input and output
 embeddings are both trained, whether they are one table or two; the paper found two easier to go on from.
 
 A function of public data costs nothing. That the data is public, and holds nothing of the users who are trained on
@@ -28,7 +28,7 @@ OnProgress = Callable[[int, int, float], None]
 
 @dataclass(frozen=True)
 class PretrainingSchedule:
-    """How long: `epochs` over all rows, or `steps` batches; one of them is given. `seed` mixes the rows."""
+    """How long to train: `epochs` over all rows, or `steps` batches; exactly one is given. `seed` shuffles the rows."""
 
     batch_size: int
     epochs: int | None = None
@@ -36,11 +36,11 @@ class PretrainingSchedule:
     seed: int = 1
 
     def steps_of(self, rows: int) -> int:
-        """How many batches that is."""
+        """How many batches the schedule has."""
         return self.steps if self.steps is not None else (self.epochs or 1) * -(-rows // self.batch_size)
 
     def order(self, rows: int) -> Iterable[NDArray[np.int64]]:
-        """The rows as they come: mixed, all of them once before any comes again."""
+        """The order of the rows: shuffled anew in each epoch."""
         steps = self.steps_of(rows)
         epochs = -(-steps // -(-rows // self.batch_size))
         return first_steps(shuffled(rows, epochs=epochs, seed=self.seed), steps, batch_size=self.batch_size)
@@ -72,9 +72,7 @@ def public_rows(users: Users, *, layout: Layout, length: int) -> NDArray[np.int3
         blocks.append(to_rows(examples, layout=layout, length=length, max_rows=everything).tokens)
     rows = np.concatenate(blocks)
     if not (rows[:, 1:] >= FIRST_WORD).any():
-        raise DataError(
-            "Expected public text with words that the model knows, got none after all others were left out."
-        )
+        raise DataError("The public text has no word that the model knows.")
     return rows
 
 
@@ -98,7 +96,7 @@ def pretrain(
     *,
     on_progress: OnProgress | None = None,
 ) -> Model:
-    """The model after central training on these rows; the same again for the same arguments."""
+    """The model after central training on these rows; the same arguments give the same model."""
     total = schedule.steps_of(len(rows))
     try:
         return train_central(

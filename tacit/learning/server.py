@@ -50,7 +50,7 @@ def mean_update(release: Release, denominator: float) -> Any:
 
 
 def is_finite(model: Any) -> jax.Array:
-    """Whether its parameters are finite, and by so far that work on it stays so (`LARGEST_NORM`)."""
+    """Whether the model's parameters are finite and their norm is at most `LARGEST_NORM`."""
     return global_norm(model) <= LARGEST_NORM
 
 

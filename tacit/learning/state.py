@@ -1,6 +1,6 @@
 """A training state as named arrays, for checkpoints, and back.
 
-What may be published (model, server optimizer, clip) and what is as secret as the noise (the mechanism's state) go apart.
+Public arrays (model, server optimizer, clip) and arrays that are as secret as the noise (the mechanism's state) are kept apart.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _filled(prefix: str, template: Any, arrays: Mapping[str, Any]) -> Any:
             leaves.append(leaf)
             continue
         if name not in arrays or arrays[name].shape != leaf.shape:
-            raise RunError(f"The checkpoint does not fit the recipe's model: {name} is missing or has another shape.")
+            raise RunError(f"The checkpoint does not fit the model: {name} is missing or has another shape.")
         with jax.enable_x64(True):  # the noise's state has 64 bits
             leaves.append(jax.numpy.asarray(arrays[name], leaf.dtype))
     return jax.tree.unflatten(jax.tree.structure(template), leaves)

@@ -1,4 +1,4 @@
-"""Models that read word by word, as a keyboard does: one small protocol, so that all are judged alike.
+"""A protocol for models that read word by word, as a keyboard does, so that all are evaluated in the same way.
 
 An n-gram model (`tacit.keyboard.ngram.Katz`), one with a user's history (`tacit.keyboard.history.WithHistory`) and a neural
 model (`Neural`, here) all have it.
@@ -20,7 +20,7 @@ from tacit.models.layers.cells import run
 from tacit.models.layers.precision import product
 from tacit.models.word_lm import WordLM
 
-# What a model knows about each of several rows; the first axis of every array is the row.
+# A model's state after reading several rows; the first axis of every array is the row.
 State = tuple[NDArray[Any], ...]
 
 

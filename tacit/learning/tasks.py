@@ -61,7 +61,11 @@ class LossTask:
 
     def loss_sum(self, model: Model, batch: Batch) -> tuple[jax.Array, jax.Array]:
         """The sum of losses over a batch's predictions, and their number, both float32."""
-        total, count = self.loss(model, batch)
+        returned = self.loss(model, batch)
+        if not isinstance(returned, tuple | list) or len(returned) != 2:
+            got = f"{len(returned)} values" if isinstance(returned, tuple | list) else type(returned).__name__
+            raise RecipeError(f"Expected the task's loss to return (sum of losses, number of predictions), got {got}.")
+        total, count = returned
         return jnp.asarray(total).astype(jnp.float32), jnp.asarray(count).astype(jnp.float32)
 
     def sgd_step(self, model: Model, batch: Batch, learning_rate: float) -> Model:
@@ -72,7 +76,7 @@ class LossTask:
 
 @dataclass(frozen=True, eq=False)
 class TrainedPart:
-    """A task on a model of which only a part is trained: its models are that part, and the frozen rest is given."""
+    """The task of a model of which only a part is trained. Its methods take that part; `frozen` holds the rest."""
 
     task: Task
     frozen: Any
@@ -110,7 +114,7 @@ def gradient_step(loss_sum: Loss, model: Any, batch: Batch, learning_rate: float
     step = -jnp.float32(learning_rate) / jnp.maximum(count, 1).astype(jnp.float32)
 
     def moved(leaf: jax.Array, slope: jax.Array) -> jax.Array:
-        # Chosen, not multiplied by zero: the slope of an empty batch may be 0/0.
+        # Selected by `where`, not multiplied by zero: the gradient of an empty batch may be 0/0.
         return jnp.where(count > 0, leaf + (step * slope.astype(jnp.float32)).astype(leaf.dtype), leaf)
 
     return jax.tree.map(moved, model, gradient)

@@ -45,8 +45,10 @@ class Trainable:
         leaves, structure = jax.tree.flatten(model)
         chosen = self._chosen(model)
         if not any(chosen):
+            arrays = sum(map(_is_inexact, leaves))
             raise RecipeError(
-                "Expected trainable to select at least one array of floating-point numbers, got a filter that selects none."
+                f"Nothing would be trained: {arrays} of the model's {len(leaves)} leaves are arrays of floating-point numbers, "
+                "and trainable selects none of these."
             )
         pairs = list(zip(leaves, chosen, strict=True))
         trained = [leaf if on else None for leaf, on in pairs]
@@ -81,7 +83,7 @@ class Trainable:
             jax.eval_shape(ask, {place: paths[place][1] for place, number in enumerate(numeric) if number})
         except jax.errors.JAXTypeError as error:
             raise RecipeError(
-                "Expected trainable to look at a leaf's path, shape and dtype, got a filter that looks at its values."
+                "The filter in trainable looks at the values of a leaf: it may look at path, shape and dtype alone."
             ) from error
         return [answers.get(place, False) for place in range(len(paths))]
 
@@ -92,7 +94,7 @@ class Trainable:
             spread = jax.tree.map(lambda on, below: jax.tree.map(lambda _: on, below), listed, model)
         except ValueError as error:
             raise RecipeError(
-                "Expected trainable to have the model's structure or a prefix of it, got a pytree of booleans with another."
+                "The pytree of booleans in trainable has neither the model's structure nor a prefix of it."
             ) from error
         return jax.tree.leaves(spread)
 

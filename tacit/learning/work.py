@@ -6,8 +6,8 @@ batches, written for one user and batched outside.
 
 **Padding.** One user's update must not depend on who else is there. In Tacit's own work and tasks a batch that asks for no
 prediction changes nothing (up to `LARGEST_NORM`; a longer update counts as zero), so the users of a chunk run the same number
-of steps, and those with fewer batches run empty ones. That is fast, and `ignores_padding` says that it is proven. All other
-work gets each user's own number of steps, which needs no promise of anybody.
+of steps, and those with fewer batches run empty ones. That is fast, and `ignores_padding` says that it is proven. For all other
+work, each user runs only their own number of steps, so nothing has to be assumed about that work.
 
 The result is an update Δ_k, *not yet trusted*: the gate clips every update again in float64, whatever the work did.
 """
@@ -58,7 +58,7 @@ class Work(Protocol):
 
     @property
     def batch_size(self) -> int:
-        """Examples a batch."""
+        """Examples per batch."""
         ...
 
     def update(self, task: Task, model: Model, batches: Batch, steps: jax.Array, clip_norm: Clip) -> Any:
@@ -91,7 +91,7 @@ class FedAvg:
         _require_rate(self.learning_rate)
 
     def update(self, task: Task, model: Model, batches: Batch, steps: jax.Array, clip_norm: Clip) -> Any:
-        """The way that local SGD goes from the model."""
+        """The model after local SGD minus the model before it."""
 
         def one_step(i: jax.Array, local: Model) -> Model:
             batch = jax.tree.map(lambda leaf: leaf[i], batches)
@@ -99,7 +99,7 @@ class FedAvg:
             if not self.clip_every_step:
                 return stepped
             clipped = jax.tree.map(jnp.add, model, clip_norm(_minus(stepped, model)))
-            # model + (local - model) is not local to the last bit, and how many empty batches there are depends on others.
+            # model + (local - model) may differ from local in the last bit, and how many batches are empty depends on others.
             still = _equal(stepped, local)
             return jax.tree.map(lambda before, after: jnp.where(still, before, after), local, clipped)
 

@@ -1,7 +1,7 @@
 """One plan builds everything: clip, sampler, denominator, noise and accounting come from here and cannot disagree.
 
 A plan is a recipe's ``[privacy]`` section, validated. Its numbers are public constants: the population is a stated
-estimate, never counted on a store; q and the denominator follow from it.
+estimate, never counted on a store; the sampling probability q and the denominator follow from it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    ValidationError,
     model_validator,
 )
 
 from tacit.errors import PrivacyError
+from tacit.mistakes import recipe_error
 from tacit.privacy.accounting.noise_split import bit_noise_multiplier, other_block
 from tacit.privacy.accounting.sampled_gaussian import ADJACENCY as SAMPLED_ADJACENCY
 from tacit.privacy.accounting.sampled_gaussian import combined_noise_multiplier
@@ -41,9 +43,9 @@ ADJACENCY = {**SAMPLED_ADJACENCY, "check_in": ZERO_OUT}
 LARGEST_COHORT = 100_000
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-# Beyond these, squares and their inverses leave the floating-point numbers in which the bound and the noise are proven.
+# Outside these limits, squares and their inverses overflow or underflow in the floating-point numbers of the proof.
 LEAST_NORM, MOST_NORM = 1e-30, 1e30
-LEAST_NOISE, MOST_NOISE = 1e-6, 1e6  # noise multipliers: a plan takes none outside, a search looks for none outside
+LEAST_NOISE, MOST_NOISE = 1e-6, 1e6  # noise multipliers: the limits of plans and of searches
 
 
 def _within_reason(norm: float) -> float:
@@ -132,6 +134,18 @@ class PrivacyPlan(BaseModel):
     )
     adaptive: AdaptiveSection | None = None
     secagg: SecAggSection | None = None
+
+    if not TYPE_CHECKING:  # checkers know the fields from the class
+
+        def __init__(self, **settings: Any) -> None:
+            """RecipeError, in one sentence, where pydantic's `model_validate` raises a ValidationError."""
+            try:
+                super().__init__(**settings)
+            except ValidationError as error:
+                raise recipe_error(error, type(self), what="plan", section=("privacy",)) from None
+
+        # As pydantic marks its own: a recipe is validated as a whole, without a call of this method for its section.
+        __init__.__pydantic_base_init__ = True
 
     @model_validator(mode="after")
     def _fits_together(self) -> PrivacyPlan:
@@ -280,7 +294,7 @@ class PrivacyPlan(BaseModel):
 
     @property
     def kind(self) -> MechanismKind:
-        """What is known about the mechanism."""
+        """The kind of the mechanism: how it is built, what it costs, and what is proven about it."""
         return kind_of(self.mechanism)
 
     @property
@@ -313,7 +327,7 @@ class PrivacyPlan(BaseModel):
 
     @property
     def noise_multipliers(self) -> dict[str, float]:
-        """z_j of each block, so that together they cost z: the side blocks are given theirs, the update takes the rest."""
+        """z_j of each block, so that together they cost z: the plan gives the side blocks' z_j, and the update gets the rest."""
         z, side = self.noise_multiplier, self._side_noise
         if z == 0 or not side:
             return {UPDATE: z} | dict.fromkeys(side, 0.0)
@@ -368,7 +382,7 @@ class PrivacyPlan(BaseModel):
         )
 
     def build_sampler(self) -> Sampler:
-        """Who decides which users take part: the sampler of the law, or the participation from outside that the plan names."""
+        """The sampler: the one of the plan's sampling, or the participation from outside that the plan names."""
         if self.participation is None:
             return self.build_law()
         found = PARTICIPATIONS.find(self.participation)
@@ -383,7 +397,7 @@ class PrivacyPlan(BaseModel):
         return self.build_law().describe()
 
     def build_law(self) -> Sampler:
-        """The sampler whose law, or whose promise, is the one accounted."""
+        """The sampler that is accounted, by its law or by its promise."""
         if self.sampling == "poisson":
             return Poisson(self.sampling_probability)
         if self.sampling == "fixed":

@@ -18,8 +18,8 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from tacit.errors import RunError
+from tacit.mistakes import recipe_error
 from tacit.privacy.plan import PrivacyPlan
-from tacit.recipe.mistakes import recipe_error
 from tacit.recipe.reading import RECIPES, apply_change, read_toml, toml_of
 from tacit.recipe.sections import EngineSection, RecipeSection, Seed, ServerSection
 from tacit.runs.folder import refuse_if_taken

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from tacit.errors import RecipeError, RunError
-from tacit.recipe.mistakes import recipe_error
+from tacit.mistakes import recipe_error
 from tacit.recipe.reading import RECIPES, apply_change, read_toml
 from tacit.recipe.sections import ModelSection, RecipeSection, Seed
 from tacit.recipe.training import Recipe, parse_recipe

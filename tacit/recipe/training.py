@@ -14,10 +14,10 @@ from typing import Any
 from pydantic import Field, ValidationError, model_validator
 
 from tacit.errors import RecipeError
+from tacit.mistakes import recipe_error
 from tacit.privacy.plan import PrivacyPlan, with_rounds
 from tacit.privacy.planning.scaling import ScaleSection, scaled_up
 from tacit.privacy.record.reasons import Reason, Why
-from tacit.recipe.mistakes import recipe_error
 from tacit.recipe.reading import apply_change, read_toml, toml_of
 from tacit.recipe.sections import (
     AuditSection,

@@ -1,17 +1,17 @@
-"""Who is told how a run goes: a progress bar, an experiment tracker, or code of your own.
+"""Callbacks follow a run: a progress bar, an experiment tracker, or code of your own.
 
 Subclass `Callback` and override what you need. The order of calls is fixed: warnings and pre-training first, then `on_start`,
 rounds and evaluations, then `on_end`. After `on_start`, and when pre-training fails, `on_end` is called exactly once, whatever
 happens.
 
 **What a callback gets is public.** Its arguments hold the plan's settings, the record that goes into metrics.jsonl and the
-stated guarantee. They never hold who took part, how many did, norms, clipped shares, durations or the place of a file. The
-moment of a call is not public: how long a round takes depends on what its users hold, so a callback that passes on when it was
+stated guarantee. They never hold who took part, how many did, norms, clipped shares, durations or the path of a file. The
+time of a call is not public: how long a round takes depends on what its users hold, so a callback that passes on when it was
 called passes on something that the guarantee does not cover.
 
 **An error in a callback stops the run as Ctrl-C does:** after the round under way, with a checkpoint, so that the run can be
 resumed. Then the error is raised. In the last round the run finishes first. An error before the rounds (`on_warning`,
-`on_pretraining`, `on_start`) keeps them from beginning: nothing is released. After an error callbacks only get `on_end`.
+`on_pretraining`, `on_start`) prevents them: nothing is released. After an error only `on_end` is called.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tacit.errors import RecipeError
+
 Outcome = Literal["finished", "stopped", "diverged", "failed"]
 
 
 class StopRequested(Exception):
-    """The person at the keyboard asked to stop; the run is at rest and can be resumed.
+    """Somebody pressed Ctrl-C: the run has stopped and can be resumed.
 
     >>> import tacit
     >>> try:
@@ -57,7 +59,7 @@ class RunEnd:
     """How a run ended.
 
     A finished run states its cost: `epsilon` (infinite where nothing can be claimed), `delta`, and `guarantee`, which is the
-    claim in one sentence. They are None for any other outcome: such a run has a cost, too, which `tacit account` computes.
+    claim in one sentence. They are None for any other outcome: such a run has a cost too, which `tacit account` computes.
     """
 
     outcome: Outcome
@@ -67,7 +69,7 @@ class RunEnd:
 
 
 class Callback:
-    """Is told how a run goes. Every method does nothing until a subclass overrides it.
+    """Follows a run. Every method does nothing until a subclass overrides it.
 
     >>> import tacit
     >>> class Best(tacit.Callback):
@@ -82,7 +84,7 @@ class Callback:
     """
 
     def on_warning(self, sentence: str) -> None:
-        """Something in the settings will hurt, for example noise that drowns the model. Comes before the run begins."""
+        """The settings will harm training, for example by noise that drowns the model. Called before the run begins."""
 
     def on_pretraining(self, step: int, steps: int, loss: float) -> None:
         """Pre-training on public data has made `step` of `steps` steps; `loss` is that of the last ones."""
@@ -91,13 +93,13 @@ class Callback:
         """The rounds are about to begin, or to go on in a run that is resumed."""
 
     def on_round(self, round: int, rounds: int) -> None:
-        """`round` of `rounds` rounds are done, and the model is finite. Comes up to two rounds late."""
+        """`round` of `rounds` rounds are done, and the model is finite. Called up to two rounds late."""
 
     def on_evaluation(self, round: int, metrics: Mapping[str, Any]) -> None:
         """The model after `round` rounds was measured; `metrics` is the line of metrics.jsonl, without its round."""
 
     def on_end(self, end: RunEnd) -> None:
-        """The run is at rest: finished, stopped, diverged or failed."""
+        """The run has ended: finished, stopped, diverged or failed."""
 
 
 class Callbacks(Callback):
@@ -109,7 +111,12 @@ class Callbacks(Callback):
     """
 
     def __init__(self, callbacks: Iterable[Callback]) -> None:
+        if isinstance(callbacks, Callback):
+            raise RecipeError(f"Expected callbacks to be a list, got one {type(callbacks).__name__}: write [callback].")
         self._callbacks = tuple(callbacks)
+        for callback in self._callbacks:
+            if isinstance(callback, type) or not hasattr(callback, "on_start"):
+                raise RecipeError(f"Expected objects of subclasses of tacit.Callback in callbacks, got {callback!r}.")
 
     def on_warning(self, sentence: str) -> None:
         self._each("on_warning", sentence)
@@ -133,7 +140,7 @@ class Callbacks(Callback):
         first: Exception | None = None
         for callback in self._callbacks:
             try:
-                getattr(callback, method)(*copy.deepcopy(arguments))  # what one changes, the next does not see
+                getattr(callback, method)(*copy.deepcopy(arguments))  # a callback cannot change what the next one gets
             except Exception as error:
                 first = first or error
         if first is not None:
@@ -141,7 +148,7 @@ class Callbacks(Callback):
 
 
 class Notifier:
-    """Calls the callback of one run, and keeps its first error until the run is at rest."""
+    """Calls the callback of one run, and keeps its first error until the run has ended."""
 
     def __init__(self, callback: Callback) -> None:
         self._callback, self._ended = callback, False
@@ -157,7 +164,7 @@ class Notifier:
         self._call("on_evaluation", round, metrics)
 
     def end(self, end: RunEnd) -> None:
-        """Once; a second end is not told."""
+        """Calls `on_end`, the first time only."""
         if not self._ended:
             self._ended = True
             self._call("on_end", end, even_after_error=True)
@@ -173,9 +180,9 @@ class Notifier:
 
 @contextmanager
 def notifying(callback: Callback) -> Iterator[Notifier]:
-    """A notifier whose callback is told how it ended, should what runs inside raise before it says so itself.
+    """A notifier that calls `on_end` if the block raises before it has called it.
 
-    What was raised stays what is raised; a callback's own error becomes a note on it.
+    The block's exception is raised again; an error of the callback becomes a note on it.
     """
     notifier = Notifier(callback)
     try:

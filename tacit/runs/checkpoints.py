@@ -1,11 +1,11 @@
-"""Checkpoints: the state of a run after so many rounds, as safetensors files that are whole or not there.
+"""Checkpoints: the state of a run after some round, as safetensors files that are complete or absent.
 
 ``round-000123.safetensors`` is the state after 123 rounds; resuming from it, round 123 (counted from 0) runs next. A
 checkpoint holds arrays by name, text by name, and a digest over all of them, which the ledger's `Committed` repeats:
-safetensors itself would not notice a changed number. It holds no key: none is ever on disk. The digest is one of the text and
-of the arrays' own digest, so that `header` can tell what a checkpoint says of itself without reading its arrays.
+safetensors itself would not notice a changed number. It holds no key: no key is ever on disk. The digest covers the text and
+a digest of the arrays, so that `header` can verify the text without reading the arrays.
 
-**A damaged checkpoint is reported, not passed over.** Going back to an older one is possible, but it has a price: the
+**A damaged checkpoint is reported, not skipped.** Going back to an older one is possible, but it has a price: the
 rounds since then run again, on users who were already asked, and every repeated round is accounted for again (`Resumed`
 lists them as lost). Nobody should spend privacy without being asked, so `latest` does it only on request.
 """
@@ -34,7 +34,7 @@ _RESERVED = ("rounds", "arrays", "digest")
 
 @dataclass(frozen=True)
 class Header:
-    """What a checkpoint says of itself: after how many rounds, its text, and the digest that `save` returned."""
+    """A checkpoint without its arrays: the number of rounds done, its text, and the digest that `save` returned."""
 
     round: int
     metadata: dict[str, str]
@@ -49,12 +49,12 @@ class Checkpoint(Header):
 
 
 def path_of(folder: Path, round: int) -> Path:
-    """Where the checkpoint after `round` rounds lies."""
+    """The path of the checkpoint after `round` rounds."""
     return folder / f"round-{round:06d}.safetensors"
 
 
 def rounds_kept(folder: Path) -> list[int]:
-    """The rounds there are checkpoints of, ascending."""
+    """The rounds that have a checkpoint, ascending."""
     found = (_NAME.fullmatch(path.name) for path in folder.iterdir()) if folder.is_dir() else ()
     return sorted(int(match[1]) for match in found if match)
 
@@ -71,13 +71,13 @@ def save(
 ) -> str:
     """Write the state after `round` rounds and return its digest; when this returns, it is on disk.
 
-    Then older checkpoints are removed, except the last `keep_last` (this one among them) and those of the rounds in
-    `keep`; so are later ones, which a run that went back to an older checkpoint has left behind. RunError if the disk is
-    full: every older checkpoint is then intact. A round whose checkpoint the ledger names is not saved a second time:
-    its digest would be another.
+    Then older checkpoints are removed, except the last `keep_last` (including this one) and those of the rounds in `keep`.
+    Later ones are removed too: they are left over from before the run went back to an older checkpoint. RunError if the disk
+    is full: every older checkpoint is then intact. Do not save a round again whose checkpoint the ledger names: its digest
+    would differ.
     """
     if reserved := [name for name in _RESERVED if name in metadata]:
-        raise ValueError(f"Expected checkpoint metadata without the name {reserved[0]!r}.")
+        raise ValueError(f"The name {reserved[0]!r} is reserved in the metadata of a checkpoint.")
     # C order without np.ascontiguousarray, which would turn a scalar into a vector of length one.
     contiguous = {name: np.array(array, order="C", copy=None) for name, array in arrays.items()}
     inner = _arrays_digest(contiguous)
@@ -94,7 +94,7 @@ def save(
 
 
 def header(path: Path) -> Header:
-    """What the checkpoint in `path` says of itself, with its text verified and its arrays not read; RunError as of `load`."""
+    """The header of the checkpoint in `path`, verified; its arrays are not read. RunError as in `load`."""
     return _header(_read(path, with_arrays=False)[0], path)[0]
 
 
@@ -113,7 +113,7 @@ def _read(path: Path, *, with_arrays: bool) -> tuple[dict[str, str], dict[str, N
             names = file.keys() if with_arrays else ()  # not a mapping
             return file.metadata() or {}, {name: file.get_tensor(name) for name in names}
     except FileNotFoundError:
-        raise RunError(f"Expected a checkpoint in {path}, found none.") from None
+        raise RunError(f"There is no checkpoint {path}.") from None
     except (SafetensorError, OSError) as error:
         raise RunError(f"The checkpoint {path} is damaged ({type(error).__name__}).") from None
 
@@ -136,8 +136,8 @@ def _header(metadata: dict[str, str], path: Path) -> tuple[Header, str]:
 def latest(folder: Path, *, older_if_damaged: bool = False) -> Checkpoint | None:
     """The newest checkpoint; None if there is none. RunError names the file if it is damaged.
 
-    With `older_if_damaged` the newest one that is whole is taken instead. The rounds since then will run again and cost
-    again, so a person has to ask for it.
+    With `older_if_damaged` the newest one that is not damaged is returned instead. The rounds since then will run again and
+    cost again, so this happens only on request.
     """
     rounds = rounds_kept(folder)
     for position, round in enumerate(reversed(rounds), start=1):
@@ -174,7 +174,7 @@ def _arrays_digest(arrays: Mapping[str, NDArray[np.generic]]) -> str:
 
 def _remove(folder: Path, rounds: Collection[int]) -> None:
     if rounds:
-        with suppress(OSError):  # housekeeping: what stays is removed next time
+        with suppress(OSError):  # what could not be removed is removed next time
             for round in rounds:
                 path_of(folder, round).unlink(missing_ok=True)
             sync_folder(folder)

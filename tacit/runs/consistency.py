@@ -1,7 +1,7 @@
 """Whether a run's ledger agrees with everything else in the run's folder: its recipe, its checkpoints, its own records.
 
-The ledger's chain shows that no line was changed after it was written, unless the whole chain was written again. Whoever
-edits a field and hashes the chain again has to make all of these fit as well, which `objection_to` compares:
+The ledger's chain shows that no line was changed after it was written, unless the whole chain was written again. Somebody who
+edits a field and hashes the chain again must also make all of these agree, which `objection_to` compares:
 
     recipe.toml     its SHA-256 is in the first record; its [privacy] is the plan there; no round beyond [run] rounds; a seed
                     in it is in the first record, with the reason why nothing may be claimed
@@ -9,7 +9,7 @@ edits a field and hashes the chain again has to make all of these fit as well, w
     intents         sampling, noise, bounds, denominator and restarts are those of the plan (`privacy.departures`)
     checkpoints     each names the first record's digest in its metadata, and the ledger names each by its own digest
 
-A disagreement is a LedgerError, wherever an epsilon would be stated: nobody can say which side is the true one.
+A disagreement is a LedgerError wherever an epsilon would be stated, because nobody can tell which side is true.
 
 **What this cannot find.** Nothing here is signed, so a forger who rewrites all of it is believed: every edit of the plan,
 if recipe.toml is edited in the same way and the checkpoints are written again or removed. Where the checkpoints are gone,
@@ -42,7 +42,7 @@ OPENED = "opened"
 
 
 def objection_to(ledger: Ledger, recipe_text: bytes, recipe: Mapping[str, Any], kept: Sequence[Header]) -> str | None:
-    """Where a ledger, the run's recipe and its checkpoints disagree first, without a full stop; None if they agree."""
+    """The first disagreement of a ledger with the run's recipe and checkpoints, without a full stop; None if they agree."""
     opened = ledger.opened
     if opened.recipe != hashlib.sha256(recipe_text).hexdigest():
         return "its recipe.toml is not the one that the ledger names"
@@ -113,7 +113,7 @@ def _rounds_objection(ledger: Ledger, rounds: int) -> str | None:
 
 
 def _checkpoint_objection(ledger: Ledger, kept: Sequence[Header]) -> str | None:
-    """A checkpoint that is newer than the last one in the ledger is of a run that goes on, or was killed in between."""
+    """A checkpoint may be newer than the last one in the ledger: the run is going on, or was killed between the two writes."""
     opened = ledger.digests()[0]
     named = {record.checkpoint for record in ledger.records if isinstance(record, Committed)}
     for checkpoint in kept:

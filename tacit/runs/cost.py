@@ -1,4 +1,4 @@
-"""What a run costs its users: the one place that everything which states an epsilon asks.
+"""What a run costs its users. Everything that states an epsilon asks here.
 
 **One headline.** It is computed from the participation that the plan promises: how users are sampled, or how often and how far
 apart a user may take part. These are public constants, so `train`, `account`, `guarantee`, both kinds of `report`, the card of
@@ -73,7 +73,7 @@ def cost_of(folder: RunFolder, ledger: Ledger | None = None, *, cohorts: WhoTook
     """
     if ledger is None:
         if not folder.begun:
-            raise RunError(f"Expected a run with a ledger, got {folder.path}, which has not begun.")
+            raise RunError(f"The run {folder.path} has not begun, so it has no ledger.")
         ledger = folder.accountable_ledger()
     stated = spent_by(ledger.opened, ledger.intents)
     against = reasons_against(ledger, cohorts=cohorts)
@@ -125,14 +125,14 @@ def total_cost(
         for ledger, cohorts in runs
         if cohorts is not None and not charged_for(ledger.opened, ledger.intents).to_come
     }
-    # An odometer takes a cost that was settled when its run began, and the participation that happened was not.
+    # An odometer may only add up costs that were fixed when each run began. The realised participation was not.
     return stated, together(ledgers, delta, cohorts=known) if known and not adaptive else None
 
 
 def cohorts_for_owner(folder: RunFolder, ledger: Ledger) -> list[NDArray[np.int64]] | None:
-    """Who took part in each release of a run without sampling, where this reader may know it; None otherwise.
+    """Who took part in each release of a run without sampling; None if the reader has no access to it, or there is sampling.
 
-    None too while the run is being written: its record may then be ahead of its ledger.
+    None, too, while a process is writing to the run: its participation record may then be ahead of its ledger.
     """
     path = folder.participation_path
     if not _unsampled(ledger) or not ledger.intents or is_being_written(folder.ledger_path):
@@ -143,7 +143,7 @@ def cohorts_for_owner(folder: RunFolder, ledger: Ledger) -> list[NDArray[np.int6
 
 
 def owners_figures(folder: RunFolder) -> dict[str, Any] | None:
-    """The owner's second figure for JSON, where this reader may have it."""
+    """The owner's second figure for JSON; None if the reader has no access to it."""
     if not folder.begun:
         return None
     ledger = folder.accountable_ledger()

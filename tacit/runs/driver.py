@@ -1,8 +1,8 @@
 """A run from its first record to its summary, whatever it trains: begin it, go on with it, stop it, finish it.
 
-What is trained comes as a `Program`. The way back is here too: a run that was stopped or killed goes on from its last
-checkpoint, under the promise its ledger was begun with. The rounds since then run again, with fresh noise, and are accounted
-again; a seeded run repeats them exactly.
+What is trained comes as a `Program`. A run that was stopped or killed goes on from its last checkpoint, under the plan in its
+ledger's first record. The rounds since the checkpoint run again, with fresh noise, and are accounted again; a seeded run
+repeats them exactly.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Rounds = Generator[TrainingState, None, dict[str, Any]]
 
 
 def begin(program: Program, folder: RunFolder, callback: Callback) -> dict[str, Any]:
-    """Run it in a folder that has no ledger yet; returns the run's summary."""
+    """Run the program in a folder that has no ledger yet; returns the run's summary."""
     return to_the_end(first_rounds(program, folder, callback, catch_interrupt=True))
 
 
@@ -58,7 +58,7 @@ def go_on(program: Program, folder: RunFolder, callback: Callback, *, older_if_d
 def first_rounds(program: Program, folder: RunFolder, callback: Callback, *, catch_interrupt: bool = False) -> Rounds:
     """The rounds of a run in a folder that has no ledger yet.
 
-    Whatever in it did not come from its plan is a reason in the ledger's first record why nothing may be claimed.
+    Everything in the program that its plan did not build becomes a reason in the ledger's first record: epsilon is infinite.
     """
     program = dataclasses.replace(program, opened=with_reasons(program))
     listed = _register(program, folder)
@@ -85,10 +85,10 @@ def further_rounds(
     try:
         closed = ledger.ledger.closed
         if closed is not None and closed.outcome != "stopped":
-            raise RunError(f"Expected a run that can go on, got {folder.path}, which has {closed.outcome}.")
+            raise RunError(f"The run {folder.path} has {closed.outcome}, so there is nothing to resume.")
         require_same_promise(ledger.ledger.opened, program.opened)
         program.require_same_users(folder, begun=bool(ledger.ledger.intents))
-        folder.accountable_ledger()  # what it has released so far will be part of what is stated in the end
+        folder.accountable_ledger()  # raises if the ledger contradicts the folder: the final cost is computed from it
         listed = _register(program, folder, ledger.ledger)
         repair_torn_tail(folder.participation_path, ledger.ledger)
         checkpoint = folder.resume_point(older_if_damaged=older_if_damaged)
@@ -110,7 +110,7 @@ def further_rounds(
 
 
 def require_same_promise(recorded: Opened, now: Opened) -> None:
-    """The plan, the data and every reason why nothing may be claimed are still those the run was begun with."""
+    """PrivacyError unless the plan, the data and the reasons for an infinite epsilon are those of the first record."""
     then, here = (to_json(dataclasses.replace(each, tacit_version="")) for each in (recorded, now))
     difference = first_difference(then, here)
     if difference is not None:
@@ -119,9 +119,9 @@ def require_same_promise(recorded: Opened, now: Opened) -> None:
 
 
 def _register(program: Program, folder: RunFolder, ledger: Ledger | None = None) -> Odometer | None:
-    """Enter the run into its store's odometer, which is returned; a world has no people to keep one for.
+    """Enter the run into its store's odometer and return that; None for a world, which has no people and no odometer.
 
-    LedgerError, and nothing entered, if the odometer knows more of the run than its ledger does (None: it has none).
+    LedgerError, and nothing entered, if the odometer knows more records of the run than `ledger` has (None: no ledger yet).
     """
     if program.store is None:
         return None
@@ -148,7 +148,7 @@ def _noise_arrays(folder: RunFolder, template: TrainingState, round: int) -> Map
 
 
 def _participation(folder: RunFolder, ledger: Ledger, rounds: int) -> list[NDArray[np.int64]]:
-    """The cohorts of the first `rounds` rounds, as they are in the model the run goes on with."""
+    """The cohorts of the first `rounds` rounds: of each round, the attempt that the current model contains."""
     if not ledger.intents:
         return []
     live = {intent.round: number for number, intent in enumerate(ledger.intents)}  # the last attempt of each
@@ -227,7 +227,7 @@ def _rounds(
         folder.write_summary(summary)
         journal.close("finished")
         audit.conclude()
-        checkpoints.remove_all(folder.private_path)  # what was left of the noise
+        checkpoints.remove_all(folder.private_path)  # the noise state, as secret as the noise
         notifier.end(RunEnd("finished", cost.stated.epsilon, cost.stated.delta, cost.guarantee().headline))
         if notifier.error is not None:
             raise notifier.error
@@ -236,7 +236,7 @@ def _rounds(
 
 @contextmanager
 def _stopping_at_a_round(journal: RunJournal) -> Iterator[None]:
-    """Ctrl-C stops after the round under way, with a checkpoint; a second one stops at once."""
+    """Ctrl-C stops after the current round, with a checkpoint; a second Ctrl-C stops at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,19 +1,18 @@
 """A run on disk.
 
-run.json              the marker: this folder is a run, which one, and since when; written last, so a folder with it
-                      is complete
+run.json              the marker: the run's id and when it was made; written last, so a folder that has it is complete
 recipe.toml           the recipe the run follows
-vocabulary.txt        its words, one a line, where it has some
+vocabulary.txt        its words, one per line, if it has any
 ledger.jsonl          what was released (tacit.privacy.record.ledger)
 metrics.jsonl         one record a round
 checkpoints/          round-000123.safetensors
-pretrained/           round-000000.safetensors: what public data made of the model, where the recipe asks for that
-sections/             pieces of the report that other parts leave
+pretrained/           round-000000.safetensors: the model after pre-training on public data, if the recipe asks for it
+sections/             sections of the report that other parts of Tacit write
 summary.json          the result, written when the run ends
-private/              mode 0700: participation.bin, the noise state where there is one, and what only a simulation
-                      writes: users.sha256, and diagnostics.jsonl with norms and cohort sizes, outside the guarantee.
-                      No key is ever on disk.
-                      gate_audit.jsonl while a run is audited at the gate, gate_audit.json when it has ended
+private/              mode 0700: participation.bin; the noise state, if the mechanism has one; users.sha256 and
+                      diagnostics.jsonl, which only a simulation writes (norms and cohort sizes, outside the guarantee);
+                      gate_audit.jsonl while the gate is audited, gate_audit.json when the run has ended. No key is ever
+                      on disk.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from tacit.runs import checkpoints
 from tacit.runs.consistency import OPENED, objection_to
 
 FORMAT = 1
-RUNS = Path("runs")  # where runs are made, and looked for by name
+RUNS = Path("runs")  # where runs are made, and where a name is looked up
 _MARKER = "run.json"
 _MARKER_KEY = "tacit run"
 NOISE = "noise"  # in a checkpoint's metadata: the digest of what was saved with it in private/
@@ -47,7 +46,7 @@ _DEPTH = 4  # how far below a root runs are looked for
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A folder that holds a run, complete and ours. Only `create` and `open` make one.
+    """The folder of a run, complete and in our format. Only `create` and `open` make one.
 
     >>> import tempfile, tacit
     >>> from pathlib import Path
@@ -64,14 +63,14 @@ class RunFolder:
     def create(cls, path: Path, recipe_text: str, *, vocabulary: Sequence[str] | None = None) -> RunFolder:
         """Make the folder of a new run, in a directory that is empty or not there yet.
 
-        RunError, and nothing touched, if the path is taken; RunError, and nothing left behind, if the disk fails.
+        RunError if the path is taken: nothing is changed. RunError if the disk fails: nothing is left behind.
         """
         refuse_if_taken(path)
         existed = path.is_dir()
         marker = {_MARKER_KEY: FORMAT, "run_id": secrets.token_hex(8), "created": _now()}
         try:
             path.mkdir(parents=True, exist_ok=True)
-            # Exclusive: of two processes that found the same empty directory, one goes on.
+            # mkdir is exclusive: of two processes that found the same empty directory, only one goes on.
             (path / "private").mkdir(mode=0o700)
         except FileExistsError:
             raise RunError(f"The folder {path} was taken by another process just now: choose another one.") from None
@@ -183,7 +182,7 @@ class RunFolder:
             raise RunError(f"The run {self.path} is damaged: its recipe.toml cannot be read.") from None
 
     def require_same_recipe(self, recipe: Mapping[str, Any]) -> None:
-        """RunError names the first field in which `recipe` is not the one the run was begun with."""
+        """RunError names the first field in which `recipe` differs from the recipe the run was begun with."""
         difference = first_difference(self.recipe(), recipe)
         if difference is not None:
             name, recorded, wanted = difference
@@ -226,7 +225,7 @@ class RunFolder:
             return False
 
     def create_ledger(self, opened: Opened) -> LedgerWriter:
-        """Begin the run's ledger and hold its lock. RunError if it has one; LedgerError if it must have had one."""
+        """Begin the run's ledger and hold its lock. RunError if it has one; LedgerError if it had one that is gone."""
         if opened.run_id != self.run_id:
             raise LedgerError(f"Expected the ledger of the run {self.run_id}, got one of {opened.run_id}.")
         recorded = self.participation_path.exists() and self.participation_path.stat().st_size > 0
@@ -258,10 +257,10 @@ class RunFolder:
         return ledger
 
     def accountable_ledger(self) -> Ledger:
-        """The same, for whoever states an epsilon: it agrees with the recipe and with the checkpoints that are there.
+        """The ledger, for callers that state an epsilon: it also agrees with the recipe and with the existing checkpoints.
 
-        LedgerError, in one sentence, where it does not (`consistency`). A checkpoint that was removed, or cannot be read, says
-        nothing.
+        LedgerError, in one sentence, if it does not (`consistency`). A checkpoint that was removed, or cannot be read, is not
+        compared.
         """
         kept = []
         for round in checkpoints.rounds_kept(self.checkpoints_path):  # first, as the run may be going on
@@ -274,7 +273,7 @@ class RunFolder:
         return ledger
 
     def last_checkpoint(self) -> checkpoints.Checkpoint | None:
-        """The newest checkpoint, to look at; RunError if the ledger names a later one, or another one for its round."""
+        """The newest checkpoint, to read; RunError if the ledger names a later one, or a different one for the same round."""
         if not self.begun:
             return checkpoints.latest(self.checkpoints_path)
         ledger = self.ledger()  # first, as the run may be going on
@@ -289,7 +288,7 @@ class RunFolder:
         return f"The checkpoint after {ledger.rounds_committed} rounds that the ledger of {self.path} names is missing."
 
     def _require_named(self, checkpoint: checkpoints.Checkpoint, ledger: Ledger) -> None:
-        """RunError if the ledger's last checkpoint is of the same round and another one."""
+        """RunError if the ledger's last checkpoint is of the same round but has another digest."""
         done, known = checkpoint.round, ledger.committed
         if known is None or not known.rounds_done == done == ledger.rounds_committed:
             return
@@ -299,10 +298,11 @@ class RunFolder:
     def resume_point(self, *, older_if_damaged: bool = False) -> checkpoints.Checkpoint | None:
         """The checkpoint to go on from, checked against the ledger; None: from the beginning.
 
-        RunError if the newest checkpoint, or the one the ledger names, is damaged or missing: with `older_if_damaged` an
-        older one is taken, and the rounds since then cost again. LedgerError if a checkpoint is further than the ledger,
-        which was then cut. A checkpoint the ledger does not know yet (killed in between) is good; one of rounds that the run
-        gave up is not, nor is one whose noise in the private folder is that of another time.
+        RunError if the newest checkpoint, or the one the ledger names, is damaged or missing; with `older_if_damaged` an
+        older one is taken instead, and the rounds since then cost again. LedgerError if a checkpoint holds more rounds than
+        the ledger knows: lines were then cut off the ledger. A checkpoint that the ledger does not name yet, because the
+        process was killed between the two writes, is accepted. Refused are a checkpoint of rounds that the run gave up when
+        it went back, and one whose noise state in the private folder was saved at another time.
         """
         ledger = read_ledger(self.ledger_path)
         checkpoint = checkpoints.latest(self.checkpoints_path, older_if_damaged=older_if_damaged)
@@ -321,8 +321,8 @@ class RunFolder:
         if checkpoint.metadata.get(OPENED) != ledger.digests()[0]:
             raise RunError(f"The checkpoint after {done} rounds in {self.path} was not saved under its ledger.")
         self._require_its_noise(checkpoint)
-        if done > ledger.rounds_committed and not ledger.opened.seeded:  # a seeded run makes the same ones again
-            # Not committed since the run last went back: then it is either new, or of the rounds that were given up.
+        if done > ledger.rounds_committed and not ledger.opened.seeded:  # a seeded run repeats the same rounds
+            # Not committed since the run last went back, so it is either new or of rounds that were given up.
             given_up = {record.checkpoint for record in ledger.records if isinstance(record, Committed)}
             if checkpoint.digest in given_up:
                 raise RunError(
@@ -333,7 +333,7 @@ class RunFolder:
         return checkpoint
 
     def _require_its_noise(self, checkpoint: checkpoints.Checkpoint) -> None:
-        """RunError unless the noise in the private folder is what was saved with the checkpoint, where it names any."""
+        """RunError unless the noise state in the private folder was saved with the checkpoint, if the checkpoint names one."""
         if (saved := checkpoint.metadata.get(NOISE)) is None:
             return
         path = checkpoints.path_of(self.private_path, checkpoint.round)
@@ -353,7 +353,7 @@ def refuse_if_taken(path: Path) -> None:
     if is_run(path):
         raise RunError(
             f"The folder {path} holds a run already.",
-            hint=f"Go on with it (--resume {path}), or choose another.",
+            hint=f"Resume it (tacit train --resume {path}, or tacit.resume), or choose another folder.",
         )
     if path.exists() and not path.is_dir():
         raise RunError(f"Expected a folder for the run, got {path}, which is a file.")

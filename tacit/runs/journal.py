@@ -1,10 +1,10 @@
-"""What makes a round durable, and in which order.
+"""Writes a round to disk, in an order that survives a crash at any point.
 
-Before a round touches users: the cohort's record is on disk, then the intent in the ledger that is bound to it. After the
-round: numbers are fetched from the device two rounds late, so that nothing waits for it; every so many rounds the model
-is evaluated, and every so many a checkpoint is written and committed in the ledger. Nothing that depends on a round is
-written or shown before its intent is durable, and before the store's odometer knows a head of the ledger that holds it
-(`record_head`): otherwise a copy of the run folder could go on as if the round had not been.
+Before a round touches users, the cohort's record is written to disk, and then the ledger's intent, which holds its digest.
+After the round, numbers are fetched from the accelerator two rounds late, so that nothing waits for it. The schedule says in
+which rounds the model is evaluated, and in which a checkpoint is written and committed in the ledger. Nothing that depends on
+a round is written or shown before its intent is on disk and the store's odometer has recorded a head of the ledger that
+includes it (`record_head`): otherwise a copy of the run folder could go on as if the round had not happened.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from tacit.runs.metrics import EPSILON_SO_FAR, MetricsWriter, read_metrics
 if TYPE_CHECKING:
     from tacit.privacy.gate.sums import ClipThresholds
 
-# How many rounds the device may be ahead of what has been looked at.
+# How many rounds the accelerator may be ahead of the rounds whose numbers were fetched.
 LAG = 2
 NORM_QUANTILES = (0.1, 0.5, 0.9)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How many rounds there are, and every how many the model is measured and saved."""
+    """How many rounds there are, and after how many of them the model is evaluated and saved each time."""
 
     rounds: int
     evaluate_every: int
@@ -50,7 +50,7 @@ class Schedule:
 
 
 class RunJournal:
-    """Writes a run down as it happens. One process at a time holds it, through the ledger's lock."""
+    """Records a run as it happens. The ledger's lock allows one process at a time."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class RunJournal:
         self.stop_requested = False
 
     def start(self, round: int) -> None:
-        """Tell callbacks that the rounds from `round` on are about to run; if one of them fails, no round does."""
+        """Call `on_start` before the rounds from `round` on run; if a callback fails, no round runs."""
         plan = json.loads(json.dumps(self._ledger.ledger.opened.plan))
         run = RunStart(self._folder.path.name, self._folder.run_id, plan, self._schedule.rounds, round)
         self._notifier.start(run)
@@ -90,14 +90,14 @@ class RunJournal:
             self._stop()
 
     def begin(self, state: Any) -> None:
-        """Evaluate the model that the first round starts from, once: a curve then begins where pre-training left it."""
+        """Evaluate the model before the first round, so that curves begin with the pre-trained model."""
         if next(read_metrics(self._folder.metrics_path), None) is None:
             self._note(state)
             if self._stopping:
                 self._stop()
 
     def before(self, cohort: Any, norms: ClipThresholds) -> None:
-        """Make the intent durable."""
+        """Write the intent to disk."""
         digest = self._participation.append(cohort.round, cohort.attempt, cohort.users)
         bound = self._update_bound(norms.clip)
         bounds = {UPDATE: bound if math.isfinite(bound) else None, WEIGHT: 1.0, WITHIN: BIT_BOUND}
@@ -116,7 +116,7 @@ class RunJournal:
         self.intents.append(intent)
 
     def after(self, state: Any, diagnostics: list[Any]) -> None:
-        """Look at what the device has finished; evaluate and save where it is due."""
+        """Fetch the numbers of finished rounds; evaluate and save when the schedule says so."""
         self._pending.append((state, diagnostics))
         last = state.round == self._schedule.rounds
         evaluate = last or state.round % self._schedule.evaluate_every == 0
@@ -125,7 +125,7 @@ class RunJournal:
         if evaluate:
             self._note(state)
         stop = self._stopping and not last
-        if stop and not save:  # asked for since this round was settled
+        if stop and not save:  # requested after this round's numbers were fetched
             self._settle(all=True)
         if save or stop:
             self._save(state)
@@ -144,13 +144,13 @@ class RunJournal:
         self.close("stopped")
 
     def close(self, outcome: str) -> None:
-        """Write how the run ended and let go of it."""
+        """Write how the run ended, and close its files."""
         self._ledger.append(Closed(self._ledger.ledger.next_round, outcome))
         self._record_head()
         self.release()
 
     def release(self) -> None:
-        """Let go of the files, whatever happened."""
+        """Close the files, whatever happened."""
         for writer in (self._participation, self._metrics, self._diagnostics, self._ledger):
             writer.close()
 
@@ -159,13 +159,13 @@ class RunJournal:
         return self.stop_requested or self._notifier.error is not None
 
     def _stop(self) -> NoReturn:
-        """Leave the run so that it can be resumed; raises the error of a callback, where that is why."""
+        """Stop the run so that it can be resumed; raises the callback's error if that is the reason."""
         self.close("stopped")
         self._notifier.end(RunEnd("stopped"))
         raise self._notifier.error or StopRequested
 
     def _note(self, state: Any) -> None:
-        """Evaluate a model and write down what came out."""
+        """Evaluate a model and write the metrics."""
         record = {
             "round": state.round,
             "measured_on": "held-out users, outside the guarantee",
@@ -178,7 +178,7 @@ class RunJournal:
         self._notifier.evaluation(written.pop("round"), written)
 
     def _settle(self, *, all: bool) -> None:
-        """Look at the rounds that the device has finished; at all of them before something is shown or saved."""
+        """Fetch the numbers of finished rounds; of all rounds, before anything is shown or saved."""
         if all:
             self._record_head()
         while len(self._pending) > (0 if all else LAG):
@@ -193,7 +193,7 @@ class RunJournal:
         kept = checkpoints.rounds_kept(self._folder.checkpoints_path)
         where = f"the checkpoint after {kept[-1]} rounds is kept" if kept else "there is no checkpoint yet"
         self.close("diverged")
-        checkpoints.remove_all(self._folder.private_path)  # what was left of the noise
+        checkpoints.remove_all(self._folder.private_path)  # the noise state, as secret as the noise
         self._notifier.end(RunEnd("diverged"))
         raise DivergedError(
             f"Training diverged by round {round}: the model, or what it computes, is not finite; {where}.",
@@ -201,14 +201,14 @@ class RunJournal:
         ) from self._notifier.error
 
     def _nobody_is_finite(self, diagnostics: list[Any]) -> bool:
-        """Every update overflowed, so the model stands still. Looked at only where no privacy is claimed."""
+        """Whether every update overflowed, so that the model cannot change. Checked only if no privacy is claimed."""
         if self._plan.claims or not diagnostics:
             return False
         norms, _ = _of_those_present(diagnostics)
         return len(norms) > 0 and not np.isfinite(norms).any()
 
     def _diagnose(self, round: int, diagnostics: list[Any]) -> None:
-        """Norms and the clipped share: allowed in a simulation, outside the guarantee, and marked so."""
+        """Write norms and the clipped share: only in a simulation, outside the guarantee, and marked as such."""
         if not diagnostics:
             return
         norms, clipped = _of_those_present(diagnostics)
@@ -217,7 +217,7 @@ class RunJournal:
             {
                 "round": round,
                 "outside_the_guarantee": True,
-                # How long users take depends on what they hold, so the time is the owner's to know.
+                # How long a round takes depends on users' data, so only the owner may know it.
                 "seconds": time.monotonic() - self._started,
                 "users": len(norms),
                 "clipped": float(clipped.mean()),
@@ -230,14 +230,14 @@ class RunJournal:
         public, private = self._to_arrays(state)
         saved = {OPENED: self._opened}
         if private:
-            # The digest binds the two files, so that a checkpoint never goes on with the noise of another time.
+            # The digest binds the two files, so that no checkpoint is resumed with the noise state of another one.
             saved[NOISE] = checkpoints.save(self._folder.private_path, state.round, private, {}, mode=0o600)
         digest = checkpoints.save(self._folder.checkpoints_path, state.round, public, saved)
         self._ledger.append(Committed(state.round, digest))
 
 
 def _of_those_present(diagnostics: list[Any]) -> tuple[np.ndarray, np.ndarray]:
-    """The norms, and whether they were clipped, without the absent users that pad a chunk."""
+    """Norms and clip flags of the users who were present; absent users only pad a chunk."""
     chunks = [np.asarray(each.present) for each in diagnostics]
     norms = [np.asarray(each.norms)[present] for each, present in zip(diagnostics, chunks, strict=True)]
     clipped = [np.asarray(each.clipped)[present] for each, present in zip(diagnostics, chunks, strict=True)]

@@ -1,7 +1,7 @@
-"""Metrics: one JSON object a line and a round, for curves and tables; nothing is proven from them.
+"""Metrics: one JSON object per line and round, for curves and tables. No guarantee depends on them.
 
-Each line goes to the operating system at once but is not synced: what a crash takes is written again, because a resumed
-run first drops the records of the rounds it will repeat (`truncate_after`), so that each round is there once.
+Each line goes to the operating system at once but is not synced. A crash may lose lines, and they are written again: a resumed
+run first drops the records of the rounds it will repeat (`truncate_after`), so that each round appears once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Self
 from tacit.errors import RunError
 from tacit.files import disk_error, write_atomic
 
-# What the rounds so far would cost if the run had been planned to end with them. A curve to watch, and not what the run costs:
+# What the rounds so far would cost if the run had been planned to end with them. It is for a curve, and is not the run's cost:
 # a run that ends early is charged for its planned rounds (`tacit.runs.cost`).
 EPSILON_SO_FAR = "epsilon_if_planned_to_end_here"
 
@@ -69,7 +69,7 @@ class MetricsWriter:
         """
         plain = {name: _plain(value) for name, value in record.items()}
         if not isinstance(plain.get("round"), int):
-            raise ValueError("Expected a whole number 'round' in a metrics record.")
+            raise ValueError("A metrics record needs a whole number under the key 'round'.")
         line = memoryview(json.dumps(plain, allow_nan=False).encode("ascii") + b"\n")
         try:
             while line:

@@ -1,8 +1,8 @@
-"""The odometer of a store: every run that read its users, whatever became of the run, and how far each of them got.
+"""The odometer of a store: a list of every run that read its users, whether or not it finished, and how far each run got.
 
-Composition only holds if no run is forgotten, tuning runs and failed ones least of all. So a run enters itself here before its
-ledger is begun, and the list lies in the store's own folder, where it does not depend on run folders staying where they
-are. (A world is generated, has no people in it, and keeps none.)
+Composition only holds if no run is left out, including tuning runs and failed ones. So a run enters itself here before its
+ledger is begun, and the list is kept in the store's own folder, so that run folders may be moved. (A generated world has no
+people in it and no odometer.)
 
 ``odometer.jsonl``, mode 0600: canonical JSON, one line an entry, each with the digest of the line before it and its own. A
 changed, missing or moved line is reported with its number. A last line without its end was cut short by a crash while it was
@@ -11,20 +11,20 @@ added, so nothing depended on it: the next one cuts it off. There are two kinds 
     run    the run's id, where its folder was, when it registered, whether it meant to claim privacy
     head   the run's id, how many records its ledger had, and the digest of the last of them
 
-**Branches.** Stop a run, copy its folder, finish it, restore the copy and finish that: two models were released, and either
-ledger tells of one. So the ledger's head is recorded here
+**Branches.** Stop a run, copy its folder, finish it, restore the copy and finish that: two models were released, and each
+ledger records only one of them. So the ledger's head is recorded here
 - when the ledger is begun, and when a run resumes: before its first round,
 - before a model is evaluated or saved: whatever is written of a round comes after the head that holds its intent,
 - when the run ends.
 A run may only go on with a ledger that **extends** every head recorded for it, that is, whose record number `length` has the
 digest `head`. A ledger is always on disk before its head is recorded, so a crash in between leaves a ledger that is longer
-than the list knows, which extends it. Of two branches the one that resumes second lacks the first one's `Resumed` record, and
-is refused, whichever of them is the copy. Two processes that resume at the same moment are told apart when they record: the
+than the list knows, and extends it. Of two branches, the one that resumes second lacks the first one's `Resumed` record and
+is refused, whichever of the two is the copy. Two processes that resume at the same moment are told apart when they record: the
 second finds a head that is not its own. `tacit account odometer` counts no run whose ledger does not extend its heads.
 
-**What this cannot find.** Whoever restores the store's folder together with the run's has restored the list too, or who works
-with a copy of both: lines that are cut off the end leave a chain that is whole. Rounds whose process was killed before anything
-of them was written are in the ledger alone: a copy of the folder from before forgets them.
+**What this cannot find.** If somebody restores the store's folder together with the run's, or works with a copy of both, the
+list is restored too: a chain stays valid when lines are cut off its end. If a process was killed before any result of a round
+was written, the round is in the ledger alone, and an older copy of the run folder does not have it.
 
 A run that is listed and released nothing costs nothing. A run that is listed and not found makes the total unknown.
 """
@@ -49,7 +49,7 @@ from tacit.privacy.record.records import canonical
 
 NAME = "odometer.jsonl"
 _BEFORE_THE_FIRST = "0" * 64
-_COPY = "The run went on from a copy: go on with the folder in which it did, and delete the others."
+_COPY = "The run was resumed from a copy of its folder: go on with that copy, and delete the others."
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Head:
-    """How far a run's ledger was: so many records, the last of them with this digest."""
+    """How far a run's ledger had got: its number of records, and the digest of the last one."""
 
     run_id: str
     length: int
@@ -88,7 +88,7 @@ class _Verified:
         return next((each for each in reversed(self.entries) if each.run_id == run_id), None)
 
     def read(self, data: bytes, path: Path) -> None:
-        """The lines that follow; RunError names the first that does not belong there. A torn one is left."""
+        """The lines that follow; RunError names the first that does not belong there. An incomplete last line is left out."""
         whole = data.rfind(b"\n") + 1
         for line in data[:whole].split(b"\n")[:-1]:
             try:
@@ -114,7 +114,7 @@ class _Verified:
 
 
 class Odometer:
-    """The list of a store, to add to. It reads again only what others have added since."""
+    """The list of a store, open for adding. It reads again only the lines that others have added."""
 
     def __init__(self, store: Path) -> None:
         self.path = store / NAME
@@ -122,7 +122,7 @@ class Odometer:
         self._ours: dict[str, Head] = {}  # of each run, the head that this process knows its ledger to hold
 
     def register(self, *, run_id: str, run: Path, claims_privacy: bool) -> None:
-        """Enter a run; when this returns, the line is on disk. Again from where it was last: nothing to do.
+        """Enter a run; when this returns, the line is on disk. A run that is already listed in this place is not entered again.
 
         A run that was moved, or moved back, is entered again, with where it is now. RunError if the list cannot be written,
         is damaged, or may be read by others: then the run must not begin.
@@ -141,7 +141,7 @@ class Odometer:
         """
         with self._locked() as descriptor:
             if self._verified.last_entry(run_id) is None:
-                raise RunError(f"Expected the run {run_id} in the odometer {self.path}, which does not list it.")
+                raise RunError(f"The odometer {self.path} does not list the run {run_id}.")
             if self._known(run_id) != self._ours.get(run_id):
                 raise LedgerError(
                     f"The run {run_id} goes on in another place, as the odometer {self.path} shows.", hint=_COPY

@@ -1,4 +1,4 @@
-"""The first record of a run's ledger: the plan, how large a release is, who the users are, and what was promised of them."""
+"""The first record of a run's ledger: the plan, the size of a release, the data, and what is promised about the users."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import EPSILON_SO_FAR, read_metrics
 
 INK, ACCENT, FAINT = "#1f2933", "#0b7285", "#9aa5b1"
-# What a run is judged by, the first that its metrics have: its name and a title. All but the loss are shares.
+# The metric to plot is the first of these that the run has; each with a title and a label. All but the loss are shares.
 LOSS = "loss"
 MEASURES = {
     "top1": ("next word guessed right, %", "Accuracy on held-out people"),
@@ -26,7 +26,7 @@ def plot_training(folder: RunFolder, out: Path) -> None:
     pyplot = load_pyplot()
     records = list(read_metrics(folder.metrics_path))
     if not records:
-        raise RunError(f"Expected a run with at least one evaluation, got {folder.path}, which has none yet.")
+        raise RunError(f"The run {folder.path} has no evaluation to plot yet.")
     measure = next((name for name in MEASURES if all(name in record for record in records)), None)
     if measure is None:
         raise RunError(f"Expected a run with {', '.join(MEASURES)} in its metrics, got {folder.path}, which has none.")

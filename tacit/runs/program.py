@@ -1,4 +1,4 @@
-"""What a run trains, ready to go. The driver takes a `Program`; simulation and fleet each bring the users' side of it."""
+"""A `Program` is everything that the driver needs to run. Simulation and fleet each supply the users' side of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Cohorts(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Program(ABC):
-    """What a run trains, ready to go; nothing on disk yet.
+    """Everything that a run needs; nothing is on disk yet.
 
     `opened` is the ledger's first record. `store` is the folder in whose odometer the run is entered (None: a world, which has
     no people). `users` stands on the users' side of the gate. `evaluate` measures a model; `finish` makes the run's summary,
@@ -58,7 +58,7 @@ class Program(ABC):
 
     @abstractmethod
     def audit(self, folder: RunFolder) -> GateAudit:
-        """The users and the mechanism that rounds go through, with the audit of the gate between them where possible."""
+        """The users and the mechanism that rounds use, with the audit of the gate between them if it is possible."""
 
     @abstractmethod
     def require_same_users(self, folder: RunFolder, *, begun: bool) -> None:

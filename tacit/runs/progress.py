@@ -1,4 +1,4 @@
-"""How training goes, while it goes: a bar on a terminal, a line for each evaluation elsewhere. Always on stderr."""
+"""Progress of a run on stderr: a bar on a terminal, a line for each evaluation elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Describe = Callable[[Mapping[str, Any]], str]
 
 
 def headline_metric(metrics: Mapping[str, Any]) -> str:
-    """The metric that a person watches: top-1 accuracy, else the first number that the task measures.
+    """The metric to show: top-1 accuracy, or else the first number that the task measures.
 
     >>> headline_metric({"perplexity": 88.12, "top1": 0.2461})
     'top-1 24.6%'
@@ -78,7 +78,7 @@ class Progress(Callback):
         self.close()
 
     def close(self) -> None:
-        """Take the bar off the terminal; the next call draws another one."""
+        """Remove the bar from the terminal; the next call draws a new one."""
         display, self._display = self._display, None
         if display is not None:
             display.close()
@@ -101,7 +101,7 @@ class Progress(Callback):
 
 
 class _Bar:
-    """Round, a metric, what the rounds so far would cost if they were all, users a second, time left."""
+    """Shows the round, a metric, the cost if the run had been planned to end here, users per second, and the time left."""
 
     def __init__(self, console: Console) -> None:
         from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
@@ -137,11 +137,11 @@ class _Bar:
     def round(self, round: int) -> None:
         now = time.monotonic()
         if self._first is None:
-            # Compilation, and the rounds of a run that is resumed, say nothing about the time that is left.
+            # Compilation, and rounds from before a resume, are left out of the estimate of the time left.
             self._first = (round, now)
             self.drawn.reset(self._task, completed=round)
         done, seconds = round - self._first[0], now - self._first[1]
-        # Expected users, not realised ones: how many took part is the owner's secret.
+        # The expected number of users, not the realised one, which only the owner may know.
         speed = f"{done * self._cohort / seconds:,.0f}" if done and seconds > 0 else "–"
         self._to("round", round, self._rounds, speed=speed)
 

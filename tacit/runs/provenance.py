@@ -1,8 +1,8 @@
-"""Whether a program is what its plan builds. Whatever is not makes epsilon infinite, with the reason, before the first round.
+"""Checks that a program is what its plan builds. Anything else makes epsilon infinite, with a reason, before the first round.
 
-The accounting reads the plan: it knows the noise, the sampling and the bounds that `PrivacyPlan` builds, and nothing of what
-somebody puts in their place. A `Program` is an ordinary object, and from Python anybody can make one with a mechanism of
-their own that adds no noise. So everything on the users' side of a release is compared here with what the plan builds:
+The accounting reads the plan: it knows the noise, the sampling and the bounds that `PrivacyPlan` builds, and cannot see what
+somebody uses instead. A `Program` is an ordinary Python object, so anybody can make one whose mechanism adds no noise. So
+everything on the users' side of a release is compared here with what the plan builds:
 
     plan         a `PrivacyPlan` itself, and the one in the ledger's first record
     mechanism    of the same class, with the same fields; its strategy is the one that the first record describes
@@ -20,8 +20,8 @@ from what is registered (`tacit.privacy.outside`). The accounting then asks it f
 **What this does not look at.** The work, the task and the server's step may be anybody's: they run before the clip or after
 the release, and the engine hands the work one user's batches and no more (that it is a pure function of them is assumed). The
 users' data may be anybody's too: that one user's examples are one person's is assumed in every statement. So is that the model
-which the run starts from holds nothing of these users, and that `evaluate` and `finish` read nobody who is trained on. Nor can
-code be compared that was exchanged inside Tacit's own classes: the gate-level audit measures what they do.
+which the run starts from holds nothing of these users, and that `evaluate` and `finish` read no user who is trained on. Code
+that was replaced inside Tacit's own classes cannot be detected here; the audit of the gate measures what they do.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tacit.runs.opening import release_size
 if TYPE_CHECKING:
     from tacit.runs.program import Program
 
-# What is wrong with a program's users, by the program's class; whoever makes a kind of program that Tacit can prove adds it.
+# For each class of program that Tacit can prove, a function that says what is wrong with the program's users.
 ENGINES: dict[type, Callable[[Any], list[Reason]]] = {}
 
 
@@ -128,7 +128,7 @@ def same(one: Any, other: Any) -> bool:
     """Whether two objects are of one class, with equal fields and no methods of their own."""
     if type(one) is not type(other) or has_own_methods(one):
         return False
-    names = vars(one).keys() | vars(other).keys()  # what either has computed from its fields is among them
+    names = vars(one).keys() | vars(other).keys()  # includes values that were computed and cached
     return all(hasattr(each, name) for each in (one, other) for name in names) and all(
         _equal(getattr(one, name), getattr(other, name)) for name in names
     )
@@ -141,7 +141,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def has_own_methods(value: Any) -> bool:
-    """Whether the instance hides a method or property of its class behind something of its own."""
+    """Whether an attribute of the instance hides a method or property of its class."""
     if not hasattr(value, "__dict__"):
         return False
     of_class = {name: inspect.getattr_static(type(value), name, None) for name in vars(value)}

@@ -1,7 +1,7 @@
-"""What of a run is public: every file that may be shown to anybody, listed once.
+"""The public files of a run: every file that may be shown to anybody, listed once.
 
 The guarantee speaks of these files ("What is released"), and the neighbour tests compare every byte of them between two data
-sets that differ in one user. Whatever else is in a run's folder, `private/` above all, is for the run's owner alone.
+sets that differ in one user. Every other file in a run's folder, above all in `private/`, is for the run's owner alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A call of `tacit.train` becomes the setup of a run: a model, a task and users of the caller's own.
+"""From a call of `tacit.train` with a model, a task and users of your own to the setup of a run.
 
 The run folder keeps the settings of the call as its recipe.toml. What cannot be written down (the model's class, the task, the
-optimizer) is named there, and the model before the first round by its digest, so that a call that resumes the run with other
-objects is refused wherever that can be seen.
+optimizer) is named there, and the model before the first round is named by its digest. So a call that resumes the run with
+other objects is refused, as far as these names differ.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +45,14 @@ from tacit.recipe.reading import toml_of
 from tacit.recipe.training import reasons_of_settings
 from tacit.runs.folder import RunFolder, first_difference
 from tacit.runs.journal import Schedule
+from tacit.training.arguments import require_types, whole_number
 from tacit.training.datasets import Dataset, check_population, planted
 from tacit.training.setup import TrainingSetup
 
 CALLED = "called"  # the key that marks the settings of a call
-# Unless the caller says otherwise: words a row, predictions and images of one user.
+# Defaults: words per row, and the most predictions and images of one user.
 ROW, MOST_PREDICTIONS, MOST_IMAGES = 10, 1_600, 100
-# Held-out users whose batches are in memory together, and batches that one call measures.
+# How many held-out users' batches are in memory together, and how many batches one compiled call measures.
 MEASURED, TOGETHER = 256, 64
 # Where an object lies in memory, as its text shows it.
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -85,14 +87,29 @@ def setup_of_call(
     strategy: Strategy | None = None,
 ) -> CallSetup:
     """The setup of a run that trains this model on these users; a run that goes on keeps the noise strategy it began with."""
+    require_types(
+        users,
+        held_out=held_out,
+        work=work,
+        privacy=privacy,
+        server=server,
+        batches=batches,
+        seed=seed,
+        canaries=canaries,
+    )
+    if isinstance(held_out, Integral):
+        held_out = whole_number("held_out", held_out, least=0)
+    rounds = whole_number("rounds", rounds)
     require_rounds(privacy, rounds)
     model = same_leaves(model)
+    every = max(1, rounds // 10) if evaluate_every is None else whole_number("evaluate_every", evaluate_every)
+    saved = 10 if checkpoint_every is None else whole_number("checkpoint_every", checkpoint_every)
     what, cut = as_task(task), _batching(users, work, batches)
     local = LocalWork(work, what, trainable=trainable, clip_style=privacy.clipping)
     dataset, aside = _dataset(users, held_out, privacy, canaries)
     check_population(privacy, dataset, rounds)
     measured = cut.lay_out(aside)
-    schedule = Schedule(rounds, evaluate_every or max(1, rounds // 10), checkpoint_every or 10)
+    schedule = Schedule(rounds, every, saved)
 
     def evaluate(model: Any) -> dict[str, float]:
         return mean_metrics(what, model, _stacks(measured, work.batch_size))
@@ -140,8 +157,7 @@ def setup_of_call(
 
 def require_rounds(privacy: PrivacyPlan, rounds: int) -> None:
     """RecipeError unless so many rounds can be run as planned."""
-    if rounds < 1:
-        raise RecipeError(f"Expected rounds ≥ 1, got {rounds}.")
+    whole_number("rounds", rounds)
     try:
         privacy.check_rounds(rounds)
     except ValueError as error:
@@ -174,13 +190,13 @@ def digest_of(model: Any) -> str:
 
 
 def _trained(learned: Any) -> str:
-    """SHA-256 of the places of the arrays that are trained."""
+    """SHA-256 of the paths of the arrays that are trained."""
     places, _ = jax.tree_util.tree_flatten_with_path(learned)
     return hashlib.sha256("\n".join(jax.tree_util.keystr(path) for path, _ in places).encode()).hexdigest()
 
 
 def _batching(users: Users, work: Work, given: Batching | None) -> Batching:
-    """How users' examples are cut: as given, one user at a time where it is not Tacit's; or rows of ten words, or images."""
+    """The batching: as given (called for one user at a time if it is not Tacit's own), or rows of ten words, or images."""
     if given is not None:
         if given.batch_size != work.batch_size:
             raise RecipeError(
@@ -209,7 +225,7 @@ def _dataset(
         train, aside = split_users(users, held_out)
     else:
         raise DataError(
-            f"Expected held_out to be users of their own, because {_name(users)} holds nobody out by itself, got {held_out}.",
+            f"Expected held_out to be users of their own, because {_name(users)} holds nobody out, got {held_out}.",
             hint="Pass held_out=other_users, or make the users with tacit.users(...), which holds some out.",
         )
     dataset = Dataset(
@@ -251,8 +267,8 @@ def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **setti
     kept = folder.recipe()
     if CALLED not in kept:
         raise RunError(
-            f"Expected a run that tacit.train began with a model, got {folder.path}, which follows a recipe.",
-            hint=f"tacit.resume({str(folder.path)!r}) needs nothing else.",
+            f"The run {folder.path} follows a recipe, so it takes no model, task or users.",
+            hint=f"tacit.resume({str(folder.path)!r}) is enough.",
         )
     opened = read_ledger(folder.ledger_path).opened if folder.begun else None
     described = {} if opened is None else opened.strategy
@@ -273,7 +289,9 @@ def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **setti
     )
     if (difference := first_difference(kept, tomllib.loads(setup.settings))) is not None:
         field, before, after = difference
-        raise PrivacyError(f"Expected what {folder.path} was begun with, where {field} is {before}, got {after}.")
+        raise PrivacyError(
+            f"Expected the objects that {folder.path} was begun with, where {field} is {before}, got {after}."
+        )
     return setup
 
 
@@ -370,7 +388,7 @@ def _name(value: Any) -> str:
 
 
 def _described(value: Any) -> dict[str, Any]:
-    """The class of a value, and its fields where they are plain."""
+    """The class of a value, and those of its fields that are numbers, texts or booleans."""
     fields = asdict(value) if is_dataclass(value) and not isinstance(value, type) else {}
     plain = {key: each for key, each in fields.items() if isinstance(each, str | int | float | bool)}
     return {"class": _name(value), **plain}

@@ -1,4 +1,4 @@
-"""The users a recipe names: who is trained on, who is held out, the words, and what is known about the best possible."""
+"""The users that a recipe names: who is trained on, who is held out, the words, and the best possible accuracy if known."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tacit.privacy.record.reasons import Reason, Why
 from tacit.recipe.sections import AuditSection
 from tacit.recipe.training import Recipe
 
-# The best possible accuracy of a world is computed exactly, over so many held-out sentences: a second, not minutes.
+# The best possible accuracy of a world is computed exactly, over so many held-out sentences: this takes about a second.
 IDEAL_SENTENCES = 600
 # The sentences of so many public users fill the synthetic devices of an audit.
 PUBLIC_USERS = 200
@@ -33,9 +33,9 @@ PUBLIC_USERS = 200
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training users behind the gate, held-out rows in the open.
+    """Training users, who are behind the gate, and held-out rows, which are read freely.
 
-    `people` is how many of the training users are real: no public number, so nothing that others see may depend on it.
+    `people` is how many of the training users are real. It is not public, so nothing that others see may depend on it.
     `description` and `notes` are what the ledger says of the data.
     """
 
@@ -64,9 +64,9 @@ def open_dataset(recipe: Recipe) -> Dataset:
 
 
 def check_population(plan: PrivacyPlan, dataset: Dataset, rounds: int, *, counted: bool = True) -> None:
-    """PrivacyError unless there are as many users as the plan promises; with `counted` false, users are devices nobody counts.
+    """PrivacyError unless there are as many users as the plan promises; `counted`: False for devices, which nobody counts.
 
-    Fixed-size rounds and check-ins have neighbours with as many users, so these refusals tell nothing about one user.
+    With fixed-size rounds and check-ins, neighbours have the same number of users, so a refusal reveals nothing about one user.
     """
     if plan.sampling == "fixed" and dataset.people < plan.population:
         raise PrivacyError(
@@ -157,7 +157,7 @@ def _public_sentences(dataset: Dataset, recipe: Recipe, section: AuditSection) -
         other = (data.world_seed + 1) % 2**32
         return KeyboardWorld(other, PUBLIC_USERS, vocabulary_size=data.vocabulary).gather(some)
     if section.public is None:
-        raise AuditError("Expected audit.public, a store of public text for the plan's synthetic devices, got none.")
+        raise AuditError("The plan's synthetic devices need public text: name a store of it in audit.public.")
     store = open_store(Path(section.public))
     if store.vocabulary is None:
         raise DataError(f"Expected a store of text in audit.public, got {section.public}, which has no words.")

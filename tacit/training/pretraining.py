@@ -1,7 +1,7 @@
-"""The model that public data gave, kept in the run folder: made once, before the run begins, and then only read.
+"""The pre-trained model, kept in the run folder: made once from public data before the run begins, and then only read.
 
-The ledger's first record names the data and the digest of the result, so a run goes on from that very model or not at all.
-The public data is not read again: it may change, or be gone.
+The ledger's first record names the data and the digest of the model, so a run goes on from this model or not at all. The
+public data is not read again: it may have changed or be gone.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class PublicText:
 
 
 def open_public(recipe: Recipe, dataset: Dataset) -> PublicText | None:
-    """Open what the recipe's [pretrain] names, None if it has none; every mistake that shows without reading it is told."""
+    """Open what the recipe's [pretrain] names; None if it has none. Every mistake that shows before reading is an error."""
     section = recipe.pretrain
     if section is None:
         return None
@@ -74,7 +74,7 @@ def open_public(recipe: Recipe, dataset: Dataset) -> PublicText | None:
 def pretrained(
     recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, callback: Callback | None = None
 ) -> Pretrained | None:
-    """What the run's rounds start from, None if that is `model` itself.
+    """The model that the run's rounds start from; None if that is `model` itself.
 
     It is read from the folder. A run that has not begun yet makes it, if it is not there; one that has begun must have it
     (RunError). Whether it is the one the ledger names is for the caller to compare.
@@ -84,15 +84,13 @@ def pretrained(
     path = checkpoints.path_of(folder.pretrained_path, 0)
     if not path.exists():
         if folder.begun:
-            raise RunError(
-                f"Expected the pre-trained model that the run {folder.path} began with, but {path} is missing."
-            )
+            raise RunError(f"The pre-trained model {path}, with which the run {folder.path} began, is missing.")
         _make(recipe, dataset, model, folder, callback or Callback())
     kept = checkpoints.load(path)
     try:
         record = from_json(PretrainingRecord, {**json.loads(kept.metadata[_DESCRIPTION]), "digest": kept.digest})
     except (KeyError, TypeError, ValueError):
-        raise RunError(f"Expected a pre-trained model in {path}, got another checkpoint.") from None
+        raise RunError(f"The file {path} is a checkpoint, and no pre-trained model.") from None
     return Pretrained(load_model(model, kept.arrays), record)
 
 
@@ -132,7 +130,7 @@ def _world(section: PretrainSection, dataset: Dataset) -> tuple[Users, Sequence[
             "very users who are to be protected."
         )
     count, style = section.users or WORLD_USERS, STYLES.index(section.style or STYLES[0])
-    # More than enough that so many of them have the style.
+    # Enough users that at least `count` of them have the style.
     drawn = KeyboardWorld(section.world_seed, int(2 * count / STYLE_SHARES[style]) + 200, vocabulary_size=None)
     chosen = np.flatnonzero(drawn.styles(np.arange(len(drawn))) == style)[:count]
     name = (

@@ -1,4 +1,4 @@
-"""A recipe becomes the setup of a run: everything is built from it once, and the driver does the rest."""
+"""From a recipe to the setup of a run."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class RecipeSetup(TrainingSetup):
         strategy: Strategy | None,
         trainable: Filter = None,
     ) -> Self:
-        """The rest, for any model and what it learns; a run that goes on keeps the noise strategy it began with."""
+        """The setup for any model and task; a run that is resumed keeps the noise strategy that it began with."""
         plan, server, work = recipe.privacy, recipe.server, recipe.work
         schedule = Schedule(recipe.run.rounds, recipe.run.evaluate_every, recipe.run.checkpoint_every)
-        # A run that stands for a larger one has the noise of the larger one's shape.
+        # A run that simulates a larger one correlates its noise as the larger one would.
         shaped_for = plan if recipe.scale is None else scaled_up(plan, recipe.scale)
         momentum = server.momentum if server.optimizer in ("momentum", "nesterov") else 0.0
 
@@ -99,7 +99,7 @@ class RecipeSetup(TrainingSetup):
         )
 
     def from_public_data(self, folder: RunFolder, callback: Callback | None = None) -> Self:
-        """The same, its rounds starting from what public data made of the model, where the recipe asks for that."""
+        """The same setup, starting from the pre-trained model if the recipe asks for pre-training."""
         found = pretrained(self.recipe, self.dataset, self.start.model, folder, callback)
         return self if found is None else self.starting_from(found.model, found.record)
 
@@ -111,7 +111,7 @@ def model_config(recipe: Recipe, vocabulary: int) -> WordLMConfig:
 
 
 def build_work(recipe: Recipe, task: Task | Loss, trainable: Filter = None) -> LocalWork:
-    """What the recipe has each user compute."""
+    """The work of each user, as the recipe says."""
     section = recipe.work
     work: Work = FedSGD(batch_size=section.batch_size, learning_rate=section.learning_rate)
     if section.kind == "fedavg":

@@ -1,7 +1,7 @@
 """Everything a run needs that does not depend on where its users are: model, work, plan, server, data.
 
-`simulation` and `fleet` each take such a setup and bring the users' side. A recipe makes one (`training.recipes`), and so does
-a call of `tacit.train` with objects of one's own (`training.calls`).
+`simulation` and `fleet` each take such a setup and add the users' side. A recipe makes one (`training.recipes`), and so does
+a call of `tacit.train` with objects of your own (`training.calls`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tacit.training.datasets import Dataset, planted_canaries
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingSetup:
-    """What a run trains, on whom and how; nothing on disk yet.
+    """What a run trains, on which users and how; nothing is on disk yet.
 
     `settings` is the text that the run folder keeps and the ledger is bound to. `evaluate` measures a model; `summarise` makes
     the run's summary. `server_rate` is how far the server's step moves the model along a mean update, for warnings.
@@ -102,12 +102,12 @@ class TrainingSetup:
         return self.work.learned(self.start.model)
 
     def starting_from(self, model: Any, pretraining: PretrainingRecord) -> Self:
-        """The same, its rounds starting from this model, which public data made."""
+        """The same setup, starting from this model, which was trained on public data."""
         start = dataclasses.replace(self.start, model=model)
         return dataclasses.replace(self, start=start, pretraining=pretraining)
 
     def warnings(self) -> list[str]:
-        """What the noise will do to the model, where that is bad.
+        """Warnings that the noise will harm the model.
 
         Nothing here may depend on users, not even on how many there are: others may read what a run prints.
         """

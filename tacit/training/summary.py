@@ -1,4 +1,4 @@
-"""What a person wants to know when a run is over: how good, how private, and what it would say."""
+"""The summary of a finished run: its accuracy, its cost, and examples of what it predicts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _examples(model: Any, words: tuple[str, ...]) -> dict[str, Any]:
 
 
 def at_scale(recipe: Recipe, opened: Opened) -> dict[str, Any]:
-    """The guarantee of the run one would make with a fleet, and the label it has to carry."""
+    """The guarantee that the same run would have at a larger scale, and the label that says it is an estimate."""
     assert recipe.scale is not None
     plan = scaled_up(recipe.privacy, recipe.scale)
     settings = plan.model_dump(

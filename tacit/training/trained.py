@@ -1,4 +1,4 @@
-"""The trained model of a run: the one place where a model is read back from a run folder."""
+"""The trained model of a run, loaded from its folder."""
 
 from __future__ import annotations
 

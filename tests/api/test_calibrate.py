@@ -53,9 +53,9 @@ def test_a_run_costs_what_was_asked_for(plan: dict[str, Any], tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"noise_multiplier": 1.0}, "without a noise_multiplier"),
-        ({"epsilon": 0.0}, "Expected epsilon > 0, got 0."),
-        ({"rounds": 0}, "Expected rounds ≥ 1, got 0."),
+        ({"noise_multiplier": 1.0}, "noise_multiplier is not allowed here"),
+        ({"epsilon": 0.0}, "Expected epsilon to be a number above 0, got 0.0."),
+        ({"rounds": 0}, "Expected rounds to be a whole number of at least 1, got 0."),
         ({"mechanism": "tree", **CHECK_IN, "restarts": (7,)}, "Expected privacy.restarts within the 3 rounds"),
         ({"mechanism": "nowhere:Unknown"}, "got 'nowhere:Unknown'"),
     ],

@@ -114,7 +114,7 @@ def test_a_run_is_opened_again_with_a_model_of_the_same_shape(run: tacit.Run) ->
     again = tacit.open_run(run.path, model=jax.tree.map(jnp.zeros_like, bigram()))
     assert same(again.model, run.model)
     assert again.cost() == run.cost()
-    with pytest.raises(RunError, match="of a class that its caller brought"):
+    with pytest.raises(RunError, match="whose class the folder does not hold"):
         _ = tacit.open_run(run.path).model
 
 
@@ -130,7 +130,7 @@ def test_an_export_holds_the_model_and_the_guarantee(run: tacit.Run, tmp_path: P
 
 
 def test_a_loss_alone_cannot_predict(run: tacit.Run) -> None:
-    with pytest.raises(RunError, match=r"no scores\(model, tokens\)"):
+    with pytest.raises(RunError, match=r"a task with a method scores\(model, tokens\) is needed"):
         run.predict("w1")
 
 
@@ -202,8 +202,11 @@ def test_other_objects_do_not_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     [
         ({"recipe": "demo", "rounds": 3}, "got a recipe and rounds"),
         ({"recipe": "demo", "model": {}}, "got a recipe and model"),
-        ({}, "Expected model with a model of one's own"),
-        ({"model": {}, "task": loss, "users": [], "work": tacit.FedAvg}, "Expected privacy"),
+        ({}, "tacit.train needs model, task, users, work, privacy, server, rounds"),
+        ({"model": {}, "task": loss, "users": [], "work": tacit.FedAvg}, "needs privacy, server, rounds to train"),
+        ({"recipe": "demo", "changes": "run.rounds=2"}, "Expected changes to be a list"),
+        ({"recipe": "demo", "callbacks": tacit.Progress()}, "Expected callbacks to be a list, got one Progress"),
+        ({"recipe": "demo", "callbacks": [tacit.Progress]}, "subclasses of tacit.Callback"),
     ],
 )
 def test_a_mistake_is_one_sentence(arguments: dict[str, Any], sentence: str, tmp_path: Path) -> None:
@@ -211,6 +214,45 @@ def test_a_mistake_is_one_sentence(arguments: dict[str, Any], sentence: str, tmp
         tacit.train(**arguments, out=tmp_path / "run")
     assert sentence in caught.value.sentence
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"users": {"ann": ["see you"]}}, "Expected users to be users, got an object of the class dict."),
+        ({"held_out": 0.1}, "Expected held_out to be a number of users, or users of their own, got 0.1."),
+        ({"held_out": ["ann"]}, "Expected held_out to be users, got an object of the class list."),
+        ({"work": "fedavg"}, "such as tacit.FedAvg(), got 'fedavg'."),
+        ({"work": tacit.FedAvg}, "such as tacit.FedAvg(), got the class FedAvg."),
+        ({"privacy": PLAN}, "Expected privacy to be a tacit.PrivacyPlan, got an object of the class dict."),
+        ({"server": 1.0}, "Expected server to be an optax transformation, such as optax.sgd(1.0), got 1.0."),
+        ({"server": optax.sgd}, "got an object of the class function."),
+        ({"batches": 8}, "Expected batches to be tacit.TextBatches(...) or the like, got 8."),
+        ({"canaries": 8}, "Expected canaries to be a plan of tacit.canaries(...), got 8."),
+        ({"seed": "x"}, "Expected seed to be a whole number of at least 0, got 'x'."),
+        ({"rounds": 2.5}, "Expected rounds to be a whole number of at least 1, got 2.5."),
+        ({"evaluate_every": 0}, "Expected evaluate_every to be a whole number of at least 1, got 0."),
+        ({"checkpoint_every": -1}, "Expected checkpoint_every to be a whole number of at least 1, got -1."),
+        ({"changes": ["run.rounds=2"]}, "The argument changes is for a recipe, and no recipe is given."),
+        ({"model": {"w": jnp.zeros(2, int)}}, "Nothing would be trained: 0 of the model's 1 leaves are arrays"),
+        ({"task": lambda model, tokens: jnp.sum(model["table"])}, "return (sum of losses, number of predictions), got"),
+        ({"task": lambda model, tokens: (1.0, 2.0, 3.0)}, "(sum of losses, number of predictions), got 3 values."),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_named(changes: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    arguments = {"model": bigram(), "task": loss, "users": people(20), **settings(), **changes}
+    with pytest.raises(RecipeError) as caught:
+        tacit.train(**arguments, out=tmp_path / "run")
+    assert sentence in caught.value.sentence
+
+
+def test_what_an_opened_run_cannot_do_is_said(tmp_path: Path) -> None:
+    tacit.train(bigram(), loss, people(), **settings(rounds=1), out=tmp_path / "run")
+    again = tacit.open_run(tmp_path / "run", model=bigram())
+    with pytest.raises(AuditError, match="begun with objects of your own"):
+        again.audit()
+    with pytest.raises(RunError, match="a task with a method scores"):
+        again.predict("w1")
 
 
 def test_a_recipe_trains_as_the_command_does(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_only_a_run_that_can_go_on_is_resumed(tacit: Tacit, here: Path) -> None:
     before = everything(here / "run")
     changed = tacit("train", "tiny.toml", "--set", "run.seed=3", "--resume", "run").refusal(4)
     assert changed == "Expected the recipe the run run was begun with, where run.rounds is 2, got 6."
-    assert "which has finished" in tacit("train", "--resume", "run").refusal(4)
+    assert "has finished, so there is nothing to resume" in tacit("train", "--resume", "run").refusal(4)
     assert everything(here / "run") == before
 
 

@@ -60,11 +60,11 @@ def test_what_is_not_a_floating_point_array_is_never_trained() -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        (False, "at least one array of floating-point numbers"),
-        (lambda path, leaf: "output" in path, "at least one array of floating-point numbers"),
-        (lambda path, leaf: leaf.sum() > 0, "looks at its values"),
-        (lambda path, leaf: bool(np.asarray(leaf).any()), "looks at its values"),
-        ({"layers": True}, "the model's structure or a prefix"),
+        (False, "Nothing would be trained: 4 of the model's 6 leaves"),
+        (lambda path, leaf: "output" in path, "Nothing would be trained: 4 of the model's 6 leaves"),
+        (lambda path, leaf: leaf.sum() > 0, "looks at the values of a leaf"),
+        (lambda path, leaf: bool(np.asarray(leaf).any()), "looks at the values of a leaf"),
+        ({"layers": True}, "neither the model's structure nor a prefix"),
     ],
 )
 def test_a_filter_that_trains_nothing_or_looks_at_values_is_refused(given: Any, sentence: str) -> None:

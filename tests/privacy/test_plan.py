@@ -6,9 +6,8 @@ import math
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from tacit.errors import PrivacyError
+from tacit.errors import PrivacyError, RecipeError
 from tacit.privacy.plan import PrivacyPlan, with_rounds
 
 
@@ -44,7 +43,7 @@ def test_clip_schedule_changes_clip_and_so_noise():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"clip_norm": -1.0}, "greater than 0"),
+        ({"clip_norm": -1.0}, "privacy.clip_norm > 0, got -1.0"),
         ({"clip_norm": None}, "clip_norm"),
         ({"clip_norm": math.inf}, "finite"),
         ({"noise_multiplier": 0.0}, "noise_multiplier > 0"),
@@ -69,11 +68,13 @@ def test_clip_schedule_changes_clip_and_so_noise():
         ({**CHECK_IN, "mechanism": "tree", "clip_schedule": [{"round": 4, "clip_norm": 1.0}]}, "a change in round 4"),
         ({"adaptive": {"count_noise": 0.5}}, "count_noise > 0.6, half of privacy.noise_multiplier"),
         ({"adaptive": {}, "clip_schedule": [{"round": 4, "clip_norm": 1.0}]}, "got both"),
-        ({"adaptive": {"quantile": 1.0}}, "less than 1"),
+        ({"adaptive": {"quantile": 1.0}}, "privacy.adaptive.quantile < 1, got 1.0"),
+        ({"epsilon": 3.0}, "Unknown key privacy.epsilon in the plan"),
+        ({"population": "many"}, 'privacy.population to be a whole number, got "many"'),
     ],
 )
 def test_refused(changes, words):
-    with pytest.raises(ValidationError, match=words):
+    with pytest.raises(RecipeError, match=words):
         plan(**changes)
 
 
@@ -137,5 +138,5 @@ def test_the_strategy_is_made_for_the_longest_stretch(monkeypatch, tmp_path):
     ],
 )
 def test_numbers_that_floating_point_cannot_square_are_refused(changes, named):
-    with pytest.raises(ValueError, match=named):
+    with pytest.raises(RecipeError, match=named):
         plan(**changes)

@@ -104,7 +104,7 @@ def test_nothing_whole_is_left(tmp_path: Path) -> None:
     checkpoints.path_of(tmp_path, 1).write_bytes(b"")
     with pytest.raises(RunError, match="damaged"):
         checkpoints.latest(tmp_path, older_if_damaged=True)
-    with pytest.raises(RunError, match="found none"):
+    with pytest.raises(RunError, match="There is no checkpoint"):
         checkpoints.load(tmp_path / "round-000009.safetensors")
 
 

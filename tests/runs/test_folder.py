@@ -142,7 +142,7 @@ def test_private_things_are_the_owners(tmp_path: Path) -> None:
 def test_the_ledger_belongs_to_the_run(run: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="Expected the ledger of the run"):
         run.create_ledger(opened(run_id="another"))
-    with pytest.raises(LedgerError, match="found none"):
+    with pytest.raises(LedgerError, match="There is no ledger"):
         run.open_ledger()
     run.create_ledger(opened(run_id=run.run_id)).close()
     assert run.begun
@@ -264,7 +264,7 @@ def test_a_checkpoint_goes_on_with_the_noise_that_was_saved_with_it(run: RunFold
         with pytest.raises(RunError, match="was not saved with the run's checkpoint after 1 rounds"):
             run.resume_point()
         checkpoints.remove_all(run.private_path)
-        with pytest.raises(RunError, match="found none"):
+        with pytest.raises(RunError, match="There is no checkpoint"):
             run.resume_point()
 
 

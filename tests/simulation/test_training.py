@@ -228,7 +228,7 @@ def test_a_run_that_diverges_keeps_its_last_finite_checkpoint(tmp_path):
     assert closed.outcome == "diverged"
     kept = checkpoints.latest(tmp_path / "run" / "checkpoints")
     assert kept is None or all(np.isfinite(array).all() for array in kept.arrays.values())
-    with pytest.raises(RunError, match="which has diverged"):
+    with pytest.raises(RunError, match="has diverged, so there is nothing to resume"):
         resume_run(tmp_path / "run", tacit.Callback())
 
 
@@ -253,7 +253,7 @@ def test_a_run_whose_every_update_overflows_is_stopped(tmp_path):
 
 
 def test_a_finished_run_is_not_resumed(seeded_run):
-    with pytest.raises(RunError, match="which has finished"):
+    with pytest.raises(RunError, match="has finished, so there is nothing to resume"):
         resume_run(seeded_run, tacit.Callback())
 
 

@@ -24,7 +24,7 @@ def global_norm(update: Any, dtype: Any = jnp.float32) -> jax.Array:
 
 
 def clip_scales(update: Any, clip_norm: jax.Array, style: ClipStyle, dtype: Any = jnp.float32) -> Any:
-    """One factor in (0, 1] a leaf that brings the update to its bound; the same for all leaves when flat."""
+    """A factor in (0, 1] for each leaf that brings the update within its bound; the same for all leaves when flat."""
     leaves, tree = jax.tree.flatten(update)
     if style == "flat":
         scale = _scale(global_norm(update, dtype), clip_norm.astype(dtype))
@@ -36,8 +36,8 @@ def clip_scales(update: Any, clip_norm: jax.Array, style: ClipStyle, dtype: Any 
 def clip(update: Any, clip_norm: jax.Array, style: ClipStyle) -> Any:
     """The update, clipped, in its own precision: for work on a user's side. The gate clips again in float64.
 
-    What passes the bound by rounding alone is left as it is, so that clipping twice is clipping once: a user's update must
-    not depend on how many empty batches pad it.
+    An update that exceeds the bound only by rounding is not changed, so that clipping twice gives the same as clipping once: a
+    user's update must not depend on how many empty batches pad it.
     """
     scales = jax.tree.map(lambda scale: jnp.where(scale > 1 - SLACK, 1.0, scale), clip_scales(update, clip_norm, style))
     return jax.tree.map(lambda leaf, scale: leaf * scale.astype(leaf.dtype), update, scales)

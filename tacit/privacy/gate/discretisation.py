@@ -1,4 +1,4 @@
-"""The plan's part of secure aggregation: how wide numbers are, who adds the noise, and how much of it is certain.
+"""The plan's settings for secure aggregation: the width of integers, who adds the noise, and how much noise is certain.
 
 With `server_noise`, users' vectors become integers whose sum cannot wrap, and the server adds noise to the decoded sum: any
 mechanism serves, and only the bound that its noise is scaled to grows (`tacit.secagg.encoding`). With `device_noise`, each
@@ -15,7 +15,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-# The rehearsed protocol keeps every device's vector, and pairs every device with every other.
+# A simulated protocol keeps every device's vector in memory, and pairs every device with every other.
 LARGEST_REHEARSAL = 200
 
 
@@ -34,15 +34,15 @@ class SecAggSection(BaseModel):
     )
 
     def noisy(self, reports: int, cohort: float) -> int:
-        """How many of so many reports carry noise that nobody else knows.
+        """How many of `reports` reports carry noise that an attacker does not know.
 
-        The corrupt are a share of the cohort and not of the reports: they are the last to be lost, so that in a round with
-        losses a larger share of the reports is theirs.
+        Corrupt devices are a share of the cohort, not of the reports: we assume that none of them drops out, so in a round
+        with dropouts they are a larger share of the reports.
         """
         return max(0, reports - math.ceil(self.corrupt * cohort))
 
     def reports_promised(self, cohort: float) -> int:
-        """How many reports a round is accounted with where it is not known how many came."""
+        """How many reports a round is accounted with when the real number is not known."""
         return int(cohort) if self.fewest_reports is None else self.fewest_reports
 
     def check(self, *, sampling: str, cohort: float, clip_norm: float | None, side_blocks: bool) -> None:

@@ -1,6 +1,6 @@
-"""How much every contribution is shrunk, so that floating point cannot lengthen what one user moves.
+"""How much every contribution is shrunk, so that rounding errors cannot raise one user's share above the stated bound.
 
-**Sums.** ClipThresholds, clipping and accumulation run in float64. A user's clipped contribution is computed to a relative
+**Sums.** Norms, clipping and accumulation run in float64. A user's clipped contribution is computed to a relative
 error below 2⁻⁴⁰ (d < 10¹⁰ coordinates), and the running sum of n contributions of norm ≤ S is off by at most n² ·
 2⁻⁵³ · S in any order of addition, which moves by at most twice that when one user is added. `SUM_SHARE` of what
 `HEADROOM` takes off is more than both up to `MOST_USERS` in a round; a plan allows 100,000. In TF32 or float32
@@ -30,10 +30,10 @@ NOISE_SHARE = 2.0**-16
 HEADROOM = 1 - (SUM_SHARE + NOISE_SHARE)
 MOST_USERS = 131_072
 
-# An update that is longer counts as nothing, and a model that is longer has diverged. A user with fewer batches than others is
-# padded with empty ones, whose derivatives are products with zero. Below this norm that zero is one: in models whose cells
-# saturate, a number is a product of two parameters and of activations that a parameter bounds, at most about 1e27. Far above,
-# 0 · inf would make nothing of a padded user's update, and one user's share would depend on who else is there.
+# A longer update counts as zero, and a longer model has diverged. A user with fewer batches than others is padded with empty
+# ones, whose derivatives are products with zero. Below this norm such a product is really zero: in models with saturating cells
+# each factor is a product of two parameters and of activations that a parameter bounds, at most about 1e27. Far above, 0 · inf
+# would turn a padded user's update into NaN, and one user's share would depend on who else is in the chunk.
 LARGEST_NORM = 1e12
 
 

@@ -45,7 +45,7 @@ class Block:
 
 @dataclass(frozen=True)
 class BoundedSum:
-    """All that leaves users in one round.
+    """Everything that leaves users in one round.
 
     >>> import jax.numpy as jnp, tacit
     >>> list(tacit.BoundedSum({"update": tacit.Block(jnp.ones(3), bound=0.5)}).blocks)
@@ -57,7 +57,7 @@ class BoundedSum:
 
 @dataclass(frozen=True)
 class ClipThresholds:
-    """Where updates are clipped in a round and, with adaptive clipping, what their norms are compared to."""
+    """The norm at which a round clips and, with adaptive clipping, the threshold that norms are compared with."""
 
     clip: float
     threshold: float | None = None
@@ -65,7 +65,7 @@ class ClipThresholds:
 
 @dataclass(frozen=True)
 class Contributions:
-    """Several users' work, still on the users' side: updates [users, ...], weights in [0, 1], and who is really there."""
+    """Several users' work, still on the users' side: updates [users, ...], weights in [0, 1], and who is present."""
 
     updates: Any
     weights: jax.Array
@@ -90,7 +90,7 @@ class Gate:
             self._update, self._counts = _empty(template)
 
     def admit(self, contributions: Contributions) -> Diagnostics:
-        """Clip each contribution, weigh it, add it. One that is not finite, or not by far, counts as zero."""
+        """Clip each contribution, weigh it, add it. One that is not finite, or longer than `LARGEST_NORM`, counts as zero."""
         with jax.enable_x64(True):
             (self._update, self._counts), norms, clipped = _admit(
                 (self._update, self._counts),
@@ -104,7 +104,7 @@ class Gate:
         return Diagnostics(norms, clipped, contributions.present)
 
     def merge(self, other: Gate) -> None:
-        """Take over what another gate with the same bounds has admitted, from whatever device it is on."""
+        """Add everything that another gate with the same bounds has admitted, from whichever accelerator it is on."""
         with jax.enable_x64(True):
             here = jax.device_put((other._update, other._counts), self._counts.device)
             self._update, self._counts = _add((self._update, self._counts), here)
@@ -120,7 +120,7 @@ class Gate:
 
 
 class Weighed(NamedTuple):
-    """What becomes of several users' contributions, [users] each; `scales` is a factor for each array of the update."""
+    """How several users' contributions are scaled, [users] each; `scales` is a factor for each array of the update."""
 
     counted: jax.Array
     weights: jax.Array
@@ -138,9 +138,9 @@ def weigh(
     threshold: float,
     style: ClipStyle,
 ) -> Weighed:
-    """Clip and weigh in float64; who is absent, or above `LARGEST_NORM`, counts as zero. Trace it with 64-bit types enabled.
+    """Clip and weigh in float64. A user who is absent, or above `LARGEST_NORM`, counts as zero. Trace it in 64 bits.
 
-    Who weighs nothing, having no data, gives no bit either: a user with nothing is as good as one who is not there.
+    A user of weight zero, who has no data, adds no bit either: they count the same as a user who is absent.
     """
     bound = jnp.asarray(clip_norm, jnp.float64)
 
@@ -158,7 +158,7 @@ def weigh(
 
 @partial(jax.jit, keep_unused=True)
 def _empty(template: Any) -> tuple[Any, jax.Array]:
-    """Sums of nobody, where the template is: of the updates, and of weights and bits."""
+    """Empty sums on the template's device: of the updates, and of weights and bits."""
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.float64), template), jnp.zeros((2,), jnp.float64)
 
 
@@ -183,7 +183,7 @@ def _admit(
 
     def add(total: jax.Array, leaf: jax.Array, scale: jax.Array) -> jax.Array:
         factor = (weight * jnp.where(counted, scale, 0)).reshape((-1,) + (1,) * (leaf.ndim - 1))
-        # 0 · inf is not 0: what does not count is replaced before it is scaled.
+        # 0 · inf is not 0, so a contribution that does not count is replaced by zeros before it is scaled.
         safe = jnp.where(counted.reshape(factor.shape), leaf, 0).astype(jnp.float64)
         return total + jnp.sum(safe * factor, axis=0)
 

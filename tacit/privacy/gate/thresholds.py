@@ -1,14 +1,14 @@
-"""Where updates are clipped: at a norm fixed in the plan, or at a quantile of the norms that is learned on the way.
+"""The clip norm: fixed in the plan, or a quantile of the users' norms that is estimated during training.
 
 **Adaptive clipping** (Gboard, Algorithm 1; Andrew et al. 2021). The estimate C^t of the γ-quantile follows the noisy share of
 users whose norm is within it:
 
     C^{t+1} = C^t · exp(-η (share_t - γ)),    share_t = (noisy Σ (b_k - ½)) / m + ½,
 
-with m the public number of reports. Everything here is a function of releases, so it is free; what the bits cost is in
-`accounting.noise_split`. With correlated noise the shares' noise telescopes over rounds, so a share may well lie outside of
-[0, 1] and is not cut off. The estimate becomes the active clip in the next round under independent noise, and under
-correlated noise only where it restarts: until then earlier noise, scaled to the old clip, is still to be taken back.
+with m the public number of reports. Everything here is a function of releases, so it costs no privacy; what the bits cost is in
+`accounting.noise_split`. With correlated noise the noise of the shares cancels over rounds, so a share may lie outside of
+[0, 1], and is used as it is. With independent noise the estimate becomes the clip of the next round. With correlated noise it
+becomes the clip only at a restart: until then, later rounds still subtract earlier noise, which was scaled to the old clip.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import numpy as np
 from tacit.privacy.gate.sums import ClipThresholds
 from tacit.privacy.record.records import WITHIN
 
-# How far the estimate may go from where it began, so that one wild share does not make it zero or infinite.
+# How far the estimate may move from its start, so that one extreme share does not make it zero or infinite.
 FARTHEST = 1e6
 
 
 class Clipping(Protocol):
-    """Says where to clip, round by round; `state` is arrays, and public."""
+    """The clip of each round. The state is a pytree of arrays, and public."""
 
     def init(self) -> Any:
         """The state before the first round."""

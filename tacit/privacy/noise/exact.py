@@ -1,6 +1,6 @@
-"""Decides what float64 cannot: on which side of a half-integer c + s·G lies, with as many bits and digits as it takes.
+"""Decides what float64 cannot: on which side of a half-integer c + s·G lies, with as many bits and digits as needed.
 
-`noise` says what G is. Here U and V are known to 192 bits, then 320, and so on: each lies between two numbers.
+`gaussian.py` says what G is. Here U and V are known to 192 bits, then 320, and so on: each lies between two numbers.
 Everything is computed as an interval that holds the true value. Decimal's logarithm and square root are correctly
 rounded; the cosine is a Taylor series on an angle of at most π/4. When no half-integer lies in the interval of c +
 s·G, all numbers in it round to the same integer.

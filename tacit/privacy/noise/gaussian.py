@@ -13,7 +13,7 @@ uniform real numbers U = (w + w')/2⁶⁴ and V = (v + v')/2⁶⁴, whose furthe
 **Most coordinates.** Float64 gives g with |g − G| ≤ tol(r, w), whatever the further bits are. Then t = f + s·g with f
 = c − ⌊c⌉, which is exact, and where t lies further than s · tol from every half-integer, ⌊t⌉ is the answer.
 Otherwise, once in about 2²⁴ coordinates, the result is NaN, and `exact.rounded` decides it with as many further bits
-and decimal places as it takes. There is no tail that the noise lacks.
+and decimal places as needed. So the tail of the noise is complete.
 
 **The bound.** Only IEEE float64 addition, multiplication, division and square root are used, each with a relative
 error of at most ν = 2⁻⁵³ (a fused multiply-add makes fewer errors); logarithm, sine and cosine are polynomials below.
@@ -33,7 +33,7 @@ tol(r, w) = 2⁻⁴⁶ r + (2⁻⁴⁹ + 2⁻⁶¹/u)/r is at least four times t
 of f + s·g, which are below 2⁻⁵¹ s·r + 2⁻⁵³, are within the rest and within the 2⁻⁵⁰ that is added to s · tol). Where
 w < 8 or r = 0, tol exceeds any distance. The tests compare g with G to 60 digits.
 
-The results are integers of exact law, hence the same on every device that computes float64 by the standard.
+The results are integers with exactly this distribution, and the same on every device whose float64 follows IEEE 754.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def place_of(coordinate: int, size: int) -> tuple[int, int, int]:
 
 
 def block_count(size: int) -> int:
-    """How many cipher blocks so many coordinates take, whole tiles of them."""
+    """How many cipher blocks `size` coordinates take, rounded up to whole tiles."""
     lanes = _lanes(size)
     return -(-size // (_COORDINATES_PER_BLOCK * lanes)) * lanes
 
@@ -172,7 +172,7 @@ def _horner(x: jax.Array, coefficients: list[float]) -> jax.Array:
 def decided(
     centres: list[jax.Array], scale: float, key: jax.Array, nonce: jax.Array
 ) -> tuple[list[jax.Array], jax.Array]:
-    """What float64 can decide, NaN where it cannot, and how many those are."""
+    """The results that float64 can decide, NaN where it cannot, and how many NaNs there are."""
     size = sum(leaf.size for leaf in centres)
     lanes, blocks = _lanes(size), block_count(size)
     flat = jnp.concatenate([leaf.ravel() for leaf in centres])
@@ -184,11 +184,11 @@ def decided(
         t = (centre - nearest) + scale * g
         whole = jnp.round(t)
         decided = 0.5 - jnp.abs(t - whole) > scale * tolerance + 2.0**-50
-        # A zero has one sign: that of the sum would show in a released -0.
+        # Every zero gets the same sign: otherwise a released -0 would show the sign of the sum.
         found = nearest + whole
         return jnp.where(decided, jnp.where(found == 0, 0.0, found), jnp.nan)
 
-    # One tile after the other where there are caches, all at once where there are thousands of cores; the results are the same.
+    # One tile after the other on a CPU, for its caches; all at once on a GPU. The results are the same.
     result = jax.lax.platform_dependent(
         jnp.arange(blocks, dtype=jnp.uint32).reshape(-1, lanes),
         padded,

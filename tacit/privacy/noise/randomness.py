@@ -1,16 +1,16 @@
 """All secret randomness of a run, derived from one secret of 256 bits that never touches a disk.
 
-Noise and sampling draw from the same root, which comes from the operating system when the process starts and ends with it:
-a resumed run has another root, and so has a copy of its folder, so that nobody can ever see the same noise on two sums. Each
-use derives its own keys of 256 bits by keyed BLAKE2b over (purpose, round, attempt).
+Noise and sampling derive their keys from the same root, which comes from the operating system when the process starts and is
+gone when it ends. A resumed run has another root, and so has a copy of its folder, so the same noise is never added to two
+sums. Each use derives its own keys of 256 bits by keyed BLAKE2b over (purpose, round, attempt).
 
 **No two draws of noise share a bit.** The key stream is ChaCha20's (`chacha`). A round and attempt have a key of
 their own; under it the nonce is the number of the block of the sum, and the counter is the number of the cipher block
-within its coordinates, which lie in one row, array after array. (key, nonce, counter) names a cipher block, and each
+within its coordinates, which are numbered array after array. (key, nonce, counter) identifies a cipher block, and each
 coordinate has its own part of one. Bits beyond the first (`NoiseStream.further_bits`) come from BLAKE2b under a
 second key, labelled with the same numbers.
 
-A seed replaces the root for the sake of reproducible science. The noise can then be replayed by anybody who knows the
+For reproducible science, a seed replaces the root. The noise can then be replayed by anybody who knows the
 seed, so a seeded run is never private and says so; attempts are ignored, so that a resumed run repeats itself exactly.
 """
 
@@ -89,7 +89,7 @@ class Randomness:
         return cls(hashlib.blake2b(f"tacit seed {seed}".encode(), digest_size=SECRET_BYTES).digest(), seeded=True)
 
     def derive(self, purpose: str, *, round: int, attempt: int, size: int) -> bytes:
-        """`size` ≤ 64 bytes for this purpose, round and attempt, and for nothing else."""
+        """`size` ≤ 64 bytes that only this purpose, round and attempt get."""
         label = f"{purpose}/{round}/{0 if self.seeded else attempt}".encode()
         return hashlib.blake2b(label, key=self.root, digest_size=size, person=b"tacit v1").digest()
 
@@ -99,12 +99,12 @@ class Randomness:
         return NoiseKey(both[:SECRET_BYTES], both[SECRET_BYTES:])
 
     def draws(self, names: NDArray[np.uint64], *, round: int, attempt: int) -> NDArray[np.uint64]:
-        """A uniform 64-bit word for each of these users, by which a sampler picks this round's cohort; secret as the noise.
+        """A uniform 64-bit word for each of these users, by which a sampler picks this round's cohort; as secret as the noise.
 
         `names` are 128 bits a user, [users, 2], all different. A user's word is the first half of AES-256 of their name, under
         a key of this round's own. So it depends on the name and on nobody else: whoever comes or goes, the others' words
-        stay. AES under a secret key cannot be told from a random permutation, and the images of different names under that
-        are independent and uniform but for never being equal, which is off by less than users² / 2¹²⁸.
+        stay the same. AES under a secret key cannot be told from a random permutation, whose values at different names are
+        independent and uniform except that they are never equal, a difference of less than users² / 2¹²⁸.
         """
         key = self.derive("sample", round=round, attempt=attempt, size=SECRET_BYTES)
         # One block a name, and names differ: this is AES as a function, not a mode for messages.

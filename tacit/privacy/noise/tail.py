@@ -1,7 +1,7 @@
-"""How improbable it is that noise is not what the proof takes it for, and what that costs.
+"""The probability τ that the noise is outside what the proof covers, and what it adds to δ.
 
-Independent noise has exactly the law that is accounted (`noise`): nothing is cut off, and nothing is charged to it
-but this file's number. Correlated noise is computed by a recurrence in float64, whose errors are bounded as long as
+Independent noise has exactly the distribution that is accounted (`noise.gaussian`): its tail is complete, and it is charged
+only τ. Correlated noise is computed by a recurrence in float64, whose errors are bounded as long as
 no combination of draws that it keeps is longer than √v (√d + 16), v being its variance and d the number of
 coordinates of its block (`rounding`), and none of its coordinates is beyond 64 standard deviations. The norm of d
 independent N(0, 1) variables exceeds √d + t with probability at most e^(−t²/2): here e⁻¹²⁸ < 2⁻¹⁸⁴. A block keeps
@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 
 TAIL_BITS = 178
-# Share of δ set aside for it.
+# The share of δ that is set aside for τ.
 TAIL_SHARE = 1e-3
 
 
@@ -29,12 +29,12 @@ def tail_probability(coordinates: int, arrays: int, releases: int) -> float:
 
 
 def apart_from_tail(delta: float) -> float:
-    """The δ at which ε is computed: what a run sets aside for the tail is not in it."""
+    """The δ at which ε is computed: δ minus the share that is set aside for the tail."""
     return delta * (1 - TAIL_SHARE)
 
 
 def tail_objection(tail: float, epsilon: float, delta: float) -> str | None:
-    """Why this τ takes an ε away that holds at δ less its share for the tail; None where it does not."""
+    """Why τ is too large for this ε, which holds at δ minus the share for the tail; None if it is not."""
     if epsilon <= 700 and (1 + math.exp(epsilon)) * tail <= delta * TAIL_SHARE:
         return None
     return (

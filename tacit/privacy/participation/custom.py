@@ -1,4 +1,4 @@
-"""A participation of one's own: who takes part in a round, decided by somebody else's code.
+"""A participation of your own: code from outside Tacit decides who takes part in a round.
 
 A plan's `sampling` names the law, or the promise, that is accounted; `participation` names who decides. No amplification and no
 promise is claimed for a participation whose `law` is None: epsilon is then infinite. Where it names a law that the accounting

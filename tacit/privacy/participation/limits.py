@@ -1,4 +1,4 @@
-"""How often one user takes part, and how far apart: the two promises correlated noise rests on (Gboard, section 2.2)."""
+"""MaxP and MinS, how often one user takes part and how far apart: correlated noise relies on both (Gboard, section 2.2)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Participation:
 
 
 def realised(cohorts: Sequence[NDArray[np.int64]]) -> Participation:
-    """What the cohorts of rounds 0, 1, ... show. If nobody came twice, nobody would have before all of them had passed."""
+    """MinS and MaxP in the cohorts of rounds 0, 1, ... If nobody took part twice, MinS is the number of rounds."""
     users = 1 + max((int(cohort.max(initial=-1)) for cohort in cohorts), default=-1)
     last, times, closest = np.full(users, -1), np.zeros(users, np.int64), len(cohorts)
     for round, cohort in enumerate(cohorts):

@@ -1,9 +1,9 @@
-"""Who took part in each round: a file that only the run's owner can read, bound to the ledger without showing in it.
+"""Who took part in each round: a file that only the run's owner can read. The ledger holds digests of its records.
 
 Amplification by sampling holds against somebody who does not know the sample, so the cohorts stay in a file of mode
 0600 in the run's private folder; the ledger, which anybody may read, holds for each intent the SHA-256 digest of its
-cohort's record. Given both files, a reviewer can check that they belong together; given the ledger alone, nothing can
-be learned.
+cohort's record. Given both files, a reviewer can check that they belong together; the ledger alone reveals nothing about
+cohorts.
 
 **Why each record has a salt.** Users are numbered 0, 1, ..., so a cohort is easily guessed: with 40 users there are
 2⁴⁰ cohorts to try, and somebody who knows everyone in a round but one person needs two hashes to learn whether that
@@ -146,7 +146,7 @@ def verify(path: Path, ledger: Ledger) -> None:
 
 
 def repair_torn_tail(path: Path, ledger: Ledger) -> str | None:
-    """Cut off what follows the last whole record, if the ledger needs none of it; says what it did, None if nothing.
+    """Cut off what follows the last whole record, if the ledger needs none of it; returns a sentence, None if nothing was cut.
 
     The bytes are kept in a sidecar of mode 0600. LedgerError, and nothing touched, if the whole records before do not
     fit the ledger: then it is damage. Call it under the ledger's lock.
@@ -227,6 +227,6 @@ def _open(path: Path) -> BinaryIO:
         refuse_if_others_can_read(path)
         return path.open("rb")
     except FileNotFoundError:
-        raise LedgerError(f"Expected a participation record in {path}, found none.") from None
+        raise LedgerError(f"There is no participation record in {path}.") from None
     except PermissionError:
         raise RunError(f"The participation record {path} can be read by the run's owner alone.") from None

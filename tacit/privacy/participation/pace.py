@@ -1,8 +1,8 @@
 """Pace steering: the server tells a device it does not need when to come back (Production, sections IV and V).
 
-A server that rejects a device without a word gets millions of phones knocking every minute; one that sends them away for
-a day finds nobody when it opens the next round. So it answers with a waiting time, drawn around one figure that follows
-the load: longer after a round in which many more devices called than were wanted, shorter after one that had to wait.
+A server that rejects devices without a waiting time gets millions of requests every minute; one that sends them away for a day
+finds no device for the next round. So it answers with a random waiting time around a mean that follows the load: longer after a
+round in which many more devices called than were needed, shorter after a round that had to wait for devices.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ ROUND_MEMORY = 0.9
 
 @dataclass(frozen=True)
 class Pace:
-    """The waiting time around which devices are sent away, and how long rounds take of late."""
+    """The mean waiting time of devices that are sent away, and the recent duration of rounds."""
 
     wait_s: float = 600.0
     round_s: float = 300.0
 
     def after_round(self, check_ins: int, wanted: int, took_s: int) -> Pace:
-        """The pace after a round: at most doubled or halved, so that one odd round does not upset it."""
+        """The pace after a round: at most doubled or halved, so that one unusual round changes it little."""
         load = min(max(check_ins / (WANTED_CALLS * wanted), 0.5), 2.0)
         return Pace(
             min(max(self.wait_s * load, SHORTEST_WAIT_S), LONGEST_WAIT_S),

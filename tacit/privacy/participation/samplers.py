@@ -81,9 +81,9 @@ class FixedSize:
 
 
 class CheckIn:
-    """`size` users a round, any of those who have waited `min_separation` rounds and came fewer than `max_participation` times.
+    """`size` users a round, of those who waited `min_separation` rounds and took part fewer than `max_participation` times.
 
-    Who is chosen among them is random here and may be anything: nothing is claimed from it.
+    They are drawn at random, but the guarantee does not use this: any other choice would cost the same.
     """
 
     def __init__(self, size: int, min_separation: int, max_participation: int) -> None:
@@ -134,7 +134,7 @@ def _smallest(draws: Draws, size: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class OwnRate:
-    """People as the sampler has them; every synthetic user after them independently, with a probability of its own.
+    """People as the sampler draws them; every synthetic user independently, with a probability of their own.
 
     The people are drawn first and as if they were alone, so nothing about them changes, and the law that the ledger names
     is theirs.

@@ -1,8 +1,8 @@
 """The noise, the rounds or the cohort that meet a privacy target.
 
-The answer never gives less privacy than was asked for: noise is rounded up, rounds and cohorts are rounded down, and the
-accountant has been asked about the very value returned. δ is taken a thousandth smaller than asked for, as much as a
-run of Tacit sets aside for its noise's missing tail (`accounting.spent`): a run with the settings found meets the target too.
+The answer never gives less privacy than was asked for: noise is rounded up, rounds and cohorts are rounded down, and the cost
+of the returned value itself was computed. The search uses a δ that is smaller by a thousandth, because a run sets that much
+aside for the tail of its noise (`noise.tail`). So a run with these settings meets the target too.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from tacit.privacy.planning.search import LEAST_SEARCHED_NOISE, TOLERANCE, large
 MOST_ROUNDS = 10**8
 # Where the search begins.
 _USUAL_NOISE = 1.0
-# Near enough for a start.
+# The relative tolerance of the first, coarse search.
 _ROUGH = 0.05
 # Significant digits of the noise that is found.
 _DIGITS = 4
 _FEW_ORDERS = (1.1, 1.25, 1.5, 1.75, 2, 2.5, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 63, 128, 256)
-# Steps of privacy loss distributions: upper bounds all, the coarser the faster. To search, and to verify. Where the
-# search left so much of the target unused, it is worth a closer one.
+# Steps of privacy loss distributions, to search and to verify. All give upper bounds, and coarser ones are faster. If the
+# search left this much of the target unused, a finer one follows.
 _COARSE, _COARSEST, _STEPS_TO_TARGET = 1e-3, 2e-3, 2_000
 _FINE = 5e-4
 _AS_COARSE = 1e-3
@@ -46,7 +46,7 @@ Setting = Literal["noise_multiplier", "rounds", "cohort"]
 
 @dataclass(frozen=True)
 class Calibrated:
-    """A setting that meets the target, and what the accountant says about it."""
+    """A setting that meets the target, and its cost."""
 
     setting: Setting
     value: float
@@ -65,10 +65,10 @@ def calibrate_sampled(
     rounds: int | None = None,
     noise_multiplier: float | None = None,
 ) -> Calibrated:
-    """The one of cohort, rounds and noise multiplier that is None, for (target, delta)-privacy of sampled rounds.
+    """Finds the one of cohort, rounds and noise multiplier that is None, for (target, delta)-privacy of sampled rounds.
 
-    The smallest noise, the most rounds, the largest whole cohort, to about a thousandth and on the private side. RecipeError
-    if nothing meets the target.
+    That is the smallest noise, the most rounds or the largest whole cohort, to about a thousandth, rounded to more privacy.
+    RecipeError if nothing meets the target.
     """
     setting = _the_missing(cohort=cohort, rounds=rounds, noise_multiplier=noise_multiplier)
     within = apart_from_tail(delta)
@@ -82,7 +82,7 @@ def calibrate_sampled(
         return [SampledRounds(constants, z, int(value) if rounds is None else rounds)]
 
     most = population if setting == "cohort" else MOST_ROUNDS
-    # Well below the largest: where RDP is above it, the accountant does not look further.
+    # Well below the largest ε for PLD: where RDP gives more than that, the accountant does not compute PLD.
     loss_distributions = target <= LARGEST_FOR_PLD / 2
     smallest = SMALLEST_FOR_PLD * (2 if sampling == "fixed" else 1)
     loss_distributions &= noise_multiplier is None or noise_multiplier >= smallest
@@ -100,7 +100,7 @@ def calibrate_sampled(
 
     found = _search(setting, quick, target, most, tolerance=_ROUGH if loss_distributions else TOLERANCE)
     if loss_distributions and found != most:
-        # Never far beyond the target: large losses are slow to distribute.
+        # Never far beyond the target: privacy loss distributions of large losses are slow to compute.
         start = found or (MOST_NOISE if setting == "noise_multiplier" else 1)
         tighter = _search(setting, coarse, target, most, least_noise=smallest, start=start, tolerance=_AS_COARSE)
         found = _less_private(setting, found, tighter)
@@ -123,11 +123,11 @@ def calibrate_unsampled(
     noise_multiplier: float | None = None,
     most_rounds: int = MOST_ROUNDS,
 ) -> Calibrated:
-    """The one of rounds and noise multiplier that is None, for a target ε or else ρ of Gaussian noise without sampling.
+    """Finds the one of rounds and noise multiplier that is None, for a target ε or ρ of Gaussian noise without sampling.
 
-    `sensitivity_squared` says, for a number of rounds, how far one user moves everything released, squared, in units of the
-    clip: of trees, fresh noise, any factorisation. It must not fall with more rounds. RecipeError if nothing meets the
-    target, or if as many as `most_rounds` do.
+    `sensitivity_squared` gives the squared sensitivity of all releases of so many rounds, in units of the clip, for any
+    factorisation. It must not decrease with more rounds. RecipeError if nothing meets the target, or if even `most_rounds`
+    rounds do.
     """
     setting = _the_missing(rounds=rounds, noise_multiplier=noise_multiplier)
     within = apart_from_tail(delta)
@@ -158,7 +158,7 @@ def calibrate_unsampled(
 
 
 def _fixed_epsilon(rounds: SampledRounds, delta: float) -> float:
-    """An upper bound on fixed-size rounds, mostly the accountant's own: fewer orders are eight times faster."""
+    """An upper bound on ε of fixed-size rounds, mostly equal to the accountant's: fewer orders are eight times faster."""
     import dp_accounting
 
     accountant = dp_accounting.rdp.RdpAccountant(
@@ -184,7 +184,7 @@ def _search(
     start: float | None = None,
     tolerance: float = TOLERANCE,
 ) -> float | None:
-    """The value of the setting that comes nearest to the target from the private side; None if none is within it."""
+    """The value that uses as much of the target as possible without exceeding it; None if every value exceeds it."""
     if setting != "noise_multiplier":
         return largest_within(cost, target, 1, most, whole=True, start=start, tolerance=tolerance)
     # More noise costs less: what is searched is its reciprocal.
@@ -210,7 +210,7 @@ def _less_private(setting: Setting, one: float | None, other: float | None) -> f
 def _verified(
     setting: Setting, found: float, target: float, spent: Callable[[float], tuple[float, str]]
 ) -> tuple[float, tuple[float, str]]:
-    """A value near the one found, as a person writes it, at which the accountant is within the target; and its answer."""
+    """A value near the one found, with few digits, whose cost is within the target; and that cost."""
     noise = setting == "noise_multiplier"
     value = _rounded_up(found) if noise else math.floor(found)
     answer = spent(value)

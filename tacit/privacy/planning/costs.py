@@ -5,11 +5,11 @@ A mechanism that adds noise of multiplier z to report goals of m users is weighe
 - **ρ = Δ² / (2 z²)**, where Δ² is its squared sensitivity under MinS and MaxP (`tacit.privacy.accounting`).
 - **The prefix error z · e / m.** After t rounds the model has moved along the sum of t mean updates; e is the standard
   deviation of the noise in that running sum, for z = 1, as a root mean square over t = 1 .. T. So the prefix error is in
-  units of the clip, and two mechanisms of the same prefix error disturb training about equally. It is a stand-in for
-  accuracy, exact for no optimizer; within one mechanism it is proportional to the noise on the mean, z / m.
+  units of the clip, and two mechanisms with the same prefix error disturb training about equally. It is a proxy for accuracy,
+  not exact for any optimizer; within one mechanism it is proportional to the noise on the mean, z / m.
 
-Noise multipliers of different mechanisms do not compare by themselves: a tree's z is on every node of the tree, of
-which a running sum holds a few; fresh noise of the same z piles up in it round after round.
+Noise multipliers of different mechanisms cannot be compared directly. A tree adds noise of multiplier z to every node, and a
+running sum contains few nodes; independent noise of the same z accumulates in the running sum round after round.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tacit.privacy.planning.search import LEAST_SEARCHED_NOISE, largest_within
 
 # Steps of privacy loss: a thousandth of epsilon, between these. Finer ones take longer and hardly change a table.
 _FINEST, _COARSEST = 1e-3, 1e-2
-# With little noise the loss of one round reaches 1/z², so steps grow with that and their number does not.
+# With little noise the loss of one round reaches 1/z², so steps grow with 1/z², and their number stays the same.
 _STEP_OF_REACH = 1e-3
 _LEAST_RHO, _MOST_RHO = 1e-15, 1e12
 
@@ -48,7 +48,7 @@ def _gaussian(rounds: int, gap: Gap, max_participation: int) -> PlannedCost:
 
 
 def _strategy(name: str, rounds: int, gap: Gap, max_participation: int) -> PlannedCost:
-    """Of the strategy fitted to these rounds and limits."""
+    """The cost of the strategy that is fitted to these rounds and limits."""
     strategy = optimised(name, rounds, gap, max_participation)
     return PlannedCost(strategy.sensitivity(rounds, gap, max_participation).squared, strategy.prefix_rmse(rounds))
 
@@ -61,14 +61,14 @@ MECHANISMS: dict[str, Callable[[int, Gap, int], PlannedCost]] = {
 
 
 def independent_prefix_rmse(rounds: int) -> float:
-    """Of fresh noise in each round: the running sum after t rounds holds t of them."""
+    """The prefix error of independent noise: the running sum after t rounds contains t draws."""
     return math.sqrt((rounds + 1) / 2)
 
 
 def rho_of_epsilon(target: float, delta: float) -> float:
     """The largest ρ, to 9 digits and never above it, whose Gaussian curve stays at or below ε at this δ.
 
-    Zero where the least ρ there is floating-point room for is too much.
+    Zero if even the smallest ρ that floating point can represent here is too large.
     """
     found = largest_within(
         lambda rho: epsilon_of_gaussian(rho, delta), target, _LEAST_RHO, _MOST_RHO, start=1.0, tolerance=1e-9
@@ -85,10 +85,10 @@ def noise_for_rho(rho: float, sensitivity_squared: float) -> float:
 
 
 def poisson_epsilon(probability: float, noise_multiplier: float, rounds: int, delta: float) -> float:
-    """ε of Poisson-sampled Gaussian rounds: privacy loss distributions no finer, and so no slower, than a table needs.
+    """ε of Poisson-sampled Gaussian rounds, by privacy loss distributions that are only as fine as a table needs.
 
-    A coarser one rounds losses up: ε stays an upper bound. With hardly any noise it is that of the same rounds without
-    sampling, which is never less.
+    A coarser distribution rounds losses up, so ε stays an upper bound. With hardly any noise, ε is that of the same rounds
+    without sampling, which is never smaller.
     """
     if noise_multiplier < LEAST_SEARCHED_NOISE:
         return epsilon_of_gaussian(gaussian_rho(noise_multiplier, rounds), delta)

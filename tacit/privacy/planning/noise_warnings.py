@@ -1,8 +1,8 @@
-"""What a plan's noise will do to a model, said before it happens (Gboard, section 2.1: catastrophic starts).
+"""Warnings, before a run begins, that the plan's noise will harm the model (Gboard, section 2.1: catastrophic starts).
 
 The noise on a mean of m updates has, in d coordinates, a norm of about z · C · √d / m. No mean is longer than the clip C, so
-z √d / m is the least that noise outweighs signal by in one round, whatever C is. Averaging over rounds makes up for some of it;
-a large C, with updates that are much shorter, makes it worse. Both can be told from public numbers alone.
+z √d / m is a lower bound on the ratio of noise to signal in one round, whatever C is. Averaging over rounds reduces it; a
+large C with much shorter updates increases it. Everything here is computed from public numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.records import UPDATE
 
-# Noise that is so many times longer than any mean update leaves little to learn from.
+# If the noise is this many times as long as any mean update, there is a warning.
 HOPELESS = 4.0
 
 
@@ -24,9 +24,9 @@ def noise_norm(plan: PrivacyPlan, parameters: int) -> float:
 
 
 def warnings_of(plan: PrivacyPlan, *, parameters: int, model_norm: float, server_rate: float) -> list[str]:
-    """Sentences about a start that will go badly; none for a sound plan.
+    """One sentence for each problem; none for a sound plan.
 
-    `server_rate` is how far the model finally moves for a mean update of norm 1.
+    `server_rate` is how far the model moves in the end for a mean update of norm 1.
     """
     noise = noise_norm(plan, parameters)
     if noise == 0 or plan.clip_norm is None:

@@ -4,8 +4,8 @@
 2. That noise is kept, z / m = z₀ / m₀: report goal and noise multiplier grow together, the model learns as well, and
    privacy gets better with z² (the hypothesis of DP-FedAvg, section 3, and Gboard, section 2.2). Another mechanism than
    the simulated one gets the noise of the same prefix error (`tacit.privacy.planning.costs`).
-3. MinS is the timer's, but at most population / report goal rounds apart: while somebody waits, every round needs other
-   users. MaxP follows from rounds and MinS.
+3. MinS follows from the timer, but is at most population / report goal: while users wait, every round needs other users.
+   MaxP follows from the number of rounds and MinS.
 4. Of the rows that meet the target the one with the smallest report goal is recommended, since it asks the least work of
    devices. Where none does, the report goal is the largest and the noise is raised beyond what the simulation endured.
 
@@ -42,7 +42,7 @@ Reason = Literal["smallest that meets the target", "strongest", "noise raised to
 
 @dataclass(frozen=True)
 class DeviceSupply:
-    """Who can report, and how often. What is not known is None or empty."""
+    """Which devices can report, and how often. Unknown values are None or empty."""
 
     population: int
     report_goals: tuple[int, ...]
@@ -53,7 +53,7 @@ class DeviceSupply:
     max_participation: int | None = None
 
     def minutes(self, report_goal: int, timer_in_hours: float | None = None) -> float | None:
-        """How long a round takes, if that is known: the time it needs, or the time until enough devices came by."""
+        """How long a round takes, if known: the time it needs, or the time until enough devices have checked in."""
         known = [] if self.round_minutes is None else [self.round_minutes]
         if self.devices_per_day is not None:
             known.append(report_goal / self.devices_per_day * DAYS_TO_MINUTES)
@@ -64,7 +64,7 @@ class DeviceSupply:
 
 @dataclass(frozen=True)
 class Simulation:
-    """The most noise a small simulation endured: z / report goal, of this mechanism."""
+    """The most noise with which a small simulation still trained well: z / report goal, of this mechanism."""
 
     noise_on_mean: float
     mechanism: str = "tree"
@@ -72,7 +72,7 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Target:
-    """What is asked for, as ρ and as the ε it stands for at the question's δ, or a hair less; `stated` was given."""
+    """The target as ρ and as ε at the question's δ (or slightly less); `stated` is the one that was given."""
 
     rho: float
     epsilon: float
@@ -81,7 +81,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Question:
-    """Everything the planner is told. There is a simulation, a target, or both."""
+    """The input of the planner. There is a simulation, a target, or both."""
 
     rounds: int
     delta: float
@@ -94,7 +94,7 @@ class Question:
 
 @dataclass(frozen=True)
 class PlannedParticipation:
-    """How often and how closely one user may take part at a report goal, and what it takes."""
+    """How often and how close together one user may take part at a report goal, and the timer that this needs."""
 
     gap: Gap
     max_participation: int
@@ -134,7 +134,7 @@ class PlanAnswer:
 
 
 def plan(question: Question) -> PlanAnswer:
-    """The table and the recommended row; impossible questions are a RecipeError of one sentence."""
+    """The table and the recommended row; RecipeError, in one sentence, if the question has no answer."""
     goals, left_out = _possible_goals(question)
     largest = goals[-1]
     if question.simulation is None:
@@ -155,9 +155,9 @@ def plan(question: Question) -> PlanAnswer:
 
 
 def widest_gap(population: int, report_goal: int, rounds: int) -> Gap:
-    """The largest gap the population can sustain: so many rounds in a row need so many times the report goal of users.
+    """The largest gap that the population can sustain: that many consecutive rounds need disjoint sets of users.
 
-    Never wider than the rounds there are, where everybody takes part once at most.
+    It is at most the number of rounds: then everybody takes part once at most.
     """
     return Gap.of_index_difference(min(population // report_goal, rounds))
 
@@ -227,7 +227,7 @@ def _possible_goals(question: Question) -> tuple[list[int], tuple[int, ...]]:
 
 
 def _endured(question: Question, goal: int) -> Iterator[Row]:
-    """The rows of a report goal whose prefix error is the simulation's."""
+    """The rows of a report goal with the simulation's prefix error."""
     error = 0.0
     for taking_part in participations(question, goal):
         costs = _costs(question, taking_part)
@@ -310,7 +310,7 @@ def _sampled_row(question: Question, goal: int, noise_multiplier: float, endured
 
 
 def _costs(question: Question, taking_part: PlannedParticipation) -> dict[str, PlannedCost]:
-    """Of the mechanisms that were asked for and the one that was simulated, each computed once."""
+    """The cost of each mechanism that was asked for and of the simulated one, each computed once."""
     names = _without_sampling(question)
     if question.simulation is not None:
         names.append(question.simulation.mechanism)

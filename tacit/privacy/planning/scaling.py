@@ -1,9 +1,9 @@
 """What the same training would cost at a larger scale, without running it (DP-FedAvg, section 3; Gboard, section 2.2).
 
-A simulation of few users with little noise shows the utility of many users with much noise: what the model sees is the noise on
-the mean, z · S / m, and that stays the same when z and m grow together. That more users are otherwise as good as fewer is a
+A simulation with few users and little noise predicts the accuracy with many users and more noise: the model sees the noise on
+the mean, z · S / m, which stays the same when z and m grow together. That more users are otherwise as good as fewer is a
 hypothesis (both papers give evidence for it), so a result at scale is an estimate, and is labelled as one everywhere.
-The cost is exact arithmetic for the larger plan.
+The cost is not an estimate: it is that of the larger plan.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ESTIMATE = (
 
 
 class ScaleSection(BaseModel):
-    """The run one would make with a fleet; noise grows with the cohort. What is left out stays as it is in [privacy]."""
+    """The plan for a larger fleet; noise grows with the cohort. Fields that are left out stay as they are in [privacy]."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     population: int = Field(gt=0)
@@ -50,7 +50,7 @@ def scaled_up(plan: PrivacyPlan, scale: ScaleSection) -> PrivacyPlan:
 
 def cost_at_scale(opened: Opened, plan: PrivacyPlan, rounds: int) -> Spent:
     """What `rounds` rounds of the scaled-up plan would cost, with releases of this run's size and noise of its shape."""
-    # A run with a fleet has no seed. Every other reason, such as words counted on private users, it would have as well.
+    # A run with a fleet has no seed. It would have every other reason, such as words counted on private users.
     reasons = tuple(reason for reason in opened.reasons_not_private if reason.code != Why.SEEDED)
     hypothetical = dataclasses.replace(
         opened,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 TOLERANCE = 2e-4
 # The least noise multiplier that a search tries: already here one round costs ε > 1,000, and accountants slow down below it.
 LEAST_SEARCHED_NOISE = 0.02
-# How far the search strides at least, while one end of the bracket is missing; it is squared each time.
+# The least factor between two tries while one end of the bracket is missing; it is squared each time.
 _FIRST_STRIDE = 1.03
 _LONGEST_STRIDE = 1e3
 
@@ -25,8 +25,8 @@ def largest_within(
 ) -> float | None:
     """An x in [least, most], both above 0, with cost(x) ≤ target, and at most `tolerance` (relative) below the largest.
 
-    `whole` numbers only: then it is the largest itself up to 1 / tolerance. None if cost(least) is above the target. `cost` is
-    only asked inside the bracket, seldom (some ten times), and may be infinite.
+    With `whole`, only whole numbers are tried, and up to 1 / tolerance the answer is the largest itself. None if cost(least)
+    is above the target. `cost` is called about ten times, only inside [least, most], and may be infinite.
     """
 
     def allowed(x: float) -> float:
@@ -54,7 +54,7 @@ def largest_within(
 
 
 def _slope(one: tuple[float, float] | None, other: tuple[float, float], otherwise: float) -> float:
-    """Of the cost between two points, in logarithms, within reason."""
+    """The slope of log cost over log x between two points, within fixed limits."""
     if one is None or one[0] == other[0] or not (0 < one[1] < math.inf and 0 < other[1] < math.inf):
         return otherwise
     return min(max(math.log(other[1] / one[1]) / math.log(other[0] / one[0]), 0.3), 4.0)
@@ -74,7 +74,7 @@ def _narrowed(
         width = math.log(high[0] / low[0])
         share = 0.5
         if not halve and 0 < low[1] < high[1] < math.inf:
-            # Beside the root by less than the tolerance, on the side of the farther end: so both ends come in.
+            # Next to the root, by less than the tolerance, on the side of the farther end, so that both ends move in.
             share = math.log(target / low[1]) / math.log(high[1] / low[1])
             share += (0.4 if share < 0.5 else -0.4) * tolerance / width
         x = low[0] * math.exp(width * min(max(share, 0.0), 1.0))

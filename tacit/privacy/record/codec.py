@@ -1,7 +1,7 @@
 """Typed records and their JSON: a record is a frozen dataclass, and its JSON object has exactly its fields.
 
-Reading is strict. A field that is missing, one that is unknown and a value of another type are all refused, so that a record
-has one spelling and nothing in a ledger is taken for something else.
+Reading is strict. A missing field, an unknown field and a value of another type are refused, so that every record has exactly
+one spelling and cannot be misread.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where a ledger's releases are not those of the plan that its first record holds.
 
-The plan builds clip, sampler, denominator and noise, so every intent can be computed from it. What an intent says beyond
-that is who took part (a digest) and, with adaptive clipping, the bound of its round, which follows from the releases.
+The plan builds clip, sampler, denominator and noise, so every intent can be computed from it. Two things in an intent cannot:
+the digest of who took part and, with adaptive clipping, the bound of its round, which follows from the releases.
 """
 
 from __future__ import annotations

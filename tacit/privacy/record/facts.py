@@ -14,7 +14,7 @@ from tacit.privacy.record.codec import Typed
 
 @dataclass(frozen=True)
 class ReleaseSize(Typed):
-    """How many numbers one release holds, in how many arrays: each draws noise, whose tail is charged to delta."""
+    """How many numbers one release has, in how many arrays: noise is drawn for each, and its tail is charged to delta."""
 
     coordinates: int
     arrays: int

@@ -21,8 +21,8 @@ with holes of zero bytes (a file made longer whose pages were never written). A 
 only its line end is kept: counting a release that did not happen is safe, forgetting one is not. A last line that is
 complete and wrong is damage like any other.
 
-What the chain cannot show by itself is that whole lines were cut off its end; the participation record does
-(`participation_record.verify`), and so does a checkpoint that is further than the ledger.
+The chain alone cannot show that whole lines were cut off its end. The participation record shows it
+(`participation.log.verify`), and so does a checkpoint with more rounds than the ledger.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _PATIENCE = 0.5  # seconds a writer waits for the lock: `is_being_written` holds
 
 @dataclass
 class _History:
-    """What the records so far amount to, and so which record may come next."""
+    """The state after the records so far, which decides which record may come next."""
 
     length: int = 0
     head: str = _BEFORE_THE_FIRST
@@ -195,12 +195,12 @@ class Ledger:
 
     @property
     def next_round(self) -> int:
-        """The round an intent would be for now."""
+        """The round of the next intent."""
         return self._history.next_round
 
     @property
     def rounds_committed(self) -> int:
-        """How many rounds the checkpoint in use holds, as far as the ledger knows."""
+        """How many rounds are in the checkpoint in use, as far as the ledger knows."""
         return self._history.rounds_committed
 
     def attempts(self, round: int) -> int:
@@ -208,11 +208,11 @@ class Ledger:
         return self._history.attempts[round]
 
     def releases(self) -> tuple[Intent, ...]:
-        """What has to be accounted for: every intent. A round that ran twice is there twice."""
+        """Everything that is accounted: every intent. A round that ran twice is listed twice."""
         return self.intents
 
     def uncommitted(self) -> tuple[Intent, ...]:
-        """The intents no checkpoint in use holds: those after the last commit, and attempts that were lost."""
+        """The intents that are in no checkpoint in use: those after the last commit, and lost attempts."""
         history = self._history
         held = {(number, attempt) for number, attempt in history.live.items() if number < history.rounds_committed}
         return tuple(intent for intent in self.intents if (intent.round, intent.attempt) not in held)
@@ -273,7 +273,7 @@ def read_ledger(path: Path) -> Ledger:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise LedgerError(f"Expected a ledger in {path}, found none.") from None
+        raise LedgerError(f"There is no ledger in {path}.") from None
     scan = _scan(data, path)
     return Ledger(path, tuple(scan.records), 0 if scan.tail_is_whole else len(scan.tail), scan.history)
 
@@ -386,7 +386,7 @@ def _open_locked(path: Path, flags: int) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | flags, 0o644)
     except FileNotFoundError:
-        raise LedgerError(f"Expected a ledger in {path}, found none.") from None
+        raise LedgerError(f"There is no ledger in {path}.") from None
     except OSError as error:
         raise disk_error(error, path, "nothing was changed") from error
     deadline = time.monotonic() + _PATIENCE

@@ -17,7 +17,7 @@ from tacit.privacy.statement.wording import plain
 
 
 class Why(StrEnum):
-    """The codes. A code keeps its meaning for ever; one that is given up is not used again."""
+    """The codes. A code never changes its meaning; a retired one is not used again."""
 
     # What the settings and the data say.
     NO_NOISE = "no-noise"
@@ -40,7 +40,7 @@ class Why(StrEnum):
     FROM_OUTSIDE = "from-outside"
     NOT_LISTED = "not-listed"
     NOT_FRESH = "not-fresh"
-    # What the run rests on.
+    # What earlier steps did to users.
     CLASSIFIER_NOT_PRIVATE = "classifier-not-private"
     ACCURACIES_NOT_PRIVATE = "accuracies-not-private"
     # What the accounting finds in the ledger.

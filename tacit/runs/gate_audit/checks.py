@@ -1,6 +1,6 @@
 """Exact tests of what the audit of the gate saw, against the noise and the bounds that the ledger states.
 
-In units of the stated z_j · bound_j, the release less the users' sum and less the canaries is the noise of a round. Along
+In units of the stated z_j · bound_j, the release minus the users' sum and minus the canaries is the noise of a round. Along
 channel c the rounds' noise is M g_c, for the strategy's noise matrix M and independent standard normal g_c (M = 1 where noise
 is fresh every round). With the Cholesky factor L of M Mᵀ, w_c = L⁻¹ M g_c is independent standard normal again, over rounds t
 and channels c. So, exactly:
@@ -10,11 +10,11 @@ and channels c. So, exactly:
                 value has the law of the largest of as many normals (noise without its tail)
     mean        Σ_c (Σ_t w_tc)² / T is χ² with as many degrees as channels (noise that is the same every round)
     rounds      w_s · w_t / |w_s| is N(0, 1) given w_s, for each pair of rounds (two rounds with the same noise); the same
-                for all pairs of neighbours together, each round in one pair (noise that is not taken back as stated)
+                for all pairs of neighbouring rounds together, each round in one pair (noise not correlated as stated)
     arrays      the same for the first coordinates of each pair of arrays (two arrays with the same noise)
     shift       q = L⁻¹ (canary's series) = β L⁻¹ (stated series) + N(0, 1): the estimate of β is N(1, 1 / Σ(stated)²)
-    admitted    the sum that the mechanism is given is what the gates held before the canaries came, plus what the
-                definition says of the canaries, but for rounding
+    admitted    the sum that the mechanism is given equals the gates' sum before the canaries were added, plus what the
+                definition says the canaries add, up to rounding
 
 Each gives a p-value: a sound run's is at most x with probability at most x. They are dependent; by the union bound, a sound run
 has one below `level_of` with probability at most `FALSE_ALARM`.
@@ -37,7 +37,7 @@ from tacit.runs.gate_audit.record import Design, Seen
 FALSE_ALARM = 1e-5
 POWER = 0.999
 CONFIDENCE = 0.999
-# Correlated noise is decorrelated with a matrix of the rounds, which is kept to a size that takes seconds.
+# Correlated noise is decorrelated with a matrix over the rounds; this limits its size to what takes seconds.
 MOST_ROUNDS = 4096
 # What the gate adds is computed twice in float64, in different order; anything beyond rounding is a fault.
 ROUNDING = 1e-9
@@ -45,7 +45,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Finding:
-    """One test: what it looks at, its p-value, and what was seen."""
+    """One test: its name, its p-value, and a sentence about what was found."""
 
     name: str
     chance: float
@@ -57,7 +57,8 @@ class Measured:
     """All tests, and what they measured. A p-value below `level` is an alarm.
 
     `scale`: (lowest, estimate, highest) of the noise's standard deviation over the stated one; `shift`: the same of what one
-    canary adds. Noise that is smaller by `detectable_scale` would have been seen, and a share larger by `detectable_shift`.
+    canary adds. Noise that is smaller by `detectable_scale`, or a share that is larger by `detectable_shift`, would have been
+    detected.
     """
 
     rounds: int
@@ -73,12 +74,12 @@ class Measured:
 
     @property
     def alarms(self) -> list[Finding]:
-        """The tests that failed, the clearest first."""
+        """The tests that failed, the smallest p-value first."""
         return sorted((each for each in self.findings if not each.chance >= self.level), key=lambda each: each.chance)
 
 
 def measure(design: Design, rounds: Sequence[Seen]) -> Measured:
-    """Every test on these rounds, one or more of them, in their order."""
+    """Every test on these rounds, which are in order; there is at least one."""
     if design.strategy is not None:
         rounds = [each for each in rounds if each.round < MOST_ROUNDS]
     layout = design.layout
@@ -124,12 +125,12 @@ def measure(design: Design, rounds: Sequence[Seen]) -> Measured:
 
 
 def level_of(design: Design) -> float:
-    """The share of `FALSE_ALARM` that one test has: there are at most two for each array, and ten more."""
+    """The part of `FALSE_ALARM` that one test gets: there are at most two tests for each array, and ten more."""
     return FALSE_ALARM / (2 * len(design.layout.arrays) + 10)
 
 
 def planned_trials(design: Design, rounds: int) -> int:
-    """How many independent values the test of the noise's scale has when so many rounds are over."""
+    """How many independent values the test of the noise's scale has after `rounds` rounds."""
     layout = design.layout
     if design.strategy is None:
         return rounds * sum(array.size for array in layout.arrays if array.block == UPDATE)
@@ -175,7 +176,7 @@ class _Decorrelation:
 
 
 def _decorrelation(design: Design, rounds: Sequence[Seen]) -> _Decorrelation:
-    """For the rounds that were seen, whether or not they are all there are."""
+    """For the rounds that were recorded, even if more are to come."""
     if design.strategy is None:
         return _Decorrelation(None)
     last = max(each.round for each in rounds) + 1
@@ -210,7 +211,7 @@ def _by_array(design: Design, white: Floats) -> list[Finding]:
 
 
 def _by_round(white: Floats) -> Finding:
-    """The round with the least likely noise; the chance is that of any round being so."""
+    """The round with the least likely noise; the p-value accounts for having picked it from all rounds."""
     squares = (white**2).sum(axis=1)
     chances = [_two_sided(float(each), white.shape[1]) for each in squares]
     worst = int(np.argmin(chances))
@@ -292,7 +293,7 @@ def _arrays(design: Design, white: Floats) -> Finding:
 
 
 def _admitted(design: Design, rounds: Sequence[Seen], added: Floats) -> Finding:
-    """What the sums gained by the canaries, block by block, against what the definition says; no chance is involved."""
+    """What the canaries added to the sums, block by block, against what the definition says; there is no randomness in it."""
     layout = design.layout
     bounds = np.array([[each.bounds()[name] for name in layout.blocks] for each in rounds])
     gained = np.array([each.admitted for each in rounds])
@@ -322,7 +323,7 @@ def _shift(
         stated.append(each.coins * lengths / deviation[0])
     expected = decorrelate(np.array(stated))
     information = float((expected**2).sum())
-    if information == 0:  # no coin has said "in" yet
+    if information == 0:  # no canary has been in yet
         return math.nan, math.inf, Finding("shift", 1.0, "No canary was in yet.")
     estimate = float((expected * decorrelate(np.array(along))).sum()) / information
     error = 1 / math.sqrt(information)

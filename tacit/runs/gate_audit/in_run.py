@@ -1,4 +1,4 @@
-"""The audit of the gate as a run holds it: whether there can be one, and the users and mechanism that rounds go through."""
+"""The audit of the gate inside a run: whether it is possible, and the users and mechanism that rounds use."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tacit.runs.report.sections import write_section
 
 
 class Settles(Protocol):
-    """What keeps a round's observations until the journal looks at the round."""
+    """Keeps a round's observations until the journal has fetched the round's numbers."""
 
     def settle(self, rounds_done: int) -> None: ...
 
 
 @dataclass(frozen=True)
 class GateAudit:
-    """The users and the mechanism that a run goes through, audited or not; leave it when the run stops."""
+    """The users and the mechanism that a run uses, audited or not; a context manager that is left when the run stops."""
 
     users: Any
     mechanism: Mechanism
@@ -31,12 +31,12 @@ class GateAudit:
     _writer: MetricsWriter | None = None
 
     def settle(self, rounds_done: int) -> None:
-        """Write down what the rounds up to this many showed."""
+        """Write the observations of the rounds up to this one."""
         if self._gate is not None:
             self._gate.settle(rounds_done)
 
     def conclude(self) -> None:
-        """The run has ended: compute the result, and remove what it was computed from."""
+        """When the run has ended: compute the result, and remove the observations."""
         if self._writer is not None:
             self._writer.close()
             conclude(self.folder)

@@ -3,11 +3,11 @@
 **Channels.** A channel is a unit vector on one array of one block. The first few coordinates of an array are channels of their
 own; the rest is cut into segments, and a segment's channel is the same on all its coordinates. Channels have disjoint supports,
 so N(0, σ²) noise on coordinates is independent N(0, σ²) noise on channels. They are the same in every round and every run:
-nothing depends on their being secret, and correlated noise is followed along one direction.
+they need not be secret, and correlated noise has to be followed along the same directions in all rounds.
 
 **Canaries.** Each channel of the update belongs to one of a few made-up users. Such a user's update is the same number on all
-coordinates of their channels, `TIMES_TOO_LONG` times the clip in length, with a weight of `WEIGHT_GIVEN`, both of which the
-gate must cut. A coin for each round and canary says whether they are in.
+coordinates of their channels, with a norm of `TIMES_TOO_LONG` times the clip and a weight of `WEIGHT_GIVEN`, both of which the
+gate must reduce. In each round a coin decides for each canary whether it takes part.
 
 What the gate must add for a canary is computed here from the definition (DP-FedAvg, equation 1, and the headroom of
 `privacy.rounding`) in NumPy's float64, and shares no code with the gate.
@@ -28,13 +28,13 @@ from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN
 
 Floats = NDArray[np.float64]
 
-# Channels × rounds: with so many trials, noise that is 6% too small is seen nearly always.
+# Channels × rounds: with so many trials, noise that is 6% too small is detected nearly always.
 TRIALS = 10_000
 # The first coordinates of each array, whose channels show whether two arrays got the same noise.
 SINGLES = 4
 # Canaries in a round: a share of the cohort, because each costs what clipping and adding one user's update costs.
 USERS_A_CANARY, FEWEST_CANARIES, MOST_CANARIES = 32, 4, 16
-# Letting canaries in takes a round some milliseconds: a long run has them in every fourth round, a short one in every round.
+# Canaries cost some milliseconds per round: a long run has them in every fourth round, a short one in every round.
 MOST_ROUNDS_APART, ROUNDS_WITH_CANARIES = 4, 32
 TIMES_TOO_LONG = 10.0
 WEIGHT_GIVEN = 2.0
@@ -81,7 +81,7 @@ class Shares:
 class Layout:
     """All channels of a run: the arrays of the update in the order of its leaves, then the side blocks.
 
-    Canaries go into every `every`-th round, from the first on. The noise is looked at in all of them.
+    Canaries take part in every `every`-th round, from the first on. The noise is tested in all rounds.
     """
 
     arrays: tuple[Array, ...]
@@ -110,7 +110,7 @@ class Layout:
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """[channels] coordinates of each."""
+        """[channels] how many coordinates each has."""
         return np.concatenate([array.counts() for array in self.arrays])
 
     @cached_property
@@ -130,7 +130,7 @@ class Layout:
 
     @cached_property
     def owners(self) -> NDArray[np.int64]:
-        """[update channels] whose canary's each is: in turn, so that every canary is on all larger arrays."""
+        """[update channels] the canary that each belongs to: in turn, so that every canary is on all larger arrays."""
         return np.arange(int(self.in_update.sum())) % self.canaries
 
     def shares(self, clip: float, threshold: float | None) -> Shares:
@@ -152,7 +152,7 @@ class Layout:
         return Shares(amplitudes, values, HEADROOM, -HEADROOM / 2)
 
     def added(self, shares: Shares, coins: NDArray[np.bool_]) -> Floats:
-        """[channels] what those canaries who are in must add to the sums, along each channel."""
+        """[channels] what the canaries that take part must add to the sums, along each channel."""
         found = np.zeros(len(self.counts))
         update = self.in_update
         found[update] = shares.values * np.sqrt(self.counts[update]) * coins[self.owners]
@@ -161,7 +161,7 @@ class Layout:
         return found
 
     def lengths(self, along: Floats) -> Floats:
-        """[canaries] the length of each canary's part of a vector that is given along the channels."""
+        """[canaries] the norm of each canary's part of a vector that is given along the channels."""
         return np.sqrt(np.bincount(self.owners, along[self.in_update] ** 2, minlength=self.canaries))
 
     def as_dict(self) -> dict[str, Any]:
@@ -181,5 +181,5 @@ class Layout:
 
 
 def canaries_for(cohort: float) -> int:
-    """How many canaries a cohort of this expected size can have beside it at little cost."""
+    """How many canaries can be added to a cohort of this expected size at little cost."""
     return max(FEWEST_CANARIES, min(MOST_CANARIES, int(cohort) // USERS_A_CANARY))

@@ -1,10 +1,11 @@
-"""What the audit of the gate found, kept in the run's private folder, and what it means in plain words.
+"""The result of the audit of the gate, kept in the run's private folder, and what it means in words.
 
 **Who may see what.** The release is users' sum plus noise, so every function of the noise that is published beside the release
-tells something about the sum. The scores would tell the sum itself, along the channels. Even the verdict is a function of the
-noise: given the release it says that the sum is not one of those under which the noise would have looked impossible, and
-one user can make that difference with a probability of up to the rate of false alarms, which is above many a δ. So scores and
-verdict are the owner's. A shared copy says how the run was audited and what would have been seen: both follow from the plan.
+reveals something about the sum. The scores would reveal the sum itself, along the channels. Even the verdict is a function of
+the noise. Given the release, a verdict "passed" rules out every sum for which the noise would have failed a test, and one user
+can change the verdict with a probability of up to the rate of false alarms, which is larger than most δ. So scores and verdict
+are for the owner alone. A shared copy says how the run was audited and what would have been detected: both follow from the
+plan.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _ORDER = 31  # after the guarantee
 
 @dataclass(frozen=True)
 class Found:
-    """A test as the result keeps it."""
+    """One test in the result."""
 
     name: str
     chance: float
@@ -59,9 +60,9 @@ class Found:
 
 @dataclass(frozen=True)
 class GateOutcome:
-    """The result. `scale` and `shift`: (lowest, estimate, highest) in stated units, with `CONFIDENCE`; None: not measured.
+    """The result. `scale` and `shift` are (lowest, estimate, highest) in stated units, at `CONFIDENCE`; None if not measured.
 
-    `epsilon`: (from below, as stated) by the same accounting, where that was computed.
+    `epsilon` is (lower bound, as stated), both by the same accounting; None if it was not computed.
     """
 
     rounds: int
@@ -95,7 +96,7 @@ class GateOutcome:
 
     @property
     def alarms(self) -> list[Found]:
-        """The tests that failed, the clearest first."""
+        """The tests that failed, the smallest p-value first."""
         return sorted((each for each in self.tests if each.alarm), key=lambda each: each.chance)
 
     @property
@@ -115,7 +116,7 @@ class GateOutcome:
         return cls(**fields)
 
     def sentence(self) -> str:
-        """That there was an audit, without the verdict, which is the owner's: others may read what a command prints."""
+        """Says that there was an audit, without the verdict: others may read what a command prints."""
         seen = "done" if self.detectable_scale is None else seen_words(self.detectable_scale)
         return f"Audit of the gate: {seen}. For the owner, tacit audit run tells what was found."
 
@@ -182,12 +183,12 @@ def _rounds_words(some: int, rounds: int) -> str:
 
 
 def seen_words(detectable: float) -> str:
-    """What the audit would have found, for certain but for one in a thousand."""
+    """What the audit would have detected, with probability `POWER`."""
     return f"noise {math.ceil(detectable * 1e4) / 100:g}% too small would have been seen with {POWER:.1%} probability"
 
 
 def plan_section(design: Design, rounds: int) -> Section:
-    """How the run is audited: what anybody may know, because it follows from the plan alone."""
+    """How the run is audited. Anybody may know this, because it follows from the plan alone."""
     detectable = detectable_scale(planned_trials(design, rounds), level_of(design))
     where = _rounds_words(-(-rounds // design.layout.every), rounds)
     text = (
@@ -216,7 +217,7 @@ def read_outcome(folder: RunFolder) -> GateOutcome | None:
 
 
 def conclude(folder: RunFolder) -> GateOutcome | None:
-    """Write the result of a run that has ended, and remove the scores it was computed from: they are as secret as noise."""
+    """Write the result of a run that has ended, and remove the scores, which are as secret as the noise."""
     found = read_outcome(folder)
     if found is not None:
         write_atomic(folder.gate_result_path, json.dumps(found.as_dict(), allow_nan=False) + "\n", mode=0o600)
@@ -226,7 +227,7 @@ def conclude(folder: RunFolder) -> GateOutcome | None:
 
 
 def write_gate_section(folder: RunFolder) -> GateOutcome | None:
-    """Put the result into the owner's report, with an epsilon from below beside the stated one; None if there is no result."""
+    """Put the result into the owner's report, with a lower bound beside the stated epsilon; None if there is no result."""
     try:
         found = read_outcome(folder)
     except PermissionError:  # the report says so itself
@@ -239,7 +240,7 @@ def write_gate_section(folder: RunFolder) -> GateOutcome | None:
 
 
 def _epsilons(folder: RunFolder, found: GateOutcome) -> tuple[float, float] | None:
-    """(from below, as stated) by the same accounting, once with what was measured; None where no epsilon is stated."""
+    """(from the measured noise and shift, as stated), both by the same accounting; None if no finite epsilon is stated."""
     ledger = folder.ledger()
     if found.scale is None or found.shift is None or found.shift[0] <= 0 or ledger.opened.reasons_not_private:
         return None

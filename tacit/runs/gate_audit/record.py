@@ -1,7 +1,7 @@
 """What the audit of the gate keeps of each round, in private/gate_audit.jsonl.
 
-The first record says how the run is audited; then one a round. They are as secret as the noise: what is left of a release after
-its noise along the channels is users' sum along the channels. So only the run's owner can read them, and they are removed
+The first record says how the run is audited; one record per round follows. They are as secret as the noise: the release minus
+its noise along the channels is the users' sum along the channels. So only the run's owner can read them, and they are removed
 when the run has ended and its result is written.
 """
 
@@ -35,7 +35,7 @@ class Design:
 
     @classmethod
     def of(cls, plan: PrivacyPlan, layout: Layout, strategy: Strategy | None) -> Design:
-        """From the plan, and not from the mechanism that is to be tested."""
+        """Made from the plan, not from the mechanism, which is what the audit tests."""
         return cls(layout, plan.noise_multipliers, strategy, plan.restarts)
 
     def as_record(self) -> dict[str, Any]:
@@ -63,9 +63,9 @@ class Design:
 class Seen:
     """One round.
 
-    `released` [channels]: the release less the users' sum, along each channel; the users' sum is what the gates held before
-    the canaries came. `admitted` [channels]: the same of the sum that the mechanism was given. `energy` and `largest` [arrays]:
-    Σ x² and max |x| of the noise x on the array.
+    `released` [channels]: the release minus the users' sum, along each channel; the users' sum is the gates' sum before the
+    canaries were added. `admitted` [channels]: the same for the sum that the mechanism was given. `energy` and `largest`
+    [arrays]: Σ x² and max |x| of the noise x on the array.
     """
 
     round: int
@@ -115,7 +115,7 @@ class Seen:
 
 
 def read_records(path: Path) -> tuple[Design, list[Seen]] | None:
-    """How the run is audited and what was seen so far; None where there is no file, or no whole line in it."""
+    """How the run is audited, and the rounds recorded so far; None if there is no file, or no complete line in it."""
     records: Sequence[Mapping[str, Any]] = list(read_metrics(path))
     if not records:
         return None

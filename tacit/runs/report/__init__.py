@@ -1,4 +1,4 @@
-"""The report of a run: one HTML file, assembled from the run's own sections and those other parts left in its folder."""
+"""The report of a run: one HTML file, assembled from the run's own sections and from those that other parts of Tacit wrote."""
 
 from tacit.runs.report.assemble import default_path, report_html, write_report
 from tacit.runs.report.blocks import Bars, Code, Image, Level, Lines, Paragraph, Section, Series, Table

@@ -1,7 +1,7 @@
-"""From a run folder to the file: read, order the sections, put the guarantee among them, write.
+"""Makes the report of a run folder: reads it, orders the sections, adds the guarantee, writes the file.
 
-There are two copies. The owner's shows diagnostics and participation, says so on its face, and is readable by its owner
-alone, in the private folder unless told otherwise. The shared one is made without opening private/ at all.
+There are two copies. The owner's copy shows diagnostics and participation, says so at the top, and is readable by its owner
+alone, in the private folder unless another path is given. The shared copy is made without opening private/.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _SHARED = ("Shared copy.", "Made without opening the run's private folder.")
 
 
 def default_path(folder: RunFolder, *, share: bool) -> Path:
-    """Where a report goes: beside the ledger if it is to be shared, else where only the owner looks."""
+    """The path of a report: beside the ledger if it is shared, otherwise in the private folder."""
     return folder.path / "report.html" if share else folder.private_path / "report.html"
 
 
 def write_report(folder: RunFolder, out: Path | None = None, *, share: bool = False) -> Path:
     """Write the report of a run and return where it is; the owner's copy has mode 0600.
 
-    RunError, and nothing written, if the run is damaged or `out` is no place for a page.
+    RunError, and nothing written, if the run is damaged or no page can be written to `out`.
     """
     path = default_path(folder, share=share) if out is None else out
-    if path.suffix not in (".html", ".htm"):  # so that no slip writes over a ledger
+    if path.suffix not in (".html", ".htm"):  # so that a mistyped path cannot overwrite a ledger
         raise RunError(f"Expected a page that ends in .html, got {path}.")
     if path.is_dir() or not path.parent.is_dir():
         what = "is a folder" if path.is_dir() else "lies in a folder that does not exist"

@@ -14,9 +14,9 @@ from tacit.runs.metrics import EPSILON_SO_FAR
 from tacit.runs.report.blocks import Bars, Block, Code, Level, Lines, Paragraph, Section, Series, Table
 from tacit.runs.report.reading import Reading, finite
 
-# What a curve is called that metrics know by its short name.
+# The names of curves, by the keys of the metrics.
 _MEASURES = {"top1": "first guess", "top3": "one of three", "accuracy": "right"}
-# The same of images that a generative model makes up.
+# The same for a generative model's images.
 _MADE_UP = {"inverted": "bright background", "brightness": "mean intensity"}
 _HELD_OUT = "Measured on held-out users, who are not trained on and are outside the guarantee."
 # Further numbers that the evaluation of a word model has, and that are shown elsewhere or not at all.
@@ -24,7 +24,7 @@ _OF_WORDS = ("perplexity", "words", "in_vocabulary_top1", "out_of_vocabulary")
 _MOST_OTHERS = 6
 _MOST_POINTS = 300
 _MOST_BARS = 20
-# Values this many times as large as others need an axis of powers of ten.
+# If the largest value is this many times the smallest, the axis is logarithmic.
 _FAR = 30
 
 
@@ -198,7 +198,7 @@ def _recipe(run: Reading) -> Section:
 
 
 def _without_paths(recipe: str) -> str:
-    """The recipe without its values that name a place on the owner's machine: they tell who and where the owner is."""
+    """The recipe without paths on the owner's machine, which may show who the owner is."""
     return re.sub(r'(= )"[^"\n]*/[^"\n]*"', r'\1"(a path on the owner\'s machine)"', recipe)
 
 
@@ -217,7 +217,7 @@ def _far_apart(series: Sequence[Series]) -> bool:
 
 
 def _thinned(items: Sequence[Any]) -> Sequence[Any]:
-    """At most so many of them, evenly, the last one always."""
+    """At most so many of the values, evenly spaced, including the last."""
     step = -(-len(items) // _MOST_POINTS)
     return items if step <= 1 else [*items[: len(items) - 1 : step], items[-1]]
 

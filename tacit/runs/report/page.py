@@ -91,7 +91,7 @@ footer p { max-width: none; border-top: 1px solid var(--line); padding-top: 1rem
 
 @dataclass(frozen=True)
 class Tile:
-    """A number that is to be seen first, and what it is. `tone`: good, bad or neither."""
+    """A number at the top of the page, and its meaning. `tone`: good, bad or neither."""
 
     figure: str
     meaning: str

@@ -41,7 +41,7 @@ class Reading:
 
     @property
     def name(self) -> str:
-        """What to call it: the recipe's name and the folder's."""
+        """The title: the recipe's name and the folder's."""
         recipe, folder = str(self.recipe.get("name", "")), self.folder.path.resolve().name
         return folder if not recipe or folder.startswith(recipe) else f"{recipe} ({folder})"
 
@@ -100,7 +100,7 @@ def read_run(folder: RunFolder, *, share: bool) -> Reading:
 
 
 def _cohorts(folder: RunFolder, ledger: Ledger | None, state: str) -> tuple[list[NDArray[np.int64]] | None, str | None]:
-    """Who took part, release by release, or why that cannot be shown."""
+    """Who took part in each release, or why this cannot be shown."""
     if ledger is None or not ledger.intents or not folder.participation_path.exists():
         return None, None
     try:

@@ -1,6 +1,6 @@
 """Sections on disk: one JSON file each, in the run's sections/ folder, or in private/sections/ if only the owner may see it.
 
-The folder decides as well as the flag: what lies in private/ is never read for a shared copy, whatever it says of itself.
+Both the folder and the flag count: a file in private/ is never read for a shared copy, even if its flag says it is public.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ def write_section(folder: RunFolder, section: Section) -> Path:
 
 
 def read_sections(folder: RunFolder, *, share: bool) -> list[Section]:
-    """The sections other parts left in the run, in their order; RunError names the first that cannot be read.
+    """The sections that other parts wrote into the run, in order; RunError names the first that cannot be read.
 
-    `share`: without those only the owner may see. Nothing in private/ is then opened.
+    With `share`, sections for the owner alone are left out, and nothing in private/ is opened.
     """
     found = [_read(path) for path in sorted(folder.sections_path.glob("*.json"))]
     kept = [section for section in found if not (share and section.private)]
     if not share:
         place = folder.private_path / "sections"
-        # What lies there is private, even if it forgot to say so.
+        # A section in this folder is private, whatever its flag says.
         kept += [_read(path).model_copy(update={"private": True}) for path in sorted(place.glob("*.json"))]
     return sorted(kept, key=lambda section: (section.order, section.name))
 
 
 def _refuse_if_reserved(section: Section) -> None:
-    """What a report says by itself, the guarantee above all, no file can put words into."""
+    """RunError if the section has the name of one that every report makes itself, such as the guarantee."""
     if section.name in RESERVED:
         raise RunError(
             f"Expected a section with a name of its own, got {section.name!r}, which every report has already."

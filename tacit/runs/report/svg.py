@@ -1,7 +1,7 @@
 """Two kinds of charts as SVG: curves and bars. Colours are the page's, so they follow light, dark and paper.
 
 A chart is drawn for a width of about 440 pixels: a column on a desk, a whole phone. Its numbers are also in its
-description, for who does not see it.
+description, for people who cannot see it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def draw_lines(chart: Lines) -> str:
 
 
 def draw_bars(chart: Bars) -> str:
-    """One bar a label, each with its amount where there is room."""
+    """One bar for each label, with its amount where there is room."""
     y_ticks, share = _axis([amount for _, amount in chart.bars])
     step = _PLOT_WIDTH / len(chart.bars)
     every = math.ceil(len(chart.bars) / 12)  # labels that do not run into each other
@@ -102,13 +102,13 @@ def _text(x: float, y: float, text: str, anchor: str, kind: str) -> str:
 
 
 def _axis(values: Sequence[float]) -> tuple[list[float], Share]:
-    """Ticks from zero up, and how far up a value stands, from 0 to 1."""
+    """Ticks from zero up, and a function from a value to its height, from 0 to 1."""
     ticks = _ticks(max(values), 5)
     return ticks, lambda value: max(value, 0.0) / ticks[-1]
 
 
 def _log_axis(values: Sequence[float]) -> tuple[list[float], Share]:
-    """The same in powers of ten; what is not above zero stands on the axis."""
+    """The same in powers of ten; values of zero or less are drawn on the axis."""
     positive = [value for value in values if value > 0] or [1.0]
     low, high = math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive)))
     high = max(high, low + 1)

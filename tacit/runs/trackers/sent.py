@@ -1,7 +1,7 @@
 """Everything that is sent to an experiment tracker.
 
 These are the numbers of an evaluation, the plan's settings, and the cost of a finished run with the sentence of its guarantee.
-A run is known by its id and the name of its folder. Nothing else leaves the machine on Tacit's behalf.
+A run is identified by its id and the name of its folder. Tacit sends nothing else.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def test_a_stopped_inspection_goes_on_as_if_nothing_had_been(tmp_path: Path, mon
     assert resumed == whole
     for name, array in final(tmp_path / "whole").items():
         np.testing.assert_array_equal(array, final(tmp_path / "run")[name])
-    with pytest.raises(RunError, match="which has finished"):
+    with pytest.raises(RunError, match="has finished, so there is nothing to resume"):
         resume_inspection(tmp_path / "run", tacit.Callback())
 
 

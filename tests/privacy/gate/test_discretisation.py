@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
+from tacit.errors import RecipeError
 from tacit.privacy.gate.discretisation import SecAggSection
 from tacit.privacy.noise.mechanisms import Discrete, Gaussian
 from tacit.privacy.plan import PrivacyPlan
@@ -43,7 +43,7 @@ TREE = CHECK_IN | {"mechanism": "tree"}
     ],
 )
 def test_what_does_not_fit_is_refused(settings, sentence):
-    with pytest.raises(ValidationError, match=sentence):
+    with pytest.raises(RecipeError, match=sentence):
         PrivacyPlan(**settings)
 
 
@@ -77,5 +77,5 @@ def test_corrupt_devices_are_rounded_up_and_never_below_none():
 def test_the_corrupt_are_a_share_of_the_cohort_however_few_report():
     section = SecAggSection(scheme="device_noise", corrupt=0.25)
     assert [section.noisy(reports, 100) for reports in (100, 70, 26, 25, 3)] == [75, 45, 1, 0, 0]
-    with pytest.raises(ValidationError, match="one of them not corrupt"):
+    with pytest.raises(RecipeError, match="one of them not corrupt"):
         PrivacyPlan(**DEVICES | {"secagg": {"scheme": "device_noise", "corrupt": 0.5, "fewest_reports": 5}})

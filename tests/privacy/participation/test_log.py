@@ -143,7 +143,7 @@ def test_a_missing_moved_or_foreign_cohort_is_found(path: Path, tmp_path: Path) 
         with pytest.raises(LedgerError):
             verify(path, ledger)
     path.unlink()
-    with pytest.raises(LedgerError, match="found none"):
+    with pytest.raises(LedgerError, match="There is no participation record"):
         verify(path, ledger)
 
 

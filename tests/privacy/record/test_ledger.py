@@ -305,9 +305,9 @@ def test_a_creation_cut_short_begins_again_and_a_begun_one_does_not(path: Path) 
     with pytest.raises(RunError, match="has begun"):
         LedgerWriter.create(path, opened())
     assert list(read_ledger(path).records) == [opened()]
-    with pytest.raises(LedgerError, match="found none"):
+    with pytest.raises(LedgerError, match="There is no ledger"):
         LedgerWriter.open(path.with_name("nothing"))
-    with pytest.raises(LedgerError, match="found none"):
+    with pytest.raises(LedgerError, match="There is no ledger"):
         read_ledger(path.with_name("nothing"))
 
 

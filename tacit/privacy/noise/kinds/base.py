@@ -1,4 +1,4 @@
-"""What a kind of mechanism says about itself. Inherit from `MechanismKind` and register the class to bring one's own."""
+"""What a kind of mechanism says about itself. Inherit from `MechanismKind` and register the class to add your own."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class MechanismKind:
     ('poisson',)
     """
 
-    #: What plans and the ledger call it. Registering a kind from outside sets its import path.
+    #: The name in plans and in the ledger. Registering a kind from outside sets its import path.
     name: str = ""
     #: The version of a kind from outside. Change it with everything that changes the releases or their cost.
     version: str = ""
-    #: The noise in a few words, without a full stop, as the guarantee's accounting begins.
+    #: The noise in a few words, without a full stop: the beginning of the guarantee's section on accounting.
     noise: str = ""
     #: The samplings that the cost is proven under, each for its own neighbours ("poisson", "fixed", "check_in").
     proven_under: tuple[str, ...] = ()
@@ -72,9 +72,9 @@ class MechanismKind:
     #: Whether the noise on block j is Gaussian with standard deviation z_j · bound_j, correlated as its strategy says. The
     #: gate-level audit tests exactly this, and cannot audit other noise.
     gaussian_noise: bool = True
-    #: Whether `privacy.most_bands` means anything to it.
+    #: Whether it uses `privacy.most_bands`.
     has_bands: bool = False
-    #: False where only the name is known.
+    #: False if only the name is known (`UnknownKind`).
     known: bool = True
 
     def build(self, plan: PrivacyPlan, rounds: int, strategy: Strategy | None) -> Mechanism:
@@ -98,15 +98,15 @@ class MechanismKind:
         return ()
 
     def assumptions(self, opened: Opened) -> tuple[str, ...]:
-        """What the noise rests on without proof, as sentences for the guarantee."""
+        """What is assumed about the noise without proof, as sentences for the guarantee."""
         return (RANDOM_BITS,)
 
     def broken_promise(self, opened: Opened, cohorts: Sequence[NDArray[np.int64]]) -> str | None:
-        """Why these cohorts are not what the plan promises to this mechanism; None where they are."""
+        """Why these cohorts break what the plan promises to this mechanism; None if they do not."""
         return None
 
     def least_rho(self, opened: Opened, intents: Sequence[Intent]) -> float:
-        """What one participation costs at least, without sampling: a computed ρ below it is wrong."""
+        """The least ρ that one participation can cost without sampling: a computed ρ below it is wrong."""
         return 0.0
 
 

@@ -63,7 +63,7 @@ class CorrelatedKind(MechanismKind):
         return Cost.of_rho(composed(*rhos), gaussian=True)
 
     def enforced(self) -> tuple[str, ...]:
-        # The state that copies of a run share holds the draws of before.
+        # Copies of a run share the noise state, which holds earlier draws; later draws are fresh.
         return (SYSTEM_ENTROPY + "a resumed run, or a copy of it, adds fresh draws to every later sum", IDEAL)
 
     def least_rho(self, opened: Opened, intents: Sequence[Intent]) -> float:
@@ -75,7 +75,7 @@ class CorrelatedKind(MechanismKind):
 
 
 def undescribed(mechanism: str) -> str:
-    """The reason where the ledger's first record has no strategy, or another one than the mechanism's."""
+    """The reason for a ledger whose first record has no strategy, or one that is not the mechanism's."""
     return f"the ledger does not describe how the noise of the mechanism {mechanism!r} is correlated"
 
 

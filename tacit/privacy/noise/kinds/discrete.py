@@ -35,7 +35,7 @@ class DiscreteKind(MechanismKind):
         return Discrete(plan.noise_multipliers)
 
     def cost(self, releases: Releases) -> Cost:
-        """The ρ of the integers. The server's noise has no tail to charge for: devices sample integers exactly."""
+        """The ρ of the integers. No tail is charged: devices sample integers exactly, and the server adds no noise."""
         noise = device_noise.constants_of(releases.opened)
         if noise is None:
             return Cost.of_rho(float("inf"), draws=0, objection="the ledger does not say what noise each device added")
@@ -66,6 +66,6 @@ class DiscreteKind(MechanismKind):
         return None
 
     def least_rho(self, opened: Opened, intents: Sequence[Intent]) -> float:
-        """What the noise of a full cohort leaves: no round has more noise."""
+        """The ρ under the noise of a full cohort: no round has more noise."""
         noise = device_noise.constants_of(opened)
         return noise.rho(int(opened.plan["cohort"])) if noise is not None and intents else 0.0

@@ -50,7 +50,7 @@ def register_mechanism(kind: Kind) -> Kind:
             f"got {kind.version!r}, {kind.noise!r} and {list(kind.proven_under)}."
         )
     if kind.on_devices or not kind.adds_noise:
-        raise PrivacyError(f"Expected {path} to add noise on the server: other mechanisms cannot come from outside.")
+        raise PrivacyError(f"The mechanism {path} adds no noise on the server, as a mechanism from outside must.")
     made = kind()
     made.name = path
     KINDS.add(path, made)

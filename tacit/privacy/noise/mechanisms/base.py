@@ -15,12 +15,12 @@ from typing import Any, Protocol
 from tacit.privacy.gate.sums import BoundedSum
 from tacit.privacy.noise.randomness import NoiseKey
 
-# Block name → noised total in float32. Every function of releases and public data is free.
+# Block name → noised sum in float32. Functions of releases and of public data cost no privacy.
 Release = Mapping[str, Any]
 
 
 class Mechanism(Protocol):
-    """Adds noise to bounded sums; `noise_multipliers` names the z_j it gives to each block.
+    """Adds noise to bounded sums; `noise_multipliers` holds the z_j of each block.
 
     >>> import tacit
     >>> mechanism: tacit.Mechanism = tacit.Gaussian({"update": 1.5})

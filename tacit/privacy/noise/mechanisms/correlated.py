@@ -20,9 +20,9 @@ the others released, whose squared distances sum to at most Δ² on every path, 
 (Smith and Thakurta 2022). So err costs *sensitivity*, not probability: `rounding.py` bounds it by a share of what
 every contribution is shrunk by, and `init` refuses sizes for which it would not be enough.
 
-**What would break it is refused.** The same draw on two sums: the state goes on from round to round, and every draw
-has a place of its own in the key stream. A bound or multiplier that changes while noise is still to be taken back:
-only at a restart. More rounds than were accounted for.
+**What would break the proof is refused.** The same draw on two sums: the state is passed on from round to round, and every
+draw has its own place in the key stream. A bound or multiplier that changes while earlier noise is still to be subtracted: both
+may change only at a restart. More rounds than were accounted for.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Correlated:
                     float(np.prod(scales[name])),
                     state["noise"][name],
                 )
-                if deviation == 0:  # then there is no grid: the plain sum, as it is
+                if deviation == 0:  # without noise there is no grid: the plain sum is released
                     release[name], noise[name] = _released(total, 1.0), before
                     continue
                 step = grid_step(deviation)
@@ -114,7 +114,7 @@ class Correlated:
         return release, {"round": np.asarray(round + 1, np.int32), "scales": scales, "noise": noise}
 
     def _refuse_too_large(self, template: Mapping[str, Any]) -> None:
-        """PrivacyError where float64's errors in the recurrence could move releases by more than there is room for."""
+        """PrivacyError if float64 errors in the recurrence could move releases by more than `NOISE_SHARE` of the bound."""
         multipliers = [self.noise_multipliers[name] for name in template]
         if not all(each > 0 for each in multipliers):
             return  # no noise: nothing is claimed
@@ -134,7 +134,7 @@ class Correlated:
             )
 
     def _scales(self, bounded: BoundedSum, state: Any, round: int, began: int) -> dict[str, np.ndarray]:
-        """Bound and multiplier of each block, which are those of the stretch so far."""
+        """Bound and multiplier of each block; PrivacyError if they changed since the last restart."""
         if set(bounded.blocks) != set(state["scales"]):
             raise PrivacyError(f"Expected the blocks {sorted(state['scales'])}, got {sorted(bounded.blocks)}.")
         if any(leaf.dtype != np.float64 for leaf in jax.tree.leaves((state["noise"], state["scales"]))):

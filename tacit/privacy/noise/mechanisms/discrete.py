@@ -1,9 +1,9 @@
-"""Noise that the devices have added before the sum is known to anybody (Kairouz, Liu and Steinke 2021).
+"""Noise that the devices add before anybody knows the sum (Kairouz, Liu and Steinke 2021).
 
 Each device adds a discrete Gaussian to every integer of its encoded update; the sum over the round, decoded, is the release.
-The server adds nothing and is not trusted to. What is left for it to do is to refuse a sum that does not carry the noise it
-should: every block states how much its devices put into it (`Block.device_noise`). That guards against accidents; against
-the server itself the devices guard, who reveal no sum of fewer than a round's minimum. Noise is fresh in every round, so there
+The server adds no noise and is not trusted to. It only refuses a sum that does not carry enough noise: every block states how
+much its devices added (`Block.device_noise`). This protects against accidents. Against a dishonest server the devices protect
+themselves: they reveal no sum of fewer devices than a round's minimum. Noise is fresh in every round, so there
 is no state. What it costs is in `accounting.discrete_gaussian`, from the integers and not from z; z_j · bound_j is the least
 standard deviation that the promised number of devices bring together.
 """
@@ -22,7 +22,7 @@ from tacit.privacy.gate.sums import BoundedSum
 from tacit.privacy.noise.mechanisms.base import Release
 from tacit.privacy.noise.randomness import NoiseKey
 
-# Deviations are computed in floating point on both sides of the comparison.
+# Allows for rounding: standard deviations are computed in floating point on both sides of the comparison.
 _ROUNDING = 1 - 1e-12
 
 

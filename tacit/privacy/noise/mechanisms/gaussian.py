@@ -60,7 +60,7 @@ class NoNoise:
 
 
 def _noised(total: Any, deviation: float, stream: NoiseStream) -> Any:
-    """The release of a sum. One call to the device does it, but for the rare sum with a number that the host must decide."""
+    """The release of a sum, in one call to the accelerator, except for rare coordinates that the host must decide."""
     step = grid_step(deviation)
     release, undecided = _noised_at_once(total, step, deviation / step, stream.key, stream.nonce)
     if int(undecided) == 0:

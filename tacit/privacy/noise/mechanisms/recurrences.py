@@ -1,4 +1,4 @@
-"""Correlated noise as a recurrence: what the noise of earlier rounds says about the noise of this one.
+"""Correlated noise as a recurrence: the noise of a round, given the noise of earlier rounds.
 
     state         = recurrence.init(template)
     known, spread = recurrence.ahead(state, position)
@@ -6,8 +6,8 @@
 
 Given the rounds before it, the noise of a round is Gaussian: its mean is `known`, a linear function of the earlier
 noise, and its standard deviation is `spread` times that of Z. So every round takes one draw for each coordinate,
-whatever the strategy. `after` is told which noise the release really carries, rounding to its grid included.
-`position` counts the rounds since the last restart, where all begins anew from `init`.
+whatever the strategy. `after` gets the noise that the release really carries, including the rounding to its grid.
+`position` counts the rounds since the last restart, at which the state is that of `init` again.
 
 Noise and state are float64, shaped like the block, in steps of the grid that releases are rounded to.
 """

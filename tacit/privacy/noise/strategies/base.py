@@ -1,9 +1,9 @@
-"""What a strategy is: how the noise of one round is made from the noise of others, and what that costs and buys.
+"""What a strategy is: how the noise of a round depends on that of other rounds, its sensitivity and its error.
 
 A matrix mechanism over T rounds releases C x + Z for the rounds' sums x and independent Gaussian Z. C is lower
 triangular with ones on its diagonal, so the same release reads x + C⁻¹ Z, round by round: each round's sum, plus noise that
-takes back part of the noise of earlier rounds. What a user can move C x by is the sensitivity; what is left on the prefix
-sums x_0 + … + x_t, from which a model is made, is the prefix error. A good strategy makes the product of both small.
+subtracts part of the noise of earlier rounds. The sensitivity is how far one user can move C x; the prefix error is the noise
+on the prefix sums x_0 + … + x_t, from which the model is made. A good strategy makes the product of both small.
 
 A **restart** before round r forgets all noise made so far: C is block diagonal, with one block for each stretch of rounds
 between restarts. Round numbers begin at 0, and a restart is the number of the first round of its stretch.
@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 
 
 class Strategy(Protocol):
-    """A way to correlate noise between rounds; immutable, and the same as long as its description is.
+    """A way to correlate noise between rounds; immutable, and equal to any other with the same description.
 
     >>> import tacit
     >>> from tacit.privacy.noise.strategies import from_description
@@ -46,7 +46,7 @@ class Strategy(Protocol):
         ...
 
     def stretches(self, rounds: int, restarts: Sequence[int] = ()) -> list[int]:
-        """The lengths of the stretches between restarts; PrivacyError where the strategy cannot serve them."""
+        """The lengths of the stretches between restarts; PrivacyError if the strategy cannot be used for them."""
         ...
 
     def sensitivity(self, rounds: int, gap: Gap, max_participation: int, restarts: Sequence[int] = ()) -> Sensitivity:
@@ -60,7 +60,7 @@ class Strategy(Protocol):
     def noise_matrix(self, rounds: int, restarts: Sequence[int] = ()) -> Floats:
         """[rounds, draws]: the noise of each round's release as a product with independent N(0, 1) draws.
 
-        The draws are in the order they are made. It is what a mechanism is tested against; no mechanism uses it.
+        Columns are in the order of the draws. Tests compare mechanisms with this matrix; no mechanism uses it.
         """
         ...
 
@@ -102,7 +102,7 @@ def size_of(combination: Floats) -> float:
 
 
 def within_horizon(name: str, horizon: int, rounds: int, restarts: Sequence[int] = ()) -> list[int]:
-    """`stretches`, none of which is longer than the strategy was made for."""
+    """`stretches`; PrivacyError if one is longer than the strategy was optimised for."""
     lengths = stretches(rounds, restarts)
     if max(lengths) > horizon:
         raise PrivacyError(
@@ -115,7 +115,7 @@ def within_horizon(name: str, horizon: int, rounds: int, restarts: Sequence[int]
 def rmse_over(lengths: Sequence[int], variances: Floats) -> float:
     """The prefix RMSE of stretches, each with `variances[t]` on the sum of its first t + 1 rounds.
 
-    What a finished stretch leaves on its sum stays on every later prefix.
+    The noise on a finished stretch's sum stays on every later prefix.
     """
     squares, carried = 0.0, 0.0
     for length in lengths:
@@ -142,7 +142,7 @@ def numbers(description: Mapping[str, Any], field: str) -> tuple[float, ...]:
         or any(isinstance(each, bool) or not isinstance(each, (int, float)) for each in given)
         or not np.isfinite(np.asarray(given, np.float64)).all()
     ):
-        raise PrivacyError(f"Expected {field} of a noise strategy to be a list of finite numbers.")
+        raise PrivacyError(f"The field {field} of a noise strategy is not a list of finite numbers.")
     return tuple(float(each) for each in given)
 
 

@@ -1,8 +1,8 @@
 """Optimised strategies, kept in the user's cache folder so that each is searched for once.
 
-The cache is a convenience and is trusted with nothing. A file that is damaged, foreign or for other rounds is passed over and
-written anew; what a strategy costs is computed from its coefficients whenever it is asked for. A folder that cannot be written
-to only means that the next search takes its second again.
+Nothing depends on the cache being right. A file that is damaged, foreign or for other rounds is ignored and written again; the
+cost of a strategy is always computed from its coefficients. If the folder cannot be written to, the next search only takes its
+second again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STRATEGIES: Registry[type[Any]] = Registry(
     "strategy", {"tree": Tree, "blt": BufferedToeplitz, "banded": BandedToeplitz}
 )
 
-# Part of every key: a better search makes the results of an older one be searched for again.
+# Part of every key: raise it when the search improves, so that older results are not used.
 _SEARCH = 1
 
 
@@ -45,7 +45,7 @@ def optimised(
 ) -> Strategy:
     """The strategy of this name, Tacit's own or from outside, for so many rounds without a restart, this gap and this MaxP.
 
-    `most_bands` caps the memory of a band. `folder` stands in for the user's cache folder.
+    `most_bands` caps the memory of a band. `folder` replaces the user's cache folder.
     """
     if rounds < 1 or max_participation < 1:
         raise PrivacyError(f"Expected at least 1 round and 1 participation, got {rounds} and {max_participation}.")
@@ -81,7 +81,7 @@ def optimised(
 
 
 def from_description(description: Mapping[str, Any]) -> Strategy:
-    """The strategy that described itself so; PrivacyError where the description is of none."""
+    """The strategy with this description; PrivacyError if there is none."""
     name = description.get("strategy")
     found = STRATEGIES.find(name) if isinstance(name, str) else None
     if found is None:

@@ -1,6 +1,6 @@
-"""A strategy given by its matrix alone. Inherit from `MatrixStrategy` to bring one's own.
+"""A strategy given by its matrix alone. Inherit from `MatrixStrategy` to add your own.
 
-Everything else follows from the matrix C by general methods. They are slower and remember more than those of Tacit's own
+Everything else is computed from the matrix C by general methods. They are slower and need more memory than those of Tacit's own
 strategies: a round needs the noise of all earlier rounds, 8 bytes a coordinate each, and the sensitivity under several
 participations is an upper bound (`accounting.correlated`). A strategy that knows better overrides `sensitivity` or
 `recurrence`; both are then claims of its author.
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 
 class MatrixStrategy(ABC):
-    """C of any number of rounds. A subclass is a frozen dataclass whose fields are numbers, texts or tuples of them.
+    """A strategy that gives its matrix C for any number of rounds.
+
+    A subclass is a frozen dataclass whose fields are numbers, texts or tuples of them.
 
     @tacit.register_strategy
     @dataclasses.dataclass(frozen=True)

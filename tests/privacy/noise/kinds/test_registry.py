@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from tacit.errors import PrivacyError
+from tacit.errors import PrivacyError, RecipeError
 from tacit.privacy.accounting.cost import Cost
 from tacit.privacy.accounting.releases import Releases
 from tacit.privacy.accounting.several_runs import together
@@ -137,7 +136,7 @@ def test_a_participation_that_is_not_known_or_not_by_the_law_claims_nothing():
     assert (
         "nowhere:Ours is not known here" in spent_by(missing, planned_intents(plan, 4)).reasons_not_private[0].sentence
     )
-    with pytest.raises(ValidationError, match=r"sampling = 'poisson', the law of privacy\.participation"):
+    with pytest.raises(RecipeError, match=r"sampling = 'poisson', the law of privacy\.participation"):
         PrivacyPlan(**{**data, "sampling": "fixed"})
     other = opened_of(plan, plan={**data, "sampling": "fixed"})
     assert (
@@ -159,7 +158,7 @@ def test_a_participation_that_is_not_known_or_not_by_the_law_claims_nothing():
     ],
 )
 def test_a_plan_that_does_not_fit_is_refused(changes: dict[str, Any], said: str):
-    with pytest.raises(ValidationError, match=said):
+    with pytest.raises(RecipeError, match=said):
         plan_of(**changes)
 
 

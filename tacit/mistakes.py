@@ -1,4 +1,4 @@
-"""A mistake in a recipe as one sentence that names the field, the value and what would be right."""
+"""A mistake in a recipe or in a plan, as one sentence that names the field, the value and what would be right."""
 
 from __future__ import annotations
 
@@ -28,19 +28,24 @@ _KINDS = {
 }
 
 
-def recipe_error(error: ValidationError, recipe: type[BaseModel]) -> RecipeError:
-    """The first mistake in a `recipe`, as one sentence; the hint for an unknown key names the keys that the section knows."""
+def recipe_error(
+    error: ValidationError, recipe: type[BaseModel], *, what: str = "recipe", section: tuple[str, ...] = ()
+) -> RecipeError:
+    """The first mistake in a `recipe`, as one sentence; the hint for an unknown key names the keys that the section knows.
+
+    `what` is what a person calls it, and `section` where its fields are in a recipe.
+    """
     first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"])
+    field = ".".join(str(part) for part in (*section, *first["loc"]))
     context = first.get("ctx", {})
     match first["type"]:
         case "extra_forbidden":
             known = _keys_of(recipe, first["loc"][:-1])
             near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
             hint = f"Did you mean {near[0]}?" if near else f"Known keys here: {', '.join(known)}."
-            return RecipeError(f"Unknown key {field} in the recipe.", hint=hint)
+            return RecipeError(f"Unknown key {field} in the {what}.", hint=hint)
         case "missing":
-            return RecipeError(f"The recipe has no {field}, which is required.")
+            return RecipeError(f"The {what} has no {field}, which is required.")
         case "value_error":
             text = str(context["error"])
             return RecipeError(text[0].upper() + text[1:] + ".")
