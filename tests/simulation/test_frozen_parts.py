@@ -20,6 +20,7 @@ from tacit.models.word_lm import parameter_count
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.record.records import UPDATE
 from tacit.recipe.training import Recipe
+from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on
 from tacit.runs.folder import RunFolder
 from tacit.runs.gate_audit.outcome import read_outcome
@@ -29,7 +30,6 @@ from tacit.simulation.training import program_of
 from tacit.training.datasets import Dataset, open_dataset
 from tacit.training.recipes import RecipeSetup
 from tests.simulation.test_training import _stop_after, assert_same_arrays, final_arrays, quick_ideal, tiny
-from tests.zoo.drive import Silent
 
 __all__ = ["quick_ideal"]
 
@@ -89,13 +89,13 @@ def test_only_adapters_are_clipped_noised_counted_and_stepped(case: str, tmp_pat
     folder = folder_of(setup, tmp_path / "run")
     program = program_of(setup, folder)
     assert reasons_of(program) == []
-    begin(program, folder, Silent())
+    begin(program, folder, Callback())
 
     trained = parameter_count(adapted().adapters)
     sides = len(setup.plan.noise_multipliers) - 1
     opened = read_ledger(folder.ledger_path).opened
-    assert opened.data["coordinates"] == trained + sides == parameter_count(setup.learned) + sides
-    assert opened.data["arrays"] == 2 * len(adapted().adapters) + sides
+    assert opened.release.coordinates == trained + sides == parameter_count(setup.learned) + sides
+    assert opened.release.arrays == 2 * len(adapted().adapters) + sides
 
     arrays = final_arrays(tmp_path / "run")
     saved = load_model(adapted(), arrays)
@@ -122,20 +122,20 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, halves = (folder_of(setup_of(case), tmp_path / name) for name in ("whole", "halves"))
-    begin(program_of(setup_of(case), whole), whole, Silent())
+    begin(program_of(setup_of(case), whole), whole, Callback())
     with monkeypatch.context() as patched:
         patched.setattr(RunJournal, "before", _stop_after(RunJournal.before, 1))
         with pytest.raises(StopRequested):
-            begin(program_of(setup_of(case), halves), halves, Silent())
-    with pytest.raises(PrivacyError, match=r"where data\.arrays is 12, got 6"):
-        go_on(program_of(setup_of(case, lambda path, leaf: path.endswith(".A")), halves), halves, Silent())
-    go_on(program_of(setup_of(case), halves), halves, Silent())
+            begin(program_of(setup_of(case), halves), halves, Callback())
+    with pytest.raises(PrivacyError, match=r"where release\.arrays is 12, got 6"):
+        go_on(program_of(setup_of(case, lambda path, leaf: path.endswith(".A")), halves), halves, Callback())
+    go_on(program_of(setup_of(case), halves), halves, Callback())
     assert_same_arrays(tmp_path / "whole", tmp_path / "halves")
 
 
 def test_the_gate_of_a_part_is_audited(tmp_path: Path) -> None:
     folder = folder_of(setup_of("gaussian"), tmp_path / "run")
-    begin(program_of(setup_of("gaussian"), folder), folder, Silent())
+    begin(program_of(setup_of("gaussian"), folder), folder, Callback())
     found = read_outcome(folder)
     assert found is not None
     assert found.scale is not None
