@@ -327,7 +327,7 @@ class PrivacyPlan(BaseModel):
 
     @property
     def noise_multipliers(self) -> dict[str, float]:
-        """z_j of each block, so that together they cost z: the plan gives those of the side blocks, and the update gets the rest."""
+        """z_j of each block, so that together they cost z: the plan sets those of the side blocks, the update gets the rest."""
         z, side = self.noise_multiplier, self._side_noise
         if z == 0 or not side:
             return {UPDATE: z} | dict.fromkeys(side, 0.0)
