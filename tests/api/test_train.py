@@ -251,6 +251,8 @@ def test_what_an_opened_run_cannot_do_is_said(tmp_path: Path) -> None:
         again.audit()
     with pytest.raises(RunError, match="a task with a method scores"):
         again.predict("w1")
+    with pytest.raises(RecipeError, match="begun with objects of your own"):
+        tacit.inspect_text(run=tmp_path / "run")
 
 
 def test_a_recipe_trains_as_the_command_does(tmp_path: Path) -> None:
