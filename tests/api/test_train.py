@@ -233,7 +233,10 @@ def test_a_mistake_is_one_sentence(arguments: dict[str, Any], sentence: str, tmp
         ({"checkpoint_every": -1}, "Expected checkpoint_every to be a whole number of at least 1, got -1."),
         ({"changes": ["run.rounds=2"]}, "The argument changes is for a recipe, and no recipe is given."),
         ({"model": {"w": jnp.zeros(2, int)}}, "Nothing would be trained: 0 of the model's 1 leaves are arrays"),
-        ({"task": lambda model, tokens: jnp.sum(model["table"])}, "return (sum of losses, number of predictions), got"),
+        (
+            {"task": lambda model, tokens: jnp.sum(model["table"])},
+            "return (sum of losses, number of predictions), got a single value.",
+        ),
         ({"task": lambda model, tokens: (1.0, 2.0, 3.0)}, "(sum of losses, number of predictions), got 3 values."),
     ],
 )
