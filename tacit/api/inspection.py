@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacit.api.run import Run, open_run
+from tacit.errors import RecipeError
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.text_inspection import load_text_inspection
 from tacit.runs.callbacks import Callback, Callbacks
-from tacit.runs.folder import by_name, next_folder
+from tacit.runs.folder import RunFolder, by_name, next_folder
 
 if TYPE_CHECKING:
     from tacit.inspection.text.findings import WordFindings
@@ -45,7 +46,13 @@ def inspect_text(
     """
     from tacit.inspection.text.findings import WordFindings
     from tacit.inspection.text.run import start_inspection
+    from tacit.training.calls import CALLED
 
+    if run is not None and CALLED in RunFolder.open(by_name(Path(run))).recipe():
+        raise RecipeError(
+            f"The run {run} was begun with objects of your own: only the users of a recipe's run can be inspected by its name.",
+            hint="Inspect the users' store instead: tacit.inspect_text(store=...).",
+        )
     followed = load_text_inspection(
         find_recipe(str(recipe)),
         changes,

@@ -63,7 +63,7 @@ class LossTask:
         """The sum of losses over a batch's predictions, and their number, both float32."""
         returned = self.loss(model, batch)
         if not isinstance(returned, tuple | list) or len(returned) != 2:
-            got = f"{len(returned)} values" if isinstance(returned, tuple | list) else type(returned).__name__
+            got = f"{len(returned)} values" if isinstance(returned, tuple | list) else "a single value"
             raise RecipeError(f"Expected the task's loss to return (sum of losses, number of predictions), got {got}.")
         total, count = returned
         return jnp.asarray(total).astype(jnp.float32), jnp.asarray(count).astype(jnp.float32)

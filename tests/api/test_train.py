@@ -235,7 +235,10 @@ def test_a_mistake_is_one_sentence(arguments: dict[str, Any], sentence: str, tmp
         ({"checkpoint_every": -1}, "Expected checkpoint_every to be a whole number of at least 1, got -1."),
         ({"changes": ["run.rounds=2"]}, "The argument changes is for a recipe, and no recipe is given."),
         ({"model": {"w": jnp.zeros(2, int)}}, "Nothing would be trained: 0 of the model's 1 leaves are arrays"),
-        ({"task": lambda model, tokens: jnp.sum(model["table"])}, "return (sum of losses, number of predictions), got"),
+        (
+            {"task": lambda model, tokens: jnp.sum(model["table"])},
+            "return (sum of losses, number of predictions), got a single value.",
+        ),
         ({"task": lambda model, tokens: (1.0, 2.0, 3.0)}, "(sum of losses, number of predictions), got 3 values."),
     ],
 )
@@ -253,6 +256,8 @@ def test_what_an_opened_run_cannot_do_is_said(tmp_path: Path) -> None:
         again.audit()
     with pytest.raises(RunError, match="a task with a method scores"):
         again.predict("w1")
+    with pytest.raises(RecipeError, match="begun with objects of your own"):
+        tacit.inspect_text(run=tmp_path / "run")
 
 
 def test_a_recipe_trains_as_the_command_does(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_the_share_of_unknown_words_counts_words_only():
 
 @pytest.mark.parametrize("users", [[], [[]], [[[]]], [[[OOV, OOV]]]], ids=["nobody", "nothing", "empty", "unknown"])
 def test_text_without_a_known_word_is_refused(users):
-    with pytest.raises(DataError, match="Expected public text with words that the model knows"):
+    with pytest.raises(DataError, match="has no word that the model knows"):
         public_rows(ListUsers(users), layout="windows", length=4)
 
 

@@ -44,7 +44,7 @@ def test_names_that_cannot_be_written(tmp_path, name, words):
 
 
 def test_nothing_to_draw(tmp_path):
-    with pytest.raises(RunError, match="at least one evaluation"):
+    with pytest.raises(RunError, match="has no evaluation to plot"):
         plot_training(folder_with(tmp_path, []), tmp_path / "x.png")
 
 
@@ -62,5 +62,5 @@ def test_a_run_without_any_measure_is_refused(tmp_path):
     folder = RunFolder.create(tmp_path / "run", "name = 'x'\n")
     with MetricsWriter(folder.metrics_path) as metrics:
         metrics.append({"round": 1, EPSILON_SO_FAR: 1.0})
-    with pytest.raises(RunError, match="top1, accuracy, inverted in its metrics"):
+    with pytest.raises(RunError, match="top1, accuracy, inverted, loss in its metrics"):
         plot_training(folder, tmp_path / "picture.svg")

@@ -207,7 +207,7 @@ def test_lines_cut_off_while_a_run_goes_on_are_noticed(tmp_path: Path) -> None:
     (tmp_path / odometer.NAME).write_bytes(before)
     with pytest.raises(RunError, match="cut off its end"):
         listed.record_head("a", 2, "cd" * 32)
-    with pytest.raises(RunError, match="does not list it"):
+    with pytest.raises(RunError, match="does not list the run"):
         odometer.Odometer(tmp_path).record_head("b", 1, "ab" * 32)
 
 

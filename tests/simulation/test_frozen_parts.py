@@ -145,5 +145,5 @@ def test_the_gate_of_a_part_is_audited(tmp_path: Path) -> None:
 
 
 def test_a_filter_that_trains_nothing_stops_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="at least one array"):
+    with pytest.raises(RecipeError, match="Nothing would be trained"):
         setup_of("gaussian", lambda path, leaf: path == "nothing")

@@ -205,7 +205,7 @@ def test_a_run_does_not_go_on_from_another_pretrained_model(what, tmp_path, monk
         path.write_bytes(path.read_bytes()[:-4])
     else:
         checkpoints.save(run / "pretrained", 0, checkpoint.arrays, {})
-        refusal = (RunError, "Expected a pre-trained model in")
+        refusal = (RunError, "and no pre-trained model")
     with pytest.raises(refusal[0], match=refusal[1]):
         resume_run(run, tacit.Callback())
 
