@@ -45,6 +45,7 @@ from tacit.recipe.reading import toml_of
 from tacit.recipe.training import reasons_of_settings
 from tacit.runs.folder import RunFolder, first_difference
 from tacit.runs.journal import Schedule
+from tacit.runs.metrics import EPSILON_SO_FAR
 from tacit.training.arguments import require_types, whole_number
 from tacit.training.datasets import Dataset, check_population, planted
 from tacit.training.setup import TrainingSetup
@@ -112,7 +113,12 @@ def setup_of_call(
     schedule = Schedule(rounds, every, saved)
 
     def evaluate(model: Any) -> dict[str, float]:
-        return mean_metrics(what, model, _stacks(measured, work.batch_size))
+        found = mean_metrics(what, model, _stacks(measured, work.batch_size))
+        if taken := next((name for name in ("round", "measured_on", EPSILON_SO_FAR) if name in found), None):
+            raise RecipeError(
+                f"The task calls a metric {taken!r}, which is the name of something else in metrics.jsonl."
+            )
+        return found
 
     def summarise(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
         found = {
@@ -302,14 +308,15 @@ def data_of(users: Any) -> DataRecord:
     a world, may read anybody's data.
     """
     layers, words = list(_layers(users)), _provenance(users)
+    foreign = next((_name(layer) for layer in layers if not type(layer).__module__.startswith("tacit.")), None)
     if (store := _only(Store, layers)) is not None:
-        return DataRecord(store=store.store_id, vocabulary=words)
+        return DataRecord(store=store.store_id, vocabulary=words, given_by=foreign)
     if (memory := _only(MemoryUsers, layers)) is not None:
-        return DataRecord(memory=memory.store_id, vocabulary=words)
+        return DataRecord(memory=memory.store_id, vocabulary=words, given_by=foreign)
     world = layers[-1]
-    if type(world) is KeyboardWorld and all(type(layer).__module__.startswith("tacit.") for layer in layers):
+    if type(world) is KeyboardWorld and foreign is None:
         return DataRecord(world="keyboard", seed=world.seed, users=len(world))
-    return DataRecord(vocabulary=words)
+    return DataRecord(vocabulary=words, given_by=foreign)
 
 
 def _only(kind: type[Any], layers: list[Any]) -> Any:
@@ -355,7 +362,7 @@ def _named(users: Any) -> dict[str, Any]:
     """Who the users are, for the settings: as in the ledger, but a store by its folder, where its odometer lies."""
     record = {name: value for name, value in asdict(data_of(users)).items() if value is not None}
     store = _store_of(users)
-    return record if store is None else {**record, "store": str(store.resolve())}
+    return record if store is None else {**record, "store": str(store)}
 
 
 def _store_of(users: Any) -> Path | None:

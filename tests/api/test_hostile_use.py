@@ -203,7 +203,7 @@ def test_the_odometer_is_found_under_a_view_of_ones_own(tmp_path: Path) -> None:
     train, aside = split_users(store)
     setup = setup_of_call(model(), loss, Lowercased(train), name="run", held_out=aside, **settings())
     assert setup.store == tmp_path / "store"
-    assert setup.dataset.description == data_of(store)
+    assert setup.dataset.description.name == data_of(store).name
     assert data_of(Lowercased(store, people())).store == store.store_id
     with pytest.raises(DataError, match="users of one store"):
         data_of(Lowercased(store, other))

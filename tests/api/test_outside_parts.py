@@ -158,6 +158,7 @@ assert len(callback.seen) == 3 and None not in callback.seen
 assert 0 < run.cost().epsilon < 50
 text = run.guarantee().as_markdown()
 assert "parts:Whole" in text, text
+assert "the users came from parts:Counting" in text or "The users came from parts:Counting" in text, text
 assert [word for word, _ in run.predict("w3", 2)]
 print("trained")
 """

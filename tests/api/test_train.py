@@ -272,3 +272,15 @@ def test_a_callback_that_leaves_the_loop_loses_nothing(tmp_path: Path) -> None:
     with tacit.rounds(bigram(), loss, people(), **settings(), out=tmp_path / "run") as steps:
         assert next(iter(steps)).number == 1
     assert steps.run.state == "stopped"
+
+
+def test_a_metric_may_not_take_the_name_of_something_else(tmp_path: Path) -> None:
+    class Named:
+        def loss_sum(self, model: Any, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return loss(model, tokens)
+
+        def metrics(self, model: Any, tokens: jax.Array) -> dict[str, Any]:
+            return {"round": (jnp.float32(1), jnp.float32(1))}
+
+    with pytest.raises(RecipeError, match="calls a metric 'round'"):
+        tacit.train(bigram(), Named(), people(), **settings(), out=tmp_path / "run")

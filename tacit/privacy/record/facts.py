@@ -32,7 +32,8 @@ class DataRecord(Typed):
     """Whose data the run reads: the users of a store, those of a generated world, or others (neither is named).
 
     `memory` names users who were given as Python objects (`tacit.users`): no odometer lists the runs on them. `users` is how
-    many users the world has. `vocabulary` says where the words come from that the model knows, if the run was told.
+    many users the world has. `vocabulary` says where the words come from that the model knows, if the run was told. `given_by`
+    names a class of users, or of a view of them, that is not Tacit's.
     """
 
     store: str | None = None
@@ -41,6 +42,7 @@ class DataRecord(Typed):
     seed: int | None = None
     users: int | None = None
     vocabulary: str | None = None
+    given_by: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

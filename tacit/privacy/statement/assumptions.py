@@ -138,12 +138,18 @@ def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[
 
 
 def _assumed(opened: Opened) -> list[str]:
-    if opened.batching is None:
-        return []
-    return [
-        f"the batching {plain(opened.batching)}, which was given one user's examples at a time, keeps nothing from one "
-        "user to the next in variables of its module or class, in files or in a shared random generator"
-    ]
+    found = []
+    if opened.data.given_by is not None:
+        found.append(
+            f"the users came from {plain(opened.data.given_by)}, which gives for each user the examples of that person alone, "
+            "whoever else there is"
+        )
+    if opened.batching is not None:
+        found.append(
+            f"the batching {plain(opened.batching)}, which was given one user's examples at a time, keeps nothing from one "
+            "user to the next in variables of its module or class, in files or in a shared random generator"
+        )
+    return found
 
 
 def _seen(ledger: Ledger) -> list[str]:
