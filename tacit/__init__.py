@@ -19,7 +19,9 @@ secagg        secure aggregation: vectors as integers, the protocol as pure stag
 data          users and their examples: stores, import, vocabulary, views, canaries, built-in worlds
 models        one model a file
 files         durable writes, locks, private files
-figures       numbers as JSON holds them and as people read them
+mistakes      what is wrong with settings, in one sentence
+numbers       numbers as JSON holds them and as people read them
+plotting      pictures without a display
 errors        every mistake a person can make, as one tree
 
 Imports only go down this list, and simulation and fleet do not see each other (docs/design.md). `import tacit` itself loads
