@@ -26,6 +26,7 @@ from tacit.data.store import Store
 from tacit.data.users import Examples, SplittableUsers, Users, all_names
 from tacit.data.views import Capped, Reshuffled, Subset, split_users
 from tacit.data.vocabulary import Vocabulary
+from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError, PrivacyError, RecipeError, RunError
 from tacit.learning.batches import Batching, ImageBatches, LaidOut, OneUserAtATime, TextBatches
@@ -229,6 +230,8 @@ def _dataset(
         train, aside = users, held_out
     elif isinstance(users, SplittableUsers):
         train, aside = split_users(users, held_out)
+    elif isinstance(users, KeyboardWorld | HandwritingWorld):
+        train, aside = users, Subset(users.with_more(held_out), len(users) + np.arange(held_out))
     else:
         raise DataError(
             f"Expected held_out to be users of their own, because {_name(users)} holds nobody out, got {held_out}.",

@@ -284,3 +284,12 @@ def test_a_metric_may_not_take_the_name_of_something_else(tmp_path: Path) -> Non
 
     with pytest.raises(RecipeError, match="calls a metric 'round'"):
         tacit.train(bigram(), Named(), people(), **settings(), out=tmp_path / "run")
+
+
+def test_a_world_holds_out_people_beyond_its_own(tmp_path: Path) -> None:
+    world = tacit.KeyboardWorld(1, 200, vocabulary_size=SIZE)
+    run = tacit.train(bigram(), loss, world, **settings(rounds=1), held_out=3, out=tmp_path / "run")
+    assert run.metrics[-1]["loss"] > 0
+    assert "the users of a generated world are not people" in run.guarantee().as_markdown()
+    same, more = world.gather(np.arange(200)), world.with_more(3).gather(np.arange(200))
+    np.testing.assert_array_equal(same.items, more.items)

@@ -73,10 +73,15 @@ class HandwritingWorld:
                 "Expected glyphs_per_writer > 0 and most_glyphs ≥ 1 in the handwriting world, "
                 f"got {glyphs_per_writer} and {most_glyphs}."
             )
+        self.seed = seed
         self._writers = writers
         self._key = randomness.name(1, seed % 2**64)
         self._mean = glyphs_per_writer
         self._most = most_glyphs
+
+    def with_more(self, writers: int) -> HandwritingWorld:
+        """The same world with so many more writers, whose numbers follow those of these."""
+        return HandwritingWorld(self.seed, self._writers + writers, self._mean, self._most)
 
     def __len__(self) -> int:
         return self._writers

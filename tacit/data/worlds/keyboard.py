@@ -114,6 +114,7 @@ class KeyboardWorld:
             )
         self.words: tuple[str, ...] = (RESERVED + grammar.words)[: vocabulary_size or full]
         self.seed = seed
+        self._settings = (vocabulary_size, tokens_per_user, most_sentences)
         self._users = users
         self._grammar = grammar
         self._tables = _tables()
@@ -123,6 +124,10 @@ class KeyboardWorld:
         ids = FIRST_WORD + np.arange(len(grammar.words))
         self._ids = np.where(ids < len(self.words), ids, OOV).astype(np.int32)
         self._stage_lines = [np.flatnonzero(grammar.line_stage == stage) for stage in range(END)]
+
+    def with_more(self, users: int) -> KeyboardWorld:
+        """The same world with so many more users, whose numbers follow those of these."""
+        return KeyboardWorld(self.seed, self._users + users, *self._settings)
 
     def __len__(self) -> int:
         return self._users
