@@ -34,7 +34,7 @@ def canaries(
     """
     from tacit.audit.plans import mixed_plan
     from tacit.training.arguments import whole_number
-    from tacit.training.calls import data_of, words_of
+    from tacit.training.sources import data_of, words_of
 
     whole_number("coins", coins)
     words, named = words_of(users), data_of(users).name

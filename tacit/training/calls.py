@@ -10,10 +10,9 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, is_dataclass
 from numbers import Integral
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,11 +20,8 @@ import numpy as np
 import optax
 
 from tacit.data.canaries.plan import CanaryPlan
-from tacit.data.memory import GIVEN_WORDS, MemoryUsers
-from tacit.data.store import Store
 from tacit.data.users import Examples, SplittableUsers, Users, all_names
-from tacit.data.views import Capped, Reshuffled, Subset, split_users
-from tacit.data.vocabulary import Vocabulary
+from tacit.data.views import Reshuffled, Subset, split_users
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError, PrivacyError, RecipeError, RunError
@@ -38,7 +34,6 @@ from tacit.models.word_lm import parameter_count
 from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.noise.strategies import Strategy, from_description
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.record.facts import DataRecord
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import Opened
@@ -50,6 +45,7 @@ from tacit.runs.metrics import EPSILON_SO_FAR
 from tacit.training.arguments import require_types, whole_number
 from tacit.training.datasets import Dataset, check_population, planted
 from tacit.training.setup import TrainingSetup
+from tacit.training.sources import data_of, layers_of, name_of, named, store_of, vocabularies_of, words_of
 
 CALLED = "called"  # the key that marks the settings of a call
 # Defaults: words per row, and the most predictions and images of one user.
@@ -137,8 +133,12 @@ def setup_of_call(
             {
                 CALLED: "tacit.train",
                 "name": name,
-                "data": {**_named(users), "batches": _described(cut)},
-                "model": {"class": _name(model), "sha256": digest_of(model), "trained": _trained(local.learned(model))},
+                "data": {**named(users), "batches": _described(cut)},
+                "model": {
+                    "class": name_of(model),
+                    "sha256": digest_of(model),
+                    "trained": _trained(local.learned(model)),
+                },
                 "task": _described(what),
                 "work": _described(work),
                 "privacy": privacy.model_dump(mode="json", exclude_none=True),
@@ -149,7 +149,7 @@ def setup_of_call(
         schedule=schedule,
         seed=seed,
         dataset=dataset,
-        store=_store_of(users),
+        store=store_of(users),
         model=model,
         work=local,
         batches=cut,
@@ -190,7 +190,7 @@ def digest_of(model: Any) -> str:
     for leaf in leaves:
         array = np.asarray(leaf)
         if array.dtype == object:
-            digest.update(_name(leaf).encode())
+            digest.update(name_of(leaf).encode())
         else:
             digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
     return digest.hexdigest()
@@ -221,9 +221,9 @@ def _dataset(
 ) -> tuple[Dataset, Examples]:
     """The users to train on, and the examples of those who are held out."""
     reasons, description = [], data_of(users)
-    if any(not vocabulary.is_public for vocabulary in _vocabularies(users)):
+    if any(not vocabulary.is_public for vocabulary in vocabularies_of(users)):
         reasons.append(Reason(Why.COUNTED_VOCABULARY))
-    if description.world is None and any(isinstance(layer, Reshuffled) for layer in _layers(users)):
+    if description.world is None and any(isinstance(layer, Reshuffled) for layer in layers_of(users)):
         reasons.append(Reason(Why.MIXED_USERS))
     if not isinstance(held_out, int):
         _require_apart(users, held_out)
@@ -234,7 +234,7 @@ def _dataset(
         train, aside = users, Subset(users.with_more(held_out), len(users) + np.arange(held_out))
     else:
         raise DataError(
-            f"Expected held_out to be users of their own, because {_name(users)} holds nobody out, got {held_out}.",
+            f"Expected held_out to be users of their own, because {name_of(users)} holds nobody out, got {held_out}.",
             hint="Pass held_out=other_users, or make the users with tacit.users(...), which holds some out.",
         )
     dataset = Dataset(
@@ -256,7 +256,7 @@ def _require_apart(users: Users, held_out: Users) -> None:
     Accuracy is written down without noise, so it may be measured on nobody who is trained on.
     """
     named, other = data_of(users).name, data_of(held_out).name
-    shared = {id(layer) for layer in _layers(users)} & {id(layer) for layer in _layers(held_out)}
+    shared = {id(layer) for layer in layers_of(users)} & {id(layer) for layer in layers_of(held_out)}
     if not shared and (not named or named != other):
         return
     trained, measured = (set(map(tuple, all_names(each).tolist())) for each in (users, held_out))
@@ -304,101 +304,8 @@ def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **setti
     return setup
 
 
-def data_of(users: Any) -> DataRecord:
-    """What the ledger says about who the users are, through whatever views.
-
-    Only users whom Tacit's own classes make are those of a world, who are no people: whatever is put on top, or inherits from
-    a world, may read anybody's data.
-    """
-    layers, words = list(_layers(users)), _provenance(users)
-    foreign = next((_name(layer) for layer in layers if not type(layer).__module__.startswith("tacit.")), None)
-    if (store := _only(Store, layers)) is not None:
-        return DataRecord(store=store.store_id, vocabulary=words, given_by=foreign)
-    if (memory := _only(MemoryUsers, layers)) is not None:
-        return DataRecord(memory=memory.store_id, vocabulary=words, given_by=foreign)
-    world = layers[-1]
-    if type(world) is KeyboardWorld and foreign is None:
-        return DataRecord(world="keyboard", seed=world.seed, users=len(world))
-    return DataRecord(vocabulary=words, given_by=foreign)
-
-
-def _only(kind: type[Any], layers: list[Any]) -> Any:
-    """The users of this kind among the layers; None if there are none. DataError if there are several."""
-    found = {layer.store_id: layer for layer in layers if isinstance(layer, kind)}
-    if len(found) > 1:
-        raise DataError(
-            "Expected users of one store, or of one call of tacit.users, got several under one view: a run is entered into the "
-            "odometer of one store.",
-            hint="Save all of them to one store first.",
-        )
-    return next(iter(found.values()), None)
-
-
-def words_of(users: Any) -> tuple[str, ...]:
-    """The word of each number, reserved entries first; empty for users without words."""
-    for layer in _layers(users):
-        vocabulary = getattr(layer, "vocabulary", None)
-        if isinstance(vocabulary, Vocabulary):
-            return tuple(vocabulary.decode(np.arange(len(vocabulary))))
-        if words := getattr(layer, "words", ()):
-            return tuple(words)
-        if not isinstance(layer, Subset | Capped | Reshuffled):  # other views may number words in another way
-            break
-    return ()
-
-
-def _provenance(users: Any) -> str | None:
-    """Where the words come from that the model knows; None for users without words."""
-    known = next(_vocabularies(users), None)
-    if known is not None:
-        return known.provenance
-    return GIVEN_WORDS if words_of(users) else None
-
-
-def _vocabularies(users: Any) -> Iterator[Vocabulary]:
-    """The vocabularies of these users, through whatever views."""
-    found = (getattr(layer, "vocabulary", None) for layer in _layers(users))
-    return (each for each in found if isinstance(each, Vocabulary))
-
-
-def _named(users: Any) -> dict[str, Any]:
-    """Who the users are, for the settings: as in the ledger, but a store by its folder, where its odometer lies."""
-    record = {name: value for name, value in asdict(data_of(users)).items() if value is not None}
-    store = _store_of(users)
-    return record if store is None else {**record, "store": str(store)}
-
-
-def _store_of(users: Any) -> Path | None:
-    """The folder of the store that these users come from, through whatever views."""
-    store = _only(Store, list(_layers(users)))
-    return None if store is None else store.path
-
-
-def _layers(users: Any) -> Iterator[Any]:
-    """The users, and all users that they hold in their attributes, in a list or in a mapping: what a view is made of.
-
-    Users that somebody's view reaches in another way, in a global variable for instance, are not seen.
-    """
-    found = [users]
-    for layer in found:
-        yield layer
-        for held in vars(layer).values() if hasattr(layer, "__dict__") else ():
-            values = held.values() if isinstance(held, Mapping) else held if isinstance(held, list | tuple) else (held,)
-            found += [each for each in values if _are_users(each) and not any(each is other for other in found)]
-
-
-def _are_users(value: Any) -> bool:
-    return not isinstance(value, type) and callable(getattr(value, "gather", None)) and hasattr(value, "names")
-
-
-def _name(value: Any) -> str:
-    """module:name of a function, or of an object's class."""
-    of = value if hasattr(value, "__qualname__") else type(value)
-    return f"{of.__module__}:{of.__qualname__}"
-
-
 def _described(value: Any) -> dict[str, Any]:
     """The class of a value, and those of its fields that are numbers, texts or booleans."""
     fields = asdict(value) if is_dataclass(value) and not isinstance(value, type) else {}
     plain = {key: each for key, each in fields.items() if isinstance(each, str | int | float | bool)}
-    return {"class": _name(value), **plain}
+    return {"class": name_of(value), **plain}

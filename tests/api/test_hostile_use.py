@@ -23,7 +23,8 @@ from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.record.reasons import Why
 from tacit.runs.odometer import heads_of
 from tacit.simulation.cohorts import CohortStream
-from tacit.training.calls import data_of, digest_of, setup_of_call, words_of
+from tacit.training.calls import digest_of, setup_of_call
+from tacit.training.sources import data_of, words_of
 
 WORDS = [f"w{i}" for i in range(20)]
 KEY = bytes([3]) * 32
