@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 os.environ.setdefault("JAX_NUMPY_DTYPE_PROMOTION", "strict")
 
 # Each compiled program takes several mappings of memory, of which Linux gives a process 65,530; beyond that it crashes.
-MOST_MAPPINGS = 20_000
+MOST_MAPPINGS, LOOK_EVERY = 20_000, 8
+_TESTS_RUN = count(1)
 
 SHARED_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 
@@ -29,11 +31,13 @@ def shared_data() -> Path:
     return SHARED_DATA
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def room_for_compiled_programs() -> Iterator[None]:
-    """Forget what was compiled, after a file of tests that leaves many programs behind."""
+    """Forget what was compiled when many programs are there; looked at after every few tests, because looking takes a while."""
     yield
     maps = Path("/proc/self/maps")
-    if "jax" in sys.modules and maps.exists() and len(maps.read_bytes().splitlines()) > MOST_MAPPINGS:
+    if next(_TESTS_RUN) % LOOK_EVERY or "jax" not in sys.modules or not maps.exists():
+        return
+    if maps.read_bytes().count(b"\n") > MOST_MAPPINGS:
         sys.modules["jax"].clear_caches()
         gc.collect()
