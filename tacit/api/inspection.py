@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TextInspected:
-    """An inspection that is done: its run, with model and guarantee, and what was found."""
+    """An inspection that is done: its run, with model and guarantee, and what was found.
+
+    >>> import tacit
+    >>> tacit.inspect_text(out="runs/look").run.cost().epsilon  # doctest: +SKIP
+    1.63
+    """
 
     run: Run
     findings: WordFindings

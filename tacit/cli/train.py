@@ -15,7 +15,7 @@ from tacit.errors import RecipeError
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.training import Recipe, load_recipe
 from tacit.runs.cost import HAPPENED, owners_figures
-from tacit.runs.folder import by_name, next_folder, refuse_if_taken
+from tacit.runs.folder import RunFolder, by_name, next_folder, refuse_if_taken
 from tacit.runs.progress import Progress
 
 
@@ -68,6 +68,7 @@ def train(
         if recipe is not None:
             wanted = load_recipe(find_recipe(recipe), changes or ())
         folder = by_name(resume)
+        RunFolder.open(folder)  # so that a wrong name is reported before JAX is imported
 
     console = Console(stderr=True)
     with interruptible(console, folder, "train"):

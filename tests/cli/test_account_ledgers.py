@@ -86,7 +86,7 @@ def test_a_record_that_was_changed_or_is_gone_is_refused(tacit: Tacit, runs: Pat
     shutil.copy(other.participation_path, folder.participation_path)
     assert "holds another cohort" in tacit("account", "run", "a").refusal(4)
     folder.participation_path.unlink()
-    assert "There is no ledger" in tacit("account", "run", "a").refusal(4)
+    assert "There is no participation record" in tacit("account", "run", "a").refusal(4)
 
 
 def test_a_copy_without_the_private_folder_says_that_nothing_was_compared(tacit: Tacit, runs: Path) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-import tacit
 from tacit.data.build import save_users
 from tacit.data.vocabulary import Vocabulary, word_list
+from tacit.runs.callbacks import Callback
 from tacit.simulation.training import start_run
 from tacit.training import datasets
 from tests.cli.conftest import Tacit
@@ -40,7 +40,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         for name, privacy in kinds.items():
             run = {"rounds": 4, "seed": 5} if name == "seeded" else {"rounds": 4}
-            start_run(tiny(privacy=privacy, run=run), folder / name, tacit.Callback())
+            start_run(tiny(privacy=privacy, run=run), folder / name, Callback())
     return folder
 
 
@@ -232,7 +232,7 @@ def test_where_everything_was_forged_the_store_knows(tacit: Tacit, here: Path) -
     save_users(ListUsers(sentences), here / "store", source="test", vocabulary=words, key=KEY)
     privacy = {"population": 60, "cohort": 20, "delta": 1e-5, "noise_multiplier": 2.0}
     recipe = tiny(privacy=privacy, data={"world": None, "store": "store", "held_out": 4})
-    start_run(recipe, here / "run", tacit.Callback())
+    start_run(recipe, here / "run", Callback())
     assert tacit("account", "run", "run").code == 0
     forge_recipe(here / "run", "noise_multiplier = 2.0", "noise_multiplier = 40.0")
     forge(here / "run", everywhere("noise_multiplier", 40.0))

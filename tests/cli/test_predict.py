@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import tacit
 from tacit.cli.app import main
+from tacit.runs.callbacks import Callback
 from tacit.training import datasets
 from tests.cli.conftest import Tacit
 from tests.simulation.test_training import start_run, tiny
@@ -19,7 +19,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "IDEAL_SENTENCES", 5)
-        start_run(tiny(run={"rounds": 1}), out, tacit.Callback())
+        start_run(tiny(run={"rounds": 1}), out, Callback())
     return out
 
 
@@ -89,7 +89,7 @@ def test_the_model_of_another_run_is_not_taken_for_this_ones(tacit: Tacit, run: 
     (kept,) = (swapped / "checkpoints").iterdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets, "IDEAL_SENTENCES", 5)
-        start_run(tiny(run={"rounds": 1, "seed": 5}), tmp_path / "other", tacit.Callback())
+        start_run(tiny(run={"rounds": 1, "seed": 5}), tmp_path / "other", Callback())
     shutil.copy(tmp_path / "other" / "checkpoints" / kept.name, kept)
     assert "is not the one the ledger names" in tacit("predict", swapped, "see you").refusal(4)
     kept.unlink()

@@ -25,7 +25,7 @@ from tacit.privacy.participation.samplers import Poisson
 from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN
 from tacit.simulation.batched import BatchedUsers
 from tests.privacy.gate import test_sums
-from tests.zoo.drive import ADAPTIVE, BLT, POISSON, TREE, WEIGHTED, Seeing, run
+from tests.zoo.drive import ADAPTIVE, BLT, POISSON, ROUNDS, TREE, WEIGHTED, Seeing, run
 
 AUDIT, SAMPLER, CONTRACT = "audit of the gate", "sampler check", "contract suite"
 Patch = pytest.MonkeyPatch
@@ -62,8 +62,12 @@ class Around:
         return self.change(self.inner, bounded, state, key)
 
 
-def _broken(privacy: Mapping[str, Any], change: Callable[[Mechanism, BoundedSum, Any, Any], tuple[Any, Any]]) -> Any:
-    return lambda patch: run(privacy, mechanism=lambda sound: Around(sound, change))
+def _broken(
+    privacy: Mapping[str, Any],
+    change: Callable[[Mechanism, BoundedSum, Any, Any], tuple[Any, Any]],
+    rounds: int = ROUNDS,
+) -> Any:
+    return lambda patch: run(privacy, mechanism=lambda sound: Around(sound, change), rounds=rounds)
 
 
 def _scaled(factor: float, blocks: tuple[str, ...] = (UPDATE, WEIGHT, WITHIN)) -> Any:
@@ -354,7 +358,8 @@ FAULTS = (
     Fault("one key for every round", _broken(POISSON, _same_key)),
     Fault("one key used in two rounds", lambda patch: run(POISSON, mechanism=lambda sound: Around(sound, _KeyAgain()))),
     Fault("the same noise in every array", _broken(POISSON, _in_update(_same_in_every_array))),
-    Fault("the same noise in every block", _broken(WEIGHTED, _noise_changed(_same_in_every_block))),
+    # Of three blocks one pair is alike, which takes more rounds to see.
+    Fault("the same noise in every block", _broken(WEIGHTED, _noise_changed(_same_in_every_block), rounds=2 * ROUNDS)),
     Fault(
         "noise on the first array only",
         _broken(POISSON, _in_update(lambda leaves: [leaves[0], *(np.zeros_like(leaf) for leaf in leaves[1:])])),

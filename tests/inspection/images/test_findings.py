@@ -72,7 +72,7 @@ def test_the_section_shows_both_sides_the_histogram_and_the_price() -> None:
     assert scores.rows[1] == ["users with low accuracy", "97.0%", "0.860", "0.400", "0.700"]
     assert prices.rows == [["low", "1.50", "1e-06", "3"], ["high", "∞", "1e-06", "3"]]
     (price,) = (text for text in texts if "All 4 models together: ε = 2.50" in text)
-    assert price.startswith("The ε of each run takes what the runs before it released as given.")
+    assert price.startswith("The ε of each run takes the releases of earlier runs as given.")
 
 
 def test_without_privacy_the_section_is_the_owners() -> None:
