@@ -76,13 +76,24 @@ def _first_rounds(setup: TrainingSetup, folder: RunFolder, callback: Callback, *
 
 
 def further_rounds_of(
-    setup: TrainingSetup, folder: RunFolder, callback: Callback, *, older_if_damaged: bool, catch_interrupt: bool
+    setup: TrainingSetup,
+    folder: RunFolder,
+    callback: Callback,
+    *,
+    older_if_damaged: bool,
+    catch_interrupt: bool,
+    extend: bool = False,
 ) -> Rounds:
-    """The rounds that are left of the run in this folder, or all of them if it has not begun."""
+    """The rounds that are left of the run in this folder, or all of them if it has not begun.
+
+    With `extend`, the run has finished, and goes on until the setup's rounds are done.
+    """
     program = program_of(setup, folder)
     if not folder.begun:
         return first_rounds(program, folder, callback, catch_interrupt=catch_interrupt)
-    return further_rounds(program, folder, callback, older_if_damaged=older_if_damaged, catch_interrupt=catch_interrupt)
+    return further_rounds(
+        program, folder, callback, older_if_damaged=older_if_damaged, catch_interrupt=catch_interrupt, extend=extend
+    )
 
 
 def engine_of(setup: TrainingSetup) -> BatchedUsers:

@@ -82,7 +82,14 @@ def test_a_person_reads_accuracy_privacy_and_where_it_is(tacit: Tacit, here: Pat
         (("tiny.toml", "--set", "model.preset=huge"), "Expected model.preset among"),
         (("tiny.toml", "--set", "rounds"), "Expected --set section.key=value, got 'rounds'."),
         (("tiny.toml", "--resume", "runs/x", "--out", "y"), "Expected --resume or --out, got both"),
-        (("--resume", "runs/x", "--set", "run.rounds=9"), "Expected --resume without --set, got --set run.rounds=9"),
+        (
+            ("--resume", "runs/x", "--set", "privacy.delta=1e-7"),
+            "Expected --resume with no change but --set run.rounds=N",
+        ),
+        (
+            ("--resume", "runs/x", "--set", "run.rounds=many"),
+            "Expected run.rounds to be a whole number above 0, got 'many'",
+        ),
         (("broken.toml",), "broken.toml is not valid TOML"),
     ],
 )
