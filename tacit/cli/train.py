@@ -80,7 +80,7 @@ def train(
         # Imported here: JAX takes a second to import, and the mistakes above should be reported at once.
         from tacit.api import train as library
 
-        with Progress(console=console) as progress:
+        with Progress(console=console, estimate=True) as progress:
             if followed is not None:
                 run = library.train(recipe=followed, out=folder, callbacks=[progress])
             else:
