@@ -322,7 +322,8 @@ def test_a_log_gets_at_most_ten_lines_of_pretraining(here: Path, tacit: Tacit) -
     assert answer.code == 0
     lines = answer.err.splitlines()
     assert re.fullmatch(r"pre-training step (\d+)/\1: loss \d\.\d{3}", lines[0])
-    assert lines[1].startswith("round 0/1: top-1 ")
+    assert lines[1].startswith("Plan: 1 round of about 12 users.")
+    assert lines[2].startswith("round 0/1: top-1 ")
     screen = io.StringIO()
     progress = Progress(console=Console(file=screen))
     for done in range(1, 1001):
