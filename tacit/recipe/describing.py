@@ -117,7 +117,8 @@ def _type_words(kind: Any) -> str:
     if origin is tuple:
         inside = [each for each in get_args(kind) if each is not Ellipsis]
         words = _type_words(_unwrapped(inside[0])[0])
-        return f"list of {words}s" if len(inside) == 1 else f"list of {len(inside)} {words}s"
+        words = words if words.endswith("}") else f"{words}s"
+        return f"list of {words}" if len(inside) == 1 else f"list of {len(inside)} {words}"
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return f"{{{', '.join(kind.model_fields)}}}"
     return _WORDS[origin]

@@ -27,7 +27,7 @@ def commented_toml(recipe: BaseModel, *, only: Iterable[str] | None = None) -> s
     # What is released about users, and the noise on it. Symbols of DP-FedAvg in brackets.
     [privacy]
     population = 500_000          # how many users there are, a public estimate [K]
-    delta = 1e-06                 # probability with which the guarantee may fail; below 1 / population [δ]
+    delta = 1e-06                 # δ of the guarantee; below 1 / population
     """
     wanted = None if only is None else frozenset(only)
     values = recipe.model_dump(mode="json", exclude_none=True)
