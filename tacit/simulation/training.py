@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tacit.learning.loop import TrainingState
@@ -135,7 +136,15 @@ def program_of(setup: TrainingSetup, folder: RunFolder) -> SimulatedProgram:
     )
 
 
-def estimate_of(setup: TrainingSetup, program: SimulatedProgram) -> RunEstimate:
+def estimate_of_recipe(recipe: Recipe, *, trial: bool = True) -> tuple[RunEstimate, list[str]]:
+    """What a run of this recipe would cost, and the warnings that it would begin with. Nothing is left on disk."""
+    with TemporaryDirectory() as place:
+        setup = setup_of_recipe(recipe, Path(place) / "run")
+        folder = RunFolder.create(Path(place) / "run", setup.settings)
+        return estimate_of(setup, program_of(setup, folder), trial=trial), setup.warnings()
+
+
+def estimate_of(setup: TrainingSetup, program: SimulatedProgram, *, trial: bool = True) -> RunEstimate:
     """What a run of this program will cost. It depends on no user: epsilon follows from the plan, time from made-up users."""
     stated = spent_by(with_reasons(program), ())
     return RunEstimate(
@@ -144,7 +153,7 @@ def estimate_of(setup: TrainingSetup, program: SimulatedProgram) -> RunEstimate:
         epsilon=stated.epsilon,
         delta=stated.delta,
         reasons_not_private=tuple(reason.sentence for reason in stated.reasons_not_private),
-        seconds_a_round=seconds_a_round(program, len(setup.dataset.words)),
+        seconds_a_round=seconds_a_round(program, len(setup.dataset.words)) if trial else None,
         words_a_user=setup.recipe.data.tokens_per_user if isinstance(setup, RecipeSetup) else None,
     )
 
