@@ -30,7 +30,7 @@ def gate() -> Canvas:
         c.box(238, y, 110, 40, "clip", "length at most S", colour="private")
         c.arrow((348, y + 20), (404, 130 if number == 1 else 118 if number == 0 else 152))
     c.box(404, 92, 116, 86, "sum", "one user moves", "it by at most S", colour="private")
-    c.text(530, 202, "the gate", bold=True, size=14, anchor="end")
+    c.text(470, 200, "the gate", bold=True, size=14, anchor="start")
     c.arrow((520, 135), (556, 135))
     c.box(558, 105, 96, 60, "+ noise", "size z · S", colour="noise")
     c.arrow((654, 135), (690, 135))

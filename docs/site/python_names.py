@@ -81,7 +81,10 @@ def _testing() -> str:
 
 
 def _entry(module: str, name: str, owner: str) -> str:
-    return f"\n## {module}.{name} {{ #{module}.{name} }}\n\n::: {owner}.{name}\n"
+    shown = f"{module}.{name}"
+    return (
+        f"\n[](){{ #{shown} }}\n\n::: {owner}.{name}\n    options:\n      heading: {shown}\n      toc_label: {shown}\n"
+    )
 
 
 def _index() -> str:

@@ -18,10 +18,10 @@ _TRAINING = """# Keys of a training recipe
 After this page you can write a recipe, and know every key that it may have. A recipe is a TOML file; unknown keys are refused.
 
 ```
-$ tacit recipe show demo                         # a recipe with every default filled in and every line explained
-$ tacit recipe show demo --set run.rounds=40     # with a change, as tacit train would take it
-$ tacit recipe list                              # the recipes that come with Tacit
-$ tacit recipe schema                            # the JSON schema, for editors and other programs
+$ tacit recipe list                             # the recipes that come with Tacit
+$ tacit recipe show demo                        # one with every default, explained
+$ tacit recipe show demo --set run.rounds=40    # with a change
+$ tacit recipe schema                           # the JSON schema
 ```
 
 An editor that knows JSON schema completes and checks recipes: save the output of `tacit recipe schema` as `recipe.schema.json`
@@ -70,7 +70,7 @@ def _table(name: str, kind: type[BaseModel], prefix: str, mark: str) -> str:
     anchor = prefix + (name.replace(".", "-") or "top")
     rows = "\n".join(_row(key, name, prefix) for key in keys_of(kind))
     head = f"\n{mark} {title} {{ #{anchor} }}\n\n{section_text(kind)}\n\n"
-    return f"{head}| key | type | default | meaning |\n|---|---|---|---|\n{rows}\n"
+    return f"{head}| key | meaning | type | default |\n|---|---|---|---|\n{rows}\n"
 
 
 def _row(key: Key, section: str, prefix: str) -> str:
@@ -86,7 +86,7 @@ def _row(key: Key, section: str, prefix: str) -> str:
         target = target or f"#{prefix}{f'{section}.{key.name}'.strip('.').replace('.', '-')}"
         named = f"[`{key.name}`]({target})"
         shown = "section, *required*" if key.required else "section"
-    cells = (named, shown, default, key.meaning)
+    cells = (named, key.meaning, shown, default)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
