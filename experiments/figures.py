@@ -101,3 +101,51 @@ def gboard_report(results: dict[str, Any], folder: Path) -> None:
         each.set_ylim(0, None)
     figure.savefig(folder / "curves.png", dpi=150)
     print(f"\nwrote {folder / 'curves.png'}")
+
+
+def cohort_size_report(results: dict[str, Any], folder: Path) -> None:
+    """Print a line for every run and draw top-1 over rounds: one colour a noise level, dashed for small rounds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    print("| run | people a round | z | noise on the mean | rounds | top-1 | epsilon |\n|---|---|---|---|---|---|---|")
+    for name, record in results.items():
+        epsilon = record.get("privacy", {}).get("epsilon")
+        print(
+            f"| {name} | {record['cohort']:,} | {record['noise_multiplier']:g} | {_on_the_mean(record):.3g} | "
+            f"{record['curve'][-1][0]} | {record['curve'][-1][1]:.2%} | {'∞' if epsilon is None else f'{epsilon:.2f}'} |"
+        )
+    titles = {"scotus": "Real text, 100 and 1,250 a round", "world": "Keyboard world, 500 and 6,500 a round"}
+    figure, axes = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained", facecolor="white")
+    for each, (base, title) in zip(axes, titles.items(), strict=True):
+        runs = [record for name, record in results.items() if name.startswith(base)]
+        if not runs:
+            each.set_visible(False)
+            continue
+        levels = sorted({f"{_on_the_mean(record):.2g}" for record in runs}, key=float)
+        small = min(record["cohort"] for record in runs)
+        labelled = set()
+        for record in runs:
+            level = f"{_on_the_mean(record):.2g}"
+            label = f"σ = {level}, {record['cohort']:,} a round (z = {record['noise_multiplier']:g})"
+            each.plot(
+                [row[0] for row in record["curve"]],
+                [100 * row[1] for row in record["curve"]],
+                color=INK[levels.index(level)],
+                lw=1.5,
+                ls="--" if record["cohort"] == small else "-",
+                label=None if label in labelled else label,
+            )
+            labelled.add(label)
+        each.set(xlabel="round", ylabel="top-1, %", title=title)
+        each.legend(frameon=False, fontsize=8)
+        each.spines[["top", "right"]].set_visible(False)
+    figure.savefig(folder / "curves.png", dpi=150)
+    print(f"\nwrote {folder / 'curves.png'}")
+
+
+def _on_the_mean(record: dict[str, Any]) -> float:
+    """The standard deviation of the noise on the mean update, per coordinate: z · S / cohort."""
+    return float(record["noise_multiplier"] * record["clip_norm"] / record["cohort"])
