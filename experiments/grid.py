@@ -21,6 +21,7 @@ from typing import Any
 
 import tacit
 from tacit.errors import DivergedError
+from tacit.privacy.record.ledger import read_ledger
 from tacit.recipe.training import Recipe, load_recipe
 from tacit.runs.folder import is_run
 from tacit.runs.metrics import read_metrics
@@ -107,6 +108,8 @@ def run_case(case: Case, runs: Path, results: Path, more: Sequence[str] = ()) ->
     except DivergedError as error:
         record["diverged"] = error.sentence
     record["curve"] = [[m["round"], m["top1"], m["perplexity"]] for m in _metrics(out)]
+    clips = [[intent.round, intent.blocks["update"]["bound"]] for intent in read_ledger(out / "ledger.jsonl").intents]
+    record["clips"] = clips[:: max(1, len(clips) // 40)]
     seconds = round_(time.monotonic() - began)
     add_line(results, {**record, "finished": True, "seconds": seconds})
     print(f"{case.name}: done in {seconds:.0f} s", flush=True)

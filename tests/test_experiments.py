@@ -55,6 +55,25 @@ def test_runs_of_one_pair_have_the_same_noise_on_the_mean(modules: tuple[Any, An
     assert len(set(names)) == len(names)
 
 
+def test_tree_and_blt_cost_the_same_at_scale_with_a_fixed_clip(modules: tuple[Any, Any]):
+    import pretraining
+
+    from tacit.privacy.planning.scaling import scaled_up
+
+    costs, names = {}, [case.name for case in pretraining.CASES]
+    for case in pretraining.CASES:
+        recipe = case.load()
+        plan = scaled_up(recipe.privacy, recipe.scale)
+        strategy = plan.build_strategy(recipe.run.rounds)
+        squared = strategy.sensitivity(recipe.run.rounds, plan.gap, plan.max_participation, plan.restarts).squared
+        costs[case.name] = squared / (2 * plan.noise_multiplier**2)
+        assert recipe.run.seed == int(case.name[-1])
+    assert len(set(names)) == 12
+    assert costs["tree-fixed-s1"] == pytest.approx(0.2653, abs=1e-3)
+    assert costs["blt-fixed-s1"] == pytest.approx(costs["tree-fixed-s1"], rel=1e-3)
+    sys.modules.pop("pretraining", None)
+
+
 def test_the_last_line_of_a_name_counts_and_a_cut_line_does_not(modules: tuple[Any, Any], tmp_path: Path):
     grid, _ = modules
     path = tmp_path / "results.jsonl"
@@ -81,6 +100,7 @@ def test_a_tiny_run_leaves_its_curve_and_its_guarantee_and_is_not_repeated(
     last = grid.read_results(results)["world-500-z7-r1"]
     assert (last["cohort"], last["noise_multiplier"], last["mechanism"]) == (4, 7.0, "tree")
     assert 0 < last["privacy"]["epsilon"] < 10
+    assert last["clips"] == [[0, 2.0], [1, 2.0]]
     grid.main(None, cohort_size.CASES, results, lambda *_: None, arguments)
     assert len(results.read_text().splitlines()) == 3
     assert capsys.readouterr().out == "all done\n"
