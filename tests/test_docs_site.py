@@ -106,6 +106,7 @@ def test_the_reference_of_recipes_has_every_key(site):
     for name in ("text-look", "images-gan-generator", "images-selection", "text-fault", "images-classifier-work"):
         assert f"{{ #{name} }}" in inspections
     assert "recipes.md#privacy" in inspections
+    assert "[`fleet`]" not in inspections  # refused in an inspection
 
 
 def test_every_public_name_and_script_has_a_place(site):
