@@ -111,6 +111,7 @@ def cohort_size_report(results: dict[str, Any], folder: Path) -> None:
     from matplotlib import pyplot
 
     print("| run | people a round | z | noise on the mean | rounds | top-1 | epsilon |\n|---|---|---|---|---|---|---|")
+    results = dict(sorted(results.items(), key=lambda item: (item[0].split("-")[0], _on_the_mean(item[1]), item[0])))
     for name, record in results.items():
         epsilon = record.get("privacy", {}).get("epsilon")
         print(
