@@ -19,7 +19,7 @@ from tacit.data.users import Examples, Users, names_of_numbers
 from tacit.data.views import Capped, Reshuffled, Subset
 from tacit.data.worlds import HandwritingWorld, KeyboardWorld
 from tacit.testing.users import UsersContract
-from tests.helpers import KEY
+from tests.support.store_keys import KEY
 
 WORDS = [f"w{number}" for number in range(9)]
 CHATS = {f"user {u}": [" ".join(WORDS[: 1 + (u + s) % 7]) for s in range(u % 4)] for u in range(9)}

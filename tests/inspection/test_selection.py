@@ -32,7 +32,7 @@ from tacit.inspection.selection import (
     subpopulation,
 )
 from tacit.models.char_lm import encode_words
-from tests.helpers import ListUsers
+from tests.support.list_users import ListUsers
 
 
 class Pictures(ListUsers):

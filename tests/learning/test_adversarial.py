@@ -33,7 +33,8 @@ from tacit.privacy.gate.thresholds import FixedClip
 from tacit.privacy.noise.mechanisms import Gaussian, NoNoise
 from tacit.privacy.noise.randomness import NoiseKey, Randomness
 from tacit.privacy.record.records import UPDATE
-from tests.helpers import ListUsers, stretched
+from tests.support.diverged import stretched
+from tests.support.list_users import ListUsers
 
 CONFIG = GanConfig(8, 16, (8, 8, 4), (4, 8), 16)
 MODEL = jax.jit(lambda key: adversaries(build(CONFIG, key=key), key=key))(jax.random.key(0))

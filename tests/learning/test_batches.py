@@ -24,7 +24,7 @@ from tacit.learning.batches import (
     keeps_users_apart,
     user_by_user,
 )
-from tests.helpers import ListUsers
+from tests.support.list_users import ListUsers
 
 PEOPLE = [[[4, 5], [6]], [], [[7, 8, 9]], [[4]], [[5, 5], [6, 6], [7, 7]]]
 TEXT = TextBatches("sentences", length=4, batch_size=2, steps=2)

@@ -11,7 +11,7 @@ from rich.console import Console
 import tacit
 from tacit.runs.callbacks import Callbacks
 from tacit.testing.callbacks import CallbackContract
-from tests.runs.trackers.fakes import fake_mlflow, fake_wandb
+from tests.support.fake_trackers import fake_mlflow, fake_wandb
 
 
 class TestCallback(CallbackContract):

@@ -29,7 +29,7 @@ from tacit.runs.gate_audit.layout import MOST_CANARIES
 from tacit.simulation import reference
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.placement import Spread, suitable_spread
-from tests.helpers import ListUsers
+from tests.support.list_users import ListUsers
 
 VOCABULARY = 9
 SHAPE = {"windows": TextBatches("windows", 3, 2, 3), "sentences": TextBatches("sentences", 3, 2, 3)}

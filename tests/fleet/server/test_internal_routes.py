@@ -23,8 +23,8 @@ from tacit.fleet.rounds.peers import INTERNAL, RemotePeer
 from tacit.fleet.server.api import create_app
 from tacit.fleet.server.internal_routes import internal_router
 from tacit.fleet.wire.sealing import seal
-from tests.fleet.people import a_round, a_task, enrolled_many
-from tests.fleet.rounds.test_aggregator import place, report
+from tests.support.fleet.people import a_round, a_task, enrolled_many
+from tests.support.fleet.reports import place, report
 
 SECRET = bytes(range(32))
 
