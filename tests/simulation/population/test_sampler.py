@@ -51,15 +51,6 @@ def test_another_population_is_noticed():
         others.remember(devices.sample(draws(np.random.default_rng(0), 400)))
 
 
-def test_it_promises_what_the_plan_promises():
-    assert DeviceCheckIns(SETTINGS, 1).describe() == {
-        "kind": "check_in",
-        "size": 12,
-        "min_separation": 3,
-        "max_participation": 4,
-    }
-
-
 def test_a_sample_cannot_come_from_devices_that_come_when_they_can():
     tree = tiny().model_dump(mode="json", exclude_none=True)
     with pytest.raises(RecipeError, match="sampling = 'check_in' with a \\[population\\]"):
