@@ -209,11 +209,6 @@ def test_every_user_draws_other_inputs() -> None:
     assert key(EXAMPLES) == key(EXAMPLES.copy()) != key(EXAMPLES[::-1])
 
 
-def test_a_diverged_round_is_told() -> None:
-    release = {UPDATE: jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.inf), MODEL.discriminator)}
-    assert not bool(SERVER.step(MODEL, SERVER.init(MODEL), release)[2])
-
-
 def test_a_run_is_kept_and_taken_up_again() -> None:
     state = run(Home(BATCHES), NoNoise({UPDATE: 0.0}))
     fresh = TrainingState(0, MODEL, SERVER.init(MODEL), (), ())
