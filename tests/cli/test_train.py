@@ -32,9 +32,9 @@ from tacit.runs.journal import RunJournal
 from tacit.runs.metrics import EPSILON_SO_FAR
 from tacit.runs.progress import Progress
 from tacit.training import recipes
-from tests.cli.conftest import Tacit, everything
-from tests.helpers import key_holding_out
-from tests.simulation.test_training import tiny
+from tests.support.commands import Tacit, everything
+from tests.support.store_keys import key_holding_out
+from tests.support.tiny_recipe import tiny
 
 
 def assert_whole(run: Path, rounds: int) -> None:

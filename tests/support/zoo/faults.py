@@ -24,8 +24,8 @@ from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.samplers import Poisson
 from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN
 from tacit.simulation.batched import BatchedUsers
-from tests.privacy.gate import test_sums
-from tests.zoo.drive import ADAPTIVE, BLT, POISSON, ROUNDS, TREE, WEIGHTED, Seeing, run
+from tests.support.gate_sums import require_counted_as_zero
+from tests.support.zoo.drive import ADAPTIVE, BLT, POISSON, ROUNDS, TREE, WEIGHTED, Seeing, run
 
 AUDIT, SAMPLER, CONTRACT = "audit of the gate", "sampler check", "contract suite"
 Patch = pytest.MonkeyPatch
@@ -317,7 +317,7 @@ def _nan_counted(patch: Patch) -> Seeing:
     """The audit's canaries are finite; the gate's own contract has one that is not."""
     _weighed(lambda found, weights, clip: found._replace(counted=jnp.ones_like(found.counted)))(patch)
     try:
-        test_sums.test_an_update_that_is_not_finite_counts_as_zero(np.nan)
+        require_counted_as_zero(np.nan)
     except AssertionError:
         return Seeing(run(POISSON).audit, None, CONTRACT)
     return run(POISSON)

@@ -22,8 +22,8 @@ from tacit.fleet.wire.messages import CHECK_IN, ROUNDS, Assignment, CheckInAnswe
 from tacit.fleet.wire.reports import pack_report
 from tacit.fleet.wire.task import DeviceTask, SessionTerms
 from tacit.secagg import device
-from tests.fleet.crowd import vector_of
-from tests.fleet.people import Person, enrolled
+from tests.support.fleet.crowd import vector_of
+from tests.support.fleet.people import Person, enrolled
 
 REPORT = "report"
 # (stage, count): so many may say it, and nobody anything later.

@@ -36,7 +36,7 @@ from tacit.privacy.participation.log import verified
 from tacit.privacy.record.ledger import read_ledger
 from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.public import public_files
-from tests.helpers import ListUsers
+from tests.support.list_users import ListUsers
 
 KEY = b"\5" * 32
 # Words of the keyboard world, so that its text can serve as public data.

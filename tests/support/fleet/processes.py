@@ -31,8 +31,8 @@ from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.record.records import Intent
 from tacit.recipe.training import Recipe
 from tacit.runs import checkpoints
-from tests.fleet.crowd import wait_for
-from tests.fleet.phones import REPORT, Phones
+from tests.support.fleet.crowd import wait_for
+from tests.support.fleet.phones import REPORT, Phones
 
 ROLES = ("selector", "aggregator", "coordinator")
 SELECTING, REPORTING, SUMMING = "selecting", "reporting", "summing"

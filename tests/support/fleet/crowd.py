@@ -24,7 +24,7 @@ from tacit.fleet.rounds.selection import check_in
 from tacit.fleet.wire.messages import Assignment, CheckInRequest
 from tacit.fleet.wire.reports import pack_report
 from tacit.recipe.training import Recipe, parse_recipe
-from tests.fleet.worlds import recipe_tree
+from tests.support.fleet.worlds import recipe_tree
 
 SECRET = bytes(range(32))
 

@@ -19,7 +19,7 @@ from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.folder import RunFolder
 from tacit.training.recipes import RecipeSetup
 from tacit.training.trained import load_trained
-from tests.fleet.crowd import vector_of
+from tests.support.fleet.crowd import vector_of
 
 
 @cache

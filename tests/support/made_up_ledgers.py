@@ -16,7 +16,7 @@ from tacit.privacy.record.facts import DataRecord
 from tacit.privacy.record.records import FORMAT, Closed, Intent, Opened
 from tacit.recipe.reading import toml_of
 from tacit.runs.folder import RunFolder
-from tests.helpers import draws
+from tests.support.draws import draws
 from tests.support.first_record import FACTS
 
 

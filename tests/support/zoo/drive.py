@@ -33,8 +33,8 @@ from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.cohorts import CohortStream
 from tacit.simulation.gate_audit import AuditedGate
 from tacit.simulation.placement import Spread, suitable_spread
-from tests.helpers import ListUsers
-from tests.privacy.accounting.made_up import intent
+from tests.support.list_users import ListUsers
+from tests.support.made_up_ledgers import intent
 
 VOCABULARY, PEOPLE, ROUNDS = 9, 60, 48
 WORK, SHAPE = LocalWork(FedSGD(learning_rate=1.5), NextWord()), TextBatches("windows", 3, 2, 2)
