@@ -1,8 +1,8 @@
 """The file formats that can be imported: which there are, which one a file is of, and how to read it.
 
-json_tables.py     jsonl, json, reddit         a table with a user and a text column (columns.py) as objects, a line each or an array
-delimited.py       csv                         such a table as comma- or tab-separated values
-arrow_tables.py    parquet, arrow, datasets    such a table as Apache Arrow has it; a folder of Hugging Face's `datasets`
+json_tables.py     jsonl, json, reddit         tables with a user and a text column (columns.py): objects, as lines or an array
+delimited.py       csv                         such tables as comma- or tab-separated values
+arrow_tables.py    parquet, arrow, datasets    such tables as Apache Arrow has them; a folder of Hugging Face's `datasets`
 tff.py             tff-hdf5, tff-sqlite        Stack Overflow and Federated EMNIST, as TensorFlow Federated has them
 leaf.py            leaf                        LEAF's JSON, text or images
 npz.py             npz                         images, labels and writers as NumPy arrays
