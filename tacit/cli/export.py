@@ -16,7 +16,10 @@ def export(
     run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")],
     onnx: Annotated[
         Path | None,
-        typer.Option("--onnx", help="Write one step of a keyboard: a token and a state in, three words out."),
+        typer.Option(
+            "--onnx",
+            help="Write one step of a keyboard: token and state in; words, logits and next state out.",
+        ),
     ] = None,
     safetensors: Annotated[
         Path | None, typer.Option("--safetensors", help="Write the parameters and the words.")
@@ -26,7 +29,7 @@ def export(
         typer.Option(
             "--check",
             min=1,
-            help="In how many contexts ONNX Runtime must show the model's words.",
+            help="In how many contexts ONNX Runtime must agree with the model.",
         ),
     ] = 1_000,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
@@ -53,7 +56,7 @@ def export(
         said.append(
             f"Wrote {onnx} ({onnx.stat().st_size / 1e6:.1f} MB). ONNX Runtime shows the model's words in all "
             f"{agreement.contexts:,} contexts tried, in the same order in {agreement.same:,}; probabilities differ by at most "
-            f"{agreement.largest_difference:.1e} of their size."
+            f"{agreement.largest_difference:.1e} of their size, logits by {agreement.largest_logit_difference:.1e}."
         )
     if safetensors is not None:
         export_safetensors(exportable, safetensors)
