@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from tacit.cli.options import Json, RunArgument
+from tacit.cli.results import emit
+from tacit.cli.results.keyboard import ExportResult
 from tacit.errors import RunError
 from tacit.runs.folder import by_name
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")],
+    run: RunArgument,
     onnx: Annotated[
         Path | None,
         typer.Option(
@@ -32,7 +34,7 @@ def export(
             help="In how many contexts ONNX Runtime must agree with the model.",
         ),
     ] = 1_000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write a run's model as ONNX or safetensors, with its guarantee, accuracy and recipe digest in the file's metadata.
 
@@ -63,6 +65,6 @@ def export(
         written["safetensors"] = {"file": str(safetensors), "bytes": safetensors.stat().st_size}
         said.append(f"Wrote {safetensors} ({safetensors.stat().st_size / 1e6:.1f} MB).")
     if as_json:
-        print(json.dumps(written, allow_nan=False))
+        emit(ExportResult, written)
     else:
         print("\n".join([*said, f"Inside: {written['guarantee']}"]))

@@ -12,6 +12,7 @@ import pytest
 
 from tacit.cli.app import main
 from tests.simulation.test_training import tiny
+from tests.support.published import require_published
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,10 @@ Tacit = Callable[..., Answer]
 
 @pytest.fixture
 def tacit(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tacit:
-    """Runs the command in this process; what libraries write past Python's streams is seen too."""
+    """Runs the command in this process; what libraries write past Python's streams is seen too.
+
+    With --json, what it prints has to fit the published schema.
+    """
     monkeypatch.setattr("tacit.training.datasets.IDEAL_SENTENCES", 5)
 
     def run(*arguments: object) -> Answer:
@@ -59,6 +63,8 @@ def tacit(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
             main([str(argument) for argument in arguments])
         out, err = capfd.readouterr()
         code = ended.value.code
+        if "--json" in arguments and out:
+            require_published(arguments, out)
         return Answer(code if isinstance(code, int) else 0 if code is None else 1, out, err)
 
     return run

@@ -47,7 +47,7 @@ def copy(run: Path, tmp_path: Path) -> Path:
 
 
 def check_card(card: dict[str, Any], run: Path, tacit: Tacit) -> None:
-    assert card["guarantee"] == tacit("guarantee", run, "--format", "json").object
+    assert card["guarantee"] == tacit("guarantee", run, "--json").object
     assert card["guarantee"]["epsilon"] > 0
     summary = json.loads((run / "summary.json").read_text())
     assert card["accuracy"] == {**summary["metrics"], "measured_on": "held-out users, outside the guarantee"}
