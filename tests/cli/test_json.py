@@ -5,7 +5,6 @@ The fixture `tacit` compares the output of every test that asks for JSON with th
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -267,8 +266,3 @@ def test_an_option_has_one_meaning_in_the_options_that_commands_share() -> None:
     for shared in ("--set", "--json", "--ca", "--server", "--suffixes"):
         helps = {each.help for name, command in commands().items() for each in [options(command).get(shared)] if each}
         assert len(helps) == (2 if shared == "--json" else 1), (shared, helps)  # `device run` prints a stream
-
-
-def test_the_schema_is_plain_json() -> None:
-    for result in RESULTS.values():
-        json.dumps(result.model_json_schema())
