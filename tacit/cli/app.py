@@ -30,10 +30,11 @@ from tacit.cli import (
     serve,
     train,
 )
+from tacit.cli.commands import Commands
 from tacit.errors import TacitError
 from tacit.privacy.outside import import_module_named
 
-app = typer.Typer(
+app = Commands(
     name="tacit",
     help="Train language models on text nobody may look at, and prove how much they can have learned about any one person.",
     no_args_is_help=True,

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tacit.api.run import open_run
+from tacit.cli.options import Json, RunArgument
+from tacit.cli.results import emit
+from tacit.cli.results.keyboard import PredictResult
 from tacit.data.text import tokenize
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")],
+    run: RunArgument,
     text: Annotated[str, typer.Argument(help='What has been typed so far, for example "see you".')] = "",
     count: Annotated[int, typer.Option(min=1, max=50, help="How many words to show.")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show the most likely next words, with their probabilities.
 
@@ -28,7 +29,7 @@ def predict(
     unknown = [word for word in dict.fromkeys(tokenize(text)) if word not in known]
     if as_json:
         suggestions = [{"word": word, "probability": probability} for word, probability in top]
-        print(json.dumps({"text": text, "suggestions": suggestions, "unknown": unknown}))
+        emit(PredictResult, {"text": text, "suggestions": suggestions, "unknown": unknown})
         return
     for word, probability in top:
         print(f"{word:<20} {probability:6.1%}")
