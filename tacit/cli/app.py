@@ -25,6 +25,7 @@ from tacit.cli import (
     plan,
     population,
     predict,
+    recipe,
     report,
     runs,
     serve,
@@ -86,6 +87,7 @@ app.add_typer(device.app, name="device")
 fleet.app.command("demo")(fleet_demo.demo)
 app.add_typer(fleet.app, name="fleet")
 app.add_typer(inspect.app, name="inspect")
+app.add_typer(recipe.app, name="recipe")
 app.add_typer(runs.app, name="runs")
 
 
