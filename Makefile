@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
-.PHONY: demo test check lint bench clean help
+.PHONY: demo test check lint bench wheel clean help
 
 help:
 	@echo "make demo   train a private next-word model on a built-in world (a minute or two)"
 	@echo "make test   run the tests"
 	@echo "make check  what CI runs: ruff, mypy, import-linter and the tests"
 	@echo "make bench  speed of the engine, one JSON line a case"
+	@echo "make wheel  the package as a wheel and a source archive, in dist/"
 
 demo: $(VENV)/.ready
 	@$(BIN)/tacit train demo
@@ -28,6 +29,9 @@ lint: $(VENV)/.ready-dev
 
 bench: $(VENV)/.ready
 	@$(BIN)/python benchmarks/rounds.py
+
+wheel: $(VENV)/.ready-dev
+	@$(BIN)/python -m hatchling build
 
 $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tacit needs Python 3.11 or newer."; exit 1; }
