@@ -21,6 +21,7 @@ from tacit.cli import (
     export,
     fleet,
     fleet_demo,
+    init,
     inspect,
     plan,
     population,
@@ -72,6 +73,7 @@ def _tacit(
 
 
 app.command("train")(train.train)
+app.command("init")(init.init)
 app.command("serve")(serve.serve)
 app.command("predict")(predict.predict)
 app.command("compare")(compare.compare)
