@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -63,7 +63,6 @@ def listed(users: Users, numbers: list[int] | None = None) -> Population:
     ]
 
 
-@settings(deadline=None)
 @given(POPULATIONS, st.none() | st.integers(1, 5), st.none() | st.integers(1, 3), st.data())
 def test_caps_keep_the_first_words_and_sentences(
     population: Population, tokens: int | None, examples: int | None, data: st.DataObject
@@ -94,7 +93,6 @@ def test_caps_on_images() -> None:
         Capped(users, tokens=0)
 
 
-@settings(deadline=None)
 @given(POPULATIONS, st.integers(0, 3), st.booleans())
 def test_a_reshuffle_deals_every_example_to_one_synthetic_user(population: Population, seed: int, images: bool) -> None:
     users = Listed(population, images=images)

@@ -157,7 +157,7 @@ CRITERIA: list[Callable[[Users], Users]] = [
 PEOPLE = st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=4), min_size=2, max_size=6)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(PEOPLE, st.data())
 def test_changing_one_user_never_changes_anothers_membership(
     people: list[list[tuple[int, int]]], data: st.DataObject

@@ -80,7 +80,7 @@ def assert_same_sum(bounded: Any, expected: list[np.ndarray], weight: float) -> 
         np.testing.assert_allclose(float(bounded.blocks["weight"].total), weight * HEADROOM, rtol=1e-6)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     users=ragged_users,
     layout=st.sampled_from(["windows", "sentences"]),
@@ -106,7 +106,7 @@ def test_fedavg_equals_the_pseudocode(users, layout, style, every_step, weighted
     assert_same_sum(bounded, *reference.weighted_sum(updates, weights, jax.tree.leaves(tiny_model())))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(users=ragged_users, clip_norm=st.sampled_from([0.02, 5.0]))
 def test_fedsgd_equals_the_pseudocode(users, clip_norm):
     chosen = plan(clip_norm=clip_norm)
