@@ -167,7 +167,9 @@ def test_a_users_update_does_not_depend_on_who_shares_the_chunk():
             batched.users = ListUsers([user, *company])
             (chunk,) = batched.prepare(np.arange(4))
             place = int(np.flatnonzero((chunk.batches[:, 0, 0] == [1, 4, 5, 6]).all(axis=1))[0])
-            all_updates = batched._updates(tiny_model(), chunk.batches, np.int32(chunk.steps), np.float32(1e-3))
+            all_updates = batched._compiled(tiny_model())(
+                tiny_model(), chunk.batches, np.int32(chunk.steps), np.float32(1e-3)
+            )
             updates.append([np.asarray(leaf[place]) for leaf in jax.tree.leaves(all_updates)])
         assert all((one == other).all() for one, other in zip(*updates, strict=True))
 
@@ -186,7 +188,9 @@ def test_what_is_padded_at_the_end_of_the_numbers_counts_alike_in_any_company(ep
             batched.users = ListUsers([user, *company])
             (chunk,) = batched.prepare(np.arange(4))
             mine = (chunk.batches[:, 0, 0] == [1, 4, 5, 6]).all(axis=1)
-            updates = batched._updates(tiny_model(), chunk.batches, np.int32(chunk.steps), np.float32(1.0))
+            updates = batched._compiled(tiny_model())(
+                tiny_model(), chunk.batches, np.int32(chunk.steps), np.float32(1.0)
+            )
             gate = Gate(tiny_model(), ClipThresholds(1.0), style="flat", weighted=True)
             gate.admit(Contributions(updates, chunk.weights, mine))
             shares.append(gate.close())
