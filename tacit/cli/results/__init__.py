@@ -53,8 +53,8 @@ RESULTS: dict[str, type[Result]] = {
     "runs plot": runs.PictureResult,
 }
 
-# Commands that print an object for each event, one a line, until they end.
-STREAMS = frozenset({"device run"})
+# Commands that print an object for each event, or for each line that they read, one a line, until they end.
+STREAMS = frozenset({"device run", "predict"})
 
 # Commands without --json, and why.
 WITHOUT_JSON: dict[str, str] = {}

@@ -55,7 +55,7 @@ def page() -> str:
 def _streams() -> Iterator[str]:
     if STREAMS:
         names = ", ".join(f"`tacit {name}`" for name in sorted(STREAMS))
-        yield f"One object for each event, one a line, until the command ends, is printed by: {names}.\n"
+        yield f"These print an object for each event, or for each line that they read, one a line, until they end: {names}.\n"
     if WITHOUT_JSON:
         yield "Commands without `--json`:\n"
         yield "\n".join(f"- `tacit {name}`: {why}" for name, why in WITHOUT_JSON.items()) + "\n"
