@@ -204,6 +204,7 @@ def test_what_is_no_run_is_refused() -> None:
         invoke("show", "nothing")
 
 
+@pytest.mark.process
 def test_it_starts_without_jax() -> None:
     code = "import sys, tacit.cli.runs; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
