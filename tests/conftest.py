@@ -1,4 +1,4 @@
-"""Shared by every test: strict dtypes in JAX, a compilation cache that survives, and room for what is compiled."""
+"""Shared by every test: strict dtypes in JAX, a compilation cache that survives, room for what is compiled, no deadlines."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 os.environ.setdefault("JAX_NUMPY_DTYPE_PROMOTION", "strict")
+
+# How long an example takes depends on what else the machine does, and says nothing about the code.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 # Each compiled program takes several mappings of memory, of which Linux gives a process 65,530; beyond that it crashes.
 MOST_MAPPINGS, LOOK_EVERY = 20_000, 8

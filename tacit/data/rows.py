@@ -42,6 +42,7 @@ class Rows:
 
 def to_rows(examples: Examples, *, layout: Layout, length: int, max_rows: int) -> Rows:
     """Lay out text; a user keeps the first `max_rows` rows."""
+    max_rows = min(max_rows, np.iinfo(np.int64).max)
     lengths = np.diff(examples.example_offsets)
     if layout == "windows":
         # Where each sentence starts in the stream of all sentences, each two tokens longer than its words.

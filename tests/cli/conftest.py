@@ -8,12 +8,16 @@ import pytest
 
 from tacit.cli.app import main
 from tests.support.commands import Answer, Tacit
+from tests.support.published import require_published
 from tests.support.tiny_recipe import tiny
 
 
 @pytest.fixture
 def tacit(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tacit:
-    """Runs the command in this process; what libraries write past Python's streams is seen too."""
+    """Runs the command in this process; what libraries write past Python's streams is seen too.
+
+    With --json, what it prints has to fit the published schema.
+    """
     monkeypatch.setattr("tacit.training.datasets.IDEAL_SENTENCES", 5)
 
     def run(*arguments: object) -> Answer:
@@ -22,6 +26,8 @@ def tacit(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
             main([str(argument) for argument in arguments])
         out, err = capfd.readouterr()
         code = ended.value.code
+        if "--json" in arguments and out:
+            require_published(arguments, out)
         return Answer(code if isinstance(code, int) else 0 if code is None else 1, out, err)
 
     return run

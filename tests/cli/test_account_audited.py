@@ -60,7 +60,7 @@ def test_an_audited_run_is_accounted(
     total = tacit("account", "odometer", "store", "--json").object
     assert alone["epsilon"] < total["epsilon"] < 1.5 * alone["epsilon"]  # what an odometer costs
     assert total["reasons_not_private"] == []
-    assert tacit("guarantee", "run", "--format", "json").object["epsilon"] is not None
+    assert tacit("guarantee", "run", "--json").object["epsilon"] is not None
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_three_words_and_their_probabilities(tacit: Tacit, run: Path) -> None:
 
 
 def test_json_is_one_object_with_falling_probabilities(tacit: Tacit, run: Path) -> None:
-    told = tacit("predict", run, "--count", 20, "--json").object
+    told = tacit("predict", run, "", "--count", 20, "--json").object
     probabilities = [each["probability"] for each in told["suggestions"]]
     assert len(probabilities) == 20
     assert probabilities == sorted(probabilities, reverse=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.data.build import save_users
@@ -21,7 +21,6 @@ from tests.support.list_users import ListUsers, Population, listed
 POPULATIONS = st.lists(st.lists(st.lists(st.integers(4, 99), max_size=4), max_size=4), min_size=1, max_size=6)
 
 
-@settings(deadline=None)
 @given(POPULATIONS, st.none() | st.integers(1, 5), st.none() | st.integers(1, 3), st.data())
 def test_caps_keep_the_first_words_and_sentences(
     population: Population, tokens: int | None, examples: int | None, data: st.DataObject
@@ -52,7 +51,6 @@ def test_caps_on_images() -> None:
         Capped(users, tokens=0)
 
 
-@settings(deadline=None)
 @given(POPULATIONS, st.integers(0, 3), st.booleans())
 def test_a_reshuffle_deals_every_example_to_one_synthetic_user(population: Population, seed: int, images: bool) -> None:
     users = ListUsers(population, images=images)

@@ -48,7 +48,6 @@ def everything(operation, cases, checks, statuses, call):
         max_examples=EXAMPLES,
         derandomize=True,
         database=None,
-        deadline=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )

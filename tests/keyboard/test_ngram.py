@@ -58,7 +58,7 @@ def assert_is_the_definition(
         assert exact.sum() == pytest.approx(1, abs=1e-12)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     sentences=st.lists(st.lists(st.integers(3, 7), max_size=6), min_size=1, max_size=12),
     order=st.integers(1, 5),

@@ -26,7 +26,7 @@ def moved_by_one_more(updates: np.ndarray, weights: np.ndarray, update: np.ndarr
     return float(np.linalg.norm(with_user - clipped_mean(updates, weights)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data(), users=st.integers(1, 8))
 def test_clipping_the_update_itself_bounds_the_clipped_mean(data, users):
     """‖Δ_k‖ ≤ S and w in [0, 1]: one user moves f_c by at most 2S/(qW_min)."""

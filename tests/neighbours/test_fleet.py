@@ -39,7 +39,7 @@ def served(folder: Path, capture: pytest.CaptureFixture[str], devices: int) -> W
         ):
             server.coordinator.run()
         world = World(folder, capture)
-        world.run("guarantee", "runs/one", "--format", "json")
+        world.run("guarantee", "runs/one", "--json")
         world.run("report", "runs/one", "--share")
     engine.dispose()
     return world

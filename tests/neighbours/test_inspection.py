@@ -28,7 +28,7 @@ def test_an_inspection_of_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     def commands(world: World) -> None:
         (world.folder / "recipe.toml").write_text(made.to_toml())
         world.run("inspect", "text", "recipe.toml", "--out", "runs/one")
-        world.run("guarantee", "runs/one", "--format", "json")
+        world.run("guarantee", "runs/one", "--json")
         world.run("report", "runs/one", "--share")
 
     found = compared(tmp_path, capfd, write, list(EVERYBODY), commands)
@@ -44,7 +44,7 @@ def test_an_inspection_of_images(tmp_path: Path, capfd: pytest.CaptureFixture[st
         (world.folder / "recipe.toml").write_text(made.to_toml())
         world.run("inspect", "images", "recipe.toml", "--out", "runs/one")
         for stage in ("classifier", "accuracy", "high", "low"):
-            world.run("guarantee", f"runs/one/{stage}", "--format", "json")
+            world.run("guarantee", f"runs/one/{stage}", "--json")
             world.run("report", f"runs/one/{stage}", "--share")
 
     def store(folder: Path, who: Sequence[int]) -> None:

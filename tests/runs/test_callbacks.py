@@ -116,7 +116,7 @@ def test_an_error_between_checkpoints_gets_one(tmp_path: Path) -> None:
     """The round that is two behind is told; the one just done is the one that must be saved."""
     run = tmp_path / "run"
     with pytest.raises(ValueError, match="on_round fails"):
-        start_run(tiny(run={**SEEDED, "evaluate_every": 6, "checkpoint_every": 6}), run, Recorder("on_round", 1))
+        start_run(tiny(run={**SEEDED, "evaluate_every": 4, "checkpoint_every": 6}), run, Recorder("on_round", 1))
     kept = checkpoints.rounds_kept(run / "checkpoints")
     assert kept == [3]
     assert read_ledger(run / "ledger.jsonl").uncommitted() == ()

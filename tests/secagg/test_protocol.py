@@ -40,7 +40,7 @@ def predicted(constants: Session, lost: dict[int, RehearsalStage]) -> frozenset[
     return None
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.sampled_from(SIZES), st.integers(0, 2**32), st.data())
 def test_the_sum_is_exact_for_every_pattern_of_losses(size, seed, data):
     devices, neighbours, threshold = size

@@ -80,7 +80,7 @@ def assert_same_sum(bounded: Any, expected: list[np.ndarray], weight: float) -> 
         np.testing.assert_allclose(float(bounded.blocks["weight"].total), weight * HEADROOM, rtol=1e-6)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     users=ragged_users,
     layout=st.sampled_from(["windows", "sentences"]),
@@ -106,7 +106,7 @@ def test_fedavg_equals_the_pseudocode(users, layout, style, every_step, weighted
     assert_same_sum(bounded, *reference.weighted_sum(updates, weights, jax.tree.leaves(tiny_model())))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(users=ragged_users, clip_norm=st.sampled_from([0.02, 5.0]))
 def test_fedsgd_equals_the_pseudocode(users, clip_norm):
     chosen = plan(clip_norm=clip_norm)
@@ -149,7 +149,9 @@ def test_a_users_update_does_not_depend_on_who_shares_the_chunk():
             batched.users = ListUsers([user, *company])
             (chunk,) = batched.prepare(np.arange(4))
             place = int(np.flatnonzero((chunk.batches[:, 0, 0] == [1, 4, 5, 6]).all(axis=1))[0])
-            all_updates = batched._updates(tiny_model(), chunk.batches, np.int32(chunk.steps), np.float32(1e-3))
+            all_updates = batched._compiled(tiny_model())(
+                tiny_model(), chunk.batches, np.int32(chunk.steps), np.float32(1e-3)
+            )
             updates.append([np.asarray(leaf[place]) for leaf in jax.tree.leaves(all_updates)])
         assert all((one == other).all() for one, other in zip(*updates, strict=True))
 
@@ -168,7 +170,9 @@ def test_what_is_padded_at_the_end_of_the_numbers_counts_alike_in_any_company(ep
             batched.users = ListUsers([user, *company])
             (chunk,) = batched.prepare(np.arange(4))
             mine = (chunk.batches[:, 0, 0] == [1, 4, 5, 6]).all(axis=1)
-            updates = batched._updates(tiny_model(), chunk.batches, np.int32(chunk.steps), np.float32(1.0))
+            updates = batched._compiled(tiny_model())(
+                tiny_model(), chunk.batches, np.int32(chunk.steps), np.float32(1.0)
+            )
             gate = Gate(tiny_model(), ClipThresholds(1.0), style="flat", weighted=True)
             gate.admit(Contributions(updates, chunk.weights, mine))
             shares.append(gate.close())

@@ -37,8 +37,8 @@ def write(folder: Path, who: Sequence[str]) -> None:
 def stating(world: World, run: str) -> None:
     """Every command that says something about a run to others."""
     (world.folder / "written").mkdir(exist_ok=True)
-    for form in ("markdown", "json", "html"):
-        world.run("guarantee", run, "--format", form)
+    for form in ((), ("--json",), ("--html",)):
+        world.run("guarantee", run, *form)
     world.run("report", run, "--share")
     world.run("export", run, "--safetensors", "written/model.safetensors", "--onnx", "written/model.onnx")
     world.run("runs", "show", run)

@@ -316,7 +316,7 @@ def test_limits_hold_under_concurrent_check_ins(engine, limits):
     check_limits(took_part, min_separation, max_participation)
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 @given(
     plan=st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=8),
     seed=st.integers(0, 2**16),

@@ -84,6 +84,17 @@ def test_devices_that_come_when_they_can_are_no_sample():
         task_compiler.prepare(sampled, timer_s=0.0)
 
 
+def test_a_cap_that_no_device_can_hold_is_refused(monkeypatch):
+    """A compiled plan has one shape for all devices, so on a fleet padding goes up to the cap."""
+    made = setup()
+    size = 4 * made.batches.steps * made.batches.batch_size * (made.batches.length + 1)
+    monkeypatch.setattr(task_compiler, "MOST_BATCH_BYTES", size)
+    task_compiler.prepare(made, timer_s=0.0)
+    monkeypatch.setattr(task_compiler, "MOST_BATCH_BYTES", size - 1)
+    with pytest.raises(RecipeError, match=r"data\.tokens_per_user for which a device's padded batches take at most"):
+        task_compiler.prepare(made, timer_s=0.0)
+
+
 def test_a_checkpoint_comes_back_as_it_was():
     model = setup().start.model
     shapes = [leaf.shape for leaf in jax.tree.leaves(model)]

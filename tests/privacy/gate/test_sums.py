@@ -20,7 +20,7 @@ floats = st.floats(-(2.0**100), 2.0**100, width=32)
 vectors = st.lists(floats, min_size=10, max_size=10)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rows=st.lists(vectors, min_size=USERS, max_size=USERS),
     weights=st.lists(st.floats(-1, 3, width=32), min_size=USERS, max_size=USERS),

@@ -44,7 +44,7 @@ def write_both(path: Path, cohorts: list[list[int]] = COHORTS) -> Ledger:
     return read_ledger(ledger_path)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     users=st.sets(st.integers(0, 2**62), max_size=50) | st.sets(st.integers(0, 300), max_size=200),
     round=st.integers(0, 2**32 - 1),

@@ -100,7 +100,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     plan=st.dictionaries(st.text(), json_values, max_size=4),
     bound=st.none() | st.floats(allow_nan=False, allow_infinity=False),
