@@ -35,7 +35,8 @@ class BatchingContract:
         steps = jax.tree.leaves(whole)[0].shape[1]
         for chosen in (np.arange(0), np.array([1]), np.array([2, 0, 2])):
             found = laid_out.batches(chosen)
-            assert jax.tree.structure(found) == jax.tree.structure(whole)
+            structures: list[Any] = [jax.tree.structure(each) for each in (found, whole)]
+            assert structures[0] == structures[1]
             for leaf, of_all in zip(_arrays(found), _arrays(whole), strict=True):
                 assert leaf.dtype == of_all.dtype
                 assert leaf.shape[:2] == (len(chosen), steps)
