@@ -257,9 +257,13 @@ def test_commands_print_json_in_one_way() -> None:
 @pytest.mark.parametrize("name", [*commands(), ""])
 def test_help_shows_flags_as_flags(tacit: Tacit, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("COLUMNS", "140")
-    out = tacit(*name.split(), "--help").out
-    assert "bool" not in out
-    assert " --no-" not in out
+    assert "bool" not in tacit(*name.split(), "--help").out
+
+
+def test_a_flag_has_a_negative_only_if_it_is_on_by_default() -> None:
+    for command in commands().values():
+        for name, each in options(command).items():
+            assert not getattr(each, "secondary_opts", ()) or each.default is True, name
 
 
 def test_an_option_has_one_meaning_in_the_options_that_commands_share() -> None:
