@@ -21,10 +21,12 @@ from tacit.cli import (
     export,
     fleet,
     fleet_demo,
+    init,
     inspect,
     plan,
     population,
     predict,
+    recipe,
     report,
     runs,
     serve,
@@ -71,6 +73,7 @@ def _tacit(
 
 
 app.command("train")(train.train)
+app.command("init")(init.init)
 app.command("serve")(serve.serve)
 app.command("predict")(predict.predict)
 app.command("compare")(compare.compare)
@@ -86,6 +89,7 @@ app.add_typer(device.app, name="device")
 fleet.app.command("demo")(fleet_demo.demo)
 app.add_typer(fleet.app, name="fleet")
 app.add_typer(inspect.app, name="inspect")
+app.add_typer(recipe.app, name="recipe")
 app.add_typer(runs.app, name="runs")
 
 

@@ -48,7 +48,10 @@ TextOption = Annotated[
 
 @app.command("import")
 def import_(
-    files: Annotated[list[Path], typer.Argument(help="The files to read, all of text or all of images.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="The files to read (or folders of Hugging Face's datasets), all of text or all of images."),
+    ],
     out: Annotated[Path, typer.Option("--out", help="The store to make: a new folder.")],
     user: UserOption = None,
     text: TextOption = None,
@@ -92,12 +95,22 @@ def import_(
         int | None, typer.Option("--max-examples", help="Keep only the first N examples of each user.", metavar="N")
     ] = None,
     split: Annotated[
-        str | None, typer.Option("--split", help="tff-sqlite: only this split (train, test, ...).")
+        str | None, typer.Option("--split", help="datasets, tff-sqlite: only this split (train, test, ...).")
     ] = None,
     images_field: Annotated[str, typer.Option("--images", help="npz: the array of images.")] = "images",
     labels_field: Annotated[str, typer.Option("--labels", help="npz: the array of labels.")] = "labels",
     writers_field: Annotated[str, typer.Option("--writers", help="npz: the array of writers.")] = "writers",
     ink: Annotated[str, typer.Option("--ink", help="npz: whether ink is bright or dark.")] = "bright",
+    convert_images: Annotated[
+        bool,
+        typer.Option(
+            "--convert-images",
+            help="npz: turn images of other sizes and colours into 28×28 grey ones, by a fixed rule.",
+        ),
+    ] = False,
+    quotes: Annotated[
+        bool, typer.Option("--quotes/--no-quotes", help="csv: whether quotes enclose values, or are plain characters.")
+    ] = True,
     as_json: Json = False,
 ) -> None:
     """Make a store of users' texts or images.
@@ -112,7 +125,7 @@ def import_(
     if ink not in ("bright", "dark"):
         raise DataError(f"Expected --ink bright or dark, got {ink!r}.")
     fields = Fields(images_field, labels_field, writers_field)
-    options = ReadOptions(format, user, text, split, fields, cast(Ink, ink))
+    options = ReadOptions(format, user, text, split, fields, cast(Ink, ink), convert_images, quotes)
     wanted = _wanted_vocabulary(vocabulary, vocabulary_private)
     share, key = build.checked_share(held_out), None if key_file is None else _key(key_file)
     sources = [read(file, options) for file in files]
@@ -290,6 +303,8 @@ def _headline(summary: dict[str, Any]) -> str:
 def _remarks(summary: dict[str, Any]) -> Iterator[str]:
     held_out = summary["held_out"]
     yield f"held out: {held_out['users']:,} users, about {held_out['share']:.3g} of all; nothing is ever trained on them"
+    if summary["kind"] == "image":
+        yield f"read from: {escape('; '.join(summary['sources']))}"
     vocabulary = summary.get("vocabulary")
     if vocabulary is not None:
         share = f"{100 * summary['out_of_vocabulary']:.1f}%"

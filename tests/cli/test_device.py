@@ -14,8 +14,8 @@ from tacit.fleet.database.migrations import migrate
 from tacit.fleet.database.transactions import open_database
 from tacit.fleet.server import enrolment
 from tacit.fleet.server.api import create_app
-from tests.cli.conftest import Tacit
-from tests.fleet.serving import running
+from tests.support.commands import Tacit
+from tests.support.fleet.serving import running
 
 
 @pytest.fixture

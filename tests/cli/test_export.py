@@ -24,10 +24,11 @@ from tacit.learning.state import load_model, model_arrays
 from tacit.models.word_lm import WordLMConfig, build
 from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder
+from tacit.simulation.training import start_run
 from tacit.training import datasets
 from tacit.training.trained import load_trained
-from tests.cli.conftest import Tacit
-from tests.simulation.test_training import start_run, tiny
+from tests.support.commands import Tacit
+from tests.support.tiny_recipe import tiny
 
 
 @pytest.fixture(scope="module")

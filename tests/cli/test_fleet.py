@@ -13,9 +13,9 @@ from tacit.fleet.database.migrations import migrate
 from tacit.fleet.database.transactions import open_database
 from tacit.fleet.server import enrolment
 from tacit.fleet.server.api import create_app
-from tests.cli.conftest import Tacit
-from tests.fleet.people import Person, a_process, a_round, a_task, enrolled
-from tests.fleet.serving import running
+from tests.support.commands import Tacit
+from tests.support.fleet.people import Person, a_process, a_round, a_task, enrolled
+from tests.support.fleet.serving import running
 
 
 @pytest.fixture

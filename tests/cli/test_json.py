@@ -25,10 +25,11 @@ from tacit.cli.results.page import page
 from tacit.fleet import logs
 from tacit.fleet.server import serving
 from tacit.runs.folder import RunFolder
+from tacit.simulation.training import start_run
 from tacit.training import datasets
-from tests.cli.conftest import Tacit
-from tests.simulation.test_training import start_run, tiny
+from tests.support.commands import Tacit
 from tests.support.published import command_of, require_published
+from tests.support.tiny_recipe import tiny
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

@@ -15,8 +15,8 @@ from tacit.privacy.statement.wording import epsilon_text, round_up
 from tacit.runs.cost import HAPPENED
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal
-from tests.cli.conftest import Tacit
-from tests.simulation.test_training import tiny
+from tests.support.commands import Tacit
+from tests.support.tiny_recipe import tiny
 
 # Users may come every other round and do so about twice in six rounds: what happened costs less than what was promised.
 CHECK_IN = {

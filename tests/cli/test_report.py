@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tacit.runs.odometer import register
-from tests.cli.conftest import Tacit, everything
-from tests.runs.report.conftest import made_run
+from tests.support.commands import Tacit, everything
+from tests.support.made_runs import made_run
 
 
 def test_both_copies_and_the_guarantee(tacit: Tacit, here: Path):

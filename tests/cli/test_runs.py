@@ -21,8 +21,8 @@ from tacit.privacy.statement.wording import epsilon_text
 from tacit.recipe.reading import toml_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import MetricsWriter
-from tests.privacy.record.test_ledger import intent, opened
 from tests.support.first_record import NO_NOISE
+from tests.support.ledger_records import intent, opened
 
 PLAN = PrivacyPlan(population=1000, cohort=10, clip_norm=0.8, noise_multiplier=1.1, delta=1e-6)
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from tacit.recipe.image_inspection import parse_image_inspection
-from tests.inspection.small_networks import small_networks  # noqa: F401 - a fixture
-from tests.neighbours.test_training import EVERYBODY, PRIVACY, write
-from tests.neighbours.worlds import World, compared, write_image_store
-from tests.recipe.test_image_inspection import tiny_images
-from tests.recipe.test_text_inspection import tiny_text
+from tests.support.neighbour_runs import EVERYBODY, PRIVACY, write
+from tests.support.neighbours import World, compared, write_image_store
+from tests.support.tiny_images import tiny_images
+from tests.support.tiny_text import tiny_text
+
+pytestmark = pytest.mark.usefixtures("small_networks")
 
 SILENT = 31
 
