@@ -40,7 +40,7 @@ PRIVATE = {
 }
 SEEDED = {
     "metrics": {"top1": 0.3, "in_vocabulary_top1": 0.412},
-    "privacy": stated(epsilon=None, delta=None, releases=1, reasons_not_private=["replayable noise"]),
+    "privacy": stated(epsilon=None, releases=1, reasons_not_private=["replayable noise"]),
 }
 
 
