@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
-.PHONY: demo test check lint docs bench clean help
+.PHONY: demo test check lint docs bench wheel clean help
 
 help:
 	@echo "make demo   train a private next-word model on a built-in world (a minute or two)"
@@ -12,6 +12,7 @@ help:
 	@echo "make check  what CI runs: ruff, mypy, import-linter, the docs site and the tests"
 	@echo "make docs   build the docs site into site/, with every link checked"
 	@echo "make bench  speed of the engine, one JSON line a case"
+	@echo "make wheel  the package as a wheel and a source archive, in dist/"
 
 demo: $(VENV)/.ready
 	@$(BIN)/tacit train demo
@@ -32,6 +33,9 @@ docs: $(VENV)/.ready-docs
 
 bench: $(VENV)/.ready
 	@$(BIN)/python benchmarks/rounds.py
+
+wheel: $(VENV)/.ready-dev
+	@$(BIN)/python -m hatchling build
 
 $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tacit needs Python 3.11 or newer."; exit 1; }

@@ -21,6 +21,7 @@ from tacit.cli import (
     export,
     fleet,
     fleet_demo,
+    init,
     inspect,
     plan,
     population,
@@ -31,10 +32,11 @@ from tacit.cli import (
     serve,
     train,
 )
+from tacit.cli.commands import Commands
 from tacit.errors import TacitError
 from tacit.privacy.outside import import_module_named
 
-app = typer.Typer(
+app = Commands(
     name="tacit",
     help="Train language models on text nobody may look at, and prove how much they can have learned about any one person.",
     no_args_is_help=True,
@@ -71,6 +73,7 @@ def _tacit(
 
 
 app.command("train")(train.train)
+app.command("init")(init.init)
 app.command("serve")(serve.serve)
 app.command("predict")(predict.predict)
 app.command("compare")(compare.compare)

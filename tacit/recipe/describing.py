@@ -6,6 +6,7 @@ is checked when a recipe is read.
 
 from __future__ import annotations
 
+import builtins
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ class Key:
     required: bool
     default: Any  # None if the key is required, or has no value unless it is given
     bounds: str  # "> 0 and ≤ 400"; empty if every value of the type will do
-    section: type[BaseModel] | None  # the class of the section, if the key is one
+    section: builtins.type[BaseModel] | None  # the class of the section, if the key is one
 
     @property
     def default_text(self) -> str:
