@@ -3,8 +3,8 @@
 A chunk holds a fixed number of users of similar size; chunks go to the machine's accelerators in turn. Local steps run in
 lockstep for as many users as suit the accelerator (`placement.py`), in a loop that ends with the chunk's largest user, and
 batches are padded to about that user's size. Work whose steps on padding are not known to change nothing gets each user's own
-number of steps. Updates go directly into the accelerator's gate, and the chunk's memory is reused. Short cohorts are padded with
-absent users of weight 0. No call waits for the accelerator.
+number of steps. Updates go directly into the accelerator's gate, and the chunk's memory is reused. Short cohorts are padded
+with absent users of weight 0. No call waits for the accelerator.
 """
 
 from __future__ import annotations
