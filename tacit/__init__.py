@@ -33,7 +33,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Every public name and where it lives; loaded when first asked for.
 _PUBLIC = {

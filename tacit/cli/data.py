@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tacit.cli.commands import Commands
+from tacit.cli.options import Json
+from tacit.cli.results import emit
+from tacit.cli.results.data import StoreResult, VocabularyResult
 from tacit.data import build
 from tacit.data.build import disk_errors
 from tacit.data.formats import FORMATS, ReadOptions, read
@@ -26,7 +29,7 @@ from tacit.data.summary import summarise
 from tacit.data.vocabulary import Vocabulary, checked_size, count_vocabulary, load_vocabulary, public_corpus
 from tacit.errors import DataError
 
-app = typer.Typer(
+app = Commands(
     help="Import users' data, make vocabularies, and show how much data there is.",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -41,7 +44,6 @@ TextOption = Annotated[
     str | None,
     typer.Option("--text", help="The column with the text, a string or a list of strings (each an example)."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 
 
 @app.command("import")
@@ -109,7 +111,7 @@ def import_(
     quotes: Annotated[
         bool, typer.Option("--quotes/--no-quotes", help="csv: whether quotes enclose values, or are plain characters.")
     ] = True,
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """Make a store of users' texts or images.
 
@@ -161,7 +163,7 @@ def vocabulary_(
     user: UserOption = None,
     text: TextOption = None,
     format: FormatOption = None,
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """Make a vocabulary of the most frequent words of a public corpus, or of a word list.
 
@@ -192,14 +194,14 @@ def vocabulary_(
         "fingerprint": made.fingerprint,
     }
     if as_json:
-        print(json.dumps(summary))
+        emit(VocabularyResult, summary)
     else:
         print(f"{out}: {len(made):,} entries, {made.provenance}.")
 
 
 @app.command()
 def show(
-    store: Annotated[Path, typer.Argument(help="A store that `tacit data import` made.")], as_json: JsonOption = False
+    store: Annotated[Path, typer.Argument(help="A store that `tacit data import` made.")], as_json: Json = False
 ) -> None:
     """Show counts and quantiles of a store; never a text, never an id.
 
@@ -271,7 +273,7 @@ def _progress() -> Iterator[build.Progress]:
 def _print(store: Store, as_json: bool) -> None:
     summary = summarise(store)
     if as_json:
-        print(json.dumps(summary))
+        emit(StoreResult, summary)
         return
     console = Console()
     console.print(f"[bold]{escape(str(store.path))}[/]: {_headline(summary)}", highlight=False, soft_wrap=True)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from tacit.cli.options import Json, RunArgument
+from tacit.cli.results import emit
+from tacit.cli.results.keyboard import ExportResult
 from tacit.errors import RunError
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")],
+    run: RunArgument,
     onnx: Annotated[
         Path | None,
-        typer.Option("--onnx", help="Write one step of a keyboard: a token and a state in, three words out."),
+        typer.Option(
+            "--onnx",
+            help="Write one step of a keyboard: token and state in; words, logits and next state out.",
+        ),
     ] = None,
     safetensors: Annotated[
         Path | None, typer.Option("--safetensors", help="Write the parameters and the words.")
@@ -25,10 +30,10 @@ def export(
         typer.Option(
             "--check",
             min=1,
-            help="In how many contexts ONNX Runtime must show the model's words.",
+            help="In how many contexts ONNX Runtime must agree with the model.",
         ),
     ] = 1_000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write a run's model as ONNX or safetensors, with its guarantee, accuracy and recipe digest in the file's metadata.
 
@@ -53,13 +58,13 @@ def export(
         said.append(
             f"Wrote {onnx} ({onnx.stat().st_size / 1e6:.1f} MB). ONNX Runtime shows the model's words in all "
             f"{agreement.contexts:,} contexts tried, in the same order in {agreement.same:,}; probabilities differ by at most "
-            f"{agreement.largest_difference:.1e} of their size."
+            f"{agreement.largest_difference:.1e} of their size, logits by {agreement.largest_logit_difference:.1e}."
         )
     if safetensors is not None:
         export_safetensors(exportable, safetensors)
         written["safetensors"] = {"file": str(safetensors), "bytes": safetensors.stat().st_size}
         said.append(f"Wrote {safetensors} ({safetensors.stat().st_size / 1e6:.1f} MB).")
     if as_json:
-        print(json.dumps(written, allow_nan=False))
+        emit(ExportResult, written)
     else:
         print("\n".join([*said, f"Inside: {written['guarantee']}"]))

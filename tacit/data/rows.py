@@ -93,4 +93,4 @@ def pack(rows: Rows, users: NDArray[np.int64], *, batch_size: int, steps: int) -
     if not len(rows.tokens):
         return np.full((len(users), steps, batch_size, rows.tokens.shape[1]), PAD, np.int32)
     packed = np.where(inside[..., None], rows.tokens[np.where(inside, index, 0)], np.int32(PAD))
-    return packed.reshape(len(users), steps, batch_size, -1)
+    return packed.reshape(len(users), steps, batch_size, rows.tokens.shape[1])

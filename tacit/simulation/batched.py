@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import equinox as eqx
@@ -66,8 +67,8 @@ class BatchedUsers:
     ) -> None:
         self.users, self.plan, self.chunk, self.secure = users, plan, spread.chunk, secure
         self.shape = user_by_user(shape)
-        self._work, self._devices = work, spread.devices
-        self._updates = _updates_of(work, spread.lanes)
+        self._work, self._devices, self._lanes = work, spread.devices, spread.lanes
+        self._updates: Callable[[Any, Any, Any, Any], Any] | None = None
         self._known_pure = not plan.claims
 
     def collect(
@@ -78,6 +79,7 @@ class BatchedUsers:
         `last` is called with the gates after all users have been admitted, to admit synthetic contributions.
         """
         models = [place(broadcast, device) for device in self._devices]
+        updates_of = self._compiled(broadcast)
         gates = self._gates(models, cohort, norms)
         diagnostics = []
         for number, chunk in enumerate(cohort.chunks):
@@ -85,13 +87,23 @@ class BatchedUsers:
             self._require_pure(broadcast, chunk, norms)
             batches = jax.device_put(chunk.batches, self._devices[turn])
             steps = np.int32(chunk.steps) if ignores_padding(self._work) else chunk.own_steps
-            updates = self._updates(models[turn], batches, steps, np.float32(norms.clip))
+            updates = updates_of(models[turn], batches, steps, np.float32(norms.clip))
             diagnostics.append(gates[turn].admit(Contributions(updates, chunk.weights, chunk.present)))
         if last is not None:
             last(gates)
         for gate in gates[1:]:
             gates[0].merge(gate)
         return gates[0].close(), diagnostics
+
+    def _compiled(self, model: Any) -> Callable[[Any, Any, Any, Any], Any]:
+        """The work of a chunk of users, compiled; shared with later runs whose work is equal and Tacit's own.
+
+        Other code may have changed between two runs in a way that equality does not show: it is compiled for each run.
+        """
+        if self._updates is None:
+            own = ignores_padding(self._work) and type(model).__module__.startswith("tacit.")
+            self._updates = (_shared_updates_of if own else _updates_of)(self._work, self._lanes)
+        return self._updates
 
     def _require_pure(self, model: Any, chunk: Chunk, norms: ClipThresholds) -> None:
         """PrivacyError if work that is not Tacit's own calls code on the host; looked at once, and where privacy is claimed."""
@@ -181,3 +193,6 @@ def _updates_of(work: UserWork, lanes: int) -> Callable[[Any, Any, Any, Any], An
         return jax.lax.map(lambda pair: of_user(*pair), (batches, steps), batch_size=lanes)
 
     return updates
+
+
+_shared_updates_of = lru_cache(maxsize=16)(_updates_of)

@@ -119,7 +119,7 @@ def setup_of_call(
 
     def summarise(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
         found = {
-            "rounds": rounds,
+            "rounds": opened.rounds,
             "parameters": parameter_count(local.learned(state.model)),
             "metrics": evaluate(state.model),
         }
@@ -301,7 +301,7 @@ def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **setti
         raise PrivacyError(
             f"Expected the objects that {folder.path} was begun with, where {field} is {before}, got {after}."
         )
-    return setup
+    return setup if opened is None else setup.for_rounds(opened.rounds)
 
 
 def _described(value: Any) -> dict[str, Any]:

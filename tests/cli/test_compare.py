@@ -17,10 +17,11 @@ from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.keyboard import comparison_users as comparison_users
 from tacit.keyboard.comparison_users import open_comparison_users
 from tacit.keyboard.replay import METRICS
+from tacit.simulation.training import start_run
 from tacit.training import datasets
-from tests.cli.conftest import Tacit
-from tests.helpers import ListUsers
-from tests.simulation.test_training import start_run, tiny
+from tests.support.commands import Tacit
+from tests.support.list_users import ListUsers
+from tests.support.tiny_recipe import tiny
 
 FEW = ("--held-out", 12, "--buckets", 4)
 WORDS = KeyboardWorld(1, 1, vocabulary_size=300).words

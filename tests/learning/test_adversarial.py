@@ -33,7 +33,8 @@ from tacit.privacy.gate.thresholds import FixedClip
 from tacit.privacy.noise.mechanisms import Gaussian, NoNoise
 from tacit.privacy.noise.randomness import NoiseKey, Randomness
 from tacit.privacy.record.records import UPDATE
-from tests.helpers import ListUsers, stretched
+from tests.support.diverged import stretched
+from tests.support.list_users import ListUsers
 
 CONFIG = GanConfig(8, 16, (8, 8, 4), (4, 8), 16)
 MODEL = jax.jit(lambda key: adversaries(build(CONFIG, key=key), key=key))(jax.random.key(0))
@@ -206,11 +207,6 @@ def test_every_user_draws_other_inputs() -> None:
     assert len(seeds) == 4
     key = lambda images: jax.random.fold_in(jax.random.key(0), _checksum(jnp.asarray(images)))  # noqa: E731
     assert key(EXAMPLES) == key(EXAMPLES.copy()) != key(EXAMPLES[::-1])
-
-
-def test_a_diverged_round_is_told() -> None:
-    release = {UPDATE: jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.inf), MODEL.discriminator)}
-    assert not bool(SERVER.step(MODEL, SERVER.init(MODEL), release)[2])
 
 
 def test_a_run_is_kept_and_taken_up_again() -> None:

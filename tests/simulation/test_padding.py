@@ -23,8 +23,9 @@ from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.placement import Spread, suitable_spread
 from tacit.simulation.training import start_run
 from tacit.training import datasets
-from tests.helpers import ListUsers
-from tests.simulation.test_training import final_arrays, tiny
+from tests.support.list_users import ListUsers
+from tests.support.run_arrays import final_arrays
+from tests.support.tiny_recipe import tiny
 
 ENDLESS = 10**11
 VOCABULARY = 9

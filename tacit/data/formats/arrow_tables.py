@@ -57,7 +57,7 @@ def _folder_of(folder: Path, split: str | None) -> Path:
         raise DataError(f"The file {folder / _SPLITS} is damaged: it has no list of splits.")
     if split is None and len(splits) == 1:
         split = splits[0]
-    if split not in splits:
+    if split is None or split not in splits:
         names = ", ".join(map(repr, splits))
         asked = "expected --split with one of them" if split is None else f"it has no split {split!r}"
         raise DataError(
@@ -76,7 +76,7 @@ def _files_of(folder: Path) -> list[Path]:
             hint="Save it again with dataset.flatten_indices().save_to_disk(...).",
         )
     listed = state.get("_data_files")
-    names = [each.get("filename") for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    names = [each.get("filename", "") for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     if not names or not all(_is_plain(name) for name in names):
         raise DataError(f"The file {folder / _STATE} is damaged: it lists no data files.")
     files = [folder / name for name in names]

@@ -29,8 +29,10 @@ def read_csv(path: Path, columns: Columns, *, delimiter: str = ",", quotes: bool
 def _records(path: Path, columns: Columns, delimiter: str, quotes: bool, skipped: dict[str, int]) -> Iterator[Record]:
     csv.field_size_limit(MOST_LINE_BYTES)
     feed = _Feed(lines(path, blank=True))
-    style = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
-    reader = csv.reader(feed, delimiter=delimiter, strict=True, quoting=style)
+    if quotes:
+        reader = csv.reader(feed, delimiter=delimiter, strict=True)
+    else:
+        reader = csv.reader(feed, delimiter=delimiter, strict=True, quoting=csv.QUOTE_NONE)
     header: list[str] | None = None
     while True:
         feed.mark()

@@ -16,7 +16,7 @@ from tacit.fleet.rounds import task_compiler
 from tacit.fleet.wire.blobs import packed_leaves, sha256_of
 from tacit.fleet.wire.task import DeviceTask
 from tacit.learning.next_word import evaluate
-from tests.fleet.worlds import setup
+from tests.support.fleet.worlds import setup
 
 
 def test_blobs_are_named_by_their_hash_and_the_task_names_them():
