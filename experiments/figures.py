@@ -111,10 +111,11 @@ def cohort_size_report(results: dict[str, Any], folder: Path) -> None:
     from matplotlib import pyplot
 
     print("| run | people a round | z | noise on the mean | rounds | top-1 | epsilon |\n|---|---|---|---|---|---|---|")
+    results = dict(sorted(results.items(), key=lambda item: (item[0].split("-")[0], _on_the_mean(item[1]), item[0])))
     for name, record in results.items():
         epsilon = record.get("privacy", {}).get("epsilon")
         print(
-            f"| {name} | {record['cohort']:,} | {record['noise_multiplier']:g} | {_on_the_mean(record):.3g} | "
+            f"| {name} | {record['cohort']:,.0f} | {record['noise_multiplier']:g} | {_on_the_mean(record):.3g} | "
             f"{record['curve'][-1][0]} | {record['curve'][-1][1]:.2%} | {'∞' if epsilon is None else f'{epsilon:.2f}'} |"
         )
     titles = {"scotus": "Real text, 100 and 1,250 a round", "world": "Keyboard world, 500 and 6,500 a round"}
@@ -129,7 +130,7 @@ def cohort_size_report(results: dict[str, Any], folder: Path) -> None:
         labelled = set()
         for record in runs:
             level = f"{_on_the_mean(record):.2g}"
-            label = f"σ = {level}, {record['cohort']:,} a round (z = {record['noise_multiplier']:g})"
+            label = f"σ = {level}, {record['cohort']:,.0f} a round (z = {record['noise_multiplier']:g})"
             each.plot(
                 [row[0] for row in record["curve"]],
                 [100 * row[1] for row in record["curve"]],

@@ -82,7 +82,7 @@ def _row(key: Key, section: str, prefix: str) -> str:
     default = (
         "*required*" if key.required and key.section is None else f"`{key.default_text}`" if key.default_text else ""
     )
-    shown = f"{key.type}, {key.bounds}" if key.bounds else key.type
+    shown = f"{key.kind}, {key.bounds}" if key.bounds else key.kind
     named = f"`{key.name}`"
     if key.section is not None:
         shared = prefix and any(key.section is kind for _, kind in sections_of(Recipe))

@@ -32,10 +32,11 @@ from tacit.cli import (
     serve,
     train,
 )
+from tacit.cli.commands import Commands
 from tacit.errors import TacitError
 from tacit.privacy.outside import import_module_named
 
-app = typer.Typer(
+app = Commands(
     name="tacit",
     help="Train language models on text nobody may look at, and prove how much they can have learned about any one person.",
     no_args_is_help=True,
@@ -62,8 +63,8 @@ def _tacit(
         typer.Option(
             "--import",
             metavar="MODULE",
-            help="Import this module first: it registers a mechanism, a strategy or a participation that a run uses. "
-            "May be repeated.",
+            help="Import this module first: it registers a mechanism, a strategy, a participation or a model of your own that "
+            "a run uses. May be repeated.",
         ),
     ] = None,
 ) -> None:

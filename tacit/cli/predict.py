@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tacit.api.run import open_run
+from tacit.cli.options import JsonLines, RunArgument
+from tacit.cli.results import emit
+from tacit.cli.results.keyboard import PredictResult
 from tacit.data.text import tokenize
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _PROMPT = "> "
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")],
+    run: RunArgument,
     text: Annotated[
         str | None,
         typer.Argument(
@@ -30,9 +31,7 @@ def predict(
         ),
     ] = None,
     count: Annotated[int, typer.Option(min=1, max=50, help="How many words to show.")] = 3,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object for each text and nothing else on stdout.")
-    ] = False,
+    as_json: JsonLines = False,
 ) -> None:
     """Show the most likely next words, with their probabilities.
 
@@ -46,7 +45,7 @@ def predict(
         return
     top, unknown = _suggestions(trained, text, count)
     if as_json:
-        print(_as_json(text, top, unknown))
+        _emit(text, top, unknown)
         return
     for word, probability in top:
         print(f"{word:<20} {probability:6.1%}")
@@ -68,7 +67,7 @@ def _answer_lines(trained: Run, count: int, *, as_json: bool) -> None:
             text = line.removesuffix("\n")
             top, unknown = _suggestions(trained, text, count)
             if as_json:
-                print(_as_json(text, top, unknown), flush=True)
+                _emit(text, top, unknown)
                 continue
             print("   ".join(f"{word} {probability:.1%}" for word, probability in top), flush=True)
             if unknown and asks:
@@ -91,9 +90,9 @@ def _suggestions(trained: Run, text: str, count: int) -> tuple[list[tuple[str, f
     return top, [word for word in dict.fromkeys(tokenize(text)) if word not in known]
 
 
-def _as_json(text: str, top: list[tuple[str, float]], unknown: list[str]) -> str:
+def _emit(text: str, top: list[tuple[str, float]], unknown: list[str]) -> None:
     suggestions = [{"word": word, "probability": probability} for word, probability in top]
-    return json.dumps({"text": text, "suggestions": suggestions, "unknown": unknown})
+    emit(PredictResult, {"text": text, "suggestions": suggestions, "unknown": unknown})
 
 
 def _unknown_words(unknown: list[str]) -> str:

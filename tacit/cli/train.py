@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from tacit.cli.options import Changes, Json, NewRun
+from tacit.cli.results import emit
+from tacit.cli.results.runs import TrainResult
 from tacit.cli.running import interruptible
 from tacit.cli.summary import print_summary
 from tacit.errors import RecipeError
@@ -23,13 +25,8 @@ def train(
     recipe: Annotated[
         str | None, typer.Argument(help="A recipe file, or the name of one that comes with Tacit.", show_default="demo")
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the recipe; may be repeated."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The run folder to make.", show_default="runs/NAME-1, -2, ...")
-    ] = None,
+    changes: Changes = None,
+    out: NewRun = None,
     resume: Annotated[
         Path | None,
         typer.Option(
@@ -45,7 +42,7 @@ def train(
             "and are accounted again.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Train a model. Without a recipe: the demo, a private next-word model on a built-in world.
 
@@ -90,7 +87,7 @@ def train(
     happened = owners_figures(run.folder)
     owner = {} if happened is None else {HAPPENED: happened}
     if as_json:
-        print(json.dumps({"run": str(folder), **run.summary, **owner}, allow_nan=False))
+        emit(TrainResult, {"run": str(folder), **run.summary, **owner})
     else:
         print_summary(Console(), folder, run.summary, happened=happened, gate=run.gate_audit())
 

@@ -31,7 +31,7 @@ def find_recipe(name: str) -> Path:
 def read_toml(path: Path) -> dict[str, Any]:
     """A recipe file as nested dictionaries, not validated yet."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path} is not valid TOML: {error}.") from None
     except OSError as error:

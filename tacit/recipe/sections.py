@@ -46,7 +46,7 @@ class DataSection(RecipeSection):
     )
     length: int = Field(default=10, gt=0, description="predictions per row")
     tokens_per_user: int = Field(
-        default=1_600, gt=0, description="cap on one user's predictions, rounded up to whole batches"
+        default=1_600, gt=0, le=10**12, description="cap on one user's predictions, rounded up to whole batches"
     )
 
     @model_validator(mode="after")

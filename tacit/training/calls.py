@@ -175,7 +175,7 @@ def _stacks(laid_out: LaidOut, batch_size: int) -> Iterator[Any]:
     """Some users' batches [batches, ...], a few at a time; those without examples are left out."""
     for start in range(0, len(laid_out.sizes), MEASURED):
         users = np.arange(start, min(start + MEASURED, len(laid_out.sizes)))
-        batches = laid_out.batches(users)
+        batches = laid_out.as_needed(users, batch_size)
         steps = np.arange(jax.tree.leaves(batches)[0].shape[1])
         user, step = np.nonzero(steps < -(-laid_out.sizes[users] // batch_size)[:, None])
         for first in range(0, len(user), TOGETHER):

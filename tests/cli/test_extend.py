@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.cli.conftest import Tacit, everything
+from tests.support.commands import Tacit, everything
 
 
 def test_a_finished_run_is_extended_and_says_what_it_will_cost(tacit: Tacit, here: Path) -> None:

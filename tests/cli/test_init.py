@@ -14,7 +14,7 @@ from tacit.privacy.statement.wording import epsilon_text
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.suggestion import Wishes, suggested_recipe
 from tacit.recipe.training import load_recipe
-from tests.cli.conftest import Tacit, everything
+from tests.support.commands import Tacit, everything
 
 PEOPLE = 400
 WORDS = ("see", "you", "there", "later", "today")

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from tacit.runs.callbacks import Callback
+from tacit.simulation.training import start_run
 from tacit.training import datasets, trained
-from tests.cli.conftest import Tacit
-from tests.simulation.test_training import start_run, tiny
+from tests.support.commands import Tacit
+from tests.support.tiny_recipe import tiny
 
 
 @pytest.fixture(scope="module")

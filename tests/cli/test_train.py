@@ -32,9 +32,9 @@ from tacit.runs.journal import RunJournal
 from tacit.runs.metrics import EPSILON_SO_FAR
 from tacit.runs.progress import Progress
 from tacit.training import recipes
-from tests.cli.conftest import Tacit, everything
-from tests.helpers import key_holding_out
-from tests.simulation.test_training import tiny
+from tests.support.commands import Tacit, everything
+from tests.support.store_keys import key_holding_out
+from tests.support.tiny_recipe import tiny
 
 
 def assert_whole(run: Path, rounds: int) -> None:
@@ -259,6 +259,7 @@ def test_ctrl_c_before_the_run_begins_leaves_nothing(tacit: Tacit, here: Path, m
     assert everything(here) == before
 
 
+@pytest.mark.process
 def test_a_real_process_stops_on_ctrl_c_and_another_finishes_its_run(tacit: Tacit, here: Path) -> None:
     arguments = ["train", "tiny.toml", "--out", "run", "--json", "--set", "run.rounds=100"]
     arguments += ["--set", "run.evaluate_every=100", "--set", "run.checkpoint_every=100"]

@@ -20,7 +20,10 @@ from tacit.runs import checkpoints
 from tacit.runs.callbacks import Callbacks, Notifier, RunEnd, RunStart, StopRequested, notifying
 from tacit.runs.metrics import read_metrics
 from tacit.simulation.training import resume_run, start_run
-from tests.simulation.test_training import assert_same_arrays, quick_ideal, tiny  # noqa: F401 - a fixture
+from tests.support.run_arrays import assert_same_arrays
+from tests.support.tiny_recipe import tiny
+
+pytestmark = pytest.mark.usefixtures("quick_ideal")
 
 METHODS = ("on_warning", "on_pretraining", "on_start", "on_round", "on_evaluation", "on_end")
 START = RunStart("run", "0" * 32, {"cohort": 20.0}, rounds=6, rounds_done=0)

@@ -21,7 +21,7 @@ from tacit.runs.metrics import read_metrics
 from tacit.simulation import trial
 from tacit.simulation.training import estimate_of, program_of, setup_of_recipe, start_run
 from tacit.training import datasets
-from tests.simulation.test_training import tiny
+from tests.support.tiny_recipe import tiny
 
 
 @pytest.fixture(autouse=True)

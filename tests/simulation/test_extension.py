@@ -24,7 +24,7 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.journal import StopRequested
 from tacit.simulation.training import start_run
 from tacit.training import datasets
-from tests.simulation.test_training import tiny
+from tests.support.tiny_recipe import tiny
 
 
 @pytest.fixture(autouse=True)
