@@ -291,9 +291,10 @@ def _kept(out: Path, base: Recipe, plan: CanaryPlan) -> Path:
 
 
 def _is_planted(folder: RunFolder) -> bool:
-    """Whether the run's recipe, a training's or an inspection's, plants canaries."""
+    """Whether canaries were planted: by the recipe of a training or an inspection, or by a call of `tacit.train`."""
     section = folder.recipe().get("audit")
-    return isinstance(section, dict) and section.get("plan") is not None
+    by_recipe = isinstance(section, dict) and section.get("plan") is not None
+    return by_recipe or (folder.begun and folder.ledger().opened.planted is not None)
 
 
 def _print(found: AuditOutcome | None, gate: GateOutcome | None, path: Path) -> None:

@@ -259,6 +259,7 @@ def test_ctrl_c_before_the_run_begins_leaves_nothing(tacit: Tacit, here: Path, m
     assert everything(here) == before
 
 
+@pytest.mark.process
 def test_a_real_process_stops_on_ctrl_c_and_another_finishes_its_run(tacit: Tacit, here: Path) -> None:
     arguments = ["train", "tiny.toml", "--out", "run", "--json", "--set", "run.rounds=100"]
     arguments += ["--set", "run.evaluate_every=100", "--set", "run.checkpoint_every=100"]
