@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 import tacit as library
 from tacit.api import own_objects
 from tacit.errors import AuditError, PrivacyError, RunError
-from tests.cli.conftest import Tacit
+from tests.support.commands import Tacit
 
 MODULE = '''
 """Somebody's own model, task and users, as an importable module."""
