@@ -33,7 +33,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Every public name and where it lives; loaded when first asked for.
 _PUBLIC = {
@@ -89,6 +89,7 @@ _PUBLIC = {
     "open_store": "tacit.data.store",
     "read_ledger": "tacit.privacy.record.ledger",
     "register_mechanism": "tacit.privacy.noise.kinds",
+    "register_objects": "tacit.api.own_objects",
     "register_participation": "tacit.privacy.participation.custom",
     "register_strategy": "tacit.privacy.noise.kinds",
     "resume": "tacit.api.train",

@@ -1,5 +1,5 @@
 """`python -m tacit` is `tacit`."""
 
-from tacit.cli.app import main
+from tacit.cli.entry import main
 
 main()

@@ -46,3 +46,25 @@ def room_for_compiled_programs() -> Iterator[None]:
     if maps.read_bytes().count(b"\n") > MOST_MAPPINGS:
         sys.modules["jax"].clear_caches()
         gc.collect()
+
+
+@pytest.fixture
+def quick_ideal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best possible score of a made-up world is estimated from five sentences."""
+    monkeypatch.setattr("tacit.training.datasets.IDEAL_SENTENCES", 5)
+
+
+@pytest.fixture
+def cache_of_our_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Strategies that this test optimises are kept in its own folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def small_networks() -> Iterator[None]:
+    """Networks so small that a whole inspection of images takes seconds, under the names of the shipped ones."""
+    from tests.support.small_networks import patch_networks
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch_networks(patch)
+        yield

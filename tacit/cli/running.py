@@ -11,11 +11,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from tacit.cli.entry import STOPPED
 from tacit.cli.summary import tacit_command
 from tacit.runs.folder import find_runs
-
-# What a shell gives a command that Ctrl-C ended.
-STOPPED = 130
 
 
 @contextmanager

@@ -1,10 +1,10 @@
 """Simulate whole cohorts on one machine: users in chunks, each chunk one compiled call.
 
 A chunk holds a fixed number of users of similar size; chunks go to the machine's accelerators in turn. Local steps run in
-lockstep for as many users as suit the accelerator (`placement.py`), in a loop that ends with the chunk's largest user. Work
-whose steps on padding are not known to change nothing gets each user's own number of steps. Updates go directly into the
-accelerator's gate, and the chunk's memory is reused. Short cohorts are padded with absent users of weight 0. No call waits for
-the accelerator.
+lockstep for as many users as suit the accelerator (`placement.py`), in a loop that ends with the chunk's largest user, and
+batches are padded to about that user's size. Work whose steps on padding are not known to change nothing gets each user's own
+number of steps. Updates go directly into the accelerator's gate, and the chunk's memory is reused. Short cohorts are padded
+with absent users of weight 0. No call waits for the accelerator.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from tacit.data.users import Examples, Users
 from tacit.errors import DataError, PrivacyError
-from tacit.learning.batches import Batching, user_by_user
+from tacit.learning.batches import Batching, LaidOut, user_by_user
 from tacit.learning.purity import may_be_impure, require_pure
 from tacit.learning.secure_sums import SecureSums
 from tacit.learning.trainable import place
-from tacit.learning.work import UserWork, ignores_padding, learned_by, require_update_of
+from tacit.learning.work import UserWork, ignores_padding, learned_by, reads_one_batch_at_a_time, require_update_of
 from tacit.privacy.gate.rounding import MOST_USERS
 from tacit.privacy.gate.sums import BoundedSum, ClipThresholds, Contributions, Diagnostics, Gate
 from tacit.privacy.plan import PrivacyPlan
@@ -142,7 +142,14 @@ class BatchedUsers:
             order = np.argsort(-laid_out.sizes, kind="stable")
             for first in range(0, len(order), self.chunk):
                 chosen = order[first : first + self.chunk]
-                yield self._chunk(laid_out.batches(chosen), laid_out.sizes[chosen], laid_out.predictions[chosen])
+                yield self._chunk(self._batches(laid_out, chosen), laid_out.sizes[chosen], laid_out.predictions[chosen])
+
+    def _batches(self, laid_out: LaidOut, chosen: NDArray[np.int64]) -> Any:
+        """The batches of a chunk's users. Their number is that of the largest user here, rounded up, if it cannot change an
+        update, and the cap otherwise: then a user's update must not see who else is in the chunk."""
+        if reads_one_batch_at_a_time(self._work):
+            return laid_out.as_needed(chosen, self.shape.batch_size)
+        return laid_out.batches(chosen)
 
     def _gather(self, cohort: NDArray[np.int64]) -> Examples:
         """The examples of these users. DataError if there are more or fewer users: one who was not drawn would count."""

@@ -15,7 +15,7 @@ import pytest
 from tacit import __version__
 from tacit.cli import app as module
 from tacit.errors import DataError, RunError, TacitError
-from tests.cli.conftest import Tacit, everything
+from tests.support.commands import Tacit, everything
 
 WORDS = "the\nend\n"
 ROW = json.dumps({"user": "ann", "text": "the end"}) + "\n"

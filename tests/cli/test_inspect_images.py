@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Tacit, everything
-from tests.inspection.small_networks import small_networks  # noqa: F401 - a fixture
-from tests.recipe.test_image_inspection import tiny_images
+from tests.support.commands import Tacit, everything
+from tests.support.tiny_images import tiny_images
+
+pytestmark = pytest.mark.usefixtures("small_networks")
 
 
 @pytest.fixture

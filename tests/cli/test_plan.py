@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tacit.numbers import rounded_up
 from tacit.privacy.planning.costs import MECHANISMS
-from tests.cli.conftest import Tacit
+from tests.support.commands import Tacit
 
 # Gboard's es-ES, with the noise with which a report goal of 500 learned well.
 SPAIN: dict[str, object] = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Tacit
+from tests.support.commands import Tacit
 
 SMALL = ("population", "--devices", 3000, "--report-goal", 20, "--rounds", 150)
 

@@ -2,7 +2,14 @@
 
 import pytest
 
-from tests.fleet.postgres import database_url, engine, postgres_engine, postgres_server, postgres_url, sqlite_engine
+from tests.support.fleet.postgres import (
+    database_url,
+    engine,
+    postgres_engine,
+    postgres_server,
+    postgres_url,
+    sqlite_engine,
+)
 
 __all__ = ["database_url", "engine", "postgres_engine", "postgres_server", "postgres_url", "sqlite_engine"]
 

@@ -14,7 +14,7 @@ from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError
 from tacit.keyboard.ngram import Katz, discounts, load_katz, train_katz
 from tacit.keyboard.ngram_counts import count_ngrams
-from tests.models.brute_ngrams import BOS, EOS, BruteKatz, BruteKneserNey
+from tests.support.brute_ngrams import BOS, EOS, BruteKatz, BruteKneserNey
 
 Sentences = list[list[int]]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.neighbours.test_training import EVERYBODY, recipe, stating, write
-from tests.neighbours.worlds import World, compared
+from tests.support.neighbour_runs import EVERYBODY, recipe, stating, write
+from tests.support.neighbours import World, compared
 
 
 @pytest.mark.slow

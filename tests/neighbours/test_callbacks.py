@@ -12,8 +12,8 @@ import pytest
 
 import tacit
 from tacit.simulation.training import start_run
-from tests.neighbours.worlds import World, compared, people, write_text_store
-from tests.simulation.test_training import tiny
+from tests.support.neighbours import World, compared, people, write_text_store
+from tests.support.tiny_recipe import tiny
 
 EVERYBODY = people()
 PRIVACY = {"population": 60, "cohort": 8, "clip_norm": 0.3, "noise_multiplier": 1.1, "delta": 1e-3}

@@ -12,14 +12,10 @@ import pytest
 
 from tacit.data.views import Subset
 from tacit.training import datasets
-from tests.neighbours.worlds import PEOPLE, WORDS, World, compared, people, write_listed_store, write_text_store
-from tests.simulation.test_training import tiny
+from tests.support.neighbour_runs import DATA, EVERYBODY, PRIVACY, recipe, stating, write
+from tests.support.neighbours import PEOPLE, World, compared, write_listed_store
 
-EVERYBODY = people()
-# About 72 of the 90 people are trained on.
-PRIVACY = {"population": 60, "cohort": 8, "clip_norm": 0.3, "noise_multiplier": 1.1, "delta": 1e-3}
 CHECK_IN = {**PRIVACY, "sampling": "check_in", "cohort": 6, "min_separation": 2, "max_participation": 2}
-DATA = {"world": None, "store": "store", "users": 1, "held_out": 9}
 KINDS: dict[str, dict[str, Any]] = {
     "poisson": {},
     "fixed": {"privacy": {**PRIVACY, "sampling": "fixed"}},
@@ -29,34 +25,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "pretrained": {"pretrain": {"world": "keyboard", "users": 20, "steps": 2}},
     "weighted": {"privacy": {**PRIVACY, "example_cap": 12.0, "estimator": "clipped", "total_weight": 40.0}},
 }
-
-
-def recipe(**sections: dict[str, Any]) -> str:
-    changes: dict[str, dict[str, Any]] = {
-        "data": DATA,
-        "privacy": PRIVACY,
-        "run": {"rounds": 4},
-        **sections,
-    }
-    made = tiny(**{name: section for name, section in changes.items() if name != "pretrain"})
-    if "pretrain" in changes:
-        made = made.model_validate({**made.model_dump(exclude_none=True), "pretrain": changes["pretrain"]})
-    return made.to_toml()
-
-
-def write(folder: Path, who: Sequence[str]) -> None:
-    write_text_store(folder, {user: EVERYBODY[user] for user in who})
-
-
-def stating(world: World, run: str) -> None:
-    """Every command that says something about a run to others."""
-    (world.folder / "written").mkdir(exist_ok=True)
-    for form in ("markdown", "json", "html"):
-        world.run("guarantee", run, "--format", form)
-    world.run("report", run, "--share")
-    world.run("export", run, "--safetensors", "written/model.safetensors", "--onnx", "written/model.onnx")
-    world.run("runs", "show", run)
-    world.run("predict", run, f"{WORDS[1]} {WORDS[2]}")
 
 
 def training(text: str) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,47 +11,14 @@ from tacit.errors import RecipeError, RunError
 from tacit.recipe.image_inspection import (
     IMAGES,
     RECIPE,
-    ImageInspection,
     image_inspection_of,
     load_image_inspection,
     parse_image_inspection,
     refuse_if_inspected,
 )
-from tacit.recipe.reading import apply_change, find_recipe
+from tacit.recipe.reading import find_recipe
 from tacit.recipe.training import load_recipe
-
-
-def tiny_images(*changes: str) -> ImageInspection:
-    """An inspection of a few writers, and two or three rounds a model."""
-    plan = {"population": 40, "cohort": 20, "clip_norm": 1.0, "noise_multiplier": 1.0, "delta": 1e-3}
-    tree: dict[str, Any] = {
-        "inspect": "images",
-        "name": "tiny-images",
-        "data": {"world": "handwriting", "users": 40, "images": 6, "held_out": 6, "most_images": 8},
-        "fault": {"share": 0.5},
-        "classifier": {
-            "work": {"batch_size": 4, "learning_rate": 0.05},
-            "privacy": plan,
-            "run": {"rounds": 2, "checkpoint_every": 1},
-        },
-        # Few bins and little noise: on so few users, more would now and then leave nobody on one side.
-        "selection": {
-            "percentiles": [0.25, 0.75],
-            "minimum_examples": 1,
-            "bins": 4,
-            "privacy": {**plan, "cohort": 40, "noise_multiplier": 0.5},
-        },
-        "gan": {
-            "work": {"batch_size": 8, "learning_rate": 0.02},
-            "privacy": {**plan, "population": 20, "cohort": 5},
-            "generator": {"steps": 1, "batch_size": 4},
-            "run": {"rounds": 3, "checkpoint_every": 1, "evaluate_every": 2},
-        },
-        "look": {"made": 64},
-    }
-    for change in changes:
-        apply_change(tree, change)
-    return parse_image_inspection(tree)
+from tests.support.tiny_images import tiny_images
 
 
 def test_the_shipped_recipe_is_one_and_says_all() -> None:
@@ -79,8 +45,8 @@ def test_a_store_replaces_the_world_and_its_fault() -> None:
         ("fault.share=2", "fault.share ≤ 1, got 2"),
         ("data.store=x", "either data.world or data.store, got both"),
         ("data.color=1", "Unknown key data.color"),
-        ("selection.thresholds=[0.2, 0.8]", "either selection.percentiles or selection.thresholds, got both"),
-        ("selection.percentiles=[0.8, 0.2]", "0 < low ≤ high < 1 in selection.percentiles, got 0.8 and 0.2"),
+        ("selection.percentiles=[0.2, 0.8]", "either selection.percentiles or selection.thresholds, got both"),
+        ("selection.thresholds=[0.8, 0.2]", "0 < low ≤ high < 1 in selection.thresholds, got 0.8 and 0.2"),
         ("selection.privacy.clip_norm=2.0", "selection.privacy.clip_norm = 1: a user counts in one bin, got 2"),
         ("selection.privacy.total_weight=20", "no selection.privacy.total_weight: every user adds 1 to one bin"),
         ("selection.privacy.clip_schedule=[{round=0, clip_norm=0.1}]", "no selection.privacy.clip_schedule"),

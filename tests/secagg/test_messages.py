@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tacit.errors import ProtocolError
 from tacit.secagg import device, keys, messages
 from tacit.secagg.messages import SERVER, Kind
-from tests.secagg.drive import RECEIVE, TO_DEVICES, TO_SERVER, session, whole_round
+from tests.support.secagg_round import RECEIVE, TO_DEVICES, TO_SERVER, session, whole_round
 
 ROUND = whole_round(session(devices=7), seed=1)
 ELSEWHERE = whole_round(session(devices=7, session_id=bytes(32)), seed=1)

@@ -18,7 +18,7 @@ from tacit.secagg import device, masks, server, shamir
 from tacit.secagg.messages import Kind
 from tacit.secagg.rehearsal import RehearsalStage, rehearse
 from tacit.secagg.session import Session
-from tests.secagg.drive import replayable, session, whole_round
+from tests.support.secagg_round import replayable, session, whole_round
 
 SIZES = [(4, 3, 2), (5, 2, 1), (6, 4, 3), (7, 4, 2), (7, 6, 4)]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tacit.errors import ProtocolError
 from tacit.secagg import shamir
-from tests.secagg.drive import replayable
+from tests.support.secagg_round import replayable
 
 
 def test_the_field_is_a_field():

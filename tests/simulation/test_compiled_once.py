@@ -17,7 +17,7 @@ from tacit.privacy.plan import PrivacyPlan
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.cohorts import SimulatedCohort
 from tacit.simulation.placement import Spread, suitable_spread
-from tests.helpers import ListUsers
+from tests.support.list_users import ListUsers
 
 PLAN = PrivacyPlan(mechanism="none", population=10, cohort=2, clip_norm=0.5)
 SLOPE = {"of the loss": 1.0}

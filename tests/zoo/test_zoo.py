@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.zoo.drive import ADAPTIVE, BLT, CHECK_IN, POISSON, TREE, WEIGHTED, run
-from tests.zoo.faults import AUDIT, FAULTS, UNSEEN, Fault, no_clip
+from tests.support.zoo.drive import ADAPTIVE, BLT, CHECK_IN, POISSON, TREE, WEIGHTED, run
+from tests.support.zoo.faults import AUDIT, FAULTS, UNSEEN, Fault, no_clip
 
 SOUND = {
     "Poisson": POISSON,

@@ -142,7 +142,19 @@ def _relation(groups: Iterable[SampledRounds]) -> Any:
 def sampled_epsilon(
     rounds: Sequence[SampledRounds], delta: float, *, discretization: float = 1e-4, rho: float = 0.0
 ) -> tuple[float, Accountant]:
-    """`epsilon` by the tighter accountant that answers soon, and which one that was."""
+    """`epsilon` by the tighter accountant that answers soon, and which one that was.
+
+    Answers are remembered: a run asks for the cost of its plan before its first round, and again when it has ended.
+    """
+    groups = tuple((tuple(sorted(group.sampling.items())), group.noise_multiplier, group.count) for group in rounds)
+    return _sampled_epsilon(groups, delta, discretization, rho)
+
+
+@lru_cache(maxsize=64)
+def _sampled_epsilon(
+    groups: tuple[tuple[Any, float, int], ...], delta: float, discretization: float, rho: float
+) -> tuple[float, Accountant]:
+    rounds = [SampledRounds(dict(sampling), z, count) for sampling, z, count in groups]
     by_rdp = epsilon(rounds, delta, "rdp", rho=rho)
     if _has_small_losses(rounds, by_rdp, rho):
         by_pld = epsilon(rounds, delta, "pld", discretization=discretization, rho=rho)

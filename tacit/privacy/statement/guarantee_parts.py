@@ -49,7 +49,7 @@ _DISTRIBUTED = (
     "This is distributed differential privacy: each device adds a share of the noise before anything leaves the device, and "
     "secure aggregation shows the server only the sum. Nobody has to trust the server to add noise or to keep it secret: the "
     "statement holds against the server too, if the server follows the protocol, or if the round's parameters force the "
-    "server to include the smallest allowed number of devices (docs/secagg.md).",
+    "server to include the smallest allowed number of devices (see secure aggregation in Tacit's documentation).",
     "What is trusted instead is the secure aggregation, and that no more than the stated share of a round's devices is "
     "corrupt. A simulated run holds all devices in one process, whose owner is trusted to run this code.",
 )

@@ -22,7 +22,7 @@ from tacit.fleet.server.enrolment import revoke
 from tacit.fleet.wire.messages import CheckInRequest, padded
 from tacit.fleet.wire.task import DeviceTask
 from tacit.privacy.participation.pace import LONGEST_WAIT_S
-from tests.fleet.people import NOW, a_process, a_round, a_task, enrolled_many, finish
+from tests.support.fleet.people import NOW, a_process, a_round, a_task, enrolled_many, finish
 
 TERMS = {
     "dimension": 3,

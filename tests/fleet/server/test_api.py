@@ -25,9 +25,9 @@ from tacit.fleet.server.api import create_app
 from tacit.fleet.server.downloads import Downloads
 from tacit.fleet.server.request_limits import RateLimiter
 from tacit.fleet.wire.messages import ANSWER_BYTES, MOST_JSON_BYTES, CheckInAnswer, Refused
-from tests.fleet.fake_reports import ELSEWHERE, HERE, MESSAGE_BYTES, OVER, REPORT_BYTES, SESSION, FakeReports
-from tests.fleet.people import Person, a_process, a_round, a_task, enrolled
-from tests.fleet.serving import running
+from tests.support.fleet.fake_reports import ELSEWHERE, HERE, MESSAGE_BYTES, OVER, REPORT_BYTES, SESSION, FakeReports
+from tests.support.fleet.people import Person, a_process, a_round, a_task, enrolled
+from tests.support.fleet.serving import running
 
 ADMIN_TOKEN = "an administrator's token"
 ADMIN = {"authorization": f"Bearer {ADMIN_TOKEN}"}

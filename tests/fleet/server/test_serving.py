@@ -34,9 +34,9 @@ from tacit.fleet.wire.sealing import make_secret
 from tacit.fleet.wire.tls import CERTIFICATE
 from tacit.recipe.training import parse_recipe
 from tacit.runs.folder import RunFolder
-from tests.fleet.crowd import fleet_recipe, in_background, wait_for
-from tests.fleet.people import a_round, a_task, enrolled
-from tests.fleet.worlds import recipe_tree
+from tests.support.fleet.crowd import fleet_recipe, in_background, wait_for
+from tests.support.fleet.people import a_round, a_task, enrolled
+from tests.support.fleet.worlds import recipe_tree
 
 
 @pytest.mark.parametrize(

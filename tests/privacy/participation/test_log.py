@@ -26,7 +26,7 @@ from tacit.privacy.participation.log import (
 )
 from tacit.privacy.record.ledger import Ledger, LedgerWriter, read_ledger
 from tacit.privacy.record.records import FRESH_NOISE, Resumed
-from tests.privacy.record.test_ledger import intent, opened
+from tests.support.ledger_records import intent, opened
 
 COHORTS = [[3, 1, 2], [], [0, 700_000], [5]]
 

@@ -13,7 +13,7 @@ from scipy import stats
 from tacit.privacy.noise.strategies import BandedToeplitz, Strategy, Tree, optimised
 from tacit.privacy.participation.limits import Gap
 from tacit.runs.gate_audit.checks import FALSE_ALARM, POWER, detectable_scale, level_of, measure
-from tests.runs.gate_audit.made_up import design_of, seen_by
+from tests.support.made_up_noise import design_of, seen_by
 
 BAND = BandedToeplitz((1.0, 0.5, 0.25), 64)
 STRATEGIES = {"independent": None, "tree": Tree(), "banded": BAND}

@@ -24,7 +24,7 @@ from tacit.privacy.record.ledger import LedgerWriter, read_ledger
 from tacit.privacy.record.planned import planned_intents
 from tacit.privacy.record.records import Opened
 from tacit.privacy.statement.guarantee import Guarantee
-from tests.privacy.accounting.made_up import opened
+from tests.support.made_up_ledgers import opened
 
 PATH = f"{__name__}:ByCurve"
 
