@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Iterator
@@ -9,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
 import tacit as library
 from tacit.api import own_objects
+from tacit.cli.summary import print_summary
 from tacit.errors import AuditError, PrivacyError, RunError
 from tests.support.commands import Tacit
 
@@ -122,7 +125,7 @@ def test_export(stopped: Path, tacit: Tacit, tmp_path: Path) -> None:
     assert written["guarantee"].startswith("ε = ")
     with safe_open(out, "numpy") as file:
         assert sorted(file.keys()) == ["model.out", "model.table"]
-        assert json.loads(file.metadata()["words"])[4:7] == ["w0", "w1", "w2"]
+        assert json.loads(file.metadata()["vocabulary"])[4:7] == ["w0", "w1", "w2"]
         assert json.loads(file.metadata()["model"])["class"].endswith("Bigram")
     refused = tacit("--import", "somebodys_model", "export", stopped, "--onnx", tmp_path / "mine.onnx")
     assert "Expected a word model of Tacit's to write as ONNX, got Bigram" in refused.refusal(RunError.exit_code)
@@ -200,6 +203,15 @@ def test_another_model_is_not_taken_for_this_one(stopped: Path) -> None:
 
     with pytest.raises(PrivacyError, match=r"where model\.sha256 is"):
         library.resume(stopped)
+
+
+def test_the_summary_of_a_resumed_run_has_the_tasks_own_metrics() -> None:
+    screen = io.StringIO()
+    privacy = {"epsilon": None, "reasons_not_private": ["of a reason"]}
+    print_summary(Console(file=screen, width=200), Path("runs/own"), {"metrics": {"loss": 3.25}, "privacy": privacy})
+    said = screen.getvalue()
+    assert "On held-out users: loss  3.25" in said
+    assert "tacit report runs/own" in said
 
 
 def test_resume_comes_last(stopped: Path, tacit: Tacit) -> None:
