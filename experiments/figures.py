@@ -101,3 +101,93 @@ def gboard_report(results: dict[str, Any], folder: Path) -> None:
         each.set_ylim(0, None)
     figure.savefig(folder / "curves.png", dpi=150)
     print(f"\nwrote {folder / 'curves.png'}")
+
+
+def cohort_size_report(results: dict[str, Any], folder: Path) -> None:
+    """Print a line for every run and draw top-1 over rounds: one colour a noise level, dashed for small rounds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    print("| run | people a round | z | noise on the mean | rounds | top-1 | epsilon |\n|---|---|---|---|---|---|---|")
+    results = dict(sorted(results.items(), key=lambda item: (item[0].split("-")[0], _on_the_mean(item[1]), item[0])))
+    for name, record in results.items():
+        epsilon = record.get("privacy", {}).get("epsilon")
+        print(
+            f"| {name} | {record['cohort']:,.0f} | {record['noise_multiplier']:g} | {_on_the_mean(record):.3g} | "
+            f"{record['curve'][-1][0]} | {record['curve'][-1][1]:.2%} | {'∞' if epsilon is None else f'{epsilon:.2f}'} |"
+        )
+    titles = {"scotus": "Real text, 100 and 1,250 a round", "world": "Keyboard world, 500 and 6,500 a round"}
+    figure, axes = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained", facecolor="white")
+    for each, (base, title) in zip(axes, titles.items(), strict=True):
+        runs = [record for name, record in results.items() if name.startswith(base)]
+        if not runs:
+            each.set_visible(False)
+            continue
+        levels = sorted({f"{_on_the_mean(record):.2g}" for record in runs}, key=float)
+        small = min(record["cohort"] for record in runs)
+        labelled = set()
+        for record in runs:
+            level = f"{_on_the_mean(record):.2g}"
+            label = f"σ = {level}, {record['cohort']:,.0f} a round (z = {record['noise_multiplier']:g})"
+            each.plot(
+                [row[0] for row in record["curve"]],
+                [100 * row[1] for row in record["curve"]],
+                color=INK[levels.index(level)],
+                lw=1.5,
+                ls="--" if record["cohort"] == small else "-",
+                label=None if label in labelled else label,
+            )
+            labelled.add(label)
+        each.set(xlabel="round", ylabel="top-1, %", title=title)
+        each.legend(frameon=False, fontsize=8)
+        each.spines[["top", "right"]].set_visible(False)
+    figure.savefig(folder / "curves.png", dpi=150)
+    print(f"\nwrote {folder / 'curves.png'}")
+
+
+def _on_the_mean(record: dict[str, Any]) -> float:
+    """The standard deviation of the noise on the mean update, per coordinate: z · S / cohort."""
+    return float(record["noise_multiplier"] * record["clip_norm"] / record["cohort"])
+
+
+def pretraining_report(results: dict[str, Any], folder: Path) -> None:
+    """Print rounds to the accuracy that the worst run with a fixed clip ends with, and draw top-1 and clips over rounds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    target = min(record["curve"][-1][1] for name, record in results.items() if "-fixed-" in name)
+    print(
+        f"| run | top-1 | round of {target:.2%} | last clip | rho at scale | epsilon at scale |\n|---|---|---|---|---|---|"
+    )
+    for name, record in results.items():
+        reached = next((str(row[0]) for row in record["curve"] if row[1] >= target), "not reached")
+        privacy = (record.get("at_scale") or {}).get("privacy", {})
+        rho, epsilon = ("∞" if privacy.get(key) is None else f"{privacy[key]:.3f}" for key in ("rho", "epsilon"))
+        clip = (record.get("clips") or [[0, record["clip_norm"]]])[-1][1]
+        print(f"| {name} | {record['curve'][-1][1]:.2%} | {reached} | {clip:.3g} | {rho} | {epsilon} |")
+    figure, (accuracy, clips) = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained", facecolor="white")
+    kinds = list(dict.fromkeys(name.rsplit("-", 1)[0] for name in results))
+    labelled = set()
+    for name, record in results.items():
+        kind = name.rsplit("-", 1)[0]
+        style: dict[str, Any] = {
+            "color": INK[kinds.index(kind)],
+            "lw": 1.5,
+            "label": None if kind in labelled else kind,
+        }
+        labelled.add(kind)
+        accuracy.plot([row[0] for row in record["curve"]], [100 * row[1] for row in record["curve"]], **style)
+        if record.get("clips"):
+            clips.plot([row[0] for row in record["clips"]], [row[1] for row in record["clips"]], **style)
+    accuracy.axhline(100 * target, color="#9aa5b1", lw=1, ls="--")
+    accuracy.set(xlabel="round", ylabel="top-1, %", title="Accuracy on real text")
+    clips.set(xlabel="round", ylabel="clip norm", title="Clip", ylim=(0, None))
+    accuracy.legend(frameon=False, fontsize=8)
+    for each in (accuracy, clips):
+        each.spines[["top", "right"]].set_visible(False)
+    figure.savefig(folder / "curves.png", dpi=150)
+    print(f"\nwrote {folder / 'curves.png'}")

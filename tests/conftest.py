@@ -1,4 +1,4 @@
-"""Shared by every test: strict dtypes in JAX, a compilation cache that survives, and room for what is compiled."""
+"""Shared by every test: strict dtypes in JAX, a compilation cache that survives, room for what is compiled, no deadlines."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent.parent / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 os.environ.setdefault("JAX_NUM_CPU_DEVICES", "2")
 os.environ.setdefault("JAX_NUMPY_DTYPE_PROMOTION", "strict")
+
+# How long an example takes depends on what else the machine does, and says nothing about the code.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 # Each compiled program takes several mappings of memory, of which Linux gives a process 65,530; beyond that it crashes.
 MOST_MAPPINGS, LOOK_EVERY = 20_000, 8
@@ -41,3 +46,25 @@ def room_for_compiled_programs() -> Iterator[None]:
     if maps.read_bytes().count(b"\n") > MOST_MAPPINGS:
         sys.modules["jax"].clear_caches()
         gc.collect()
+
+
+@pytest.fixture
+def quick_ideal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best possible score of a made-up world is estimated from five sentences."""
+    monkeypatch.setattr("tacit.training.datasets.IDEAL_SENTENCES", 5)
+
+
+@pytest.fixture
+def cache_of_our_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Strategies that this test optimises are kept in its own folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def small_networks() -> Iterator[None]:
+    """Networks so small that a whole inspection of images takes seconds, under the names of the shipped ones."""
+    from tests.support.small_networks import patch_networks
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch_networks(patch)
+        yield

@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tacit/**/*.md")]
 # Where a name in a page may be seen from: the repository, the package, the page's own folder.
+MADE = ("reference/", "../reference/")
 NAMED = re.compile(r"`((?:\w+/)+\w+\.(?:py|toml))`")
 
 
@@ -19,7 +20,8 @@ def test_no_blank_and_no_dead_link(page):
     text = page.read_text(encoding="utf-8")
     assert not re.findall(r"@[A-Z]+@|TODO|TBD", text)
     for link in re.findall(r"\]\(([^)#]+)\)", text):
-        assert (page.parent / link).exists(), link
+        # Pages of the reference are made when the site is built; `make docs` checks links to them.
+        assert link.startswith(MADE) or (page.parent / link).exists(), link
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

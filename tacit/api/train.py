@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from tacit.api.own_objects import HELD_OUT, objects_of
 from tacit.api.run import Run
 from tacit.errors import RecipeError, RunError
 from tacit.recipe.reading import find_recipe
@@ -80,7 +81,7 @@ def train(
     task: Any = None,
     users: Any = None,
     *,
-    held_out: int | Users = 200,
+    held_out: int | Users = HELD_OUT,
     work: Work | None = None,
     privacy: PrivacyPlan | None = None,
     server: optax.GradientTransformation | None = None,
@@ -170,42 +171,59 @@ def resume(
     task: Any = None,
     users: Any = None,
     *,
-    held_out: int | Users = 200,
+    held_out: int | Users = HELD_OUT,
     work: Work | None = None,
     server: optax.GradientTransformation | None = None,
     batches: Batching | None = None,
     trainable: Filter = None,
     canaries: CanaryPlan | None = None,
     recipe: Recipe | None = None,
+    rounds: int | None = None,
     older_if_damaged: bool = False,
     callbacks: Iterable[Callback] = (),
 ) -> Run:
     """Go on with a run that was stopped or killed, from its last checkpoint; returns the finished run.
 
+    With `rounds`, a run that has finished is extended to so many rounds in all. The ledger records it, and the guarantee then
+    covers all rounds: epsilon is larger, and holds although the decision to go on was made by looking at the run. RunError for
+    a run that cannot be extended: one with correlated noise, or whose users check in.
+
     The rounds since the checkpoint run again with fresh noise, and count again. A run that trains a model of your own needs
-    the objects that it was begun with: model, task, users, work and server. Its plan, rounds and seed are in the folder.
-    With `older_if_damaged`, the newest checkpoint that is not damaged is used. RunError for a run that has finished;
-    PrivacyError if anything differs from the first record of its ledger.
+    the objects that it was begun with: model, task, users, work and server, passed here or registered (`register_objects`).
+    Its plan, rounds and seed are in the folder. With `older_if_damaged`, the newest checkpoint that is not damaged is used.
+    RunError for a run that has finished, without `rounds`; PrivacyError if anything differs from the ledger's first record.
 
     >>> import tacit
     >>> run = tacit.resume("runs/mine")  # doctest: +SKIP
     """
+    from tacit.runs.extension import extension_of
     from tacit.simulation.training import further_rounds_of, setup_to_resume
+    from tacit.training.arguments import whole_number
     from tacit.training.calls import CALLED, resumed_call
 
     objects = {"held_out": held_out, "batches": batches, "trainable": trainable, "canaries": canaries}
     folder, callback = RunFolder.open(by_name(Path(path))), Callbacks(callbacks)
+    if rounds is not None:
+        extension_of(folder, whole_number("rounds", rounds))  # raises before the model is built
+    if model is None and CALLED in folder.recipe() and (built := objects_of(folder)):
+        model, task, users, work, server = (built.get(name) for name in ("model", "task", "users", "work", "server"))
+        objects |= {name: each for name, each in built.items() if name in objects}
     if model is None:
         if CALLED in folder.recipe():
             raise RunError(
                 f"The run {folder.path} was begun with a model of your own, so it needs the same objects to go on.",
-                hint=f"tacit.resume({str(path)!r}, model, task, users, work=..., server=...)",
+                hint=f"In Python: tacit.resume({str(path)!r}, model, task, users, work=..., server=...). For a command: tacit "
+                "--import MODULE ..., where MODULE calls tacit.register_objects.",
             )
         setup: TrainingSetup = setup_to_resume(folder, callback, recipe)
     else:
         _require("tacit.resume", task=task, users=users, work=work, server=server)
         setup = resumed_call(folder, model, task, users, work=work, server=server, **objects)
-    states = further_rounds_of(setup, folder, callback, older_if_damaged=older_if_damaged, catch_interrupt=True)
+    if rounds is not None:
+        setup = setup.for_rounds(rounds)
+    states = further_rounds_of(
+        setup, folder, callback, older_if_damaged=older_if_damaged, catch_interrupt=True, extend=rounds is not None
+    )
     began = Rounds(_run_of(setup, folder), states, setup.schedule.rounds)
     for _ in began:
         pass
@@ -268,7 +286,7 @@ def _run_of(setup: TrainingSetup, folder: RunFolder) -> Run:
 
 # The settings of a call that trains a model of your own, with their default values.
 _SETTINGS: dict[str, Any] = {
-    "held_out": 200,
+    "held_out": HELD_OUT,
     "work": None,
     "privacy": None,
     "server": None,

@@ -23,6 +23,7 @@ from tacit.data.users import Examples, Users
 from tacit.data.views import View
 from tacit.errors import AuditError
 from tacit.learning.batches import TextBatches
+from tacit.learning.work import reads_one_batch_at_a_time
 from tacit.models.word_lm import WordLM
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.participation.log import participations, verified
@@ -182,14 +183,16 @@ def _bounds(setup: TrainingSetup, plan: CanaryPlan, model: Any, words: Sequence[
     supposed = WithCoinUsers(setup.dataset.train, plan, words, all_in=True)
     numbers = len(setup.dataset.train) + np.arange(len(plan.coin_canaries()))
     laid_out = setup.batches.lay_out(supposed.gather(numbers))
-    batches = laid_out.batches(np.arange(len(numbers)))
+    coins, work = np.arange(len(numbers)), setup.work
+    by_batch = reads_one_batch_at_a_time(work)
+    batches = laid_out.as_needed(coins, setup.batches.batch_size) if by_batch else laid_out.batches(coins)
     steps = np.maximum(-(-laid_out.sizes // setup.batches.batch_size), 1)
     phrases = encode([plan.canaries[i] for i in plan.coin_canaries()], words)
     if isinstance(model, WordLM):
         by_loss = loss_scores(start, model, phrases)
     else:
-        by_loss = task_loss_scores(setup.work.task, start, model, batches)
-    scores = {BY_LOSS: by_loss, BY_TRAJECTORY: trajectory_scores(setup.work, start, model, batches, steps)}
+        by_loss = task_loss_scores(work.task, start, model, batches)
+    scores = {BY_LOSS: by_loss, BY_TRAJECTORY: trajectory_scores(work, start, model, batches, steps)}
     each = 1 - (1 - CONFIDENCE) / len(scores)
     delta = setup.plan.delta
     return {name: lower_bound(score, plan.coins(), delta=delta, confidence=each) for name, score in scores.items()}

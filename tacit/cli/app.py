@@ -21,19 +21,22 @@ from tacit.cli import (
     export,
     fleet,
     fleet_demo,
+    init,
     inspect,
     plan,
     population,
     predict,
+    recipe,
     report,
     runs,
     serve,
     train,
 )
+from tacit.cli.commands import Commands
 from tacit.errors import TacitError
 from tacit.privacy.outside import import_module_named
 
-app = typer.Typer(
+app = Commands(
     name="tacit",
     help="Train language models on text nobody may look at, and prove how much they can have learned about any one person.",
     no_args_is_help=True,
@@ -60,8 +63,8 @@ def _tacit(
         typer.Option(
             "--import",
             metavar="MODULE",
-            help="Import this module first: it registers a mechanism, a strategy or a participation that a run uses. "
-            "May be repeated.",
+            help="Import this module first: it registers a mechanism, a strategy, a participation or a model of your own that "
+            "a run uses. May be repeated.",
         ),
     ] = None,
 ) -> None:
@@ -70,6 +73,7 @@ def _tacit(
 
 
 app.command("train")(train.train)
+app.command("init")(init.init)
 app.command("serve")(serve.serve)
 app.command("predict")(predict.predict)
 app.command("compare")(compare.compare)
@@ -85,6 +89,7 @@ app.add_typer(device.app, name="device")
 fleet.app.command("demo")(fleet_demo.demo)
 app.add_typer(fleet.app, name="fleet")
 app.add_typer(inspect.app, name="inspect")
+app.add_typer(recipe.app, name="recipe")
 app.add_typer(runs.app, name="runs")
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import secrets
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.api.run import open_run
+from tacit.cli.commands import Commands
+from tacit.cli.options import Changes, Json, RunArgument, Suffixes
+from tacit.cli.results import emit
+from tacit.cli.results.audit import AuditRunResult, ExperimentResult, PlantResult
+from tacit.cli.summary import tacit_command
 from tacit.errors import AuditError
 from tacit.runs.folder import RunFolder, by_name
 
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     from tacit.recipe.training import Recipe
     from tacit.runs.gate_audit.outcome import GateOutcome
 
-app = typer.Typer(
+app = Commands(
     help="Test whether a run keeps its promise: plant canaries, attack the model, compare training regimes.",
     no_args_is_help=True,
 )
@@ -33,8 +38,6 @@ app = typer.Typer(
 BROKEN_EXIT = 20
 # The audit ran and says nothing about the proof, because no attack could have contradicted it.
 COULD_NOT_FAIL_EXIT = 21
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 
 
 @app.command("plant")
@@ -123,6 +126,7 @@ def plant(
             show_default="secret",
         ),
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Draw canaries and write the plan of who will hold them. Nobody's data is changed.
 
@@ -155,27 +159,23 @@ def plant(
         examples_per_device=examples_per_device,
         device_rate=device_rate,
     )
-    command = planting.command(plan, out)
+    arguments = planting.arguments(plan, out)
     plan.save(out)
-    typer.echo(_about(plan, out, command))
+    if as_json:
+        counts = {"canaries": len(plan.canaries), "made_up_users": plan.synthetic_users}
+        emit(PlantResult, {"plan": str(out), **counts, "train_with": arguments})
+        return
+    typer.echo(_about(plan, out, arguments))
 
 
 @app.command("run")
 def run(
-    run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")],
+    run: RunArgument,
     prefix: Annotated[int, typer.Option("--prefix", help="How many words of a canary the attacker knows.")] = 2,
-    suffixes: Annotated[
-        int | None,
-        typer.Option(
-            "--suffixes",
-            min=1,
-            help="How many random endings to compare with.",
-            show_default="2,000,000; 20,000 on a CPU",
-        ),
-    ] = None,
+    suffixes: Suffixes = None,
     width: Annotated[int, typer.Option("--width", help="Width of the beam search.")] = 5,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The seed of the random endings.")] = 0,
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """Show what the audit of the gate found; if the run was trained with planted canaries, attack it.
 
@@ -207,7 +207,7 @@ def run(
     if as_json:
         attacked = {"verdict": None if gate is None else gate.verdict} if found is None else found.as_dict()
         gated = None if gate is None else gate.as_dict()
-        print(json.dumps({"run": str(path), **attacked, "broken": broken, "gate": gated}, allow_nan=False))
+        emit(AuditRunResult, {"run": str(path), **attacked, "broken": broken, "gate": gated})
     else:
         _print(found, gate, path)
     if broken:
@@ -222,10 +222,7 @@ def run(
 def experiment(
     recipe: Annotated[str, typer.Argument(help="A recipe of DP-FedAvg; every regime changes some of its values.")],
     out: Annotated[Path, typer.Option("--out", help="A folder for the plan, the runs and the results.")],
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the recipe; may be repeated."),
-    ] = None,
+    changes: Changes = None,
     only: Annotated[list[str] | None, typer.Option("--only", help="Train only this regime; may be repeated.")] = None,
     sharers: Annotated[
         int, typer.Option("--sharers", min=1, help="How many canaries for each of the 9 settings of sharers.")
@@ -236,21 +233,13 @@ def experiment(
             "--expected-sharers", metavar="A,B,C", help="How many users share a canary, on average: three numbers."
         ),
     ] = "8,24,78",
-    suffixes: Annotated[
-        int | None,
-        typer.Option(
-            "--suffixes",
-            min=1,
-            help="How many random endings to compare with.",
-            show_default="2,000,000; 20,000 on a CPU",
-        ),
-    ] = None,
+    suffixes: Suffixes = None,
     minutes: Annotated[
         float,
         typer.Option("--minutes", help="Begin no regime that is not expected to be done by then."),
     ] = 8.0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The seed of the canaries.")] = 1,
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """Plant canaries, train every regime, attack each model, and print what each has memorised.
 
@@ -289,7 +278,7 @@ def experiment(
             on_progress=lambda doing: status.update(Text(doing)),
         )
     if as_json:
-        print(json.dumps({"done": done, "regimes": results}, allow_nan=False))
+        emit(ExperimentResult, {"done": done, "regimes": results})
         return
     _print_table(Console(highlight=False, markup=False), *table_of(results))
     typer.echo("All done." if done else "The time is up. Run the same command again to continue.")
@@ -315,9 +304,10 @@ def _kept(out: Path, base: Recipe, plan: CanaryPlan) -> Path:
 
 
 def _is_planted(folder: RunFolder) -> bool:
-    """Whether the run's recipe, a training's or an inspection's, plants canaries."""
+    """Whether canaries were planted: by the recipe of a training or an inspection, or by a call of `tacit.train`."""
     section = folder.recipe().get("audit")
-    return isinstance(section, dict) and section.get("plan") is not None
+    by_recipe = isinstance(section, dict) and section.get("plan") is not None
+    return by_recipe or (folder.begun and folder.ledger().opened.planted is not None)
 
 
 def _print(found: AuditOutcome | None, gate: GateOutcome | None, path: Path) -> None:
@@ -396,10 +386,10 @@ def _planting(data: str, population: int | None, *, public: Path | None, world_s
     return Planting(data, public=public)
 
 
-def _about(plan: CanaryPlan, out: Path, command: str) -> str:
+def _about(plan: CanaryPlan, out: Path, arguments: Sequence[str]) -> str:
     made_up = plan.synthetic_users
     return (
         f"Wrote {out}: {len(plan.canaries)} canaries"
         + (f", and {made_up} made-up users beside the real ones" if made_up else "")
-        + f". Only you can read it.\nTrain with: {command}"
+        + f". Only you can read it.\nTrain with: {tacit_command()} {shlex.join(arguments)}"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tacit.cli.options import Json
+from tacit.cli.results import emit
+from tacit.cli.results.keyboard import CompareResult
 from tacit.privacy.statement.wording import epsilon_text
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ def compare(
     held_out: Annotated[
         int | None,
         typer.Option(
-            "--held-out", help="How many users to replay, at most.", show_default="all that a store holds out"
+            "--users", help="How many held-out users to replay, at most.", show_default="all that a store holds out"
         ),
     ] = None,
     buckets: Annotated[
@@ -50,7 +52,7 @@ def compare(
     ] = False,
     save_ngram: Annotated[Path | None, typer.Option("--save-ngram", help="Save the n-gram model as .npz.")] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Also draw the comparison, as .png or .svg.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Replay the typing of held-out users with each model, and compare suggestions, completions and corrections.
 
@@ -84,7 +86,7 @@ def compare(
     if as_json:
         about = {"on": found.on, "users": found.users, "words": found.words, "buckets": found.buckets}
         about["outside_guarantee"] = True
-        print(json.dumps({**about, "models": [each.as_dict() for each in found.results]}, allow_nan=False))
+        emit(CompareResult, {**about, "models": [each.as_dict() for each in found.results]})
     else:
         _print(found)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from tacit.cli.commands import Commands
+from tacit.cli.options import Json
+from tacit.cli.results import emit
+from tacit.cli.results.data import StoreResult, VocabularyResult
 from tacit.data import build
 from tacit.data.build import disk_errors
 from tacit.data.formats import FORMATS, ReadOptions, read
@@ -26,7 +29,7 @@ from tacit.data.summary import summarise
 from tacit.data.vocabulary import Vocabulary, checked_size, count_vocabulary, load_vocabulary, public_corpus
 from tacit.errors import DataError
 
-app = typer.Typer(
+app = Commands(
     help="Import users' data, make vocabularies, and show how much data there is.",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -41,12 +44,14 @@ TextOption = Annotated[
     str | None,
     typer.Option("--text", help="The column with the text, a string or a list of strings (each an example)."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 
 
 @app.command("import")
 def import_(
-    files: Annotated[list[Path], typer.Argument(help="The files to read, all of text or all of images.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="The files to read (or folders of Hugging Face's datasets), all of text or all of images."),
+    ],
     out: Annotated[Path, typer.Option("--out", help="The store to make: a new folder.")],
     user: UserOption = None,
     text: TextOption = None,
@@ -90,13 +95,23 @@ def import_(
         int | None, typer.Option("--max-examples", help="Keep only the first N examples of each user.", metavar="N")
     ] = None,
     split: Annotated[
-        str | None, typer.Option("--split", help="tff-sqlite: only this split (train, test, ...).")
+        str | None, typer.Option("--split", help="datasets, tff-sqlite: only this split (train, test, ...).")
     ] = None,
     images_field: Annotated[str, typer.Option("--images", help="npz: the array of images.")] = "images",
     labels_field: Annotated[str, typer.Option("--labels", help="npz: the array of labels.")] = "labels",
     writers_field: Annotated[str, typer.Option("--writers", help="npz: the array of writers.")] = "writers",
     ink: Annotated[str, typer.Option("--ink", help="npz: whether ink is bright or dark.")] = "bright",
-    as_json: JsonOption = False,
+    convert_images: Annotated[
+        bool,
+        typer.Option(
+            "--convert-images",
+            help="npz: turn images of other sizes and colours into 28×28 grey ones, by a fixed rule.",
+        ),
+    ] = False,
+    quotes: Annotated[
+        bool, typer.Option("--quotes/--no-quotes", help="csv: whether quotes enclose values, or are plain characters.")
+    ] = True,
+    as_json: Json = False,
 ) -> None:
     """Make a store of users' texts or images.
 
@@ -110,7 +125,7 @@ def import_(
     if ink not in ("bright", "dark"):
         raise DataError(f"Expected --ink bright or dark, got {ink!r}.")
     fields = Fields(images_field, labels_field, writers_field)
-    options = ReadOptions(format, user, text, split, fields, cast(Ink, ink))
+    options = ReadOptions(format, user, text, split, fields, cast(Ink, ink), convert_images, quotes)
     wanted = _wanted_vocabulary(vocabulary, vocabulary_private)
     share, key = build.checked_share(held_out), None if key_file is None else _key(key_file)
     sources = [read(file, options) for file in files]
@@ -148,7 +163,7 @@ def vocabulary_(
     user: UserOption = None,
     text: TextOption = None,
     format: FormatOption = None,
-    as_json: JsonOption = False,
+    as_json: Json = False,
 ) -> None:
     """Make a vocabulary of the most frequent words of a public corpus, or of a word list.
 
@@ -179,14 +194,14 @@ def vocabulary_(
         "fingerprint": made.fingerprint,
     }
     if as_json:
-        print(json.dumps(summary))
+        emit(VocabularyResult, summary)
     else:
         print(f"{out}: {len(made):,} entries, {made.provenance}.")
 
 
 @app.command()
 def show(
-    store: Annotated[Path, typer.Argument(help="A store that `tacit data import` made.")], as_json: JsonOption = False
+    store: Annotated[Path, typer.Argument(help="A store that `tacit data import` made.")], as_json: Json = False
 ) -> None:
     """Show counts and quantiles of a store; never a text, never an id.
 
@@ -258,7 +273,7 @@ def _progress() -> Iterator[build.Progress]:
 def _print(store: Store, as_json: bool) -> None:
     summary = summarise(store)
     if as_json:
-        print(json.dumps(summary))
+        emit(StoreResult, summary)
         return
     console = Console()
     console.print(f"[bold]{escape(str(store.path))}[/]: {_headline(summary)}", highlight=False, soft_wrap=True)
@@ -288,6 +303,8 @@ def _headline(summary: dict[str, Any]) -> str:
 def _remarks(summary: dict[str, Any]) -> Iterator[str]:
     held_out = summary["held_out"]
     yield f"held out: {held_out['users']:,} users, about {held_out['share']:.3g} of all; nothing is ever trained on them"
+    if summary["kind"] == "image":
+        yield f"read from: {escape('; '.join(summary['sources']))}"
     vocabulary = summary.get("vocabulary")
     if vocabulary is not None:
         share = f"{100 * summary['out_of_vocabulary']:.1f}%"

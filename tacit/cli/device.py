@@ -10,21 +10,26 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from tacit.cli.commands import Commands
 from tacit.cli.fleet import without_extra
+from tacit.cli.options import Certificate, Json, JsonLines, Server
+from tacit.cli.results import emit
+from tacit.cli.results.fleet import DeviceEvent, EnrolResult
 from tacit.cli.running import STOPPED
 
-app = typer.Typer(help="Take part in a fleet's training with text that stays on this machine.", no_args_is_help=True)
+app = Commands(help="Take part in a fleet's training with text that stays on this machine.", no_args_is_help=True)
 
 
 @app.command()
 def enrol(
-    server: Annotated[str, typer.Option(help="The server's address, https://…")],
+    server: Server,
     token: Annotated[
         str, typer.Option(help="An enrolment token from the server's administrator.", envvar="TACIT_TOKEN")
     ],
     data: Annotated[Path, typer.Option(help='Sentences: a text file with one a line, or a .jsonl file with "text".')],
     home: Annotated[Path, typer.Option(help="A new folder for the device's key, text and memory.")],
-    ca: Annotated[Path | None, typer.Option(help="Certificate to trust, if the server has no public one.")] = None,
+    ca: Certificate = None,
+    as_json: Json = False,
 ) -> None:
     """Enrol this machine: make a key, copy the sentences, and get a device number from the server.
 
@@ -33,7 +38,10 @@ def enrol(
     _require_extra()
     from tacit.fleet.device.enrolment import enrol as enrol_device
 
-    enrol_device(home, server=server, token=token, data=data, ca=ca)
+    config = enrol_device(home, server=server, token=token, data=data, ca=ca)
+    if as_json:
+        emit(EnrolResult, {"home": str(home), "server": config.server, "device": config.device})
+        return
     _print(Console(), f"Enrolled. Take part with: tacit device run --home {home}")
 
 
@@ -41,6 +49,7 @@ def enrol(
 def run(
     home: Annotated[Path, typer.Option(help="The device's folder.")],
     once: Annotated[bool, typer.Option("--once", help="Check in once, take part if selected, and end.")] = False,
+    as_json: JsonLines = False,
 ) -> None:
     """Check in, take part in rounds when selected, wait, and repeat until stopped.
 
@@ -53,9 +62,16 @@ def run(
 
     signal.signal(signal.SIGTERM, _interrupt)
     console = Console()
+
+    def tell(sentence: str) -> None:
+        if as_json:
+            emit(DeviceEvent, {"event": sentence})
+        else:
+            _print(console, sentence)
+
     with Home.open(home) as opened:
         connection = Connection(opened)
-        agent = Agent(opened, connection, on_event=lambda sentence: _print(console, sentence))
+        agent = Agent(opened, connection, on_event=tell)
         try:
             while True:
                 wait = agent.step()

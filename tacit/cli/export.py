@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from tacit.cli.options import Json, RunArgument
+from tacit.cli.results import emit
+from tacit.cli.results.keyboard import ExportResult
 from tacit.errors import RunError
-from tacit.runs.folder import by_name
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")],
+    run: RunArgument,
     onnx: Annotated[
         Path | None,
-        typer.Option("--onnx", help="Write one step of a keyboard: a token and a state in, three words out."),
+        typer.Option(
+            "--onnx",
+            help="Write one step of a keyboard: token and state in; words, logits and next state out.",
+        ),
     ] = None,
     safetensors: Annotated[
         Path | None, typer.Option("--safetensors", help="Write the parameters and the words.")
@@ -26,10 +30,10 @@ def export(
         typer.Option(
             "--check",
             min=1,
-            help="In how many contexts ONNX Runtime must show the model's words.",
+            help="In how many contexts ONNX Runtime must agree with the model.",
         ),
     ] = 1_000,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Write a run's model as ONNX or safetensors, with its guarantee, accuracy and recipe digest in the file's metadata.
 
@@ -40,11 +44,12 @@ def export(
     if onnx is None and safetensors is None:
         raise RunError("Expected --onnx FILE, --safetensors FILE or both, got neither.")
     # Imported here: JAX takes a second to import, and --help should not wait for it.
-    from tacit.export.model_files import export_onnx, export_safetensors, open_for_export, require_onnx
+    from tacit.api.run import open_run
+    from tacit.export.model_files import export_onnx, export_safetensors, require_onnx
 
     if onnx is not None:
         require_onnx()
-    exportable = open_for_export(by_name(run))
+    exportable = open_run(run).exportable()
     written: dict[str, Any] = {"guarantee": exportable.card["guarantee"]["headline"]}
     said = []
     if onnx is not None:
@@ -53,13 +58,13 @@ def export(
         said.append(
             f"Wrote {onnx} ({onnx.stat().st_size / 1e6:.1f} MB). ONNX Runtime shows the model's words in all "
             f"{agreement.contexts:,} contexts tried, in the same order in {agreement.same:,}; probabilities differ by at most "
-            f"{agreement.largest_difference:.1e} of their size."
+            f"{agreement.largest_difference:.1e} of their size, logits by {agreement.largest_logit_difference:.1e}."
         )
     if safetensors is not None:
         export_safetensors(exportable, safetensors)
         written["safetensors"] = {"file": str(safetensors), "bytes": safetensors.stat().st_size}
         said.append(f"Wrote {safetensors} ({safetensors.stat().st_size / 1e6:.1f} MB).")
     if as_json:
-        print(json.dumps(written, allow_nan=False))
+        emit(ExportResult, written)
     else:
         print("\n".join([*said, f"Inside: {written['guarantee']}"]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,15 +9,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tacit.cli.commands import Commands
+from tacit.cli.options import Certificate, Json, Server
+from tacit.cli.results import emit
+from tacit.cli.results.fleet import RevokeResult, StatusResult, TokenResult
 from tacit.errors import FleetError
 
-app = typer.Typer(help="Administer a running fleet: enrolment tokens, status, revoking devices.", no_args_is_help=True)
-Server = Annotated[str, typer.Option(help="The server's address.")]
+app = Commands(help="Administer a running fleet: enrolment tokens, status, revoking devices.", no_args_is_help=True)
 AdminToken = Annotated[
     Path, typer.Option(help="File with the administrator's token: admin-token in the server's folder.")
 ]
-Ca = Annotated[Path | None, typer.Option(help="Certificate to trust, if the server has no public one.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 DEFAULT_SERVER = "https://localhost:8443"
 
 
@@ -26,24 +26,30 @@ DEFAULT_SERVER = "https://localhost:8443"
 def token(
     admin_token: AdminToken,
     server: Server = DEFAULT_SERVER,
-    ca: Ca = None,
+    ca: Certificate = None,
     uses: Annotated[int, typer.Option(help="How many devices may enrol with it.", min=1)] = 1,
     hours: Annotated[float, typer.Option(help="How long it is valid.", min=0.01)] = 24.0,
+    as_json: Json = False,
 ) -> None:
     """Make an enrolment token and print it; it cannot be shown again.
 
     Example: tacit fleet token --admin-token runs/fleet-1/admin-token --ca runs/fleet-1/certificate.pem --uses 8
     """
     made = _ask("POST", "/v1/admin/tokens", server, admin_token, ca, {"uses": uses, "hours": hours})
+    if as_json:
+        emit(TokenResult, {"token": made["token"], "uses": uses, "hours": hours})
+        return
     typer.echo(made["token"])
 
 
 @app.command()
-def status(admin_token: AdminToken, server: Server = DEFAULT_SERVER, ca: Ca = None, as_json: Json = False) -> None:
+def status(
+    admin_token: AdminToken, server: Server = DEFAULT_SERVER, ca: Certificate = None, as_json: Json = False
+) -> None:
     """Show the number of devices and processes, and the rounds of each task."""
     found = _ask("GET", "/v1/admin/status", server, admin_token, ca)
     if as_json:
-        typer.echo(json.dumps(found))
+        emit(StatusResult, found)
         return
     running = (
         ", ".join(f"{count} × {role}" for role, count in sorted(found["processes"].items())) or "none seen recently"
@@ -75,10 +81,14 @@ def revoke(
     device: Annotated[int, typer.Argument(help="The device's number.", min=0)],
     admin_token: AdminToken,
     server: Server = DEFAULT_SERVER,
-    ca: Ca = None,
+    ca: Certificate = None,
+    as_json: Json = False,
 ) -> None:
     """Refuse every further request of a device. Its past participation stays counted."""
     _ask("POST", f"/v1/admin/devices/{device}/revoke", server, admin_token, ca)
+    if as_json:
+        emit(RevokeResult, {"device": device, "revoked": True})
+        return
     typer.echo("Revoked.")
 
 

@@ -20,11 +20,16 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.cli.fleet import without_extra
+from tacit.cli.options import Json
+from tacit.cli.results import emit
+from tacit.cli.results.runs import TrainResult
 from tacit.cli.running import STOPPED
+from tacit.cli.summary import print_summary
 from tacit.errors import FleetError
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.training import Recipe, load_recipe
-from tacit.runs.folder import next_folder
+from tacit.runs.cost import HAPPENED, owners_figures
+from tacit.runs.folder import RunFolder, next_folder
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -50,6 +55,7 @@ def demo(
         Path | None,
         typer.Option(help="Folder of the server and the devices.", show_default="runs/fleet-demo-1, -2, ..."),
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Start a server and devices on this machine, and watch them train a small model.
 
@@ -60,7 +66,8 @@ def demo(
         from tacit.fleet.server.admin import status  # noqa: F401
     except ImportError as error:
         raise without_extra("tacit fleet demo", error.name) from None
-    recipe, folder, console = demo_recipe(devices, rounds, secagg=secagg), out or next_folder("fleet-demo"), Console()
+    recipe, folder = demo_recipe(devices, rounds, secagg=secagg), out or next_folder("fleet-demo")
+    console = Console(stderr=as_json)
     if folder.exists():
         raise FleetError(f"Expected --out to be a new folder, got {folder}, which exists.")
     try:
@@ -69,8 +76,11 @@ def demo(
     except KeyboardInterrupt:
         console.print(f"Stopped. The files are in {folder}.", highlight=False, soft_wrap=True)
         raise typer.Exit(STOPPED) from None
-    from tacit.cli.summary import print_summary
-
+    if as_json:
+        happened = owners_figures(RunFolder.open(folder / "run"))
+        owner = {} if happened is None else {HAPPENED: happened}
+        emit(TrainResult, {"run": str(folder / "run"), **server.summary(), **owner})
+        return
     print_summary(console, folder / "run", server.summary())
 
 

@@ -5,7 +5,6 @@ The command for images has a file of its own, `inspect_images.py`.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +15,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tacit.cli.commands import Commands
 from tacit.cli.inspect_images import images
+from tacit.cli.options import Changes, Json, NewRun
+from tacit.cli.results import emit
+from tacit.cli.results.inspect import InspectCompareResult, InspectTextResult
 from tacit.cli.running import interruptible
 from tacit.cli.summary import privacy_sentence, tacit_command
 from tacit.errors import RecipeError
@@ -28,9 +31,8 @@ from tacit.runs.progress import Progress
 if TYPE_CHECKING:
     from tacit.inspection.text.findings import WordFindings
 
-app = typer.Typer(help="Find faults in data that nobody may open, with private models that make up similar data.")
+app = Commands(help="Find faults in data that nobody may open, with private models that make up similar data.")
 app.command()(images)
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
 
 
 @app.callback()
@@ -52,13 +54,8 @@ def text(
         Path | None,
         typer.Option(metavar="STORE", help="Inspect this store in place of the users of the run or the recipe."),
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the recipe; may be repeated."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The run folder to make.", show_default="runs/NAME-1, -2, ...")
-    ] = None,
+    changes: Changes = None,
+    out: NewRun = None,
     resume: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Continue an inspection that was stopped or killed.")
     ] = None,
@@ -98,7 +95,7 @@ def text(
         summary = start_inspection(followed, folder, progress) if begin else resume_inspection(folder, progress)
     found = WordFindings.from_dict(summary["inspection"])
     if as_json:
-        print(json.dumps({"run": str(folder), **summary, "conclusion": found.conclusion()}, allow_nan=False))
+        emit(InspectTextResult, {"run": str(folder), **summary, "conclusion": found.conclusion()})
     else:
         _print(found, folder, summary)
 
@@ -120,7 +117,7 @@ def compare(
     found = compare_inspections(by_name(before), later)
     write_section(RunFolder.open(later), found.section())
     if as_json:
-        print(json.dumps(found.as_dict(), allow_nan=False))
+        emit(InspectCompareResult, found.as_dict())
         return
     console = Console(highlight=False, markup=False)
     console.print(found.conclusion(), soft_wrap=True, style="bold")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tacit.cli.options import Changes, Json
+from tacit.cli.results import emit
+from tacit.cli.results.inspect import InspectImagesResult
 from tacit.cli.running import interruptible
 from tacit.cli.summary import tacit_command
 from tacit.errors import RecipeError
@@ -39,15 +41,12 @@ def images(
             metavar="RUN", help="Use the classifier of an earlier inspection: its run, in the folder classifier/."
         ),
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the recipe; may be repeated."),
-    ] = None,
+    changes: Changes = None,
     out: Annotated[Path | None, typer.Option(help="The folder to make.", show_default="runs/NAME-1, -2, ...")] = None,
     resume: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Continue an inspection that was stopped or killed.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Train a classifier, find the users it serves well and badly, and make up images like those of either group.
 
@@ -79,7 +78,7 @@ def images(
         progress = Progress(console=console, bar=False, describe=_seen, name_runs=True)
         looked = resume_images(folder, progress) if resume is not None else start_images(followed, folder, progress)
     if as_json:
-        print(json.dumps({"folder": str(folder), **looked.findings.as_dict()}, allow_nan=False))
+        emit(InspectImagesResult, {"folder": str(folder), **looked.findings.as_dict()})
     else:
         _print(looked.findings, folder)
 

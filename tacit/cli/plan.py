@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +12,10 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
+from tacit.cli.options import Delta, Json
 from tacit.cli.plan_words import assumptions, notes, why
+from tacit.cli.results import emit
+from tacit.cli.results.planning import PlanResult
 from tacit.errors import RecipeError
 from tacit.numbers import finite_or_none, rounded_up
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
@@ -53,7 +55,7 @@ FLEET = "Devices"
 def plan(
     population: Annotated[int, typer.Option("--population", help="How many users there are: a public estimate.")],
     rounds: Annotated[int, typer.Option("--rounds", help="How many rounds of training.")],
-    delta: Annotated[float, typer.Option("--delta", help="The delta of (epsilon, delta), between 0 and 1.")],
+    delta: Delta,
     epsilon: Annotated[
         float | None, typer.Option("--epsilon", help="The epsilon to stay at or below.", rich_help_panel=OURS)
     ] = None,
@@ -141,7 +143,7 @@ def plan(
     plot: Annotated[
         Path | None, typer.Option("--plot", help="Draw the curves of Gboard's Figure 4: .png or .svg.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Choose report goal, noise multiplier and MinS, for a target or for the noise with which a simulation learned well.
 
@@ -202,7 +204,7 @@ def plan(
 
         draw_plan(question, answer, plot)
     if as_json:
-        typer.echo(json.dumps(_as_dict(question, answer), allow_nan=False))
+        emit(PlanResult, _as_dict(question, answer))
         return
     _print_table(answer, with_target=target is not None)
     typer.echo(f"\nRecommended: {why(question, answer)}\n")

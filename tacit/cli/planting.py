@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tacit.cli.summary import tacit_command
 from tacit.data.canaries.plan import CanaryPlan
 from tacit.errors import AuditError
 from tacit.recipe.reading import find_recipe
@@ -44,8 +42,8 @@ class Planting:
         changes = [f"data.{key}={value}" for key, value in wanted.items() if getattr(demo.data, key) != value]
         return cls(FOR_THE_WORLD, [*changes, *_sizes(FOR_THE_WORLD, users)])
 
-    def command(self, plan: CanaryPlan, out: Path) -> str:
-        """What a person types to train with this plan, once it is in the file `out`.
+    def arguments(self, plan: CanaryPlan, out: Path) -> list[str]:
+        """The arguments of `tacit` that train with this plan, once it is in the file `out`.
 
         RecipeError or AuditError if training would refuse the plan.
         """
@@ -56,7 +54,7 @@ class Planting:
         if self.public is not None:
             given.append(change("audit.public", str(self.public)))
         load_recipe(find_recipe(self.recipe), given)
-        return f"{tacit_command()} train {shlex.join([self.recipe, *(word for each in given for word in ('--set', each))])}"
+        return ["train", self.recipe, *(word for each in given for word in ("--set", each))]
 
     def _require_fitting(self, recipe: Recipe, plan: CanaryPlan, public: Path | None) -> None:
         from tacit.training.datasets import public_store, require_plantable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tacit.cli.options import Json
+from tacit.cli.results import emit
+from tacit.cli.results.planning import PopulationResult
 from tacit.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ def population(
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The same seed simulates the same population.")] = 0,
     plot: Annotated[Path | None, typer.Option("--plot", help="Also draw the participation, as .png or .svg.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Simulate which devices take part, how long rounds take, and which MinS and MaxP follow (Gboard, section 2.2).
 
@@ -125,7 +127,7 @@ def _print_json(outcomes: Sequence[PopulationOutcome], rounds: int, seed: int) -
         "largest_separation": outcomes[0].settings.largest_separation.rounds_between,
         "timers": [each.as_dict() for each in outcomes],
     }
-    typer.echo(json.dumps(found, allow_nan=False))
+    emit(PopulationResult, found)
 
 
 def _print(outcomes: Sequence[PopulationOutcome], rounds: int) -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from tacit.api.run import open_run
-
-Run = Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")]
+from tacit.cli.options import Json, RunArgument
+from tacit.cli.results import emit
+from tacit.cli.results.runs import GuaranteeResult, ReportResult
+from tacit.errors import RunError
 
 
 def report(
-    run: Run,
+    run: RunArgument,
     out: Annotated[
         Path | None,
         typer.Option(help="The page to write.", show_default="RUN/private/report.html; with --share RUN/report.html"),
@@ -22,6 +23,7 @@ def report(
     share: Annotated[
         bool, typer.Option("--share", help="Leave out everything that only the run's owner may know.")
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Write a run as one HTML page with curves, the guarantee and the recipe. The page needs no network and has no script.
 
@@ -29,7 +31,11 @@ def report(
 
     Example: tacit report runs/demo-1 --share --out demo.html
     """
-    path = open_run(run).report(out, share=share)
+    opened = open_run(run)
+    path = opened.report(out, share=share)
+    if as_json:
+        emit(ReportResult, {"run": str(opened.path), "report": str(path), "shared": share})
+        return
     whose = (
         "anybody may see it"
         if share
@@ -39,23 +45,23 @@ def report(
 
 
 def guarantee(
-    run: Run,
-    form: Annotated[
-        Literal["markdown", "json", "html"], typer.Option("--format", help="How to write it.")
-    ] = "markdown",
+    run: RunArgument,
+    html: Annotated[bool, typer.Option("--html", help="Print a fragment of HTML.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Print the guarantee of a run: what is claimed, for whom, what it rests on, and how to check it.
+    """Print the guarantee of a run, as Markdown: what is claimed, for whom, what it rests on, and how to check it.
 
     The command reads nothing in the run's private folder, so every reader sees the same numbers. A reader who can open the
     store's list of runs on the same users also sees how many others there are.
 
-    Example: tacit guarantee runs/demo-1 --format json
+    Example: tacit guarantee runs/demo-1 > guarantee.md
     """
+    if html and as_json:
+        raise RunError("Expected --html or --json, got both.")
     stated = open_run(run).guarantee()
-    match form:
-        case "json":
-            typer.echo(json.dumps(stated.as_json(), allow_nan=False))
-        case "html":
-            typer.echo(stated.as_html())
-        case "markdown":
-            typer.echo(stated.as_markdown(), nl=False)
+    if as_json:
+        emit(GuaranteeResult, stated.as_json())
+    elif html:
+        typer.echo(stated.as_html())
+    else:
+        typer.echo(stated.as_markdown(), nl=False)

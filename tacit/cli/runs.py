@@ -12,6 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from tacit.api.run import open_run
+from tacit.cli.commands import Commands
+from tacit.cli.options import Json, RunArgument
+from tacit.cli.results import emit
+from tacit.cli.results.privacy import RunPrivacy
+from tacit.cli.results.runs import PictureResult, RunFacts, RunsCompareResult, RunsListResult
 from tacit.cli.summary import owners_sentence
 from tacit.errors import RunError
 from tacit.privacy.record.ledger import Ledger
@@ -21,8 +26,7 @@ from tacit.runs.folder import RUNS, RunFolder, by_name, find_runs
 from tacit.runs.metrics import last_metrics
 from tacit.runs.report.reading import state_of
 
-app = typer.Typer(help="List, show, compare and plot runs.")
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+app = Commands(help="List, show, compare and plot runs.")
 
 
 @app.callback(invoke_without_command=True)
@@ -40,7 +44,7 @@ def list_runs(
     nothing_yet = root == RUNS and not root.exists()
     found = [_facts_or_problem(path) for path in ([] if nothing_yet else find_runs(root))]
     if as_json:
-        _print_json({"root": str(root), "runs": found})
+        emit(RunsListResult, {"root": str(root), "runs": found})
         return
     if not found:
         typer.echo(f"No runs in {root} yet: tacit train makes one.")
@@ -53,13 +57,11 @@ def list_runs(
 
 
 @app.command()
-def show(
-    run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")], as_json: Json = False
-) -> None:
+def show(run: RunArgument, as_json: Json = False) -> None:
     """Show the result of a run: rounds, accuracy, epsilon and delta, or why epsilon is infinite."""
     facts = _facts(RunFolder.open(by_name(run)), recount=True)
     if as_json:
-        _print_json(facts)
+        emit(RunFacts, facts)
         return
     table = Table(box=None, show_header=False)
     table.add_row("run", facts["run"])
@@ -73,12 +75,13 @@ def show(
     for name, value in _flat(facts["baselines"]):
         table.add_row(f"baseline {name}", _figure(value, percent="top" in name))
     table.add_row("privacy", _privacy_words(facts))
-    if facts["privacy"].get("rounds"):
-        table.add_row("  epsilon is for", facts["privacy"]["rounds"])
-        table.add_row("  computed from", facts["privacy"]["computed_from"])
-    if (happened := facts["privacy"].get(HAPPENED)) is not None:
+    privacy = facts["privacy"] or {}
+    if privacy.get("rounds"):
+        table.add_row("  epsilon is for", privacy["rounds"])
+        table.add_row("  computed from", privacy["computed_from"])
+    if (happened := privacy.get(HAPPENED)) is not None:
         table.add_row("  for the owner", owners_sentence(happened))
-    for assumption in facts["privacy"].get("assumptions", []):
+    for assumption in privacy.get("assumptions", []):
         table.add_row("  assuming", assumption)
     _print_table(table)
 
@@ -98,7 +101,7 @@ def compare(
     columns = {name: [recipe.get(name) for recipe in recipes] for name in names}
     differences = {name: values for name, values in columns.items() if any(value != values[0] for value in values)}
     if as_json:
-        _print_json({"runs": found, "recipe_differences": differences})
+        emit(RunsCompareResult, {"runs": found, "recipe_differences": differences})
         return
     table = Table("", *(facts["run"] for facts in found), box=None)
     for name, values in differences.items():
@@ -114,11 +117,16 @@ def compare(
 
 @app.command()
 def plot(
-    run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")],
-    out: Annotated[Path, typer.Option(help="The picture to write; .png or .svg.")] = Path("training.png"),
+    run: RunArgument,
+    out: Annotated[Path, typer.Option("--out", help="The picture to write; .png or .svg.")] = Path("training.png"),
+    as_json: Json = False,
 ) -> None:
     """Draw accuracy and the privacy budget over the rounds of a run."""
-    open_run(run).plot(out)
+    opened = open_run(run)
+    opened.plot(out)
+    if as_json:
+        emit(PictureResult, {"run": str(opened.path), "picture": str(out)})
+        return
     typer.echo(f"Wrote {out}.")
 
 
@@ -135,7 +143,7 @@ def _facts(folder: RunFolder, *, recount: bool = False) -> dict[str, Any]:
     summary = folder.summary() or {}
     last = last_metrics(folder.metrics_path) or {}
     ledger = folder.accountable_ledger() if folder.begun else None
-    privacy = _privacy(folder, ledger, summary.get("privacy"), recount) if ledger else {}
+    privacy = _privacy(folder, ledger, summary.get("privacy"), recount) if ledger else None
     metrics = summary.get("metrics") or {name: last[name] for name in ("top1", "top3", "perplexity") if name in last}
     return {
         "run": str(folder.path),
@@ -151,8 +159,9 @@ def _facts(folder: RunFolder, *, recount: bool = False) -> dict[str, Any]:
 
 
 def _privacy(folder: RunFolder, ledger: Ledger, stated: dict[str, Any] | None, recount: bool) -> dict[str, Any]:
-    """What the summary states, if it covers all releases; otherwise, and with `recount`, the cost computed from the ledger."""
-    if stated and not recount and stated.get("releases") == len(ledger.intents):
+    """What the summary states, if it is complete and covers all releases; if not, or to `recount`, the ledger's cost."""
+    complete = stated is not None and stated.keys() >= RunPrivacy.model_fields.keys()
+    if stated and complete and not recount and stated["releases"] == len(ledger.intents):
         return stated
     cost = cost_of(folder, ledger, cohorts=cohorts_for_owner(folder, ledger) if recount else None)
     return cost.stated.as_dict() | ({HAPPENED: cost.owners_figures()} if recount else {})
@@ -161,7 +170,7 @@ def _privacy(folder: RunFolder, ledger: Ledger, stated: dict[str, Any] | None, r
 def _privacy_words(facts: Mapping[str, Any]) -> str:
     if "problem" in facts:
         return str(facts["problem"])
-    privacy = facts["privacy"]
+    privacy = facts["privacy"] or {}
     reasons = privacy.get("reasons_not_private") or []
     if reasons:
         return "epsilon is infinite: " + "; ".join(str(reason) for reason in reasons)
@@ -187,10 +196,6 @@ def _figure(value: Any, *, percent: bool = False) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return f"{100 * value:.1f}%" if percent else f"{value:.4g}"
-
-
-def _print_json(value: Mapping[str, Any]) -> None:
-    typer.echo(json.dumps(value, default=str))
 
 
 def _print_table(table: Table) -> None:

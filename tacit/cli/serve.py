@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from tacit.cli.fleet import without_extra
+from tacit.cli.options import Changes, Json
+from tacit.cli.results import emit
+from tacit.cli.results.runs import ServeResult
 from tacit.cli.summary import owners_sentence, print_summary, privacy_sentence
 from tacit.errors import FleetError
 from tacit.recipe.reading import find_recipe
@@ -24,10 +26,7 @@ def serve(
         str | None,
         typer.Argument(help="A recipe with a [fleet] section: a file, or the name of one that comes with Tacit."),
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the recipe; may be repeated."),
-    ] = None,
+    changes: Changes = None,
     out: Annotated[
         Path | None,
         typer.Option(help="The server's folder; the run is in its subfolder run.", show_default="runs/NAME-1, -2, ..."),
@@ -64,7 +63,7 @@ def serve(
             help="Folder that lists every run on these devices (tacit account odometer); by default the server's."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the run's summary as JSON at the end.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Train a recipe on devices: select them for rounds, add up their updates, train the model, keep the ledger.
 
@@ -107,7 +106,7 @@ def serve(
         happened = owners_figures(RunFolder.open(where))
         owner = {} if happened is None else {HAPPENED: happened}
         if as_json:
-            print(json.dumps({"run": str(where), **summary, **owner}, allow_nan=False))
+            emit(ServeResult, {"finished": True, "run": str(where), **summary, **owner})
         elif "evaluated" in summary:
             metrics = summary["metrics"]
             console = Console(highlight=False, soft_wrap=True)
@@ -119,3 +118,5 @@ def serve(
                 console.print(f"For the owner, {escape(owners_sentence(happened))}.")
         else:
             print_summary(Console(), where, summary, happened=happened)
+    elif as_json:
+        emit(ServeResult, {"finished": False, "run": None})

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from tacit.cli.options import Changes, Json, NewRun
+from tacit.cli.results import emit
+from tacit.cli.results.runs import TrainResult
 from tacit.cli.running import interruptible
 from tacit.cli.summary import print_summary
 from tacit.errors import RecipeError
-from tacit.recipe.reading import find_recipe
+from tacit.recipe.reading import apply_change, find_recipe
 from tacit.recipe.training import Recipe, load_recipe
 from tacit.runs.cost import HAPPENED, owners_figures
 from tacit.runs.folder import RunFolder, by_name, next_folder, refuse_if_taken
@@ -23,15 +25,14 @@ def train(
     recipe: Annotated[
         str | None, typer.Argument(help="A recipe file, or the name of one that comes with Tacit.", show_default="demo")
     ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the recipe; may be repeated."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The run folder to make.", show_default="runs/NAME-1, -2, ...")
-    ] = None,
+    changes: Changes = None,
+    out: NewRun = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Continue a run that was stopped or killed.")
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="Continue a run that was stopped or killed. With --set run.rounds=N, extend a run that has finished.",
+        ),
     ] = None,
     older_checkpoint: Annotated[
         bool,
@@ -41,21 +42,18 @@ def train(
             "and are accounted again.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Train a model. Without a recipe: the demo, a private next-word model on a built-in world.
 
-    Ctrl-C stops after the current round; --resume continues from there.
+    Ctrl-C stops after the current round; --resume continues from there. A run that has finished gets more rounds with
+    --resume RUN --set run.rounds=N: epsilon for all of them is printed before they begin.
 
     Example: tacit train demo --set run.rounds=40 --out runs/short
     """
     if resume is not None and out is not None:
         raise RecipeError(f"Expected --resume or --out, got both: a resumed run stays in its folder, {resume}.")
-    if resume is not None and changes and recipe is None:
-        raise RecipeError(
-            f"Expected --resume without --set, got --set {changes[0]}: a run keeps the recipe with which it began.",
-            hint="To train with another recipe, begin a new run.",
-        )
+    more = _rounds_to_extend_to(changes) if resume is not None and changes and recipe is None else None
     if older_checkpoint and resume is None:
         raise RecipeError("Expected --older-checkpoint with --resume only: a new run has no checkpoint.")
     followed: Recipe | None = None
@@ -68,21 +66,45 @@ def train(
         if recipe is not None:
             wanted = load_recipe(find_recipe(recipe), changes or ())
         folder = by_name(resume)
-        RunFolder.open(folder)  # so that a wrong name is reported before JAX is imported
+        opened = RunFolder.open(folder)  # so that a wrong name is reported before JAX is imported
 
     console = Console(stderr=True)
+    if more is not None:
+        from tacit.runs.extension import extension_of
+
+        console.print(extension_of(opened, more).sentence(), highlight=False, markup=False, soft_wrap=True)
     with interruptible(console, folder, "train"):
         # Imported here: JAX takes a second to import, and the mistakes above should be reported at once.
         from tacit.api import train as library
 
-        with Progress(console=console) as progress:
+        with Progress(console=console, estimate=True) as progress:
             if followed is not None:
                 run = library.train(recipe=followed, out=folder, callbacks=[progress])
             else:
-                run = library.resume(folder, recipe=wanted, older_if_damaged=older_checkpoint, callbacks=[progress])
+                run = library.resume(
+                    folder, recipe=wanted, rounds=more, older_if_damaged=older_checkpoint, callbacks=[progress]
+                )
     happened = owners_figures(run.folder)
     owner = {} if happened is None else {HAPPENED: happened}
     if as_json:
-        print(json.dumps({"run": str(folder), **run.summary, **owner}, allow_nan=False))
+        emit(TrainResult, {"run": str(folder), **run.summary, **owner})
     else:
         print_summary(Console(), folder, run.summary, happened=happened, gate=run.gate_audit())
+
+
+def _rounds_to_extend_to(changes: list[str]) -> int:
+    """The N of --set run.rounds=N, the only change that a run takes after it has begun."""
+    tree: dict[str, Any] = {}
+    for change in changes:
+        apply_change(tree, change)
+    rounds = tree.get("run", {}).get("rounds")
+    if tree != {"run": {"rounds": rounds}}:
+        other = next(each for each in changes if not each.replace(" ", "").startswith("run.rounds="))
+        raise RecipeError(
+            f"Expected --resume with no change but --set run.rounds=N, got --set {other}: a run keeps the recipe with which it "
+            "began.",
+            hint="To train with another recipe, begin a new run.",
+        )
+    if type(rounds) is not int or rounds < 1:
+        raise RecipeError(f"Expected run.rounds to be a whole number above 0, got {rounds!r}.")
+    return rounds

@@ -81,7 +81,7 @@ def import_text(
             else:
                 skip(source.skipped, "texts without a word")
         if grouping.rows == 0:
-            raise DataError(f"{_names(sources)} holds no text with a word in it.")
+            raise DataError(f"{_names(sources)} holds no text with a word in it{_left_out(sources)}.")
         grouped = grouping.group(_keep_text(caps))
         words = vocabulary if isinstance(vocabulary, Vocabulary) else _count(grouped, vocabulary, held_out, progress)
         described = write_vocabulary(folder, words)
@@ -248,6 +248,12 @@ def _count(grouped: Grouped, wanted: PrivateVocabulary, held_out: float, progres
 
 def _names(sources: Sequence[Source]) -> str:
     return " and ".join(source.name for source in sources)
+
+
+def _left_out(sources: Sequence[Source]) -> str:
+    """Which rows were left out, as an addition to a sentence."""
+    counted = ", ".join(f"{count:,} {reason}" for reason, count in _skipped(sources).items())
+    return f" (left out: {counted})" if counted else ""
 
 
 def _formats(sources: Sequence[Source]) -> tuple[str, ...]:

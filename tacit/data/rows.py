@@ -42,6 +42,7 @@ class Rows:
 
 def to_rows(examples: Examples, *, layout: Layout, length: int, max_rows: int) -> Rows:
     """Lay out text; a user keeps the first `max_rows` rows."""
+    max_rows = min(max_rows, np.iinfo(np.int64).max)
     lengths = np.diff(examples.example_offsets)
     if layout == "windows":
         # Where each sentence starts in the stream of all sentences, each two tokens longer than its words.
@@ -92,4 +93,4 @@ def pack(rows: Rows, users: NDArray[np.int64], *, batch_size: int, steps: int) -
     if not len(rows.tokens):
         return np.full((len(users), steps, batch_size, rows.tokens.shape[1]), PAD, np.int32)
     packed = np.where(inside[..., None], rows.tokens[np.where(inside, index, 0)], np.int32(PAD))
-    return packed.reshape(len(users), steps, batch_size, -1)
+    return packed.reshape(len(users), steps, batch_size, rows.tokens.shape[1])

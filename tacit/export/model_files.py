@@ -1,7 +1,7 @@
 """Write a trained model to one file, with its model card inside: safetensors to build on, ONNX to deploy.
 
-The file's metadata has the card's headline under "guarantee" and the whole card as JSON under "card". No private file is
-read: an export is a function of the run's releases.
+docs/export.md describes both formats for those who read them. The file's metadata has the card's headline under "guarantee"
+and the whole card as JSON under "card". No private file is read: an export is a function of the run's releases.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from tacit.export.onnx_check import Agreement, require_agreement
 from tacit.export.onnx_step import onnx_step
 from tacit.files import write_atomic
 from tacit.learning.state import model_arrays
+from tacit.models.lora import Adapted, merge
 from tacit.models.word_lm import WordLM, parameter_count
 from tacit.runs.checkpoints import Checkpoint
 from tacit.runs.folder import RunFolder
 from tacit.training.trained import load_trained
 
 SHOWN = 3  # words that a keyboard suggests
+# Rises whenever a reader written for an earlier file would misread a later one (docs/export.md).
+FORMAT_VERSION = 1
 _NEEDED = ("onnx", "onnxruntime")
 
 
@@ -44,7 +47,12 @@ class Exportable:
     @property
     def metadata(self) -> dict[str, str]:
         """The metadata that both kinds of file carry."""
+        reserved = {"pad": PAD, "bos": BOS, "eos": EOS, "oov": OOV, "first_word": FIRST_WORD}
         return {
+            "format_version": str(FORMAT_VERSION),
+            "vocabulary": json.dumps(self.words, ensure_ascii=False),
+            "reserved": json.dumps(reserved),
+            "model_digest": self.card["checkpoint"],
             "guarantee": self.card["guarantee"]["headline"],
             "card": json.dumps(self.card, allow_nan=False, ensure_ascii=False),
             "model": json.dumps(self.shape),
@@ -54,8 +62,6 @@ class Exportable:
 def open_for_export(path: Path) -> Exportable:
     """The model of a run's last checkpoint with its card, which is checked against the ledger."""
     trained = load_trained(path)
-    if (known := len(trained.words) - FIRST_WORD) < SHOWN:
-        raise RunError(f"Expected a run with a vocabulary of at least {SHOWN} words, got {path}, which has {known}.")
     return exportable(trained.model, trained.folder, trained.checkpoint, asdict(trained.config))
 
 
@@ -70,15 +76,8 @@ def exportable(model: Any, folder: RunFolder, checkpoint: Checkpoint, shape: Map
 
 
 def export_safetensors(exportable: Exportable, out: Path) -> None:
-    """Write the parameters by name, with the words and the meaning of each reserved id in the metadata."""
-    reserved = {"pad": PAD, "bos": BOS, "eos": EOS, "oov": OOV, "first_word": FIRST_WORD}
-    words = {
-        "words": json.dumps(exportable.words, ensure_ascii=False),
-        "reserved": json.dumps(reserved),
-    }
-    write_atomic(
-        out, save(model_arrays(exportable.model), {**exportable.metadata, **words}), kept="nothing was left behind"
-    )
+    """Write the parameters by name, with the metadata."""
+    write_atomic(out, save(model_arrays(exportable.model), exportable.metadata), kept="nothing was left behind")
 
 
 def require_onnx() -> None:
@@ -96,13 +95,25 @@ def export_onnx(exportable: Exportable, out: Path, *, contexts: int = 1_000, see
     The file is written only if ONNX Runtime agrees with the model on this many synthetic contexts; RunError if not.
     """
     require_onnx()
-    model, words = exportable.model, exportable.words
+    words = exportable.words
+    model = merge(exportable.model) if isinstance(exportable.model, Adapted) else exportable.model
     if not isinstance(model, WordLM):
         raise RunError(
-            f"Expected a word model of Tacit's to write as ONNX, got {type(model).__name__}.",
+            f"Expected a recurrent word model to write as ONNX, got {type(model).__name__}: the file is one step of a "
+            "keyboard, whose state has a fixed size.",
             hint="Export it as .safetensors, which holds any model.",
         )
-    content = onnx_step(model, words, begin=BOS, first_word=FIRST_WORD, shown=SHOWN, metadata=exportable.metadata)
+    if len(words) != len(model.embedding):
+        raise RunError(
+            f"Expected a word for each of the {len(model.embedding)} entries of the model, got a run with {len(words)}: the "
+            "file shows words.",
+            hint="Train on a store or a world, which brings its vocabulary, or export as .safetensors.",
+        )
+    if (known := len(words) - FIRST_WORD) < SHOWN:
+        raise RunError(f"Expected a vocabulary of at least {SHOWN} words besides the reserved entries, got {known}.")
+    widths = {"c": model.cell.units, "r": model.cell.fed_back_width}
+    metadata = {**exportable.metadata, "state": json.dumps(widths)}
+    content = onnx_step(model, words, begin=BOS, first_word=FIRST_WORD, shown=SHOWN, metadata=metadata)
     agreement = require_agreement(content, model, words, contexts=contexts, seed=seed)
     write_atomic(out, content, kept="nothing was left behind")
     return agreement

@@ -1,7 +1,8 @@
 """Check an exported ONNX step (`tacit.export.onnx_step`) against its model on synthetic contexts.
 
 No user's text is read: sentences are drawn at random, frequent words (small ids) more often. Both models read them word by
-word, each with its own state, and their likeliest words are compared after every word; so a mistake in the state shows too.
+word, each with its own state, and after every word their logits and their likeliest words are compared; so a mistake in the
+state shows too.
 """
 
 from __future__ import annotations
@@ -21,17 +22,22 @@ from tacit.models.word_lm import WordLM
 # A row is two sentences of this many tokens, so that the check also covers resetting the state.
 SENTENCE = 10
 # Sums in another order differ in the last bits. Probabilities may differ by this share, and words whose probabilities differ by
-# less count as equally likely.
+# less count as equally likely. A logit x may differ by this times max(1, |x|).
 TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """In how many `contexts` all shown words were the `same`, and the largest relative difference of a probability."""
+    """In how many `contexts` all shown words were the `same`, and by how much the numbers differed at most.
+
+    `largest_difference` is relative to the probability of a shown word; `largest_logit_difference` is absolute, over the
+    logits of all entries.
+    """
 
     contexts: int
     same: int
     largest_difference: float
+    largest_logit_difference: float
 
 
 def session_of(onnx_file: bytes | str, threads: int = 1) -> Any:
@@ -47,20 +53,20 @@ def session_of(onnx_file: bytes | str, threads: int = 1) -> Any:
 def require_agreement(onnx_file: bytes, model: WordLM, words: list[str], *, contexts: int, seed: int) -> Agreement:
     """How well the file and the model agree on this many contexts; RunError if they do not.
 
-    They agree if the file shows the model's likeliest words with the model's probabilities. Words whose probabilities are equal
-    up to rounding may change places.
+    They agree if the file has the model's logits and shows its likeliest words with its probabilities. Words whose
+    probabilities are equal up to rounding may change places.
     """
     rows = -(-contexts // (2 * SENTENCE))
     tokens = synthetic_contexts(rows, len(words), np.random.default_rng(seed))
     session, ours = session_of(onnx_file), Neural(model)
     state = {each.name: np.zeros((rows, each.shape[1]), np.float32) for each in session.get_inputs()[1:]}
     our_state = ours.begin(rows)
-    seen, same, largest = 0, 0, 0.0
+    seen, same, largest, largest_logit = 0, 0, 0.0, 0.0
     for column in tokens.T:
         counted = min(rows, contexts - seen)
         if counted == 0:
             break
-        shown, ids, probabilities, *after = session.run(list(OUTPUTS), {INPUTS[0]: column, **state})
+        shown, ids, probabilities, logits, *after = session.run(list(OUTPUTS), {INPUTS[0]: column, **state})
         state = dict(zip(INPUTS[1:], after, strict=True))
         our_state = ours.read(our_state, column)
         ours_now = np.exp(ours.log_probabilities(our_state))
@@ -68,17 +74,22 @@ def require_agreement(onnx_file: bytes, model: WordLM, words: list[str], *, cont
         difference = np.maximum(
             relative(probabilities, _at(ours_now, ids)), relative(_at(ours_now, ids), _at(ours_now, best))
         )[:counted]
-        spelt = np.array(words, object)[ids]
+        our_logits = ours.logits(our_state)[:counted]
+        logit_difference = np.abs(logits[:counted].astype(np.float64) - our_logits)
+        misspelt = (np.array(words, object)[ids] != shown)[:counted]
         # Written so that nan counts as a disagreement.
-        if not (difference <= TOLERANCE).all() or (spelt != shown)[:counted].any():
-            wrong = int((~(difference <= TOLERANCE) | (spelt != shown)[:counted]).any(axis=1).sum())
+        scores_differ = ~(logit_difference <= TOLERANCE * np.maximum(1, np.abs(our_logits))).all(axis=1)
+        disagree = scores_differ | (~(difference <= TOLERANCE) | misspelt).any(axis=1)
+        if disagree.any():
+            wrong = int(disagree.sum())
             raise RunError(
                 f"ONNX Runtime and the model disagree on {wrong} of {counted} contexts by more than rounding: nothing was "
                 "written."
             )
         seen, same = seen + counted, same + int((ids == best)[:counted].all(axis=1).sum())
         largest = max(largest, float(difference.max()))
-    return Agreement(seen, same, largest)
+        largest_logit = max(largest_logit, float(logit_difference.max()))
+    return Agreement(seen, same, largest, largest_logit)
 
 
 def synthetic_contexts(rows: int, vocabulary: int, generator: np.random.Generator) -> NDArray[np.int64]:

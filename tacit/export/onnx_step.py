@@ -5,6 +5,7 @@
     outputs   words          string [batch, shown]     the likeliest next words, the likeliest first
               ids            int64 [batch, shown]      their ids
               probabilities  float [batch, shown]      their probabilities among all entries, reserved ones included
+              logits         float [batch, vocabulary] the score of every entry; their softmax is the model's distribution
               next_c, next_r float [batch, ...]        the state for the next token
 
 The token `begin` starts a sentence from an empty state and ignores the state that is given with it: pass zeros of the right
@@ -25,7 +26,7 @@ from tacit.models.layers.cells import GATES, Cell
 from tacit.models.word_lm import WordLM
 
 INPUTS = ("token", "c", "r")
-OUTPUTS = ("words", "ids", "probabilities", "next_c", "next_r")
+OUTPUTS = ("words", "ids", "probabilities", "logits", "next_c", "next_r")
 # Old enough for the runtimes on phones: the operators of this graph have not changed since opset 13.
 OPSET, IR_VERSION = 17, 8
 
@@ -35,7 +36,7 @@ def onnx_step(
 ) -> bytes:
     """The model as an ONNX file; `words[i]` is written for the id i, ids below `first_word` are reserved.
 
-    Needs the package onnx, and at least `shown` words that are not reserved.
+    Needs the package onnx, a word for every id of the model, and at least `shown` words that are not reserved.
     """
     from onnx import TensorProto, checker, helper
 
@@ -53,6 +54,7 @@ def onnx_step(
         described("words", TensorProto.STRING, shown),
         described("ids", whole, shown),
         described("probabilities", real, shown),
+        described("logits", real, len(words)),
         described("next_c", real, units),
         described("next_r", real, fed_back),
     ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol, get_args
 
 import jax
@@ -21,14 +20,32 @@ from tacit.data.store import IMAGE_SHAPE
 from tacit.data.users import Examples
 from tacit.errors import DataError
 
+# Users are padded to at least so many batches, or to the cap where it is lower: the usual caps give one shape to all chunks.
+LEAST_STEPS = 64
+
 
 @dataclass(frozen=True)
 class LaidOut:
-    """Users' examples, ready to be cut: each user's rows and predictions; `batches(users)` is [users, steps, rows, ...]."""
+    """Users' examples, ready to be cut: each user's rows and predictions; `batches(users)` is [users, steps, rows, ...].
+
+    `first(users, steps)` is the same with at most so many steps, for a batching that can leave padding out.
+    """
 
     sizes: NDArray[np.int64]
     predictions: NDArray[np.int64]
     batches: Callable[[NDArray[np.int64]], Any]
+    first: Callable[[NDArray[np.int64], int], Any] | None = None
+
+    def as_needed(self, users: NDArray[np.int64], batch_size: int) -> Any:
+        """The batches of these users, padded to what their largest has and not to the cap.
+
+        The number of steps is the next power of two, and at least `LEAST_STEPS`: few shapes to compile. It depends on all of
+        these users together, so this is for work that reads one batch at a time (`reads_one_batch_at_a_time`).
+        """
+        if self.first is None:
+            return self.batches(users)
+        largest = -(-int(self.sizes[users].max(initial=0)) // batch_size)
+        return self.first(users, max(LEAST_STEPS, 1 << max(largest - 1, 0).bit_length()))
 
 
 class Batching(Protocol):
@@ -75,8 +92,11 @@ class TextBatches:
     def lay_out(self, examples: Examples) -> LaidOut:
         """Rows of tokens [users, steps, rows, length + 1]."""
         rows = to_rows(examples, layout=self.layout, length=self.length, max_rows=self.steps * self.batch_size)
-        cut = partial(pack, rows, batch_size=self.batch_size, steps=self.steps)
-        return LaidOut(rows.sizes(), rows.predictions(), cut)
+
+        def first(users: NDArray[np.int64], steps: int) -> NDArray[np.int32]:
+            return pack(rows, users, batch_size=self.batch_size, steps=min(steps, self.steps))
+
+        return LaidOut(rows.sizes(), rows.predictions(), lambda users: first(users, self.steps), first)
 
 
 @dataclass(frozen=True)
@@ -95,33 +115,48 @@ class ImageBatches:
 
     def lay_out(self, examples: Examples) -> LaidOut:
         """What `image_batches` gives; an image is a row, and asks for one prediction."""
-        batches = image_batches(examples, batch_size=self.batch_size, steps=self.steps)
+        _require_images(examples)
         sizes = np.minimum(np.diff(examples.user_offsets), self.batch_size * self.steps)
-        return LaidOut(sizes, sizes, lambda users: {name: leaf[users] for name, leaf in batches.items()})
+
+        def first(users: NDArray[np.int64], steps: int) -> dict[str, NDArray[np.generic]]:
+            return image_batches(examples, users, batch_size=self.batch_size, steps=min(steps, self.steps))
+
+        return LaidOut(sizes, sizes, lambda users: first(users, self.steps), first)
 
 
-def image_batches(examples: Examples, *, batch_size: int, steps: int) -> dict[str, NDArray[np.generic]]:
-    """The first images of each user as `steps` batches: ``images`` uint8 [users, steps, batch_size, 28, 28], ``labels`` int32
-    and ``mask`` float32 [users, steps, batch_size]; the mask is 0 where there is no image.
+def image_batches(
+    examples: Examples, users: NDArray[np.int64] | None = None, *, batch_size: int, steps: int
+) -> dict[str, NDArray[np.generic]]:
+    """The first images of these users, or of all, as `steps` batches: ``images`` uint8 [users, steps, batch_size, 28, 28],
+    ``labels`` int32 and ``mask`` float32 [users, steps, batch_size]; the mask is 0 where there is no image.
 
     The last batch of a user may be short, and a user with few images has empty ones (Debugging, footnote 8).
     """
-    if examples.labels is None or examples.items.shape[1:] != IMAGE_SHAPE:
-        got = "text" if examples.labels is None else "×".join(map(str, examples.items.shape[1:]))
-        raise DataError(f"Expected users with images of {IMAGE_SHAPE[0]}×{IMAGE_SHAPE[1]}, got {got}.")
+    labelled = _require_images(examples)
+    begin, end = examples.user_offsets[:-1], examples.user_offsets[1:]
+    if users is not None:
+        begin, end = begin[users], end[users]
     slots = batch_size * steps
-    index = examples.user_offsets[:-1, None] + np.arange(slots)
-    inside = index < examples.user_offsets[1:, None]
+    index = begin[:, None] + np.arange(slots)
+    inside = index < end[:, None]
     images = np.zeros((*inside.shape, *IMAGE_SHAPE), np.uint8)
     labels = np.zeros(inside.shape, np.int32)
     images[inside] = examples.items[index[inside]]
-    labels[inside] = examples.labels[index[inside]]
+    labels[inside] = labelled[index[inside]]
     shape = (len(inside), steps, batch_size)
     return {
         "images": images.reshape(*shape, *IMAGE_SHAPE),
         "labels": labels.reshape(shape),
         "mask": inside.astype(np.float32).reshape(shape),
     }
+
+
+def _require_images(examples: Examples) -> NDArray[np.int32]:
+    """The labels of the images; DataError for anything else."""
+    if examples.labels is None or examples.items.shape[1:] != IMAGE_SHAPE:
+        got = "text" if examples.labels is None else "×".join(map(str, examples.items.shape[1:]))
+        raise DataError(f"Expected users with images of {IMAGE_SHAPE[0]}×{IMAGE_SHAPE[1]}, got {got}.")
+    return examples.labels
 
 
 class OneUserAtATime:

@@ -152,8 +152,12 @@ Scoring = Callable[[Any, jax.Array], jax.Array]  # (model, tokens [rows, length]
 
 @eqx.filter_jit
 def _suggest(scores: Scoring, model: Any, tokens: Any, last: Any, count: int) -> Any:
-    probabilities = jax.nn.softmax(scores(model, tokens[None])[0, last])
-    return jax.lax.top_k(probabilities[FIRST_WORD:], count)
+    probabilities = jax.nn.softmax(scores(model, tokens[None])[0, last])[FIRST_WORD:]
+    return jax.lax.top_k(probabilities, min(count, probabilities.shape[0]))
+
+
+# One object: a method of another instance is another function to JAX, and would be compiled again for each suggestion.
+_SCORES = NextWord().scores
 
 
 def suggest(
@@ -164,11 +168,10 @@ def suggest(
     `count` of them, or all there are. `scores` is that of the model's task. A model that reads at most `longest` tokens gets
     the last of them.
     """
-    scores = NextWord().scores if scores is None else scores
+    scores = _SCORES if scores is None else scores
     tokens = [BOS, *context][-(longest or 0) :]
     padded = np.full(longest or max(16, 1 << (len(tokens) - 1).bit_length()), PAD, np.int32)
     padded[: len(tokens)] = tokens
-    count = min(count, eqx.filter_eval_shape(scores, model, padded[None]).shape[-1] - FIRST_WORD)
     probabilities, words = _suggest(scores, model, padded, np.int32(len(tokens) - 1), count)
     return [(int(word) + FIRST_WORD, float(p)) for word, p in zip(words, probabilities, strict=True)]
 

@@ -14,6 +14,7 @@ import equinox as eqx
 import jax
 
 from tacit.errors import PrivacyError
+from tacit.learning.tasks import LossTask
 from tacit.learning.work import LocalWork, UserWork
 
 _IMPURE = ("callback", "debug_print", "custom_vmap")
@@ -21,7 +22,11 @@ _IMPURE = ("callback", "debug_print", "custom_vmap")
 
 def may_be_impure(work: UserWork, model: Any) -> bool:
     """Whether some of it is not Tacit's own: the work, the task or the model."""
-    parts = (work, work.work, work.task, model) if isinstance(work, LocalWork) else (work, model)
+    parts: tuple[Any, ...] = (work, model)
+    if isinstance(work, LocalWork):
+        # `as_task` wraps a loss function: the wrapper is Tacit's own, the function is not.
+        task = work.task.loss if isinstance(work.task, LossTask) else work.task
+        parts = (*parts, work.work, task)
     return not all(type(each).__module__.startswith("tacit.") for each in parts)
 
 

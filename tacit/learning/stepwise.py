@@ -82,6 +82,11 @@ class Neural:
         outputs = state[-1]
         return np.asarray(_log_probabilities(self.model, _padded((outputs,), len(outputs))[0]))[: len(outputs)]
 
+    def logits(self, state: State) -> NDArray[np.float32]:
+        """The score of every id as the next token: [rows, vocabulary]."""
+        outputs = state[-1]
+        return np.asarray(_logits(self.model, _padded((outputs,), len(outputs))[0]))[: len(outputs)]
+
 
 @eqx.filter_jit
 def _read(model: WordLM, cell: tuple[Any, ...], tokens: Any) -> tuple[jax.Array, ...]:
@@ -95,8 +100,13 @@ def _read(model: WordLM, cell: tuple[Any, ...], tokens: Any) -> tuple[jax.Array,
 
 @eqx.filter_jit
 def _log_probabilities(model: WordLM, outputs: Any) -> jax.Array:
+    return jax.nn.log_softmax(_logits(model, outputs))
+
+
+@eqx.filter_jit
+def _logits(model: WordLM, outputs: Any) -> jax.Array:
     logits = product(outputs, model.output_table(), "float32", contract=(1, 1))
-    return jax.nn.log_softmax(logits if model.output_bias is None else logits + model.output_bias)
+    return logits if model.output_bias is None else logits + model.output_bias
 
 
 def _padded(state: State, rows: int) -> State:

@@ -205,6 +205,15 @@ def ignores_padding(work: UserWork) -> bool:
     return type(work).__module__.startswith("tacit.") and bool(getattr(work, "ignores_padding", False))
 
 
+def reads_one_batch_at_a_time(work: UserWork) -> bool:
+    """Whether work is known to read no more of a user's batches [steps, ...] than one batch in each of its steps.
+
+    How many batches of padding follow the last one then changes no update. Work of other people's own may look at all batches
+    together, and a task or a loss of their own gets one batch at a time from `FedAvg` and `FedSGD`.
+    """
+    return ignores_padding(work) or (type(work) is LocalWork and type(work.work) in (FedAvg, FedSGD))
+
+
 def require_update_of(learned: Any, update: Any) -> Any:
     """The update, if it has the structure and shapes of what users update. PrivacyError otherwise: a shape that broadcasts
     would count several times in the sum and once in its norm."""

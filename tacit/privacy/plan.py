@@ -73,8 +73,8 @@ class ClipChange(BaseModel):
     """From `round` on, clip at `clip_norm`; the noise σ = z · S follows, so the cost of a round stays the same."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    round: int = Field(ge=0)
-    clip_norm: Norm
+    round: int = Field(ge=0, description="the first round with this clip")
+    clip_norm: Norm = Field(description="the clip from then on")
 
 
 class AdaptiveSection(BaseModel):
@@ -100,11 +100,14 @@ class PrivacyPlan(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     mechanism: Annotated[str, AfterValidator(_mechanism_name)] = Field(
-        default="gaussian", description="one of Tacit's own, or module:Class of one from outside"
+        default="gaussian",
+        description="gaussian, tree, blt, banded, discrete or none; or module:Class of one from outside",
     )
     population: int = Field(gt=0, description="how many users there are, a public estimate [K]")
     cohort: Positive = Field(description="users a round: expected (Poisson) or exact [C, report goal m]")
-    sampling: Literal["poisson", "fixed", "check_in"] = "poisson"
+    sampling: Literal["poisson", "fixed", "check_in"] = Field(
+        default="poisson", description="each user by a coin, a fixed number of users, or whoever checks in"
+    )
     participation: Annotated[str, AfterValidator(_participation_name)] | None = Field(
         default=None, description="module:Class of a sampler from outside that draws users by this sampling"
     )
@@ -117,14 +120,18 @@ class PrivacyPlan(BaseModel):
         default=None, ge=1, description="cap on a band's memory, in vectors of the model's size"
     )
     clip_norm: Norm | None = Field(default=None, description="bound on one user's update [S]; none means no clipping")
-    clipping: Literal["flat", "per_layer"] = "flat"
-    clip_schedule: tuple[ClipChange, ...] = ()
+    clipping: Literal["flat", "per_layer"] = Field(
+        default="flat", description="one bound on the whole update, or on each of its parameter vectors"
+    )
+    clip_schedule: tuple[ClipChange, ...] = Field(default=(), description="rounds from which the clip is another")
     noise_multiplier: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="σ over the sensitivity [z]")
-    delta: float = Field(default=1e-9, gt=0, lt=1)
+    delta: float = Field(default=1e-9, gt=0, lt=1, description="δ of the guarantee; below 1 / population")
     example_cap: Positive | None = Field(
         default=None, description="predictions at which a user's weight reaches 1 [ŵ]; none weighs all users alike"
     )
-    estimator: Literal["fixed", "clipped"] = "fixed"
+    estimator: Literal["fixed", "clipped"] = Field(
+        default="fixed", description="divide by a public constant, or by the noisy sum of weights [f_f, f_c]"
+    )
     total_weight: Positive | None = Field(
         default=None,
         description="public estimate of the sum of all users' weights [W, or W_min for the clipped estimator]",

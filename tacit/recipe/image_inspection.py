@@ -31,11 +31,11 @@ RECIPE = "inspection.toml"  # in the folder of an inspection
 class ImageData(RecipeSection):
     """Users with images: the built-in world of handwriting, or a store made by `tacit data import`."""
 
-    world: Literal["handwriting"] | None = None
-    store: str | None = None
+    world: Literal["handwriting"] | None = Field(default=None, description="a built-in world; instead of a store")
+    store: str | None = Field(default=None, description="the folder of a store of images; instead of a world")
     users: int = Field(default=100_000, gt=0, description="writers of the world")
     images: float = Field(default=30, gt=0, le=400, description="mean number of images per writer of the world")
-    world_seed: Seed = 1
+    world_seed: Seed = Field(default=1, description="makes one world out of many of its kind")
     classes: int = Field(default=62, ge=2, description="number of classes, a public constant")
     held_out: int = Field(
         default=50, gt=0, le=100_000, description="users to measure accuracy on, who are never trained on"
@@ -56,25 +56,27 @@ class ImageData(RecipeSection):
 class ImageFault(RecipeSection):
     """A fault put into the images on purpose (`tacit.data.faults`), after the classifier was trained."""
 
-    kind: Literal["inverted", "rotated", "relabelled"] = "inverted"
+    kind: Literal["inverted", "rotated", "relabelled"] = Field(
+        default="inverted", description="light and dark exchanged, images on their side, or labels off by one"
+    )
     share: float = Field(ge=0, le=1, description="share of the users' devices that have it")
-    seed: Seed = 1
+    seed: Seed = Field(default=1, description="decides which devices have it")
 
 
 class ImageWork(RecipeSection):
     """The local computation of one user: SGD."""
 
-    epochs: int = Field(default=1, gt=0)
+    epochs: int = Field(default=1, gt=0, description="passes over a user's images in one round")
     batch_size: int = Field(default=32, gt=0, description="images per batch")
-    learning_rate: float = Field(gt=0, allow_inf_nan=False)
+    learning_rate: float = Field(gt=0, allow_inf_nan=False, description="step size of the local SGD")
 
 
 class ImageRun(RecipeSection):
     """How long the run is, and how often it evaluates and saves a checkpoint."""
 
-    rounds: int = Field(gt=0)
-    evaluate_every: int = Field(default=20, gt=0)
-    checkpoint_every: int = Field(default=20, gt=0)
+    rounds: int = Field(gt=0, description="rounds of training [T]")
+    evaluate_every: int = Field(default=20, gt=0, description="rounds between two measurements")
+    checkpoint_every: int = Field(default=20, gt=0, description="rounds between two checkpoints")
     seed: Seed | None = Field(
         default=None, description="makes the noise replayable, for research: the run is then not private"
     )
@@ -83,7 +85,7 @@ class ImageRun(RecipeSection):
 class ImageTraining(RecipeSection):
     """How one model is trained."""
 
-    init_seed: Seed = 1
+    init_seed: Seed = Field(default=1, description="draws the parameters that training begins with")
     work: ImageWork
     privacy: PrivacyPlan
     server: ServerSection = ServerSection()
@@ -98,7 +100,7 @@ class ImageTraining(RecipeSection):
 class ClassifierSection(ImageTraining):
     """The primary model; with `trained`, the inspection uses an earlier run's classifier instead of training one."""
 
-    preset: str = "small"
+    preset: str = Field(default="small", description="a classifier by name: small or paper")
     trained: str | None = Field(default=None, description="the folder of the run that has trained it")
 
 
@@ -109,7 +111,7 @@ class SelectionSection(RecipeSection):
     `percentiles` of the released histogram. By example: examples that the classifier gets right, and those it gets wrong.
     """
 
-    by: Literal["user", "example"] = "user"
+    by: Literal["user", "example"] = Field(default="user", description="whether users or single examples are selected")
     percentiles: tuple[float, float] | None = Field(
         default=None, description="low and high percentile of users' accuracies"
     )
@@ -141,18 +143,22 @@ class SelectionSection(RecipeSection):
 class GeneratorSection(RecipeSection):
     """How the server trains the generator after each round."""
 
-    steps: int = Field(default=6, gt=0)
-    batch_size: int = Field(default=32, ge=2)
-    optimizer: Literal["sgd", "momentum", "nesterov", "adam"] = "sgd"
-    learning_rate: float = Field(default=0.005, gt=0, allow_inf_nan=False)
-    momentum: float = Field(default=0.9, ge=0, lt=1)
+    steps: int = Field(default=6, gt=0, description="steps after each round")
+    batch_size: int = Field(default=32, ge=2, description="generated images per step")
+    optimizer: Literal["sgd", "momentum", "nesterov", "adam"] = Field(
+        default="sgd", description="optimizer of the generator"
+    )
+    learning_rate: float = Field(default=0.005, gt=0, allow_inf_nan=False, description="step size of the generator")
+    momentum: float = Field(default=0.9, ge=0, lt=1, description="of momentum and nesterov; others ignore it")
 
 
 class GanSection(ImageTraining):
     """The generative models: the discriminator is learned through the gate, the generator from its releases."""
 
-    preset: str = "small"
-    penalty: float = Field(default=10.0, ge=0, allow_inf_nan=False)
+    preset: str = Field(default="small", description="a pair of models by name: small or paper")
+    penalty: float = Field(
+        default=10.0, ge=0, allow_inf_nan=False, description="weight of the penalty on the discriminator's gradient"
+    )
     generator: GeneratorSection = GeneratorSection()
 
 
@@ -166,8 +172,12 @@ class ImageLook(RecipeSection):
 class ImageInspection(RecipeSection):
     """The whole recipe of an inspection of images."""
 
-    inspect: Literal["images"] = "images"
-    name: str = Field(default="inspect-images", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    inspect: Literal["images"] = Field(default="images", description="what is inspected")
+    name: str = Field(
+        default="inspect-images",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        description="the folder of the inspection is named after it",
+    )
     data: ImageData
     fault: ImageFault | None = None
     classifier: ClassifierSection

@@ -31,7 +31,7 @@ def find_recipe(name: str) -> Path:
 def read_toml(path: Path) -> dict[str, Any]:
     """A recipe file as nested dictionaries, not validated yet."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path} is not valid TOML: {error}.") from None
     except OSError as error:
@@ -40,22 +40,24 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def toml_of(tree: dict[str, Any], prefix: str = "") -> str:
     """Nested dictionaries as TOML; lists of tables are written inline."""
-    lines = [f"{_key(key)} = {_value(value)}" for key, value in tree.items() if not isinstance(value, dict)]
+    lines = [f"{key_text(key)} = {value_text(value)}" for key, value in tree.items() if not isinstance(value, dict)]
     for key, value in tree.items():
         if isinstance(value, dict):
-            lines += ["", f"[{prefix}{_key(key)}]", toml_of(value, f"{prefix}{_key(key)}.")]
+            lines += ["", f"[{prefix}{key_text(key)}]", toml_of(value, f"{prefix}{key_text(key)}.")]
     return "\n".join(lines)
 
 
-def _value(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """A value as TOML, on one line."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{key_text(key)} = {value_text(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_value, value)) + "]"
+        return "[" + ", ".join(map(value_text, value)) + "]"
     return json.dumps(value, ensure_ascii=False)  # JSON strings, numbers and booleans are TOML
 
 
-def _key(key: str) -> str:
+def key_text(key: str) -> str:
+    """A key as TOML, in quotes where it needs them."""
     return key if key.replace("_", "").replace("-", "").isalnum() and key.isascii() else json.dumps(key)
 
 

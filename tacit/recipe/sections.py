@@ -22,13 +22,13 @@ class RecipeSection(BaseModel):
 class DataSection(RecipeSection):
     """Users' data: a built-in world, or a store made by `tacit data import`."""
 
-    world: Literal["keyboard"] | None = None
-    store: str | None = None
+    world: Literal["keyboard"] | None = Field(default=None, description="a built-in world; instead of a store")
+    store: str | None = Field(default=None, description="the folder of a store of users; instead of a world")
     users: int = Field(default=500_000, gt=0, description="users of the world")
     vocabulary: int = Field(
         default=2_000, ge=100, description="entries of the world's vocabulary, four reserved ones included"
     )
-    world_seed: Seed = 1
+    world_seed: Seed = Field(default=1, description="makes one world out of many of its kind")
     held_out: int = Field(
         default=200,
         gt=0,
@@ -41,10 +41,12 @@ class DataSection(RecipeSection):
     iid: bool = Field(
         default=False, description="reshuffle all examples into synthetic users (Memorization, section 3)"
     )
-    layout: Literal["windows", "sentences"] = "windows"
+    layout: Literal["windows", "sentences"] = Field(
+        default="windows", description="rows cut from a user's running text, or one sentence a row"
+    )
     length: int = Field(default=10, gt=0, description="predictions per row")
     tokens_per_user: int = Field(
-        default=1_600, gt=0, description="cap on one user's predictions, rounded up to whole batches"
+        default=1_600, gt=0, le=10**12, description="cap on one user's predictions, rounded up to whole batches"
     )
 
     @model_validator(mode="after")
@@ -63,23 +65,25 @@ class PretrainSection(RecipeSection):
     differently: tidy writers spell out and punctuate words that most others shorten or run together.
     """
 
-    world: Literal["keyboard"] | None = None
-    store: str | None = None
+    world: Literal["keyboard"] | None = Field(default=None, description="a built-in world; instead of a store")
+    store: str | None = Field(default=None, description="the folder of a store of public text; instead of a world")
     public: bool = Field(default=False, description="you assert that the store's text is public")
-    world_seed: Seed = 2
+    world_seed: Seed = Field(default=2, description="another than the users' world has")
     style: Literal["tidy", "relaxed", "texter", "chatty"] | None = Field(
         default=None, description="how the world's users write; default: tidy"
     )
     users: int | None = Field(
         default=None, gt=0, description="how many users to read; default: 2,000 of a world, all of a store"
     )
-    epochs: int | None = Field(default=None, gt=0)
-    steps: int | None = Field(default=None, gt=0, description="number of batches, instead of epochs")
+    epochs: int | None = Field(default=None, gt=0, description="passes over the text; instead of steps")
+    steps: int | None = Field(default=None, gt=0, description="number of batches; instead of epochs")
     batch_size: int = Field(default=32, gt=0, description="rows a batch")
-    optimizer: Literal["sgd", "momentum", "nesterov", "adam"] = "adam"
-    learning_rate: float = Field(default=0.005, gt=0, allow_inf_nan=False)
-    momentum: float = Field(default=0.9, ge=0, lt=1)
-    order_seed: Seed = 1
+    optimizer: Literal["sgd", "momentum", "nesterov", "adam"] = Field(
+        default="adam", description="optimizer of pre-training"
+    )
+    learning_rate: float = Field(default=0.005, gt=0, allow_inf_nan=False, description="step size of the optimizer")
+    momentum: float = Field(default=0.9, ge=0, lt=1, description="of momentum and nesterov; others ignore it")
+    order_seed: Seed = Field(default=1, description="order of the public text")
 
     @model_validator(mode="after")
     def _one_source(self) -> PretrainSection:
@@ -102,44 +106,50 @@ class PretrainSection(RecipeSection):
 class ModelSection(RecipeSection):
     """A preset of `tacit.models.word_lm`, and values that replace the preset's. The vocabulary's size comes from the data."""
 
-    preset: str = "tiny"
-    cell: Literal["lstm", "cifg"] | None = None
-    embedding: int | None = Field(default=None, gt=0)
-    units: int | None = Field(default=None, gt=0)
-    projection: int | None = Field(default=None, gt=0)
-    tied: bool | None = None
-    output_bias: bool | None = None
-    unit_norm: bool | None = None
-    init_seed: Seed = 1
+    preset: str = Field(
+        default="tiny", description="a model by name: tiny, benchmark, dp-fedavg, production, gboard-10k, -20k or -30k"
+    )
+    cell: Literal["lstm", "cifg"] | None = Field(default=None, description="the recurrent cell")
+    embedding: int | None = Field(default=None, gt=0, description="width of the word embeddings")
+    units: int | None = Field(default=None, gt=0, description="units of the recurrent cell")
+    projection: int | None = Field(default=None, gt=0, description="width of the cell's projected output")
+    tied: bool | None = Field(default=None, description="one table for the words that go in and come out")
+    output_bias: bool | None = Field(default=None, description="a bias for each word that comes out")
+    unit_norm: bool | None = Field(default=None, description="word embeddings are scaled to norm 1")
+    init_seed: Seed = Field(default=1, description="draws the parameters that training begins with")
 
 
 class WorkSection(RecipeSection):
     """The local computation of one user."""
 
-    kind: Literal["fedavg", "fedsgd"] = "fedavg"
-    epochs: int = Field(default=1, gt=0)
+    kind: Literal["fedavg", "fedsgd"] = Field(
+        default="fedavg", description="several local steps, or one gradient over all of a user's data"
+    )
+    epochs: int = Field(default=1, gt=0, description="passes over a user's data in one round")
     batch_size: int = Field(default=8, gt=0, description="rows a batch")
-    learning_rate: float = Field(default=0.5, gt=0, allow_inf_nan=False)
+    learning_rate: float = Field(default=0.5, gt=0, allow_inf_nan=False, description="step size of the local SGD")
     clip_every_step: bool = Field(default=False, description="clip after each local step, as DP-FedAvg does")
 
 
 class ServerSection(RecipeSection):
     """The server's optimizer, which is applied to every release."""
 
-    optimizer: Literal["sgd", "momentum", "nesterov", "adam"] = "sgd"
-    learning_rate: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    momentum: float = Field(default=0.9, ge=0, lt=1)
+    optimizer: Literal["sgd", "momentum", "nesterov", "adam"] = Field(
+        default="sgd", description="how the server applies a release to the model"
+    )
+    learning_rate: float = Field(default=1.0, gt=0, allow_inf_nan=False, description="step size of the server")
+    momentum: float = Field(default=0.9, ge=0, lt=1, description="of momentum and nesterov; others ignore it")
 
 
 class RunSection(RecipeSection):
     """How long the run is, and how often it evaluates and saves a checkpoint."""
 
-    rounds: int = Field(gt=0)
-    evaluate_every: int = Field(default=20, gt=0)
+    rounds: int = Field(gt=0, description="rounds of training [T]")
+    evaluate_every: int = Field(default=20, gt=0, description="rounds between two measurements of accuracy")
     evaluate_words: int = Field(
         default=20_000, gt=0, description="approximate number of held-out predictions per evaluation"
     )
-    checkpoint_every: int = Field(default=10, gt=0)
+    checkpoint_every: int = Field(default=10, gt=0, description="rounds between two checkpoints")
     seed: Seed | None = Field(
         default=None, description="makes the noise replayable, for research: the run is then not private"
     )
@@ -149,7 +159,9 @@ class EngineSection(RecipeSection):
     """How the simulation runs; apart from rounding, nothing here changes the result."""
 
     chunk: int | None = Field(default=None, gt=0, description="users per compiled call; default: chosen for the device")
-    precision: Literal["float32", "tf32", "bf16"] = "float32"
+    precision: Literal["float32", "tf32", "bf16"] = Field(
+        default="float32", description="precision of matrix products; parameters and sums keep theirs"
+    )
 
 
 class PopulationSection(RecipeSection):
@@ -158,12 +170,18 @@ class PopulationSection(RecipeSection):
     timer_hours: float = Field(
         default=24.0, ge=0, allow_inf_nan=False, description="rest after a report, on the device"
     )
-    over_selection: float = Field(default=1.3, ge=1, le=10)
-    deadline_hours: float = Field(default=12.0, gt=0, allow_inf_nan=False)
-    work_minutes: float = Field(default=2.5, gt=0, allow_inf_nan=False)
-    drop_out: float = Field(default=0.06, ge=0, lt=1)
+    over_selection: float = Field(default=1.3, ge=1, le=10, description="devices selected per report that is needed")
+    deadline_hours: float = Field(
+        default=12.0, gt=0, allow_inf_nan=False, description="how long a round waits for reports"
+    )
+    work_minutes: float = Field(
+        default=2.5, gt=0, allow_inf_nan=False, description="time that the median device takes for its work"
+    )
+    drop_out: float = Field(
+        default=0.06, ge=0, lt=1, description="probability that a device fails though its window lasts"
+    )
     zones: str = Field(default="us", description="distribution of time zones: one, us, europe, world, or a list")
-    seed: Seed = 1
+    seed: Seed = Field(default=1, description="draws the devices' habits and failures")
 
 
 class FleetSection(RecipeSection):

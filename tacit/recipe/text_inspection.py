@@ -23,18 +23,20 @@ from tacit.runs.folder import RunFolder
 
 TEXT = RECIPES / "inspect_text.toml"
 # The sections of a training recipe that an inspection does not have.
-_WITHOUT = ("pretrain", "population", "audit", "fleet")
+WITHOUT = ("pretrain", "population", "audit", "fleet")
 # The keys of `data` that determine who the users of a primary model are.
 _WHO = ("world", "store", "users", "vocabulary", "world_seed", "held_out", "shuffle_seed", "iid")
-_WORD_MODEL_ONLY = ("cell", "tied", "output_bias", "unit_norm")
+WORD_MODEL_ONLY = ("cell", "tied", "output_bias", "unit_norm")
 
 
 class TextFault(RecipeSection):
     """A fault put into the text on purpose (`tacit.data.faults`), to test whether the inspection finds it."""
 
-    kind: Literal["concatenated", "case_kept"] = "concatenated"
+    kind: Literal["concatenated", "case_kept"] = Field(
+        default="concatenated", description="the first two words run together, or capital letters are kept"
+    )
     share: float = Field(ge=0, le=1, description="share of all sentences that have it")
-    seed: Seed = 1
+    seed: Seed = Field(default=1, description="decides which sentences have it")
 
 
 class TextLook(RecipeSection):
@@ -51,12 +53,12 @@ class TextLook(RecipeSection):
 class CharModelSection(ModelSection):
     """A preset of `tacit.models.char_lm`, and values that replace the preset's."""
 
-    preset: str = "small"
-    layers: int | None = Field(default=None, gt=0)
+    preset: str = Field(default="small", description="a character model by name: small or paper")
+    layers: int | None = Field(default=None, gt=0, description="number of recurrent layers")
 
     @model_validator(mode="after")
     def _is_of_characters(self) -> CharModelSection:
-        for name in _WORD_MODEL_ONLY:
+        for name in WORD_MODEL_ONLY:
             if getattr(self, name) is not None:
                 raise ValueError(f"expected no model.{name}: a character model has no such option")
         return self
@@ -65,7 +67,7 @@ class CharModelSection(ModelSection):
 class TextInspection(Recipe):
     """The whole recipe of an inspection of text."""
 
-    inspect: Literal["text"] = "text"
+    inspect: Literal["text"] = Field(default="text", description="what is inspected")
     primary: str | None = Field(default=None, description="a finished run of `tacit train`, the primary model")
     model: CharModelSection = CharModelSection()
     fault: TextFault | None = None
@@ -73,7 +75,7 @@ class TextInspection(Recipe):
 
     @model_validator(mode="after")
     def _is_an_inspection(self) -> TextInspection:
-        for name in _WITHOUT:
+        for name in WITHOUT:
             if getattr(self, name) is not None:
                 raise ValueError(f"expected no [{name}] in the recipe of an inspection")
         if self.data.layout != "sentences":

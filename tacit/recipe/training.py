@@ -43,7 +43,9 @@ class Recipe(RecipeSection):
     'gaussian'
     """
 
-    name: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    name: str = Field(
+        default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="the run folder is named after it"
+    )
     data: DataSection
     model: ModelSection = ModelSection()
     pretrain: PretrainSection | None = None

@@ -1,13 +1,13 @@
 """Callbacks follow a run: a progress bar, an experiment tracker, or code of your own.
 
-Subclass `Callback` and override what you need. The order of calls is fixed: warnings and pre-training first, then `on_start`,
-rounds and evaluations, then `on_end`. After `on_start`, and when pre-training fails, `on_end` is called exactly once, whatever
-happens.
+Subclass `Callback` and override what you need. The order of calls is fixed: warnings and pre-training first, then the
+estimate, `on_start`, rounds and evaluations, then `on_end`. After `on_start`, and when pre-training fails, `on_end` is called
+exactly once, whatever happens.
 
 **What a callback gets is public.** Its arguments hold the plan's settings, the record that goes into metrics.jsonl and the
-stated guarantee. They never hold who took part, how many did, norms, clipped shares, durations or the path of a file. The
-time of a call is not public: how long a round takes depends on what its users hold, so a callback that passes on when it was
-called passes on something that the guarantee does not cover.
+stated guarantee. They never hold who took part, how many did, norms, clipped shares, durations or the path of a file. The time
+that an estimate names was taken on made-up users. The time of a call is not public: how long a round takes depends on what its
+users hold, so a callback that passes on when it was called passes on something that the guarantee does not cover.
 
 **An error in a callback stops the run as Ctrl-C does:** after the round under way, with a checkpoint, so that the run can be
 resumed. Then the error is raised. In the last round the run finishes first. An error before the rounds (`on_warning`,
@@ -55,6 +55,29 @@ class RunStart:
 
 
 @dataclass(frozen=True)
+class RunEstimate:
+    """What a run will cost, before its first round.
+
+    `epsilon` and `delta` are what the guarantee will state for all planned rounds, if no round has to run again;
+    `reasons_not_private` says why epsilon is infinite, where it is. `seconds_a_round` was measured on this machine with made-up
+    users, all of whom have as much text as the cap of `words_a_user` allows; None where no trial is possible.
+    """
+
+    rounds: int
+    cohort: float
+    epsilon: float
+    delta: float
+    reasons_not_private: tuple[str, ...] = ()
+    seconds_a_round: float | None = None
+    words_a_user: int | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """About how long all rounds take, None where it is not known."""
+        return None if self.seconds_a_round is None else self.rounds * self.seconds_a_round
+
+
+@dataclass(frozen=True)
 class RunEnd:
     """How a run ended.
 
@@ -82,6 +105,12 @@ class Callback:
     >>> best.top1
     0.25
     """
+
+    # Whether `on_estimate` is to be called. The estimate takes a few seconds, so a callback asks for it.
+    wants_estimate: bool = False
+
+    def on_estimate(self, estimate: RunEstimate) -> None:
+        """What the run will cost in time and privacy; before `on_start`, for callbacks that have `wants_estimate`."""
 
     def on_warning(self, sentence: str) -> None:
         """The settings will harm training, for example by noise that drowns the model. Called before the run begins."""
@@ -117,6 +146,12 @@ class Callbacks(Callback):
         for callback in self._callbacks:
             if isinstance(callback, type) or not hasattr(callback, "on_start"):
                 raise RecipeError(f"Expected objects of subclasses of tacit.Callback in callbacks, got {callback!r}.")
+        self.wants_estimate = any(getattr(callback, "wants_estimate", False) for callback in self._callbacks)
+
+    def on_estimate(self, estimate: RunEstimate) -> None:
+        for callback in self._callbacks:
+            if getattr(callback, "wants_estimate", False):
+                callback.on_estimate(estimate)
 
     def on_warning(self, sentence: str) -> None:
         self._each("on_warning", sentence)

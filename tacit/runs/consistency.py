@@ -3,8 +3,9 @@
 The ledger's chain shows that no line was changed after it was written, unless the whole chain was written again. Somebody who
 edits a field and hashes the chain again must also make all of these agree, which `objection_to` compares:
 
-    recipe.toml     its SHA-256 is in the first record; its [privacy] is the plan there; no round beyond [run] rounds; a seed
-                    in it is in the first record, with the reason why nothing may be claimed
+    recipe.toml     its SHA-256 is in the first record; its [privacy] is the plan there; no round beyond [run] rounds, or
+                    beyond those of the last extension; a seed in it is in the first record, with the reason why nothing may
+                    be claimed
     first record    mechanism, population, neighbours and unit are those of the plan; correlated noise is described
     intents         sampling, noise, bounds, denominator and restarts are those of the plan (`privacy.departures`)
     checkpoints     each names the first record's digest in its metadata, and the ledger names each by its own digest
@@ -57,7 +58,7 @@ def objection_to(ledger: Ledger, recipe_text: bytes, recipe: Mapping[str, Any], 
         _plan_objection(plan, opened)
         or _first_record_objection(plan, rounds, recipe, opened)
         or next((reason.sentence for reason in departures_from_plan(opened, ledger.intents)), None)
-        or _rounds_objection(ledger, rounds)
+        or _rounds_objection(ledger)
         or _checkpoint_objection(ledger, kept)
     )
 
@@ -80,7 +81,6 @@ def _first_record_objection(plan: PrivacyPlan, rounds: int, recipe: Mapping[str,
     seeded = _section(recipe, "run").get("seed") is not None
     wanted = {
         "mechanism": plan.mechanism,
-        "rounds": rounds,
         "population": plan.population,
         "adjacency": plan.adjacency,
         "unit": UNIT,
@@ -89,6 +89,8 @@ def _first_record_objection(plan: PrivacyPlan, rounds: int, recipe: Mapping[str,
     for name, value in wanted.items():
         if getattr(opened, name) != value:
             return f"{name} is {value!r} by recipe.toml and {getattr(opened, name)!r} in the ledger's first record"
+    if (first := (*opened.extended_from, opened.rounds)[0]) != rounds:
+        return f"rounds is {rounds!r} by recipe.toml and {first!r} in the ledger's first record"
     if plan.kind.known and opened.strategy.get("strategy") != (plan.mechanism if plan.kind.correlated else None):
         return undescribed(plan.mechanism)
     forbids = {
@@ -103,12 +105,13 @@ def _first_record_objection(plan: PrivacyPlan, rounds: int, recipe: Mapping[str,
     return None
 
 
-def _rounds_objection(ledger: Ledger, rounds: int) -> str | None:
+def _rounds_objection(ledger: Ledger) -> str | None:
+    rounds, asks = ledger.opened.rounds, "the ledger plans" if ledger.opened.extended_from else "recipe.toml asks for"
     most = max((intent.round + 1 for intent in ledger.intents), default=0)
     if most > rounds:
-        return f"recipe.toml asks for {rounds} rounds, and the ledger has {most}"
+        return f"{asks} {rounds} rounds, and the ledger has {most}"
     if ledger.closed is not None and ledger.closed.outcome == "finished" and ledger.next_round != rounds:
-        return f"recipe.toml asks for {rounds} rounds, and the ledger finished after {ledger.next_round}"
+        return f"{asks} {rounds} rounds, and the ledger finished after {ledger.next_round}"
     return None
 
 

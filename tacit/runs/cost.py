@@ -111,6 +111,7 @@ def total_cost(
     `adaptive`: runs may have been chosen by looking at what earlier ones released.
     """
     ledgers = [ledger for ledger, _ in runs]
+    adaptive = adaptive or any(ledger.opened.extended_from for ledger in ledgers)
     stated = together(ledgers, delta, adaptive=adaptive)
     against = [
         reason.in_run(ledger.opened.run_id)

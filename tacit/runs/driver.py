@@ -2,7 +2,7 @@
 
 What is trained comes as a `Program`. A run that was stopped or killed goes on from its last checkpoint, under the plan in its
 ledger's first record. The rounds since the checkpoint run again, with fresh noise, and are accounted again; a seeded run
-repeats them exactly.
+repeats them exactly. A run that has finished can be given more rounds (`tacit.runs.extension`).
 """
 
 from __future__ import annotations
@@ -27,10 +27,20 @@ from tacit.privacy.accounting.spent import cost_if_it_had_ended_here
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.log import repair_torn_tail, verified
 from tacit.privacy.record.ledger import Ledger, LedgerWriter
-from tacit.privacy.record.records import FRESH_NOISE, SEEDED_REPLAY, Committed, Opened, Resumed, to_json
+from tacit.privacy.record.records import (
+    FRESH_NOISE,
+    SEEDED_REPLAY,
+    Committed,
+    Extended,
+    Opened,
+    Resumed,
+    extended,
+    to_json,
+)
 from tacit.runs import checkpoints
 from tacit.runs.callbacks import Callback, RunEnd, notifying
 from tacit.runs.cost import cost_of
+from tacit.runs.extension import objection_to_extending, require_extendable
 from tacit.runs.folder import RunFolder, first_difference
 from tacit.runs.journal import RunJournal
 from tacit.runs.metrics import truncate_after
@@ -78,15 +88,29 @@ def further_rounds(
     *,
     older_if_damaged: bool = False,
     catch_interrupt: bool = False,
+    extend: bool = False,
 ) -> Rounds:
-    """The rounds that are left of a run that has begun; PrivacyError if the program is not the one it was begun with."""
+    """The rounds that are left of a run that has begun; PrivacyError if the program is not the one it was begun with.
+
+    With `extend`, the run has finished, and the program's rounds are planned from now on: the ledger says so before the first
+    of them.
+    """
     program = dataclasses.replace(program, opened=with_reasons(program))
     ledger = folder.open_ledger()
     try:
-        closed = ledger.ledger.closed
-        if closed is not None and closed.outcome != "stopped":
-            raise RunError(f"The run {folder.path} has {closed.outcome}, so there is nothing to resume.")
-        require_same_promise(ledger.ledger.opened, program.opened)
+        closed, opened = ledger.ledger.closed, ledger.ledger.opened
+        if extend:
+            require_extendable(ledger.ledger, folder, program.schedule.rounds)
+            opened = extended(opened, program.schedule.rounds)
+        elif closed is not None and closed.outcome != "stopped":
+            raise RunError(
+                f"The run {folder.path} has {closed.outcome}, so there is nothing to resume.",
+                hint=f"To extend it: tacit train --resume {folder.path} --set run.rounds={2 * opened.rounds}"
+                if closed.outcome == "finished" and objection_to_extending(opened) is None
+                else None,
+            )
+        require_same_promise(opened, program.opened)
+        program = dataclasses.replace(program, opened=opened)
         program.require_same_users(folder, begun=bool(ledger.ledger.intents))
         folder.accountable_ledger()  # raises if the ledger contradicts the folder: the final cost is computed from it
         listed = _register(program, folder, ledger.ledger)
@@ -98,6 +122,9 @@ def further_rounds(
             state = from_arrays(state, checkpoint.round, checkpoint.arrays, noise)
             if checkpoint.round > ledger.ledger.rounds_committed:  # killed between the checkpoint and its record
                 ledger.append(Committed(checkpoint.round, checkpoint.digest))
+        if extend:
+            ledger.append(Extended(program.schedule.rounds))
+        folder.remove_summary()
         lost = ledger.ledger.lost_from(state.round)
         ledger.append(Resumed(state.round, lost, FRESH_NOISE if program.seed is None else SEEDED_REPLAY))
         _record_head(listed, folder, ledger)
@@ -112,6 +139,8 @@ def further_rounds(
 def require_same_promise(recorded: Opened, now: Opened) -> None:
     """PrivacyError unless the plan, the data and the reasons for an infinite epsilon are those of the first record."""
     then, here = (to_json(dataclasses.replace(each, tacit_version="")) for each in (recorded, now))
+    for each in (then, here):  # known to the ledger alone; how many rounds are planned is compared
+        each.pop("extended_from", None)
     difference = first_difference(then, here)
     if difference is not None:
         field, before, after = difference

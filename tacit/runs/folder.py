@@ -201,6 +201,10 @@ class RunFolder:
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         write_atomic(self.summary_path, json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
+    def remove_summary(self) -> None:
+        """Take away what `write_summary` wrote, because the run goes on."""
+        self.summary_path.unlink(missing_ok=True)
+
     def summary(self) -> dict[str, Any] | None:
         """What `write_summary` wrote, None before."""
         try:

@@ -38,15 +38,30 @@ if TYPE_CHECKING:
 # How many rounds the accelerator may be ahead of the rounds whose numbers were fetched.
 LAG = 2
 NORM_QUANTILES = (0.1, 0.5, 0.9)
+# Evaluations are rare if there are at least so many rounds between them; then these rounds are evaluated, too.
+RARE, EARLY = 5, (0, 1, 2, 5, 10)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How many rounds there are, and after how many of them the model is evaluated and saved each time."""
+    """How many rounds there are, and after how many of them the model is evaluated and saved each time.
+
+    If evaluations are rare, the model is also evaluated before the first round and after the first few, so that there is
+    something to see. Nothing about training depends on it.
+    """
 
     rounds: int
     evaluate_every: int
     checkpoint_every: int
+
+    @property
+    def early(self) -> tuple[int, ...]:
+        """The rounds after which the model is evaluated beside the usual pace; 0 is before the first round."""
+        return tuple(round for round in EARLY if round < self.evaluate_every) if self.evaluate_every >= RARE else ()
+
+    def evaluates(self, round: int) -> bool:
+        """Whether the model is evaluated after so many rounds."""
+        return round == self.rounds or round % self.evaluate_every == 0 or round in self.early
 
 
 class RunJournal:
@@ -90,7 +105,7 @@ class RunJournal:
             self._stop()
 
     def begin(self, state: Any) -> None:
-        """Evaluate the model before the first round, so that curves begin with the pre-trained model."""
+        """Evaluate the model before the first round, so that curves begin with the model that the run starts from."""
         if next(read_metrics(self._folder.metrics_path), None) is None:
             self._note(state)
             if self._stopping:
@@ -119,7 +134,7 @@ class RunJournal:
         """Fetch the numbers of finished rounds; evaluate and save when the schedule says so."""
         self._pending.append((state, diagnostics))
         last = state.round == self._schedule.rounds
-        evaluate = last or state.round % self._schedule.evaluate_every == 0
+        evaluate = self._schedule.evaluates(state.round)
         save = last or state.round % self._schedule.checkpoint_every == 0 or self._stopping
         self._settle(all=evaluate or save)
         if evaluate:

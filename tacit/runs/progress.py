@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: a bar on a terminal, a line for each evaluation elsewhere."""
+"""Progress of a run on stderr: what it will cost, then a bar on a terminal, a line for each evaluation elsewhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from tacit.privacy.statement.wording import epsilon_text
-from tacit.runs.callbacks import Callback, RunEnd, RunStart
+from tacit.runs.callbacks import Callback, RunEnd, RunEstimate, RunStart
+from tacit.runs.estimates import estimate_in_words
 from tacit.runs.metrics import EPSILON_SO_FAR
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class Progress(Callback):
 
     `describe` says in a few words what an evaluation found. `bar`: whether to draw one (None: if stderr is a terminal).
     `name_runs`: each line begins with the name of its run, for several runs in a row. `console` is where it is shown, stderr
-    unless it is given. As a context manager it shows that something happens before the run begins, and cleans up at the end.
+    unless it is given. `estimate`: say before the first round what the run will cost; this takes a few seconds. As a context
+    manager it shows that something happens before the run begins, and cleans up at the end.
 
     >>> import sys, tacit
     >>> from rich.console import Console
@@ -55,7 +57,9 @@ class Progress(Callback):
         bar: bool | None = None,
         name_runs: bool = False,
         console: Console | None = None,
+        estimate: bool = False,
     ) -> None:
+        self.wants_estimate = estimate
         self._describe, self._bar, self._name_runs, self._console = describe, bar, name_runs, console
         self._display: _Bar | _Lines | None = None
 
@@ -64,6 +68,9 @@ class Progress(Callback):
 
     def on_pretraining(self, step: int, steps: int, loss: float) -> None:
         self._open().pretraining(step, steps, loss)
+
+    def on_estimate(self, estimate: RunEstimate) -> None:
+        self._open().estimate(estimate)
 
     def on_start(self, run: RunStart) -> None:
         self._open().start(run)
@@ -126,6 +133,9 @@ class _Bar:
     def warning(self, sentence: str) -> None:
         _print(self.drawn.console, f"Warning: {sentence}")
 
+    def estimate(self, estimate: RunEstimate) -> None:
+        _print(self.drawn.console, estimate_in_words(estimate))
+
     def pretraining(self, step: int, steps: int, loss: float) -> None:
         self._to("pre-training step", step, steps)
 
@@ -168,6 +178,9 @@ class _Lines:
 
     def warning(self, sentence: str) -> None:
         _print(self._console, f"Warning: {sentence}")
+
+    def estimate(self, estimate: RunEstimate) -> None:
+        _print(self._console, estimate_in_words(estimate))
 
     def pretraining(self, step: int, steps: int, loss: float) -> None:
         if 10 * step // steps > self._tenths:

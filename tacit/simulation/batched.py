@@ -1,16 +1,17 @@
 """Simulate whole cohorts on one machine: users in chunks, each chunk one compiled call.
 
 A chunk holds a fixed number of users of similar size; chunks go to the machine's accelerators in turn. Local steps run in
-lockstep for as many users as suit the accelerator (`placement.py`), in a loop that ends with the chunk's largest user. Work
-whose steps on padding are not known to change nothing gets each user's own number of steps. Updates go directly into the
-accelerator's gate, and the chunk's memory is reused. Short cohorts are padded with absent users of weight 0. No call waits for
-the accelerator.
+lockstep for as many users as suit the accelerator (`placement.py`), in a loop that ends with the chunk's largest user, and
+batches are padded to about that user's size. Work whose steps on padding are not known to change nothing gets each user's own
+number of steps. Updates go directly into the accelerator's gate, and the chunk's memory is reused. Short cohorts are padded
+with absent users of weight 0. No call waits for the accelerator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import equinox as eqx
@@ -21,11 +22,11 @@ from numpy.typing import NDArray
 
 from tacit.data.users import Examples, Users
 from tacit.errors import DataError, PrivacyError
-from tacit.learning.batches import Batching, user_by_user
+from tacit.learning.batches import Batching, LaidOut, user_by_user
 from tacit.learning.purity import may_be_impure, require_pure
 from tacit.learning.secure_sums import SecureSums
 from tacit.learning.trainable import place
-from tacit.learning.work import UserWork, ignores_padding, learned_by, require_update_of
+from tacit.learning.work import UserWork, ignores_padding, learned_by, reads_one_batch_at_a_time, require_update_of
 from tacit.privacy.gate.rounding import MOST_USERS
 from tacit.privacy.gate.sums import BoundedSum, ClipThresholds, Contributions, Diagnostics, Gate
 from tacit.privacy.plan import PrivacyPlan
@@ -66,8 +67,8 @@ class BatchedUsers:
     ) -> None:
         self.users, self.plan, self.chunk, self.secure = users, plan, spread.chunk, secure
         self.shape = user_by_user(shape)
-        self._work, self._devices = work, spread.devices
-        self._updates = _updates_of(work, spread.lanes)
+        self._work, self._devices, self._lanes = work, spread.devices, spread.lanes
+        self._updates: Callable[[Any, Any, Any, Any], Any] | None = None
         self._known_pure = not plan.claims
 
     def collect(
@@ -78,6 +79,7 @@ class BatchedUsers:
         `last` is called with the gates after all users have been admitted, to admit synthetic contributions.
         """
         models = [place(broadcast, device) for device in self._devices]
+        updates_of = self._compiled(broadcast)
         gates = self._gates(models, cohort, norms)
         diagnostics = []
         for number, chunk in enumerate(cohort.chunks):
@@ -85,13 +87,23 @@ class BatchedUsers:
             self._require_pure(broadcast, chunk, norms)
             batches = jax.device_put(chunk.batches, self._devices[turn])
             steps = np.int32(chunk.steps) if ignores_padding(self._work) else chunk.own_steps
-            updates = self._updates(models[turn], batches, steps, np.float32(norms.clip))
+            updates = updates_of(models[turn], batches, steps, np.float32(norms.clip))
             diagnostics.append(gates[turn].admit(Contributions(updates, chunk.weights, chunk.present)))
         if last is not None:
             last(gates)
         for gate in gates[1:]:
             gates[0].merge(gate)
         return gates[0].close(), diagnostics
+
+    def _compiled(self, model: Any) -> Callable[[Any, Any, Any, Any], Any]:
+        """The work of a chunk of users, compiled; shared with later runs whose work is equal and Tacit's own.
+
+        Other code may have changed between two runs in a way that equality does not show: it is compiled for each run.
+        """
+        if self._updates is None:
+            own = ignores_padding(self._work) and type(model).__module__.startswith("tacit.")
+            self._updates = (_shared_updates_of if own else _updates_of)(self._work, self._lanes)
+        return self._updates
 
     def _require_pure(self, model: Any, chunk: Chunk, norms: ClipThresholds) -> None:
         """PrivacyError if work that is not Tacit's own calls code on the host; looked at once, and where privacy is claimed."""
@@ -130,7 +142,14 @@ class BatchedUsers:
             order = np.argsort(-laid_out.sizes, kind="stable")
             for first in range(0, len(order), self.chunk):
                 chosen = order[first : first + self.chunk]
-                yield self._chunk(laid_out.batches(chosen), laid_out.sizes[chosen], laid_out.predictions[chosen])
+                yield self._chunk(self._batches(laid_out, chosen), laid_out.sizes[chosen], laid_out.predictions[chosen])
+
+    def _batches(self, laid_out: LaidOut, chosen: NDArray[np.int64]) -> Any:
+        """The batches of a chunk's users. Their number is that of the largest user here, rounded up, if it cannot change an
+        update, and the cap otherwise: then a user's update must not see who else is in the chunk."""
+        if reads_one_batch_at_a_time(self._work):
+            return laid_out.as_needed(chosen, self.shape.batch_size)
+        return laid_out.batches(chosen)
 
     def _gather(self, cohort: NDArray[np.int64]) -> Examples:
         """The examples of these users. DataError if there are more or fewer users: one who was not drawn would count."""
@@ -174,3 +193,6 @@ def _updates_of(work: UserWork, lanes: int) -> Callable[[Any, Any, Any, Any], An
         return jax.lax.map(lambda pair: of_user(*pair), (batches, steps), batch_size=lanes)
 
     return updates
+
+
+_shared_updates_of = lru_cache(maxsize=16)(_updates_of)

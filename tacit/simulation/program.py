@@ -70,7 +70,12 @@ class SimulatedProgram(Program):
             )
 
     def audit(self, folder: RunFolder) -> GateAudit:
-        """The users and the mechanism, with the audit between them if the gate can be audited."""
+        """The users and the mechanism, with the audit between them if the gate can be audited.
+
+        The audit of a run that was extended has ended with the rounds that were planned first, and its result is kept.
+        """
+        if self.opened.extended_from:
+            return GateAudit(self.users, self.mechanism, folder)
         return audit_of(
             self.plan,
             self.users,

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tacit.learning.loop import TrainingState
 from tacit.models.word_lm import parameter_count
-from tacit.privacy.accounting.spent import Spent
+from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.participation.samplers import OwnRate, Sampler
 from tacit.privacy.record.records import Opened
 from tacit.recipe.training import Recipe
-from tacit.runs.callbacks import Callback
+from tacit.runs.callbacks import Callback, RunEstimate
 from tacit.runs.driver import Rounds, first_rounds, further_rounds, to_the_end
 from tacit.runs.folder import RunFolder, refuse_if_taken
+from tacit.runs.provenance import with_reasons
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.placement import suitable_spread, use_every_core
 from tacit.simulation.population.sampler import DeviceCheckIns
 from tacit.simulation.population.settings import PopulationSettings
 from tacit.simulation.program import SimulatedProgram
+from tacit.simulation.trial import seconds_a_round
 from tacit.training.pretraining import open_public
 from tacit.training.recipes import RecipeSetup, setup_of
 from tacit.training.setup import TrainingSetup
@@ -72,17 +75,31 @@ def first_rounds_of(
 def _first_rounds(setup: TrainingSetup, folder: RunFolder, callback: Callback, *, catch_interrupt: bool) -> Rounds:
     if isinstance(setup, RecipeSetup):
         setup = setup.from_public_data(folder, callback)
-    return (yield from first_rounds(program_of(setup, folder), folder, callback, catch_interrupt=catch_interrupt))
+    program = program_of(setup, folder)
+    if callback.wants_estimate:
+        callback.on_estimate(estimate_of(setup, program))
+    return (yield from first_rounds(program, folder, callback, catch_interrupt=catch_interrupt))
 
 
 def further_rounds_of(
-    setup: TrainingSetup, folder: RunFolder, callback: Callback, *, older_if_damaged: bool, catch_interrupt: bool
+    setup: TrainingSetup,
+    folder: RunFolder,
+    callback: Callback,
+    *,
+    older_if_damaged: bool,
+    catch_interrupt: bool,
+    extend: bool = False,
 ) -> Rounds:
-    """The rounds that are left of the run in this folder, or all of them if it has not begun."""
+    """The rounds that are left of the run in this folder, or all of them if it has not begun.
+
+    With `extend`, the run has finished, and goes on until the setup's rounds are done.
+    """
     program = program_of(setup, folder)
     if not folder.begun:
         return first_rounds(program, folder, callback, catch_interrupt=catch_interrupt)
-    return further_rounds(program, folder, callback, older_if_damaged=older_if_damaged, catch_interrupt=catch_interrupt)
+    return further_rounds(
+        program, folder, callback, older_if_damaged=older_if_damaged, catch_interrupt=catch_interrupt, extend=extend
+    )
 
 
 def engine_of(setup: TrainingSetup) -> BatchedUsers:
@@ -114,8 +131,30 @@ def program_of(setup: TrainingSetup, folder: RunFolder) -> SimulatedProgram:
         server=setup.server,
         evaluate=setup.evaluate,
         finish=finish,
-        evaluate_first=setup.pretraining is not None,
+        evaluate_first=setup.pretraining is not None or 0 in setup.schedule.early,
         gate_audit=setup.gate_audit,
+    )
+
+
+def estimate_of_recipe(recipe: Recipe, *, trial: bool = True) -> tuple[RunEstimate, list[str]]:
+    """What a run of this recipe would cost, and the warnings that it would begin with. Nothing is left on disk."""
+    with TemporaryDirectory() as place:
+        setup = setup_of_recipe(recipe, Path(place) / "run")
+        folder = RunFolder.create(Path(place) / "run", setup.settings)
+        return estimate_of(setup, program_of(setup, folder), trial=trial), setup.warnings()
+
+
+def estimate_of(setup: TrainingSetup, program: SimulatedProgram, *, trial: bool = True) -> RunEstimate:
+    """What a run of this program will cost. It depends on no user: epsilon follows from the plan, time from made-up users."""
+    stated = spent_by(with_reasons(program), ())
+    return RunEstimate(
+        rounds=program.schedule.rounds,
+        cohort=program.plan.cohort,
+        epsilon=stated.epsilon,
+        delta=stated.delta,
+        reasons_not_private=tuple(reason.sentence for reason in stated.reasons_not_private),
+        seconds_a_round=seconds_a_round(program, len(setup.dataset.words)) if trial else None,
+        words_a_user=setup.recipe.data.tokens_per_user if isinstance(setup, RecipeSetup) else None,
     )
 
 

@@ -16,9 +16,11 @@ from typing import Any
 
 # Every public name and where it lives; one contract a file.
 _PUBLIC = {
+    "BatchingContract": "tacit.testing.batches",
     "CallbackContract": "tacit.testing.callbacks",
     "MechanismContract": "tacit.testing.mechanism",
     "ParticipationContract": "tacit.testing.participation",
+    "StepwiseContract": "tacit.testing.stepwise",
     "StrategyContract": "tacit.testing.strategy",
     "TaskContract": "tacit.testing.work",
     "UsersContract": "tacit.testing.users",

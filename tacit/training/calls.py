@@ -119,7 +119,7 @@ def setup_of_call(
 
     def summarise(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
         found = {
-            "rounds": rounds,
+            "rounds": opened.rounds,
             "parameters": parameter_count(local.learned(state.model)),
             "metrics": evaluate(state.model),
         }
@@ -175,7 +175,7 @@ def _stacks(laid_out: LaidOut, batch_size: int) -> Iterator[Any]:
     """Some users' batches [batches, ...], a few at a time; those without examples are left out."""
     for start in range(0, len(laid_out.sizes), MEASURED):
         users = np.arange(start, min(start + MEASURED, len(laid_out.sizes)))
-        batches = laid_out.batches(users)
+        batches = laid_out.as_needed(users, batch_size)
         steps = np.arange(jax.tree.leaves(batches)[0].shape[1])
         user, step = np.nonzero(steps < -(-laid_out.sizes[users] // batch_size)[:, None])
         for first in range(0, len(user), TOGETHER):
@@ -301,7 +301,7 @@ def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **setti
         raise PrivacyError(
             f"Expected the objects that {folder.path} was begun with, where {field} is {before}, got {after}."
         )
-    return setup
+    return setup if opened is None else setup.for_rounds(opened.rounds)
 
 
 def _described(value: Any) -> dict[str, Any]:

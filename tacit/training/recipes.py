@@ -130,6 +130,7 @@ def verified_setup(folder: RunFolder) -> tuple[RecipeSetup, Ledger]:
 
 def setup_of(folder: RunFolder, callback: Callback | None = None) -> RecipeSetup:
     """What the run's own recipe builds, with the noise strategy and the pre-trained model it has."""
-    described = read_ledger(folder.ledger_path).opened.strategy if folder.begun else {}
-    strategy = from_description(described) if described else None
-    return RecipeSetup.build(parse_recipe(folder.recipe()), strategy).from_public_data(folder, callback)
+    opened = read_ledger(folder.ledger_path).opened if folder.begun else None
+    strategy = from_description(opened.strategy) if opened is not None and opened.strategy else None
+    setup = RecipeSetup.build(parse_recipe(folder.recipe()), strategy).from_public_data(folder, callback)
+    return setup if opened is None else setup.for_rounds(opened.rounds)

@@ -106,6 +106,14 @@ class TrainingSetup:
         start = dataclasses.replace(self.start, model=model)
         return dataclasses.replace(self, start=start, pretraining=pretraining)
 
+    def for_rounds(self, rounds: int) -> Self:
+        """The same setup for a run that was extended to so many rounds; its settings stay those that it began with."""
+        if rounds == self.schedule.rounds:
+            return self
+        schedule = dataclasses.replace(self.schedule, rounds=rounds)
+        mechanism = self.plan.build_mechanism(rounds, self.strategy)
+        return dataclasses.replace(self, schedule=schedule, mechanism=mechanism)
+
     def warnings(self) -> list[str]:
         """Warnings that the noise will harm the model.
 

@@ -21,7 +21,7 @@ def summary_of(dataset: Dataset, model: Any, recipe: Recipe, opened: Opened, spe
     if dataset.best_possible is not None:
         baselines["best_possible"] = dict(dataset.best_possible())
     summary = {
-        "rounds": recipe.run.rounds,
+        "rounds": opened.rounds,
         "parameters": parameter_count(model),
         "metrics": evaluate(model, dataset.held_out).as_dict(),
         "baselines": baselines,
@@ -50,4 +50,4 @@ def at_scale(recipe: Recipe, opened: Opened) -> dict[str, Any]:
     settings = plan.model_dump(
         mode="json", include={"population", "cohort", "noise_multiplier", "min_separation", "max_participation"}
     )
-    return {"label": ESTIMATE, **settings, "privacy": cost_at_scale(opened, plan, recipe.run.rounds).as_dict()}
+    return {"label": ESTIMATE, **settings, "privacy": cost_at_scale(opened, plan, opened.rounds).as_dict()}

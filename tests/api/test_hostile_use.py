@@ -19,6 +19,7 @@ from tacit.data.users import Examples, all_names
 from tacit.data.views import Capped, Reshuffled, Subset, View, split_users
 from tacit.data.vocabulary import vocabulary_of_words
 from tacit.errors import DataError, PrivacyError
+from tacit.models.word_lm import WordLMConfig, build
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.record.reasons import Why
 from tacit.runs.odometer import heads_of
@@ -281,3 +282,13 @@ def test_a_loss_that_can_see_other_users_is_refused(also: Any, tmp_path: Path) -
 
     with pytest.raises(PrivacyError, match="can keep or show what other users hold"):
         tacit.train(model(), leaking, people(), **settings(), out=tmp_path / "run")
+
+
+def test_a_loss_that_can_see_other_users_is_refused_with_a_model_of_tacits_own(tmp_path: Path) -> None:
+    def leaking(model: Any, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
+        total, count = tacit.NextWord().loss_sum(model, tokens)
+        return total * jax.lax.stop_gradient(_on_the_host(model, tokens)), count
+
+    own = build(WordLMConfig(vocabulary=40, embedding=2, units=2, projection=2), key=jax.random.key(1))
+    with pytest.raises(PrivacyError, match="can keep or show what other users hold"):
+        tacit.train(own, leaking, people(), **settings(), out=tmp_path / "run")

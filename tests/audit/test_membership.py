@@ -13,7 +13,7 @@ from tacit.data.users import BOS
 from tacit.learning.next_word import NextWord
 from tacit.learning.work import FedAvg, LocalWork
 from tacit.models.word_lm import WordLM, WordLMConfig, build
-from tests.helpers import ListUsers
+from tests.support.list_users import ListUsers
 
 USERS = 24
 WORK = LocalWork(FedAvg(batch_size=2, learning_rate=1.0), NextWord())

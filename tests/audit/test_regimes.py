@@ -25,7 +25,7 @@ from tacit.audit.regimes import (
 from tacit.errors import AuditError, DivergedError, RecipeError
 from tacit.recipe.training import Recipe, parse_recipe
 from tacit.training.datasets import open_dataset
-from tests.simulation.test_training import tiny
+from tests.support.tiny_recipe import tiny
 
 BY_NAME = {regime.name: regime for regime in REGIMES}
 

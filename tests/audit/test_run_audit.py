@@ -33,8 +33,8 @@ from tacit.simulation.training import engine_of, resume_run, start_run
 from tacit.training import datasets
 from tacit.training.datasets import open_dataset
 from tacit.training.recipes import RecipeSetup
-from tests.helpers import ListUsers
-from tests.simulation.test_training import tiny
+from tests.support.list_users import ListUsers
+from tests.support.tiny_recipe import tiny
 
 PEOPLE, COINS = 40, 160
 WORLD = {"world": "keyboard", "seed": 1}

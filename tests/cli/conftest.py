@@ -2,55 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tacit.cli.app import main
-from tests.simulation.test_training import tiny
-
-
-@dataclass(frozen=True)
-class Answer:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def object(self) -> dict[str, Any]:
-        """The one JSON object on stdout; fails if there is anything else."""
-        assert self.code == 0, self.err
-        assert self.out.endswith("}\n")
-        assert self.out.count("\n") == 1
-        found = json.loads(self.out)
-        assert isinstance(found, dict)
-        return found
-
-    def refusal(self, code: int) -> str:
-        """The one sentence of a mistake: the exit code is right, stdout is empty, there is at most a hint below it."""
-        assert self.code == code, self.err
-        assert self.out == ""
-        assert "Traceback" not in self.err
-        lines = [line for line in self.err.splitlines() if not line.startswith("round ")]
-        assert lines, "nothing on stderr"
-        assert lines[0].startswith("error: ")
-        assert lines[0].endswith(".")
-        assert len(lines) == 1 or (len(lines) == 2 and lines[1].startswith("hint: ")), self.err
-        return lines[0].removeprefix("error: ")
-
-
-Tacit = Callable[..., Answer]
+from tests.support.commands import Answer, Tacit
+from tests.support.published import require_published
+from tests.support.tiny_recipe import tiny
 
 
 @pytest.fixture
 def tacit(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tacit:
-    """Runs the command in this process; what libraries write past Python's streams is seen too."""
+    """Runs the command in this process; what libraries write past Python's streams is seen too.
+
+    With --json, what it prints has to fit the published schema.
+    """
     monkeypatch.setattr("tacit.training.datasets.IDEAL_SENTENCES", 5)
 
     def run(*arguments: object) -> Answer:
@@ -59,6 +26,8 @@ def tacit(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
             main([str(argument) for argument in arguments])
         out, err = capfd.readouterr()
         code = ended.value.code
+        if "--json" in arguments and out:
+            require_published(arguments, out)
         return Answer(code if isinstance(code, int) else 0 if code is None else 1, out, err)
 
     return run
@@ -70,8 +39,3 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tiny.toml").write_text(tiny().to_toml())
     return tmp_path
-
-
-def everything(folder: Path) -> dict[str, bytes]:
-    """All files below a folder and what is in them."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

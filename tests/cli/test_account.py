@@ -4,48 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tacit.privacy.accounting.conventions import CONVENTIONS
-from tests.cli.conftest import Tacit
+from tests.support.account_commands import FEDAVG, FTRL, KEYS, ask, cold_start, words
+from tests.support.commands import Tacit
 
 PAPERS = Path(__file__).parents[1] / "privacy" / "accounting" / "paper_numbers.json"
 NUMBERS: list[dict[str, Any]] = json.loads(PAPERS.read_text())
-KEYS = {"epsilon", "delta", "rho", "adjacency", "accountant", "assumptions"}
-
-FEDAVG: dict[str, object] = {
-    "population": 100_000,
-    "cohort": 100,
-    "rounds": 50,
-    "noise-multiplier": 1.0,
-    "delta": 1e-6,
-}
-FTRL: dict[str, object] = {
-    "rounds": 930,
-    "noise-multiplier": 7,
-    "min-separation": 212,
-    "max-participation": 4,
-    "delta": 1e-10,
-}
-
-
-def words(command: str, options: dict[str, Any]) -> list[object]:
-    return [
-        "account",
-        command,
-        *(word for name, value in options.items() if value is not None for word in (f"--{name}", value)),
-    ]
-
-
-def ask(tacit: Tacit, command: str, options: dict[str, Any]) -> dict[str, Any]:
-    found = tacit(*words(command, options), "--json").object
-    assert found.keys() >= KEYS
-    return found
 
 
 def test_there_are_as_many_numbers_as_the_papers_print() -> None:
@@ -214,6 +183,7 @@ def test_refusals_of_the_small_commands(tacit: Tacit, command: str, options: dic
     assert option in tacit(*words(command, options)).refusal(2)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("command", "options"),
     [
@@ -223,22 +193,3 @@ def test_refusals_of_the_small_commands(tacit: Tacit, command: str, options: dic
 )
 def test_answers_from_a_cold_start_without_jax(command: str, options: dict[str, Any]) -> None:
     assert cold_start(*words(command, options), "--json")["epsilon"] > 0
-
-
-def cold_start(*arguments: object) -> dict[str, Any]:
-    """The command's JSON, from a process of its own that must not load JAX (benchmarks/cold_start.py has the seconds)."""
-    code = """
-import sys
-from tacit.cli.app import main
-try:
-    main(sys.argv[1:])
-except SystemExit as ended:
-    print(ended.code, "jax" in sys.modules, file=sys.stderr)
-"""
-    ended = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=True
-    )
-    assert ended.stderr.split() == ["0", "False"]
-    found = json.loads(ended.stdout)
-    assert isinstance(found, dict)
-    return found

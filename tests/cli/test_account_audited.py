@@ -11,9 +11,10 @@ import pytest
 from tacit.data.build import save_users
 from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.privacy.participation.samplers import OwnRate
-from tests.cli.conftest import Tacit
-from tests.helpers import KEY, ListUsers
-from tests.simulation.test_training import tiny
+from tests.support.commands import Tacit
+from tests.support.list_users import ListUsers
+from tests.support.store_keys import KEY
+from tests.support.tiny_recipe import tiny
 
 REAL, HELD_OUT = 60, 4
 
@@ -59,7 +60,7 @@ def test_an_audited_run_is_accounted(
     total = tacit("account", "odometer", "store", "--json").object
     assert alone["epsilon"] < total["epsilon"] < 1.5 * alone["epsilon"]  # what an odometer costs
     assert total["reasons_not_private"] == []
-    assert tacit("guarantee", "run", "--format", "json").object["epsilon"] is not None
+    assert tacit("guarantee", "run", "--json").object["epsilon"] is not None
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Tacit
-from tests.cli.test_account import FEDAVG, FTRL, KEYS, ask, cold_start, words
+from tests.support.account_commands import FEDAVG, FTRL, KEYS, ask, cold_start, words
+from tests.support.commands import Tacit
 
 TARGETS = {"fedavg": {"epsilon": 1.0}, "ftrl": {"rho": 0.25}}
 FINDABLE = [

@@ -23,9 +23,9 @@ from tacit.runs import checkpoints
 from tacit.runs.cost import HAPPENED
 from tacit.runs.folder import RunFolder
 from tacit.runs.odometer import register
-from tests.cli.conftest import Tacit
-from tests.cli.test_account import KEYS
-from tests.privacy.accounting import made_up
+from tests.support import made_up_ledgers as made_up
+from tests.support.account_commands import KEYS
+from tests.support.commands import Tacit
 from tests.support.first_record import NO_NOISE, SEEDED
 
 REPLACE = FixedSize(10, 1_000)

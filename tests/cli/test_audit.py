@@ -20,9 +20,10 @@ from tacit.data.canaries.plan import Sharers, load_plan
 from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.errors import TacitError
 from tacit.privacy.noise.mechanisms.gaussian import Gaussian, NoNoise
-from tests.cli.conftest import Tacit
-from tests.helpers import KEY, ListUsers
-from tests.simulation.test_training import tiny
+from tests.support.commands import Tacit
+from tests.support.list_users import ListUsers
+from tests.support.store_keys import KEY
+from tests.support.tiny_recipe import tiny
 
 
 @pytest.fixture

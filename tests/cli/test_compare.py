@@ -17,12 +17,13 @@ from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.keyboard import comparison_users as comparison_users
 from tacit.keyboard.comparison_users import open_comparison_users
 from tacit.keyboard.replay import METRICS
+from tacit.simulation.training import start_run
 from tacit.training import datasets
-from tests.cli.conftest import Tacit
-from tests.helpers import ListUsers
-from tests.simulation.test_training import start_run, tiny
+from tests.support.commands import Tacit
+from tests.support.list_users import ListUsers
+from tests.support.tiny_recipe import tiny
 
-FEW = ("--held-out", 12, "--buckets", 4)
+FEW = ("--users", 12, "--buckets", 4)
 WORDS = KeyboardWorld(1, 1, vocabulary_size=300).words
 
 
@@ -139,8 +140,8 @@ def test_too_few_users_are_refused(tacit: Tacit, folder: Path, tmp_path: Path) -
     there = len(open_store(folder / "store").held_out_users())
     told = tacit(*two, folder / "on", "--on", folder / "store", "--buckets", there + 1).refusal(3)
     assert told.startswith(f"Expected at least {there + 1} held-out users, one a bucket, got {there} of")
-    assert "--held-out of at least 20, one user a bucket, got 19" in tacit(
-        *two, "--on", "keyboard", "--held-out", 19
+    assert "--users of at least 20, one user a bucket, got 19" in tacit(
+        *two, "--on", "keyboard", "--users", 19
     ).refusal(3)
     empty = save(ListUsers([]), tmp_path / "empty")
     assert "which has no users" in tacit(*two, "--on", empty).refusal(3)

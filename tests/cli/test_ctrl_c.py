@@ -13,7 +13,7 @@ from threading import Thread
 import pytest
 
 from tacit.cli.app import main
-from tests.simulation.test_training import tiny
+from tests.support.tiny_recipe import tiny
 
 pytestmark = pytest.mark.process
 # The first thing a command prints under -X importtime once Python itself has started and `tacit` listens for Ctrl-C.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterator
@@ -13,8 +14,8 @@ from tacit.fleet.database.migrations import migrate
 from tacit.fleet.database.transactions import open_database
 from tacit.fleet.server import enrolment
 from tacit.fleet.server.api import create_app
-from tests.cli.conftest import Tacit
-from tests.fleet.serving import running
+from tests.support.commands import Tacit
+from tests.support.fleet.serving import running
 
 
 @pytest.fixture
@@ -44,10 +45,23 @@ def test_a_device_enrols_and_checks_in(tacit: Tacit, server: tuple[str, str], ty
     assert f"tacit device run --home {home}" in answer.out
     answer = tacit("device", "run", "--home", home, "--once")
     assert (answer.code, answer.out, answer.err) == (0, "", "")
+    (home / "conditions.json").write_text('{"idle": false}')
+    (event,) = tacit("device", "run", "--home", home, "--once", "--json").out.splitlines()
+    assert json.loads(event)["event"].startswith("Waiting: the device is in use")
     # The token was for one device.
     sentence = tacit("device", "enrol", *arguments, "--home", tmp_path / "another").refusal(9)
     assert "token" in sentence
     assert token not in sentence
+
+
+def test_enrolment_as_json(tacit: Tacit, server: tuple[str, str], typed: Path, tmp_path: Path) -> None:
+    address, token = server
+    where = ("--server", address, "--token", token, "--data", typed, "--home", tmp_path / "phone")
+    assert tacit("device", "enrol", *where, "--json").object == {
+        "home": str(tmp_path / "phone"),
+        "server": address,
+        "device": 1,
+    }
 
 
 def test_mistakes_end_in_one_sentence(tacit: Tacit, typed: Path, tmp_path: Path) -> None:

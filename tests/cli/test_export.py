@@ -24,10 +24,11 @@ from tacit.learning.state import load_model, model_arrays
 from tacit.models.word_lm import WordLMConfig, build
 from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder
+from tacit.simulation.training import start_run
 from tacit.training import datasets
 from tacit.training.trained import load_trained
-from tests.cli.conftest import Tacit
-from tests.simulation.test_training import start_run, tiny
+from tests.support.commands import Tacit
+from tests.support.tiny_recipe import tiny
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +48,7 @@ def copy(run: Path, tmp_path: Path) -> Path:
 
 
 def check_card(card: dict[str, Any], run: Path, tacit: Tacit) -> None:
-    assert card["guarantee"] == tacit("guarantee", run, "--format", "json").object
+    assert card["guarantee"] == tacit("guarantee", run, "--json").object
     assert card["guarantee"]["epsilon"] > 0
     summary = json.loads((run / "summary.json").read_text())
     assert card["accuracy"] == {**summary["metrics"], "measured_on": "held-out users, outside the guarantee"}
@@ -70,7 +71,7 @@ def test_onnx_types_on_with_the_model_and_carries_its_card(tacit: Tacit, run: Pa
     context = [7, 30, 11]
     state = {each.name: np.zeros((1, each.shape[1]), np.float32) for each in session.get_inputs()[1:]}
     for token in [1, *context]:
-        shown, ids, probabilities, c, r = session.run(None, {"token": np.array([token]), **state})
+        shown, ids, probabilities, _, c, r = session.run(None, {"token": np.array([token]), **state})
         state = {"c": c, "r": r}
     expected = suggest(model, context)
     assert ids[0].tolist() == [id for id, _ in expected]
@@ -89,7 +90,7 @@ def test_safetensors_holds_the_parameters_the_words_and_the_card(tacit: Tacit, r
     check_card(json.loads(metadata["card"]), run, tacit)
     trained = load_trained(run)
     model, words = trained.model, trained.words
-    assert json.loads(metadata["words"]) == words
+    assert json.loads(metadata["vocabulary"]) == words
     assert json.loads(metadata["reserved"])["first_word"] == 4
     again = load_model(build(WordLMConfig(**json.loads(metadata["model"])), key=jax.random.key(0)), arrays)
     assert model_arrays(again).keys() == arrays.keys()

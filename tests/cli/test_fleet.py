@@ -13,9 +13,9 @@ from tacit.fleet.database.migrations import migrate
 from tacit.fleet.database.transactions import open_database
 from tacit.fleet.server import enrolment
 from tacit.fleet.server.api import create_app
-from tests.cli.conftest import Tacit
-from tests.fleet.people import Person, a_process, a_round, a_task, enrolled
-from tests.fleet.serving import running
+from tests.support.commands import Tacit
+from tests.support.fleet.people import Person, a_process, a_round, a_task, enrolled
+from tests.support.fleet.serving import running
 
 
 @pytest.fixture
@@ -43,6 +43,9 @@ def test_a_token_is_printed_and_worth_its_uses(tacit: Tacit, engine: Engine, opt
         enrolment.enrol(engine, Person().request(token), now=now + 1700)
     with pytest.raises(enrolment.Refusal):
         enrolment.enrol(engine, Person().request(token), now=now)
+    made = tacit("fleet", "token", *options, "--json").object
+    assert (made["uses"], made["hours"]) == (1, 24)
+    enrolment.enrol(engine, Person().request(made["token"]), now=now)
 
 
 def test_the_state_is_told_in_a_table(tacit: Tacit, engine: Engine, options: list[str]) -> None:
@@ -75,6 +78,8 @@ def test_a_device_is_shut_out(tacit: Tacit, engine: Engine, options: list[str]) 
     assert tacit("fleet", "revoke", str(person.number), *options).out == "Revoked.\n"
     assert enrolment.enrolled(engine) == 0
     assert "No such device" in tacit("fleet", "revoke", "77", *options).refusal(9)
+    number = enrolled(engine).number
+    assert tacit("fleet", "revoke", str(number), *options, "--json").object == {"device": number, "revoked": True}
 
 
 def test_mistakes_are_one_sentence(tacit: Tacit, options: list[str], tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tacit.errors import TacitError
 from tacit.fleet.device.agent import Agent
 from tacit.fleet.device.connection import Connection
 from tacit.fleet.device.home import Home
-from tests.cli.conftest import Tacit
+from tests.support.commands import Tacit
 
 
 class Thread:

@@ -14,10 +14,11 @@ from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.runs.callbacks import Callback
 from tacit.simulation.training import start_run
 from tacit.training import datasets
-from tests.cli.conftest import Tacit
-from tests.helpers import KEY, ListUsers
-from tests.runs.forging import Records, forge, forge_checkpoints, forge_recipe, in_every_intent
-from tests.simulation.test_training import tiny
+from tests.support.commands import Tacit
+from tests.support.forging import Records, forge, forge_checkpoints, forge_recipe, in_every_intent
+from tests.support.list_users import ListUsers
+from tests.support.store_keys import KEY
+from tests.support.tiny_recipe import tiny
 
 COMMANDS = ("account run run", "account compose run", "guarantee run", "report run --share", "runs show run")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tacit.inspection.text.findings import WordFindings
-from tests.cli.conftest import Tacit, everything
-from tests.recipe.test_text_inspection import tiny_text
+from tests.support.commands import Tacit, everything
+from tests.support.tiny_text import tiny_text
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Tacit, everything
-from tests.inspection.small_networks import small_networks  # noqa: F401 - a fixture
-from tests.recipe.test_image_inspection import tiny_images
+from tests.support.commands import Tacit, everything
+from tests.support.tiny_images import tiny_images
+
+pytestmark = pytest.mark.usefixtures("small_networks")
 
 
 @pytest.fixture
@@ -19,6 +20,7 @@ def inspected(here: Path) -> Path:
     return here
 
 
+@pytest.mark.slow
 def test_from_a_recipe_to_a_report(tacit: Tacit, inspected: Path) -> None:
     shown = tacit("inspect", "images", "digits.toml")
     assert shown.code == 0, shown.err

@@ -15,8 +15,8 @@ from tacit.privacy.statement.wording import epsilon_text, round_up
 from tacit.runs.cost import HAPPENED
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal
-from tests.cli.conftest import Tacit
-from tests.simulation.test_training import tiny
+from tests.support.commands import Tacit
+from tests.support.tiny_recipe import tiny
 
 # Users may come every other round and do so about twice in six rounds: what happened costs less than what was promised.
 CHECK_IN = {
@@ -52,14 +52,14 @@ def test_every_command_states_the_same_epsilon(
     shown = tacit("runs", "show", "run", "--json").object["privacy"]
     assert (shown["epsilon"], shown[HAPPENED]["epsilon"]) == (stated, happened)
     assert tacit("runs", "list", ".", "--json").object["runs"][0]["privacy"]["epsilon"] == stated
-    guarantee = tacit("guarantee", "run", "--format", "json").object
+    guarantee = tacit("guarantee", "run", "--json").object
     assert guarantee["epsilon"] == stated
     assert guarantee["computed_from"].startswith("the participation that the plan promises (at most 3 times a user")
     tacit("export", "run", "--safetensors", "model.safetensors")
     with safe_open("model.safetensors", "numpy") as file:
         card = json.loads(file.metadata()["card"])
     assert card["guarantee"]["epsilon"] == stated
-    few = ("--held-out", 12, "--buckets", 4)
+    few = ("--users", 12, "--buckets", 4)
     compared = tacit("compare", "run", "ngram", "--on", "keyboard", *few, "--json").object
     assert compared["models"][0]["privacy"]["epsilon"] == stated
 
@@ -103,7 +103,7 @@ def test_a_run_that_was_stopped_states_its_planned_rounds_everywhere(
     assert tacit("train", recipe, "--out", "early").code == 130
     commands = (
         ("account", "run", "early", "--json"),
-        ("guarantee", "early", "--format", "json"),
+        ("guarantee", "early", "--json"),
         ("runs", "show", "early", "--json"),
     )
     for command in commands:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tacit.numbers import rounded_up
 from tacit.privacy.planning.costs import MECHANISMS
-from tests.cli.conftest import Tacit
+from tests.support.commands import Tacit
 
 # Gboard's es-ES, with the noise with which a report goal of 500 learned well.
 SPAIN: dict[str, object] = {
@@ -214,6 +214,7 @@ def test_a_picture_that_cannot_be_written_is_refused(tacit: Tacit, tmp_path: Pat
     assert "Cannot write --plot" in refused
 
 
+@pytest.mark.process
 def test_answers_from_a_cold_start_and_without_jax(tmp_path: Path) -> None:
     code = """
 import sys

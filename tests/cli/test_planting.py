@@ -12,8 +12,9 @@ from tacit.cli.planting import Planting, change
 from tacit.data.build import save_users
 from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.errors import PrivacyError
-from tests.cli.conftest import Answer, Tacit
-from tests.helpers import KEY, ListUsers
+from tests.support.commands import Answer, Tacit
+from tests.support.list_users import ListUsers
+from tests.support.store_keys import KEY
 
 # Appended to the printed line, so that the test takes seconds: they change how long and on how much is trained.
 SHORT = ("run.rounds=1", "model.preset=tiny", "data.held_out=2", "run.evaluate_words=50")

@@ -9,9 +9,10 @@ import pytest
 
 from tacit.cli.app import main
 from tacit.runs.callbacks import Callback
+from tacit.simulation.training import start_run
 from tacit.training import datasets
-from tests.cli.conftest import Tacit
-from tests.simulation.test_training import start_run, tiny
+from tests.support.commands import Tacit
+from tests.support.tiny_recipe import tiny
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def test_three_words_and_their_probabilities(tacit: Tacit, run: Path) -> None:
 
 
 def test_json_is_one_object_with_falling_probabilities(tacit: Tacit, run: Path) -> None:
-    told = tacit("predict", run, "--count", 20, "--json").object
+    told = tacit("predict", run, "", "--count", 20, "--json").object
     probabilities = [each["probability"] for each in told["suggestions"]]
     assert len(probabilities) == 20
     assert probabilities == sorted(probabilities, reverse=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tacit.runs.odometer import register
-from tests.cli.conftest import Tacit, everything
-from tests.runs.report.conftest import made_run
+from tests.support.commands import Tacit, everything
+from tests.support.made_runs import made_run
 
 
 def test_both_copies_and_the_guarantee(tacit: Tacit, here: Path):
@@ -26,11 +26,11 @@ def test_both_copies_and_the_guarantee(tacit: Tacit, here: Path):
     assert "Who took part" in owner
     assert "Who took part" not in shared
 
-    stated = tacit("guarantee", "tiny", "--format", "json").object
+    stated = tacit("guarantee", "tiny", "--json").object
     account = tacit("account", "run", "tiny", "--json").object
     assert stated["epsilon"] == account["epsilon"]
     assert stated["ledger_head"] == json.loads((run / "ledger.jsonl").read_text().splitlines()[-1])["digest"]
-    for page in (owner, shared, tacit("guarantee", "tiny", "--format", "html").out):
+    for page in (owner, shared, tacit("guarantee", "tiny", "--html").out):
         assert stated["headline"].split(",")[0] in page
         assert stated["ledger_head"] in page
     text = tacit("guarantee", "tiny").out
@@ -41,7 +41,7 @@ def test_both_copies_and_the_guarantee(tacit: Tacit, here: Path):
 
 def test_a_run_that_was_really_trained_departs_in_nothing_from_its_plan(tacit: Tacit, here: Path):
     trained = tacit("train", "tiny.toml", "--set", "run.rounds=2", "--out", "runs/tiny", "--json").object
-    stated = tacit("guarantee", "tiny", "--format", "json").object
+    stated = tacit("guarantee", "tiny", "--json").object
     assert stated["reasons_not_private"] == []
     assert stated["epsilon"] == trained["privacy"]["epsilon"]
 
@@ -73,5 +73,5 @@ def test_a_folder_that_is_no_run(tacit: Tacit, here: Path, command: str):
     assert "which is no run" in tacit(command, here).refusal(4)
 
 
-def test_a_format_that_is_none(tacit: Tacit, here: Path):
-    assert tacit("guarantee", "x", "--format", "pdf").code == 2
+def test_one_format_at_a_time(tacit: Tacit, here: Path):
+    assert "got both" in tacit("guarantee", "x", "--html", "--json").refusal(4)

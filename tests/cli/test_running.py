@@ -13,7 +13,7 @@ from tacit.cli.running import STOPPED, interruptible
 from tacit.errors import DataError
 from tacit.runs.folder import RunFolder, next_folder
 from tacit.runs.journal import StopRequested
-from tests.simulation.test_training import tiny
+from tests.support.tiny_recipe import tiny
 
 
 def said(folder: Path, error: BaseException) -> str:

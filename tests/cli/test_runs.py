@@ -21,26 +21,26 @@ from tacit.privacy.statement.wording import epsilon_text
 from tacit.recipe.reading import toml_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import MetricsWriter
-from tests.privacy.record.test_ledger import intent, opened
 from tests.support.first_record import NO_NOISE
+from tests.support.ledger_records import intent, opened
 
 PLAN = PrivacyPlan(population=1000, cohort=10, clip_norm=0.8, noise_multiplier=1.1, delta=1e-6)
+
+
+def stated(**figures: Any) -> dict[str, Any]:
+    """What a summary states of a run's cost, with these figures."""
+    return spent_by(opened(rounds=2), [intent(0), intent(1)]).as_dict() | figures
+
+
 PRIVATE = {
     "rounds": 2,
     "metrics": {"top1": 0.2461, "perplexity": 88.123},
-    "privacy": {
-        "epsilon": 3.214,
-        "delta": 1e-6,
-        "unit": "user",
-        "accountant": "pld",
-        "releases": 2,
-        "reasons_not_private": [],
-    },
+    "privacy": stated(epsilon=3.214, delta=1e-6, unit="user", accountant="pld", releases=2),
     "baselines": {"unigram": 0.066},
 }
 SEEDED = {
     "metrics": {"top1": 0.3, "in_vocabulary_top1": 0.412},
-    "privacy": {"epsilon": None, "delta": None, "releases": 1, "reasons_not_private": ["replayable noise"]},
+    "privacy": stated(epsilon=None, releases=1, reasons_not_private=["replayable noise"]),
 }
 
 
@@ -166,9 +166,16 @@ def test_show_of_a_run_that_runs_or_never_began() -> None:
 
 
 def test_a_finite_epsilon_beside_a_reason_is_not_shown() -> None:
-    stated = {"epsilon": 1.0, "delta": 1e-6, "releases": 0, "reasons_not_private": ["counted vocabulary"]}
-    make("odd", "", [Closed(0, "finished")], {"privacy": stated})
+    wrong = stated(epsilon=1.0, delta=1e-6, releases=0, reasons_not_private=["counted vocabulary"])
+    make("odd", "", [Closed(0, "finished")], {"privacy": wrong})
     assert "epsilon is infinite: counted vocabulary" in invoke("list", "runs")
+
+
+def test_a_summary_that_leaves_something_out_is_not_believed() -> None:
+    make("short", "", [intent(0), intent(1), Closed(2, "finished")], {"privacy": {"epsilon": 1.0, "releases": 2}})
+    truth = spent_by(opened(rounds=2), [intent(0), intent(1)]).epsilon
+    (found,) = json.loads(invoke("list", "--json"))["runs"]
+    assert found["privacy"]["epsilon"] == truth
 
 
 def test_a_summary_that_speaks_of_fewer_releases_is_not_believed() -> None:
@@ -197,6 +204,7 @@ def test_what_is_no_run_is_refused() -> None:
         invoke("show", "nothing")
 
 
+@pytest.mark.process
 def test_it_starts_without_jax() -> None:
     code = "import sys, tacit.cli.runs; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Tacit, everything
-from tests.fleet.crowd import fleet_recipe
+from tests.support.commands import Tacit, everything
+from tests.support.fleet.crowd import fleet_recipe
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,9 @@ from tacit.runs.journal import RunJournal
 from tacit.runs.metrics import EPSILON_SO_FAR
 from tacit.runs.progress import Progress
 from tacit.training import recipes
-from tests.cli.conftest import Tacit, everything
-from tests.helpers import key_holding_out
-from tests.simulation.test_training import tiny
+from tests.support.commands import Tacit, everything
+from tests.support.store_keys import key_holding_out
+from tests.support.tiny_recipe import tiny
 
 
 def assert_whole(run: Path, rounds: int) -> None:
@@ -53,7 +53,10 @@ def test_json_is_one_object_and_nothing_else(tacit: Tacit, here: Path) -> None:
     assert told["rounds"] == 2
     assert told["privacy"]["epsilon"] > 0
     assert json.loads((here / "runs/tiny-1/summary.json").read_text()) == {k: v for k, v in told.items() if k != "run"}
-    assert re.fullmatch(r"round 2/2: top-1 \d+\.\d%, ε if planned to end here \d+\.\d\d\n", answer.err)
+    assert re.fullmatch(
+        r"Plan: 2 rounds of about 12 users\. ε will be \d.*\nround 2/2: top-1 \d+\.\d%, ε if planned to end here \d+\.\d\d\n",
+        answer.err,
+    )
     assert_whole(here / "runs/tiny-1", 2)
     assert tacit("runs", "--json").object["runs"][0]["state"] == "finished"
 
@@ -82,7 +85,14 @@ def test_a_person_reads_accuracy_privacy_and_where_it_is(tacit: Tacit, here: Pat
         (("tiny.toml", "--set", "model.preset=huge"), "Expected model.preset among"),
         (("tiny.toml", "--set", "rounds"), "Expected --set section.key=value, got 'rounds'."),
         (("tiny.toml", "--resume", "runs/x", "--out", "y"), "Expected --resume or --out, got both"),
-        (("--resume", "runs/x", "--set", "run.rounds=9"), "Expected --resume without --set, got --set run.rounds=9"),
+        (
+            ("--resume", "runs/x", "--set", "privacy.delta=1e-7"),
+            "Expected --resume with no change but --set run.rounds=N",
+        ),
+        (
+            ("--resume", "runs/x", "--set", "run.rounds=many"),
+            "Expected run.rounds to be a whole number above 0, got 'many'",
+        ),
         (("broken.toml",), "broken.toml is not valid TOML"),
     ],
 )
@@ -249,6 +259,7 @@ def test_ctrl_c_before_the_run_begins_leaves_nothing(tacit: Tacit, here: Path, m
     assert everything(here) == before
 
 
+@pytest.mark.process
 def test_a_real_process_stops_on_ctrl_c_and_another_finishes_its_run(tacit: Tacit, here: Path) -> None:
     arguments = ["train", "tiny.toml", "--out", "run", "--json", "--set", "run.rounds=100"]
     arguments += ["--set", "run.evaluate_every=100", "--set", "run.checkpoint_every=100"]
@@ -312,7 +323,8 @@ def test_a_log_gets_at_most_ten_lines_of_pretraining(here: Path, tacit: Tacit) -
     assert answer.code == 0
     lines = answer.err.splitlines()
     assert re.fullmatch(r"pre-training step (\d+)/\1: loss \d\.\d{3}", lines[0])
-    assert lines[1].startswith("round 0/1: top-1 ")
+    assert lines[1].startswith("Plan: 1 round of about 12 users.")
+    assert lines[2].startswith("round 0/1: top-1 ")
     screen = io.StringIO()
     progress = Progress(console=Console(file=screen))
     for done in range(1, 1001):

@@ -14,7 +14,7 @@ from tacit.data.views import Subset
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError
-from tests.helpers import ListUsers
+from tests.support.list_users import ListUsers
 
 WORLD = KeyboardWorld(3, 60, vocabulary_size=500)
 WRITERS = HandwritingWorld(3, 400, glyphs_per_writer=3)

@@ -48,7 +48,7 @@ def expected(rows: list[tuple[str, bytes]], most: int | None = None) -> list[lis
     return [pairs[:most] for pairs in by_user.values()]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(ROWS, st.sampled_from([1, 3, 16]), st.sampled_from([1, 1 << 20]), st.sampled_from([None, 1, 2]))
 def test_scattered_rows_come_back_by_user_in_order_of_appearance(
     tmp_path_factory: pytest.TempPathFactory,

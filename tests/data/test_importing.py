@@ -20,7 +20,7 @@ from tacit.data.users import OOV
 from tacit.data.views import Capped, Subset, split_users
 from tacit.data.vocabulary import PRIVATE, Vocabulary, count_vocabulary, word_list
 from tacit.errors import DataError
-from tests.data.test_views import listed
+from tests.support.list_users import listed
 
 ROWS = [
     ("ann", "Hello, world!"),

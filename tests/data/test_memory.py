@@ -17,8 +17,8 @@ from tacit.data.users import OOV, all_names
 from tacit.data.views import split_users
 from tacit.data.vocabulary import PRIVATE, Vocabulary
 from tacit.errors import DataError
-from tests.data.test_views import listed
-from tests.helpers import KEY
+from tests.support.list_users import listed
+from tests.support.store_keys import KEY
 
 WORDS = ["see", "you", "soon", "on", "my", "way"]
 CHATS = {"ann": ["See you SOON", "on my way"], "bob": ["you?", ""], "cy": [], "dee": ["soon soon"]}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tacit.data.rows import pack, to_rows
 from tacit.data.users import BOS, EOS, PAD
-from tests.helpers import ListUsers
+from tests.support.list_users import ListUsers
 
 users = st.lists(st.lists(st.lists(st.integers(3, 50), max_size=7), max_size=5), max_size=5)
 

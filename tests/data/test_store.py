@@ -13,7 +13,7 @@ from tacit.data.users import Examples, Names, names_of_numbers
 from tacit.data.views import Capped, Reshuffled, Subset, split_users
 from tacit.data.vocabulary import PRIVATE, Vocabulary, word_list
 from tacit.errors import DataError, StoreError
-from tests.data.test_views import Listed, listed
+from tests.support.list_users import ListUsers, listed
 
 POPULATION = [[[4, 5], [], [6]], [], [[7, 7, 7]], [[4]]]
 VOCABULARY = Vocabulary(("a", "b", "c", "d"), word_list("letters"))
@@ -21,7 +21,7 @@ VOCABULARY = Vocabulary(("a", "b", "c", "d"), word_list("letters"))
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    save_users(Listed(POPULATION), tmp_path / "s", source="test", vocabulary=VOCABULARY, held_out=0.5, key=bytes(32))
+    save_users(ListUsers(POPULATION), tmp_path / "s", source="test", vocabulary=VOCABULARY, held_out=0.5, key=bytes(32))
     return open_store(tmp_path / "s")
 
 
@@ -45,7 +45,7 @@ def test_single_examples(store: Store) -> None:
 
 
 def test_views_of_a_store_equal_views_of_lists(store: Store) -> None:
-    users = Listed(POPULATION)
+    users = ListUsers(POPULATION)
     for view, slow in ((store, users), (Subset(store, np.array([2, 1, 0])), Subset(users, np.array([2, 1, 0])))):
         # A store has names of its own, so its examples are dealt otherwise; nothing is lost and nothing new.
         dealt = [sentence for user in listed(Reshuffled(view, 3, seed=5)) for sentence in user]
@@ -57,7 +57,7 @@ def test_views_of_a_store_equal_views_of_lists(store: Store) -> None:
 
 
 def test_an_image_store(tmp_path: Path) -> None:
-    users = Listed([[[1], [2]], [], [[3]]], images=True)
+    users = ListUsers([[[1], [2]], [], [[3]]], images=True)
     save_users(users, tmp_path / "s", source="test", vocabulary=None)
     store = open_store(tmp_path / "s")
     gathered = store.gather(np.array([2, 1, 0]))
@@ -76,7 +76,7 @@ def test_an_image_store(tmp_path: Path) -> None:
 
 
 def test_a_store_without_any_user(tmp_path: Path) -> None:
-    save_users(Listed([]), tmp_path / "s", source="test", vocabulary=VOCABULARY)
+    save_users(ListUsers([]), tmp_path / "s", source="test", vocabulary=VOCABULARY)
     store = open_store(tmp_path / "s")
     assert len(store) == 0
     assert listed(store) == []
@@ -84,14 +84,14 @@ def test_a_store_without_any_user(tmp_path: Path) -> None:
 
 def test_the_vocabulary_comes_with_its_provenance(tmp_path: Path, store: Store) -> None:
     assert store.vocabulary == VOCABULARY
-    save_users(Listed(POPULATION), tmp_path / "p", source="test", vocabulary=Vocabulary(VOCABULARY.words, PRIVATE))
+    save_users(ListUsers(POPULATION), tmp_path / "p", source="test", vocabulary=Vocabulary(VOCABULARY.words, PRIVATE))
     opened = open_store(tmp_path / "p").vocabulary
     assert opened is not None
     assert not opened.is_public
 
 
 def test_every_store_has_a_name_of_its_own(tmp_path: Path, store: Store) -> None:
-    save_users(Listed(POPULATION), tmp_path / "again", source="test", vocabulary=VOCABULARY)
+    save_users(ListUsers(POPULATION), tmp_path / "again", source="test", vocabulary=VOCABULARY)
     assert open_store(tmp_path / "again").store_id != store.store_id
     assert len(set(store.pseudonyms(np.arange(4)))) == 4
 
@@ -144,7 +144,7 @@ def test_what_is_no_store_is_said_so(tmp_path: Path, store: Store) -> None:
 def test_a_folder_that_exists_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     with pytest.raises(DataError, match="exists already"):
-        save_users(Listed(POPULATION), tmp_path / "s", source="test", vocabulary=VOCABULARY)
+        save_users(ListUsers(POPULATION), tmp_path / "s", source="test", vocabulary=VOCABULARY)
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
 
 

@@ -1,4 +1,4 @@
-"""Every population of users, real, made up or a view, keeps the contract of users."""
+"""Every population of users, real, made up or a view, keeps the contract of users (`tacit.testing.UsersContract`)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.audit.plans import sharer_plan
+from tacit.audit.plans import coin_plan, device_plan, sharer_plan
+from tacit.audit.run_audit import AsTrained
 from tacit.data.canaries.plan import word_phrases
 from tacit.data.canaries.planting import SecretSharers
+from tacit.data.canaries.synthetic_users import WithCoinUsers, WithDevices
 from tacit.data.faults import CaseKept, Concatenated, Inverted, Relabelled, Rotated
 from tacit.data.memory import MemoryUsers, users
-from tacit.data.store import open_store
+from tacit.data.store import Store, open_store
 from tacit.data.users import Examples, Users, names_of_numbers
 from tacit.data.views import Capped, Reshuffled, Subset
 from tacit.data.worlds import HandwritingWorld, KeyboardWorld
+from tacit.inspection.example_scores import Marks
+from tacit.inspection.selection import Classes, Selected, Threshold, UnknownWords, Unlabelled, UserAccuracy
+from tacit.learning.batches import TextBatches
+from tacit.learning.pretrain import Reworded
 from tacit.testing.users import UsersContract
-from tests.helpers import KEY
+from tests.support.implementations import covered, implementations
+from tests.support.store_keys import KEY
 
 WORDS = [f"w{number}" for number in range(9)]
 CHATS = {f"user {u}": [" ".join(WORDS[: 1 + (u + s) % 7]) for s in range(u % 4)] for u in range(9)}
@@ -39,7 +46,13 @@ def _less(source: dict[str, Any], without: int | None) -> dict[str, Any]:
     return {name: each for number, (name, each) in enumerate(source.items()) if number != without}
 
 
+def phrases_of(people: MemoryUsers) -> Any:
+    return word_phrases(people.words, length=3, count=4, seed=5)
+
+
 class TestMemoryText(UsersContract):
+    implementation = MemoryUsers
+
     def users(self) -> Users:
         return chatting()
 
@@ -48,6 +61,8 @@ class TestMemoryText(UsersContract):
 
 
 class TestMemoryImages(UsersContract):
+    implementation = MemoryUsers
+
     def users(self) -> Users:
         return drawing()
 
@@ -58,6 +73,8 @@ class TestMemoryImages(UsersContract):
 class TestMemoryRows(UsersContract):
     """Rows in any order, where a user's number depends on who came first."""
 
+    implementation = MemoryUsers
+
     def users(self) -> Users:
         return self.without(-1)
 
@@ -67,6 +84,8 @@ class TestMemoryRows(UsersContract):
 
 
 class TestStore(UsersContract):
+    implementation = Store
+
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path) -> None:
         self.folders = (tmp_path / str(number) for number in itertools.count())
@@ -93,6 +112,8 @@ class TestImageStore(TestStore):
 class TestKeyboardWorld(UsersContract):
     """A made-up user's name is their number, so only the last can go."""
 
+    implementation = KeyboardWorld
+
     def users(self) -> Users:
         return KeyboardWorld(3, 6, vocabulary_size=500)
 
@@ -101,6 +122,8 @@ class TestKeyboardWorld(UsersContract):
 
 
 class TestHandwritingWorld(UsersContract):
+    implementation = HandwritingWorld
+
     def users(self) -> Users:
         return HandwritingWorld(3, 4, glyphs_per_writer=3)
 
@@ -109,6 +132,7 @@ class TestHandwritingWorld(UsersContract):
 
 
 class TestSubset(UsersContract):
+    implementation = Subset
     members = np.array([7, 0, 3, 5])
 
     def users(self) -> Users:
@@ -120,6 +144,8 @@ class TestSubset(UsersContract):
 
 class TestReshuffled(UsersContract):
     """Synthetic users are nobody in particular, and none of them can be removed."""
+
+    implementation = Reshuffled
 
     def users(self) -> Users:
         return Reshuffled(chatting(), 4, seed=1)
@@ -142,13 +168,17 @@ class _ViewContract(UsersContract):
 
 
 class TestCapped(_ViewContract):
+    implementation = Capped
+
     def view(self, people: MemoryUsers) -> Users:
         return Capped(people, tokens=4, examples=2)
 
 
 class TestSecretSharers(_ViewContract):
+    implementation = SecretSharers
+
     def view(self, people: MemoryUsers) -> Users:
-        phrases = word_phrases(people.words, length=3, count=4, seed=5)
+        phrases = phrases_of(people)
         settings: Any = {"expected_sharers": (4.0, 6.0), "example_probabilities": (0.5, 1.0)}
         return SecretSharers(
             people, sharer_plan(phrases, {"store": "s"}, population=9, seed=6, **settings), people.words
@@ -156,6 +186,8 @@ class TestSecretSharers(_ViewContract):
 
 
 class TestConcatenated(_ViewContract):
+    implementation = Concatenated
+
     def view(self, people: MemoryUsers) -> Users:
         return Concatenated(people, 0.5, seed=2)
 
@@ -163,12 +195,16 @@ class TestConcatenated(_ViewContract):
 class TestCaseKept(UsersContract):
     """It needs texts, which users in memory do not keep."""
 
+    implementation = CaseKept
+
     def users(self) -> Users:
         world = KeyboardWorld(3, 6, vocabulary_size=500)
         return CaseKept(world, world.words, 0.5, seed=2)
 
 
 class TestInverted(_ViewContract):
+    implementation = Inverted
+
     def beneath(self, without: int | None = None) -> MemoryUsers:
         return drawing(without)
 
@@ -177,13 +213,99 @@ class TestInverted(_ViewContract):
 
 
 class TestRotated(TestInverted):
+    implementation = Rotated
+
     def view(self, people: MemoryUsers) -> Users:
         return Rotated(people, 0.5, seed=2)
 
 
 class TestRelabelled(TestInverted):
+    implementation = Relabelled
+
     def view(self, people: MemoryUsers) -> Users:
         return Relabelled(people, 0.5, 3, seed=2)
+
+
+class TestWithDevices(_ViewContract):
+    """People, then made-up devices, none of whom can be removed."""
+
+    implementation = WithDevices
+
+    def view(self, people: MemoryUsers) -> Users:
+        shape: Any = {"devices": (1,), "copies": (1, 2), "examples_per_device": 3}
+        plan = device_plan(phrases_of(people), {"store": "s"}, seed=6, **shape)
+        return WithDevices(people, plan, people.words, chatting().gather(np.arange(4, 8)))
+
+    def without(self, number: int) -> Users | None:
+        return super().without(number) if number < len(CHATS) else None
+
+
+class TestWithCoinUsers(TestWithDevices):
+    implementation = WithCoinUsers
+
+    def view(self, people: MemoryUsers) -> Users:
+        return WithCoinUsers(people, coin_plan(phrases_of(people), {"store": "s"}, seed=6, copies=2), people.words)
+
+
+class TestReworded(_ViewContract):
+    implementation = Reworded
+
+    def view(self, people: MemoryUsers) -> Users:
+        return Reworded(people, people.words, people.words[:-3])
+
+
+class TestAsTrained(_ViewContract):
+    implementation = AsTrained
+
+    def view(self, people: MemoryUsers) -> Users:
+        return AsTrained(people, TextBatches("windows", length=4, batch_size=2, steps=1))
+
+
+class TestAsTrainedOnSentences(TestAsTrained):
+    def view(self, people: MemoryUsers) -> Users:
+        return AsTrained(people, TextBatches("sentences", length=4, batch_size=2, steps=1))
+
+
+class TestSelected(_ViewContract):
+    """By their accuracy, so that a user is chosen whole; what was found is kept for the next call."""
+
+    implementation = Selected
+
+    def view(self, people: MemoryUsers) -> Users:
+        return Selected(people, UserAccuracy(_mark_short_words, Threshold(0.9), "low"), minimum_examples=2)
+
+
+class TestSelectedImages(TestInverted):
+    implementation = Selected
+
+    def view(self, people: MemoryUsers) -> Users:
+        return Selected(people, Classes({1}))
+
+
+class TestUnlabelled(TestInverted):
+    implementation = Unlabelled
+
+    def view(self, people: MemoryUsers) -> Users:
+        return Unlabelled(people)
+
+
+class TestUnknownWords(TestCaseKept):
+    implementation = UnknownWords
+
+    def users(self) -> Users:
+        world = KeyboardWorld(3, 6, vocabulary_size=500)
+        return UnknownWords(world, world.words, longest=5)
+
+
+def _mark_short_words(examples: Examples) -> Marks:
+    """A judge who finds the first four words right."""
+    lengths = np.diff(examples.example_offsets)
+    return Marks(np.minimum(lengths, 4), lengths)
+
+
+def test_no_population_of_users_is_forgotten() -> None:
+    bases = {"FlatUsers", "_Devices"}  # others are built on these, and tested
+    assert covered(globals(), UsersContract) == implementations(Users, other_than=bases)
 
 
 class _NamedByNumber(Capped):

@@ -5,65 +5,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from tacit.data.build import save_users
-from tacit.data.ragged import offsets_of
-from tacit.data.users import Examples, Names, Users, all_names, names_of_numbers
+from tacit.data.users import all_names
 from tacit.data.views import Capped, Reshuffled, Subset, example_counts
 from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.errors import DataError
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.samplers import Poisson
 from tacit.simulation.cohorts import CohortStream
+from tests.support.list_users import ListUsers, Population, listed
 
-Population = list[list[list[int]]]  # users, their sentences, their words
 POPULATIONS = st.lists(st.lists(st.lists(st.integers(4, 99), max_size=4), max_size=4), min_size=1, max_size=6)
 
 
-class Listed:
-    """Users from nested lists: the slow way to do everything, and able only to gather."""
-
-    def __init__(self, population: Population, *, images: bool = False) -> None:
-        self.population = population
-        self.images = images
-
-    def __len__(self) -> int:
-        return len(self.population)
-
-    def names(self, users: NDArray[np.int64]) -> Names:
-        return names_of_numbers(users)
-
-    def gather(self, users: NDArray[np.int64]) -> Examples:
-        chosen = [self.population[u] for u in users]
-        sentences = [sentence for user in chosen for sentence in user]
-        user_offsets = offsets_of(np.array([len(user) for user in chosen], np.int64))
-        if self.images:
-            labels = np.array([sum(sentence) for sentence in sentences], np.int32)
-            pictures = np.zeros((len(sentences), 28, 28), np.uint8) + labels.astype(np.uint8)[:, None, None]
-            return Examples(pictures, np.arange(len(sentences) + 1, dtype=np.int64), user_offsets, labels)
-        items = np.array([word for sentence in sentences for word in sentence], np.uint16)
-        return Examples(items, offsets_of(np.array([len(s) for s in sentences], np.int64)), user_offsets)
-
-
-def listed(users: Users, numbers: list[int] | None = None) -> Population:
-    """The users' examples as nested lists."""
-    wanted = np.array(range(len(users)) if numbers is None else numbers, np.int64)
-    examples = users.gather(wanted)
-    assert len(examples.user_offsets) == len(wanted) + 1
-    assert examples.example_offsets[-1] == len(examples.items)
-    return [
-        [
-            examples.items[examples.example_offsets[e] : examples.example_offsets[e + 1]].tolist()
-            for e in range(examples.user_offsets[u], examples.user_offsets[u + 1])
-        ]
-        for u in range(len(wanted))
-    ]
-
-
-@settings(deadline=None)
 @given(POPULATIONS, st.none() | st.integers(1, 5), st.none() | st.integers(1, 3), st.data())
 def test_caps_keep_the_first_words_and_sentences(
     population: Population, tokens: int | None, examples: int | None, data: st.DataObject
@@ -78,11 +35,11 @@ def test_caps_keep_the_first_words_and_sentences(
             kept.append(sentence[:left])
             left = None if left is None else left - len(sentence)
         expected.append(kept)
-    assert listed(Capped(Listed(population), tokens=tokens, examples=examples), numbers) == expected
+    assert listed(Capped(ListUsers(population), tokens=tokens, examples=examples), numbers) == expected
 
 
 def test_caps_on_images() -> None:
-    users = Listed([[[1], [2], [3]], [], [[4]]], images=True)
+    users = ListUsers([[[1], [2], [3]], [], [[4]]], images=True)
     capped = Capped(users, examples=2).gather(np.array([0, 1, 2]))
     assert capped.labels is not None
     assert capped.labels.tolist() == [1, 2, 4]
@@ -94,10 +51,9 @@ def test_caps_on_images() -> None:
         Capped(users, tokens=0)
 
 
-@settings(deadline=None)
 @given(POPULATIONS, st.integers(0, 3), st.booleans())
 def test_a_reshuffle_deals_every_example_to_one_synthetic_user(population: Population, seed: int, images: bool) -> None:
-    users = Listed(population, images=images)
+    users = ListUsers(population, images=images)
     reshuffled = Reshuffled(users, 4, seed=seed)
     before, after = listed(users), listed(reshuffled)
     assert len(after) == len(reshuffled) == 4
@@ -112,14 +68,14 @@ def test_a_reshuffle_deals_every_example_to_one_synthetic_user(population: Popul
 
 
 def test_a_reshuffle_mixes_users() -> None:
-    users = Listed([[[u]] * 30 for u in range(30)])
+    users = ListUsers([[[u]] * 30 for u in range(30)])
     after = listed(Reshuffled(users, 30, seed=1))
     assert np.mean([len({sentence[0] for sentence in user}) for user in after]) > 15
     assert after != listed(Reshuffled(users, 30, seed=2))
 
 
 def test_a_reshuffle_without_one_user_moves_nobody_elses_examples() -> None:
-    everybody = Listed([[[u, place] for place in range(5)] for u in range(20)])
+    everybody = ListUsers([[[u, place] for place in range(5)] for u in range(20)])
     without = Subset(everybody, np.delete(np.arange(20), 3))
     rest = [[sentence for sentence in user if sentence[0] != 3] for user in listed(Reshuffled(everybody, 7, seed=1))]
     assert listed(Reshuffled(without, 7, seed=1)) == rest
@@ -127,7 +83,7 @@ def test_a_reshuffle_without_one_user_moves_nobody_elses_examples() -> None:
 
 def test_two_users_with_one_name_are_refused(tmp_path: Path) -> None:
     """They would be drawn together and held out together, and one person's share of a sum would be two clips."""
-    twice = Subset(Listed([[[4]], [[5]]]), np.array([0, 1, 0]))
+    twice = Subset(ListUsers([[[4]], [[5]]]), np.array([0, 1, 0]))
     vocabulary = Vocabulary(("a", "b"), word_list("letters"))
     with pytest.raises(DataError, match="Two users have the same name"):
         save_users(twice, tmp_path / "s", source="test", vocabulary=vocabulary)
@@ -137,7 +93,7 @@ def test_two_users_with_one_name_are_refused(tmp_path: Path) -> None:
 
 def test_views_of_views() -> None:
     population = [[[u, 1], [u, 2]] for u in range(10)]
-    part = Subset(Capped(Listed(population), examples=1), np.array([7, 2]))
+    part = Subset(Capped(ListUsers(population), examples=1), np.array([7, 2]))
     assert listed(part, [1, 0, 1]) == [[[2, 1]], [[7, 1]], [[2, 1]]]
     assert example_counts(part).tolist() == [1, 1]
     assert sorted(listed(Reshuffled(part, 1, seed=0))[0]) == [[2, 1], [7, 1]]

@@ -36,6 +36,7 @@ def test_a_faithful_file_agrees_on_as_many_contexts_as_asked_for(model: WordLM, 
     assert found.contexts == contexts
     assert found.same >= contexts - 1  # but for a tie
     assert 0 < found.largest_difference < 1e-4
+    assert 0 < found.largest_logit_difference < 1e-4
 
 
 MISTAKES: dict[str, Callable[[WordLM], WordLM]] = {
@@ -44,6 +45,9 @@ MISTAKES: dict[str, Callable[[WordLM], WordLM]] = {
         lambda n: n.cell.gates["output"].kernel, m, replace_fn=lambda a: a.at[-20:].multiply(jnp.float32(1.1))
     ),
     "one word's bias": lambda m: eqx.tree_at(lambda n: n.output_bias, m, replace_fn=lambda a: a.at[9].add(jnp.float32(3))),
+    "the bias of a word that is never shown": lambda m: eqx.tree_at(
+        lambda n: n.output_bias, m, replace_fn=lambda a: a.at[0].add(jnp.float32(-9)).at[199].add(jnp.float32(-9))
+    ),
     "not a number": lambda m: eqx.tree_at(lambda n: n.cell.projection, m, replace_fn=lambda a: a * jnp.float32(jnp.nan)),
 }  # fmt: skip
 

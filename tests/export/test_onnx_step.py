@@ -47,7 +47,7 @@ def session(model: WordLM, **metadata: str) -> Any:
 
 
 def step(running: Any, tokens: list[int], state: tuple[Any, Any]) -> tuple[Any, Any, Any, tuple[Any, Any]]:
-    words, ids, probabilities, c, r = running.run(
+    words, ids, probabilities, _, c, r = running.run(
         list(OUTPUTS), dict(zip(INPUTS, (np.array(tokens), *state), strict=True))
     )
     return words, ids, probabilities, (c, r)
@@ -71,6 +71,18 @@ def test_each_step_shows_what_the_model_would(name: str) -> None:
             assert ids[row].tolist() == (best + FIRST_WORD).tolist()
             assert words[row].tolist() == [WORDS[id] for id in ids[row]]
             np.testing.assert_allclose(probabilities[row], ours[best], rtol=2e-5)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_logits_are_the_models(name: str) -> None:
+    model = shaken(SHAPES[name])
+    running, (c, r) = session(model), empty(model, 1)
+    text = [BEGIN, 7, 4, 29, 3]
+    expected = np.asarray(model(jnp.array(text)))
+    for position, token in enumerate(text):
+        logits, c, r = running.run(["logits", "next_c", "next_r"], {"token": np.array([token]), "c": c, "r": r})
+        assert logits.shape == (1, len(WORDS))
+        np.testing.assert_allclose(logits[0], expected[position], rtol=2e-5, atol=2e-5)
 
 
 def test_a_begin_leaves_the_sentence_before_behind_and_nothing_else_does() -> None:

@@ -41,11 +41,12 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.odometer import read as read_odometer
 from tacit.simulation.cohorts import SimulatedCohort
 from tacit.simulation.training import engine_of
-from tacit.training import datasets
 from tacit.training.recipes import RecipeSetup
 from tacit.training.trained import load_trained
-from tests.fleet.crowd import fleet_recipe
-from tests.fleet.worlds import sentences_of
+from tests.support.fleet.crowd import fleet_recipe
+from tests.support.fleet.worlds import sentences_of
+
+pytestmark = pytest.mark.usefixtures("quick_ideal")
 
 # Every block of the gate: updates, weights, and the bits that the clip is learned from.
 EVERYTHING = {
@@ -55,11 +56,6 @@ EVERYTHING = {
     "estimator": "clipped",
 }
 SECURE = {"selection_s": 0.5, "stage_s": 20.0, "dropout": 0.4}
-
-
-@pytest.fixture(autouse=True)
-def quick_ideal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets, "IDEAL_SENTENCES", 5)
 
 
 @contextmanager

@@ -16,10 +16,10 @@ import pytest
 
 from tacit.fleet.rounds.secure_aggregation import STAGES
 from tacit.recipe.training import Recipe
-from tests.fleet.crowd import fleet_recipe, wait_for
-from tests.fleet.postgres import PostgresServer
-from tests.fleet.processes import AFTER_INTENT, BEFORE_INTENT, PHASES, REPORTING, ROLES, Fleet
-from tests.fleet.soundness import cohorts, require_sound, states
+from tests.support.fleet.crowd import fleet_recipe, wait_for
+from tests.support.fleet.postgres import PostgresServer
+from tests.support.fleet.processes import AFTER_INTENT, BEFORE_INTENT, PHASES, REPORTING, ROLES, Fleet
+from tests.support.fleet.soundness import cohorts, require_sound, states
 
 OFTEN = 9
 

@@ -17,10 +17,10 @@ import numpy as np
 from tacit.fleet.rounds.secure_aggregation import STAGES
 from tacit.fleet.wire.messages import ROUNDS, Assignment
 from tacit.fleet.wire.reports import pack_report
-from tests.fleet.crowd import fleet_recipe, vector_of, wait_for
-from tests.fleet.phones import Phone
-from tests.fleet.processes import Fleet
-from tests.fleet.soundness import cohorts, require_sound
+from tests.support.fleet.crowd import fleet_recipe, vector_of, wait_for
+from tests.support.fleet.phones import Phone
+from tests.support.fleet.processes import Fleet
+from tests.support.fleet.soundness import cohorts, require_sound
 
 
 class Upload:

@@ -10,7 +10,7 @@ from tacit.errors import PrivacyError, RecipeError
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.training import load_recipe, parse_recipe
 from tacit.training.datasets import open_dataset
-from tests.fleet.worlds import recipe_tree
+from tests.support.fleet.worlds import recipe_tree
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,10 @@ from tacit.fleet.wire.reports import pack_report
 from tacit.fleet.wire.sealing import make_secret
 from tacit.fleet.wire.task import DeviceTask
 from tacit.recipe.training import Recipe
-from tests.fleet.crowd import fleet_recipe, vector_of, wait_for
-from tests.fleet.people import Person, enrolled
-from tests.fleet.postgres import PostgresServer
-from tests.fleet.soundness import require_sound
+from tests.support.fleet.crowd import fleet_recipe, vector_of, wait_for
+from tests.support.fleet.people import Person, enrolled
+from tests.support.fleet.postgres import PostgresServer
+from tests.support.fleet.soundness import require_sound
 
 
 class Processes:

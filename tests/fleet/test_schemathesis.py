@@ -18,9 +18,9 @@ from schemathesis.specs.openapi.checks import (
 
 from tacit.fleet.server.api import create_app
 from tacit.fleet.wire.messages import ROUNDS
-from tests.fleet.fake_reports import HERE, FakeReports
-from tests.fleet.people import Person, enrolled
-from tests.fleet.serving import running
+from tests.support.fleet.fake_reports import HERE, FakeReports
+from tests.support.fleet.people import Person, enrolled
+from tests.support.fleet.serving import running
 
 ADMIN_TOKEN = "an administrator's token"
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -48,7 +48,6 @@ def everything(operation, cases, checks, statuses, call):
         max_examples=EXAMPLES,
         derandomize=True,
         database=None,
-        deadline=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )

@@ -20,9 +20,9 @@ from tacit.fleet.database.transactions import read_only
 from tacit.fleet.logs import configure_logs, log, log_failure
 from tacit.fleet.server.api import create_app
 from tacit.fleet.server.enrolment import make_token
-from tests.fleet.fake_reports import HERE, REPORT_BYTES, FakeReports
-from tests.fleet.people import Person, a_process, a_round, a_task, enrolled
-from tests.fleet.serving import running
+from tests.support.fleet.fake_reports import HERE, REPORT_BYTES, FakeReports
+from tests.support.fleet.people import Person, a_process, a_round, a_task, enrolled
+from tests.support.fleet.serving import running
 
 ADMIN_TOKEN = "an administrator's token"
 REPORT = f"/v1/rounds/{HERE}/report"

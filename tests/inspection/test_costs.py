@@ -11,7 +11,7 @@ from tacit.inspection.costs import cost_together, price_together
 from tacit.privacy.record.ledger import Ledger, read_ledger
 from tacit.simulation.training import start_run
 from tacit.training import datasets
-from tests.simulation.test_training import tiny
+from tests.support.tiny_recipe import tiny
 
 
 @pytest.fixture(scope="module")

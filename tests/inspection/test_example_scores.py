@@ -12,7 +12,7 @@ from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.errors import DataError
 from tacit.inspection.example_scores import Marks, image_judge, word_judge, word_likelihood
 from tacit.models import classifier, word_lm
-from tests.helpers import ListUsers
+from tests.support.list_users import ListUsers
 
 WRITERS = HandwritingWorld(0, 9, glyphs_per_writer=60)
 MODEL = jax.jit(lambda key: classifier.build(classifier.preset("small", 62), key=key))(jax.random.key(0))

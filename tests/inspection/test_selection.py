@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tacit.data.faults import Concatenated, Inverted
@@ -32,7 +29,7 @@ from tacit.inspection.selection import (
     subpopulation,
 )
 from tacit.models.char_lm import encode_words
-from tests.helpers import ListUsers
+from tests.support.list_users import ListUsers
 
 
 class Pictures(ListUsers):
@@ -144,40 +141,6 @@ def test_sentences_are_cut_out_whole() -> None:
     assert examples.items.tolist() == [8, 9, 4, 5, 6, 7]
     assert examples.example_offsets.tolist() == [0, 2, 5, 6]
     assert examples.user_offsets.tolist() == [0, 1, 3]
-
-
-CRITERIA: list[Callable[[Users], Users]] = [
-    lambda users: Selected(users, Everything()),
-    lambda users: Selected(users, Judged(by_brightness), minimum_examples=2),
-    lambda users: Selected(users, UserAccuracy(by_brightness, Threshold(0.5), "low")),
-    lambda users: Selected(users, UserAccuracy(by_brightness, Threshold(0.5), "high"), minimum_examples=2),
-    lambda users: Selected(users, Classes({0, 1})),
-    Unlabelled,
-]
-PEOPLE = st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=4), min_size=2, max_size=6)
-
-
-@settings(deadline=None, max_examples=60)
-@given(PEOPLE, st.data())
-def test_changing_one_user_never_changes_anothers_membership(
-    people: list[list[tuple[int, int]]], data: st.DataObject
-) -> None:
-    who = data.draw(st.integers(0, len(people) - 1))
-    other = data.draw(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=6))
-    changed = [*people[:who], other, *people[who + 1 :]]
-    for select in CRITERIA:
-        before, after = kept(select(Pictures(people))), kept(select(Pictures(changed)))
-        assert len(before) == len(after) == len(people)
-        del before[who], after[who]
-        assert before == after
-
-
-def test_membership_does_not_depend_on_who_is_asked_about_first() -> None:
-    make = lambda: Selected(POPULATION, UserAccuracy(by_brightness, Threshold(0.5), "low"))  # noqa: E731
-    one, other = make(), make()
-    for user in (4, 0, 1):
-        one.gather(np.array([user]))
-    assert kept(one) == kept(other) == kept(one)
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])

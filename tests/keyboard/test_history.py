@@ -56,10 +56,3 @@ def test_without_history_it_is_the_base_and_old_tokens_are_forgotten(base: Katz)
     np.testing.assert_array_equal(model.log_probabilities(remembered), model.log_probabilities(forgotten))
     longer = WithHistory(base, BOS, memory=4)
     assert longer.log_probabilities(read(longer, [[8, BOS, 4, 5]]))[0, 8] > model.log_probabilities(remembered)[0, 8]
-
-
-def test_users_do_not_see_each_other(base: Katz) -> None:
-    model = WithHistory(base, BOS)
-    together = model.log_probabilities(read(model, [[BOS, 4, 4], [BOS, 8, 7]]))
-    alone = model.log_probabilities(read(model, [[BOS, 8, 7]]))
-    np.testing.assert_allclose(together[1], alone[0], rtol=1e-6)

@@ -14,7 +14,7 @@ from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError
 from tacit.keyboard.ngram import Katz, discounts, load_katz, train_katz
 from tacit.keyboard.ngram_counts import count_ngrams
-from tests.models.brute_ngrams import BOS, EOS, BruteKatz, BruteKneserNey
+from tests.support.brute_ngrams import BOS, EOS, BruteKatz, BruteKneserNey
 
 Sentences = list[list[int]]
 
@@ -58,7 +58,7 @@ def assert_is_the_definition(
         assert exact.sum() == pytest.approx(1, abs=1e-12)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     sentences=st.lists(st.lists(st.integers(3, 7), max_size=6), min_size=1, max_size=12),
     order=st.integers(1, 5),

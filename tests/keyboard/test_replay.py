@@ -13,7 +13,7 @@ from tacit.data.users import BOS, EOS, OOV
 from tacit.errors import DataError
 from tacit.keyboard.replay import ReplayCounts, TypingHabits, record, replay
 from tacit.keyboard.taps import Keyboard, Typist
-from tests.helpers import ListUsers
+from tests.support.list_users import ListUsers
 
 WORDS = ["<pad>", "<bos>", "<eos>", "<oov>", "a", "be", "cat", "dune", "early"]
 A, B, C, D, E = range(4, 9)

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.data.users import Examples
+from tacit.data.users import Examples, Users
 from tacit.errors import DataError
 from tacit.learning import batches
 from tacit.learning.batches import (
+    Batching,
     ImageBatches,
     LaidOut,
     OneUserAtATime,
@@ -24,7 +25,9 @@ from tacit.learning.batches import (
     keeps_users_apart,
     user_by_user,
 )
-from tests.helpers import ListUsers
+from tacit.testing.batches import BatchingContract
+from tests.support.implementations import covered, implementations
+from tests.support.list_users import ListUsers
 
 PEOPLE = [[[4, 5], [6]], [], [[7, 8, 9]], [[4]], [[5, 5], [6, 6], [7, 7]]]
 TEXT = TextBatches("sentences", length=4, batch_size=2, steps=2)
@@ -37,6 +40,49 @@ def examples_of(people: list[list[list[int]]]) -> Examples:
 def all_batches(batching: Any, examples: Examples) -> Any:
     laid_out = batching.lay_out(examples)
     return laid_out.batches(np.arange(len(examples.user_offsets) - 1))
+
+
+class TestRowsOfWindows(BatchingContract):
+    implementation = TextBatches
+
+    def batching(self) -> Batching:
+        return replace(TEXT, layout="windows")
+
+    def users(self) -> Users:
+        return ListUsers(PEOPLE)
+
+
+class TestRowsOfSentences(TestRowsOfWindows):
+    def batching(self) -> Batching:
+        return TEXT
+
+
+class TestImages(BatchingContract):
+    implementation = ImageBatches
+
+    def batching(self) -> Batching:
+        return ImageBatches(2, 1)
+
+    def users(self) -> Users:
+        return ListUsers(PEOPLE, images=True)
+
+
+class TestOneUserAtATime(TestRowsOfWindows):
+    implementation = OneUserAtATime
+
+    def batching(self) -> Batching:
+        return OneUserAtATime(TEXT)
+
+
+class TestImagesOneUserAtATime(TestImages):
+    implementation = OneUserAtATime
+
+    def batching(self) -> Batching:
+        return OneUserAtATime(ImageBatches(2, 1))
+
+
+def test_no_batching_is_forgotten() -> None:
+    assert covered(globals(), BatchingContract) == implementations(Batching)
 
 
 def laid_out_ids(examples: Examples, ids_of: Callable[[int], Any]) -> LaidOut:
@@ -110,6 +156,24 @@ def test_a_users_batches_depend_on_their_own_examples_alone(attack: Callable[[],
     assert found["ids"][:, 0].tolist() == expected_ids()
 
 
+@pytest.mark.parametrize(
+    ("attack", "promise"),
+    [
+        (Mixing, "test_a_users_batches_depend_on_their_own_examples_alone"),
+        (LookingBehind, "test_a_users_batches_depend_on_their_own_examples_alone"),
+        (Remembering, "test_a_users_batches_depend_on_their_own_examples_alone"),
+        (Spoiling, "test_it_is_pure"),
+    ],
+)
+def test_the_contract_notices_a_batching_that_breaks_it(attack: Callable[[], Any], promise: str) -> None:
+    class Broken(TestRowsOfWindows):
+        def batching(self) -> Batching:
+            return attack()
+
+    with pytest.raises(AssertionError):
+        getattr(Broken(), promise)()
+
+
 @pytest.mark.parametrize("attack", [Mixing, LookingBehind, Remembering])
 def test_the_attacks_work_without_the_wrapper(attack: Callable[[], Any]) -> None:
     batching, examples = attack(), examples_of(PEOPLE)
@@ -154,12 +218,6 @@ def test_around_a_batching_of_tacits_it_changes_nothing(batching: Any, examples:
 
 def leaves(batches: Any) -> list[Any]:
     return list(batches.values()) if isinstance(batches, dict) else [batches]
-
-
-def test_nobody_at_all() -> None:
-    laid_out = OneUserAtATime(TEXT).lay_out(examples_of([]))
-    assert laid_out.batches(np.arange(0)).shape == (0, 2, 2, 5)
-    assert len(laid_out.sizes) == len(laid_out.predictions) == 0
 
 
 @dataclass

@@ -11,15 +11,20 @@ import numpy as np
 import pytest
 
 from tacit.learning.next_word import NextWord
-from tacit.learning.work import FedAvg, FedSGD
+from tacit.learning.tasks import LossTask, Task, TrainedPart, as_task
+from tacit.learning.trainable import trainable_of
+from tacit.learning.work import FedAvg, FedSGD, Work
 from tacit.models import char_lm, classifier, lora, transformer, word_lm
 from tacit.testing.work import TaskContract, WorkContract
+from tests.support.implementations import covered, implementations
 
 ROWS = np.array([[1, 4, 5, 2, 0, 0], [1, 6, 6, 7, 3, 2], [1, 2, 0, 0, 0, 0]], np.int32)
 SHAPE = transformer.TransformerConfig(vocabulary=8, width=4, heads=1, layers=1, hidden=4)
 
 
 class OfRows(TaskContract):
+    implementation = NextWord
+
     def task(self) -> Any:
         return NextWord()
 
@@ -47,6 +52,8 @@ class TestNextWordOfAdapters(OfRows):
 
 
 class TestNextSymbol(OfRows):
+    implementation = char_lm.NextSymbol
+
     def task(self) -> Any:
         return char_lm.NextSymbol()
 
@@ -56,6 +63,8 @@ class TestNextSymbol(OfRows):
 
 
 class TestClassify(TaskContract):
+    implementation = classifier.Classify
+
     def task(self) -> Any:
         return classifier.Classify()
 
@@ -70,27 +79,65 @@ class TestClassify(TaskContract):
         return jax.tree.map(np.zeros_like, self.batch())
 
 
+class TestLossTask(OfRows):
+    """A loss function as a task: the same loss as `NextWord`, differentiated automatically."""
+
+    implementation = LossTask
+
+    def task(self) -> Any:
+        return as_task(NextWord().loss_sum)
+
+    def model(self) -> Any:
+        return TestNextWord().model()
+
+
+class TestTrainedPart(OfRows):
+    """The adapters of a transformer, whose other leaves are frozen."""
+
+    implementation = TrainedPart
+
+    def task(self) -> Any:
+        return TrainedPart(NextWord(), self.split()[1])
+
+    def model(self) -> Any:
+        return self.split()[0]
+
+    def split(self) -> Any:
+        whole = TestNextWordOfAdapters().model()
+        return trainable_of(whole.trainable).split(whole)
+
+
 class TestFedAvg(WorkContract):
+    implementation = FedAvg
+
     def work(self) -> Any:
         return FedAvg(epochs=2, learning_rate=0.1)
 
 
 class TestFedAvgOfOneEpoch(WorkContract):
+    implementation = FedAvg
+
     def work(self) -> Any:
         return FedAvg(learning_rate=0.1)
 
 
 class TestFedAvgThatClipsEveryStep(WorkContract):
+    implementation = FedAvg
+
     def work(self) -> Any:
         return FedAvg(epochs=2, learning_rate=1.0, clip_every_step=True)
 
 
 class TestFedSGD(WorkContract):
+    implementation = FedSGD
+
     def work(self) -> Any:
         return FedSGD(learning_rate=0.1)
 
 
 class TestFedAvgOfAdapters(WorkContract):
+    implementation = FedAvg
+
     def work(self) -> Any:
         return FedAvg(epochs=2, batch_size=3, learning_rate=0.5)
 
@@ -105,6 +152,11 @@ class TestFedAvgOfAdapters(WorkContract):
 
     def batches(self) -> Any:
         return np.stack([ROWS, ROWS[::-1]])
+
+
+def test_no_task_and_no_work_is_forgotten() -> None:
+    assert covered(globals(), TaskContract) == implementations(Task)
+    assert covered(globals(), WorkContract) == implementations(Work)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -87,3 +88,19 @@ def test_suggestions_are_words_in_order(model):
     probabilities = [p for _, p in top]
     assert probabilities == sorted(probabilities, reverse=True)
     assert suggest(model, [A] * 40, 3)
+
+
+def test_a_model_that_is_asked_again_is_not_compiled_again():
+    traced = []
+
+    class Watched(eqx.Module):
+        bias: jax.Array
+
+        def __call__(self, tokens):
+            traced.append(tokens.shape)
+            return jnp.broadcast_to(self.bias, (len(tokens), VOCABULARY))
+
+    model = Watched(jnp.zeros(VOCABULARY))
+    for context in ([A], [A, B], [C]):
+        assert len(suggest(model, context, 200)) == VOCABULARY - FIRST_WORD
+    assert len(traced) == 1

@@ -14,7 +14,7 @@ from tacit.learning.central import Descent
 from tacit.learning.next_word import NextWord, evaluate
 from tacit.learning.pretrain import PretrainingSchedule, Reworded, predictions_in, pretrain, public_rows, unknown_share
 from tacit.models.word_lm import WordLMConfig, build
-from tests.helpers import ListUsers
+from tests.support.list_users import ListUsers
 
 RESERVED = ("<pad>", "<bos>", "<eos>", "<oov>")
 PUBLIC = (*RESERVED, "dear", "madam", "see", "you")

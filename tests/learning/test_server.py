@@ -26,7 +26,7 @@ def moved_by_one_more(updates: np.ndarray, weights: np.ndarray, update: np.ndarr
     return float(np.linalg.norm(with_user - clipped_mean(updates, weights)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data(), users=st.integers(1, 8))
 def test_clipping_the_update_itself_bounds_the_clipped_mean(data, users):
     """‖Δ_k‖ ≤ S and w in [0, 1]: one user moves f_c by at most 2S/(qW_min)."""
@@ -74,10 +74,3 @@ def test_optimizers_step_along_the_mean():
     assert server_steps("nesterov", 2) == pytest.approx(0.5 * (1.9 + 0.9 * 1.9 + 1))
     with jax.numpy_dtype_promotion("standard"):  # optax's Adam mixes ints and floats
         assert server_steps("adam", 1) == pytest.approx(0.5, rel=1e-4)
-
-
-@pytest.mark.parametrize("far", [jnp.inf, jnp.nan, 1e13])
-def test_a_model_that_is_not_finite_is_reported(far):
-    server = Server.build(build_optimizer("sgd", 1.0, 0.0), denominator=1.0)
-    _, _, finite = server.step(jnp.zeros(2), server.init(jnp.zeros(2)), {"update": jnp.array([0.0, far])})
-    assert not bool(finite)

@@ -13,7 +13,7 @@ from tacit.errors import PrivacyError, RecipeError
 from tacit.learning.work import FedAvg, FedSGD, LocalWork, require_update_of
 from tacit.models.classifier import Classify, build, preset
 from tacit.privacy.gate.rounding import LARGEST_NORM
-from tests.helpers import stretched
+from tests.support.diverged import stretched
 
 
 class ThereAndBack:

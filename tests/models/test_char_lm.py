@@ -29,7 +29,7 @@ from tacit.models.char_lm import (
     sample_words,
 )
 from tacit.privacy.gate.rounding import LARGEST_NORM
-from tests.helpers import stretched
+from tests.support.diverged import stretched
 
 TINY = CharLMConfig(layers=2, embedding=6, units=8, projection=5)
 MODEL = jax.jit(lambda key: build(TINY, key=key))(jax.random.key(1))

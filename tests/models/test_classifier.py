@@ -12,7 +12,7 @@ from tacit.errors import DataError, RecipeError
 from tacit.learning.central import Descent
 from tacit.models.classifier import Classify, ImageBatch, build, predict, preset
 from tacit.privacy.gate.rounding import LARGEST_NORM
-from tests.helpers import stretched
+from tests.support.diverged import stretched
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 
 import tacit
 from tacit.simulation.training import start_run
-from tests.neighbours.worlds import World, compared, people, write_text_store
-from tests.simulation.test_training import tiny
+from tests.support.neighbours import World, compared, people, write_text_store
+from tests.support.tiny_recipe import tiny
 
 EVERYBODY = people()
 PRIVACY = {"population": 60, "cohort": 8, "clip_norm": 0.3, "noise_multiplier": 1.1, "delta": 1e-3}
@@ -39,6 +39,7 @@ def write(folder: Path, who: Sequence[str]) -> None:
     write_text_store(folder, {user: EVERYBODY[user] for user in who})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_calls_do_not_depend_on_a_silent_user(kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = {"world": None, "store": "store", "users": 1, "held_out": 9}

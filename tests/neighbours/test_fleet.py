@@ -10,10 +10,10 @@ import pytest
 from tacit.fleet.database.migrations import migrate
 from tacit.fleet.database.transactions import open_database
 from tacit.fleet.rounds import coordinator, round_attempt
-from tests.fleet.crowd import Crowd, Server, fleet_recipe
-from tests.fleet.people import enrolled_many
-from tests.fleet.soundness import built
-from tests.neighbours.worlds import World, fix_randomness
+from tests.support.fleet.crowd import Crowd, Server, fleet_recipe
+from tests.support.fleet.people import enrolled_many
+from tests.support.fleet.soundness import built
+from tests.support.neighbours import World, fix_randomness
 
 COMING = 4
 
@@ -39,12 +39,13 @@ def served(folder: Path, capture: pytest.CaptureFixture[str], devices: int) -> W
         ):
             server.coordinator.run()
         world = World(folder, capture)
-        world.run("guarantee", "runs/one", "--format", "json")
+        world.run("guarantee", "runs/one", "--json")
         world.run("report", "runs/one", "--share")
     engine.dispose()
     return world
 
 
+@pytest.mark.slow
 def test_a_device_that_never_comes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with_, without = (served(tmp_path / str(devices), capfd, devices).public() for devices in (13, 12))
     assert "runs/one/summary.json" in with_.parts

@@ -12,14 +12,10 @@ import pytest
 
 from tacit.data.views import Subset
 from tacit.training import datasets
-from tests.neighbours.worlds import PEOPLE, WORDS, World, compared, people, write_listed_store, write_text_store
-from tests.simulation.test_training import tiny
+from tests.support.neighbour_runs import DATA, EVERYBODY, PRIVACY, recipe, stating, write
+from tests.support.neighbours import PEOPLE, World, compared, write_listed_store
 
-EVERYBODY = people()
-# About 72 of the 90 people are trained on.
-PRIVACY = {"population": 60, "cohort": 8, "clip_norm": 0.3, "noise_multiplier": 1.1, "delta": 1e-3}
 CHECK_IN = {**PRIVACY, "sampling": "check_in", "cohort": 6, "min_separation": 2, "max_participation": 2}
-DATA = {"world": None, "store": "store", "users": 1, "held_out": 9}
 KINDS: dict[str, dict[str, Any]] = {
     "poisson": {},
     "fixed": {"privacy": {**PRIVACY, "sampling": "fixed"}},
@@ -31,34 +27,6 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def recipe(**sections: dict[str, Any]) -> str:
-    changes: dict[str, dict[str, Any]] = {
-        "data": DATA,
-        "privacy": PRIVACY,
-        "run": {"rounds": 4},
-        **sections,
-    }
-    made = tiny(**{name: section for name, section in changes.items() if name != "pretrain"})
-    if "pretrain" in changes:
-        made = made.model_validate({**made.model_dump(exclude_none=True), "pretrain": changes["pretrain"]})
-    return made.to_toml()
-
-
-def write(folder: Path, who: Sequence[str]) -> None:
-    write_text_store(folder, {user: EVERYBODY[user] for user in who})
-
-
-def stating(world: World, run: str) -> None:
-    """Every command that says something about a run to others."""
-    (world.folder / "written").mkdir(exist_ok=True)
-    for form in ("markdown", "json", "html"):
-        world.run("guarantee", run, "--format", form)
-    world.run("report", run, "--share")
-    world.run("export", run, "--safetensors", "written/model.safetensors", "--onnx", "written/model.onnx")
-    world.run("runs", "show", run)
-    world.run("predict", run, f"{WORDS[1]} {WORDS[2]}")
-
-
 def training(text: str) -> Any:
     def commands(world: World) -> None:
         (world.folder / "recipe.toml").write_text(text)
@@ -68,12 +36,14 @@ def training(text: str) -> Any:
     return commands
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# One kind in the fast tests, and that the harness sees a fault; each kind trains two worlds and runs eight commands on each.
+@pytest.mark.parametrize("kind", ["poisson", *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(KINDS)[1:])])
 def test_training(kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = compared(tmp_path, capfd, write, list(EVERYBODY), training(recipe(**KINDS[kind])))
     assert not found, "\n".join(found)
 
 
+@pytest.mark.slow
 def test_somebody_who_is_drawn_and_has_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """With everybody in every round: the one without examples takes part and adds zero to every block."""
     rng = np.random.default_rng(1)
@@ -90,6 +60,7 @@ def test_somebody_who_is_drawn_and_has_nothing(tmp_path: Path, capfd: pytest.Cap
     assert not found, "\n".join(found)
 
 
+@pytest.mark.slow
 def test_somebody_who_is_drawn_with_much_text_and_an_update_of_zero(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,6 +81,7 @@ def test_somebody_who_is_drawn_with_much_text_and_an_update_of_zero(
     assert not found, "\n".join(found)
 
 
+@pytest.mark.slow
 def test_comparing_runs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def commands(world: World) -> None:
         for kind in ("poisson", "fixed"):
@@ -138,6 +110,7 @@ def test_the_harness_sees_a_hold_out_by_row_numbers(
     assert any(each.startswith("runs/one/metrics.jsonl") for each in found), found
 
 
+@pytest.mark.slow
 def test_the_harness_sees_a_count_of_the_users(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

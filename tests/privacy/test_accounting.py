@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from tacit.privacy.accounting import sampled_gaussian
 from tacit.privacy.accounting.sampled_gaussian import SampledRounds, combined_noise_multiplier, dp_event, epsilon
 from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.noise.tail import TAIL_SHARE, apart_from_tail
@@ -55,6 +56,24 @@ def test_numbers_that_are_not_python_floats_reach_the_library_as_such(z):
     event = dp_event(poisson(q=np.float32(0.5), z=z)[0])
     assert type(event.event.event.noise_multiplier) is float
     assert type(event.event.sampling_probability) is float
+
+
+@pytest.mark.parametrize(
+    "sampling", [{"kind": "poisson", "probability": 0.011}, {"kind": "fixed", "size": 11, "population": 1009}]
+)
+def test_what_is_kept_of_an_answer_does_not_answer_another_question(sampling):
+    def fresh(z, count, delta):
+        sampled_gaussian._epsilon.cache_clear()
+        sampled_gaussian._of_one_round.cache_clear()
+        return epsilon([SampledRounds(sampling, z, count)], delta, "pld", discretization=1e-3)
+
+    asked = [(1.5, 20, 1e-5), (1.5, 40, 1e-5), (1.6, 20, 1e-5), (1.5, 20, 1e-6)]
+    answers = [fresh(*each) for each in asked]
+    assert len(set(answers)) == len(asked)
+    for z, count, delta in asked * 2:
+        kept = epsilon([SampledRounds(sampling, z, count)], delta, "pld", discretization=1e-3)
+        assert kept == answers[asked.index((z, count, delta))]
+    assert sampled_gaussian._of_one_round.cache_info().misses == 2  # a distribution for each noise multiplier, no more
 
 
 def test_different_adjacencies_do_not_compose():

@@ -9,32 +9,44 @@ import pytest
 from rich.console import Console
 
 import tacit
+from tacit.fleet.rounds.coordinator import _LogCallback
 from tacit.runs.callbacks import Callbacks
 from tacit.testing.callbacks import CallbackContract
-from tests.runs.trackers.fakes import fake_mlflow, fake_wandb
+from tests.support.fake_trackers import fake_mlflow, fake_wandb
+from tests.support.implementations import covered, implementations
 
 
 class TestCallback(CallbackContract):
+    implementation = tacit.Callback
+
     def build(self) -> tacit.Callback:
         return tacit.Callback()
 
 
 class TestCallbacks(CallbackContract):
+    implementation = Callbacks
+
     def build(self) -> tacit.Callback:
         return Callbacks([tacit.Callback(), tacit.Progress(console=Console(file=io.StringIO()))])
 
 
 class TestBar(CallbackContract):
+    implementation = tacit.Progress
+
     def build(self) -> tacit.Callback:
         return tacit.Progress(console=Console(file=io.StringIO(), force_terminal=True, width=120))
 
 
 class TestLines(CallbackContract):
+    implementation = tacit.Progress
+
     def build(self) -> tacit.Callback:
         return tacit.Progress(console=Console(file=io.StringIO()), name_runs=True)
 
 
 class TestTensorBoard(CallbackContract):
+    implementation = tacit.TensorBoard
+
     @pytest.fixture(autouse=True)
     def here(self, tmp_path: Path) -> None:
         self.folder = tmp_path
@@ -44,6 +56,8 @@ class TestTensorBoard(CallbackContract):
 
 
 class TestMLflow(CallbackContract):
+    implementation = tacit.MLflow
+
     @pytest.fixture(autouse=True)
     def here(self, monkeypatch: pytest.MonkeyPatch) -> None:
         fake_mlflow(monkeypatch)
@@ -53,12 +67,25 @@ class TestMLflow(CallbackContract):
 
 
 class TestWandB(CallbackContract):
+    implementation = tacit.WandB
+
     @pytest.fixture(autouse=True)
     def here(self, monkeypatch: pytest.MonkeyPatch) -> None:
         fake_wandb(monkeypatch)
 
     def build(self) -> tacit.Callback:
         return tacit.WandB()
+
+
+class TestLogOfAServer(CallbackContract):
+    implementation = _LogCallback
+
+    def build(self) -> tacit.Callback:
+        return _LogCallback(lambda event, **fields: None)
+
+
+def test_no_callback_is_forgotten() -> None:
+    assert covered(globals(), CallbackContract) == implementations(tacit.Callback)
 
 
 class TestTheContract:

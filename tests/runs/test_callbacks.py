@@ -20,7 +20,10 @@ from tacit.runs import checkpoints
 from tacit.runs.callbacks import Callbacks, Notifier, RunEnd, RunStart, StopRequested, notifying
 from tacit.runs.metrics import read_metrics
 from tacit.simulation.training import resume_run, start_run
-from tests.simulation.test_training import assert_same_arrays, quick_ideal, tiny  # noqa: F401 - a fixture
+from tests.support.run_arrays import assert_same_arrays
+from tests.support.tiny_recipe import tiny
+
+pytestmark = pytest.mark.usefixtures("quick_ideal")
 
 METHODS = ("on_warning", "on_pretraining", "on_start", "on_round", "on_evaluation", "on_end")
 START = RunStart("run", "0" * 32, {"cohort": 20.0}, rounds=6, rounds_done=0)
@@ -113,7 +116,7 @@ def test_an_error_between_checkpoints_gets_one(tmp_path: Path) -> None:
     """The round that is two behind is told; the one just done is the one that must be saved."""
     run = tmp_path / "run"
     with pytest.raises(ValueError, match="on_round fails"):
-        start_run(tiny(run={**SEEDED, "evaluate_every": 6, "checkpoint_every": 6}), run, Recorder("on_round", 1))
+        start_run(tiny(run={**SEEDED, "evaluate_every": 4, "checkpoint_every": 6}), run, Recorder("on_round", 1))
     kept = checkpoints.rounds_kept(run / "checkpoints")
     assert kept == [3]
     assert read_ledger(run / "ledger.jsonl").uncommitted() == ()

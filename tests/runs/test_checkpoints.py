@@ -25,7 +25,7 @@ any_array = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     arrays=st.dictionaries(st.text(min_size=1, max_size=8), any_array, max_size=4),
     metadata=st.dictionaries(st.text(max_size=8), st.text(max_size=20), max_size=3),

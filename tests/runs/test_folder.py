@@ -19,7 +19,7 @@ from tacit.runs import checkpoints
 from tacit.runs import folder as module
 from tacit.runs.consistency import OPENED
 from tacit.runs.folder import NOISE, RunFolder, find_runs, first_difference
-from tests.privacy.record.test_ledger import intent, opened
+from tests.support.ledger_records import intent, opened
 
 RECIPE = "[learning]\nrate = 0.5\n\n[privacy]\nclip = 0.8\nseeded = false\n"
 

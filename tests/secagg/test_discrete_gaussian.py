@@ -12,7 +12,7 @@ from scipy.stats import chi2
 from tacit.errors import ProtocolError
 from tacit.secagg import discrete_gaussian
 from tacit.secagg.discrete_gaussian import Bits, sampled
-from tests.secagg.drive import replayable
+from tests.support.secagg_round import replayable
 
 
 def misfit(samples: np.ndarray, variance: float) -> float:

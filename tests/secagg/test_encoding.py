@@ -45,7 +45,7 @@ def test_the_norm_bound_holds_on_a_million_vectors():
     assert unchecked > 1000
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(st.floats(width=64), min_size=1, max_size=40),
     st.sampled_from([1e-3, 1.0, 7.0, 1e5]),

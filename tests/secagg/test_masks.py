@@ -22,7 +22,7 @@ def test_a_mask_is_the_key_stream_of_aes_256_in_counter_mode():
     np.testing.assert_array_equal(made, np.frombuffer(stream, "<u4"))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 32), st.integers(1, 200), st.integers(0, 2**32))
 def test_a_mask_and_its_negative_cancel_and_values_stay_below_the_modulus(bits, size, seed):
     rng = np.random.default_rng(seed)
@@ -36,7 +36,7 @@ def test_a_mask_and_its_negative_cancel_and_values_stay_below_the_modulus(bits, 
     np.testing.assert_array_equal(again, values)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(1, 32), st.integers(1, 60), st.integers(0, 2**32))
 def test_packing_is_exact_and_without_gaps(bits, size, seed):
     values = np.random.default_rng(seed).integers(0, 1 << bits, size).astype(np.uint32)

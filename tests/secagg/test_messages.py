@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tacit.errors import ProtocolError
 from tacit.secagg import device, keys, messages
 from tacit.secagg.messages import SERVER, Kind
-from tests.secagg.drive import RECEIVE, TO_DEVICES, TO_SERVER, session, whole_round
+from tests.support.secagg_round import RECEIVE, TO_DEVICES, TO_SERVER, session, whole_round
 
 ROUND = whole_round(session(devices=7), seed=1)
 ELSEWHERE = whole_round(session(devices=7, session_id=bytes(32)), seed=1)
@@ -162,7 +162,7 @@ def test_bits_are_canonical():
             messages.from_bits(wrong, range(3), Kind.SURVIVORS)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(list(Kind)), st.binary(max_size=400), st.booleans())
 def test_noise_never_gets_past_a_parser_nor_crashes_it(kind, noise, with_header):
     if with_header:
@@ -172,7 +172,7 @@ def test_noise_never_gets_past_a_parser_nor_crashes_it(kind, noise, with_header)
         deliver(kind, 3, noise)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from([kind for kind in Kind if kind != Kind.SURVIVORS]), st.data())
 def test_pieces_of_real_messages_put_together_wrongly_are_refused(kind, data):
     pool = [ROUND.sent[each][i] for each in Kind for i in (2, 3)]

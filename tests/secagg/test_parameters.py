@@ -12,7 +12,7 @@ from scipy.stats import hypergeom
 
 from tacit.errors import ProtocolError
 from tacit.secagg.parameters import check, choose, exposed_probability, split_probability, tail
-from tests.secagg.drive import session
+from tests.support.secagg_round import session
 
 
 def test_the_tail_is_the_count_of_subsets():

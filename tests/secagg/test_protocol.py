@@ -18,7 +18,7 @@ from tacit.secagg import device, masks, server, shamir
 from tacit.secagg.messages import Kind
 from tacit.secagg.rehearsal import RehearsalStage, rehearse
 from tacit.secagg.session import Session
-from tests.secagg.drive import replayable, session, whole_round
+from tests.support.secagg_round import replayable, session, whole_round
 
 SIZES = [(4, 3, 2), (5, 2, 1), (6, 4, 3), (7, 4, 2), (7, 6, 4)]
 
@@ -40,7 +40,7 @@ def predicted(constants: Session, lost: dict[int, RehearsalStage]) -> frozenset[
     return None
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.sampled_from(SIZES), st.integers(0, 2**32), st.data())
 def test_the_sum_is_exact_for_every_pattern_of_losses(size, seed, data):
     devices, neighbours, threshold = size
@@ -149,6 +149,7 @@ def test_states_hide_their_secrets():
         assert not re.search(r"\b(seed|mask_key|cipher_key|shares|identity)=", repr(state))
 
 
+@pytest.mark.process
 def test_no_module_loads_jax():
     names = [
         f"tacit.secagg.{path.stem}" for path in Path(device.__file__).parent.glob("*.py") if path.stem != "__init__"

@@ -17,7 +17,7 @@ from tacit.errors import ProtocolError
 from tacit.secagg import device, keys, masks, messages, server, shamir
 from tacit.secagg.messages import Kind
 from tacit.secagg.parameters import split_probability
-from tests.secagg.drive import Round, replayable, session, whole_round
+from tests.support.secagg_round import Round, replayable, session, whole_round
 
 TRIO = session(devices=3, neighbours=2, threshold=2, minimum=2, dimension=1, bits=2)
 # The masks of three devices: their own, and those of the pairs.

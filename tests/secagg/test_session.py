@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import ProtocolError
-from tests.secagg.drive import session
+from tests.support.secagg_round import session
 
 
 @given(st.integers(4, 30), st.integers(1, 14), st.binary(min_size=32, max_size=32))

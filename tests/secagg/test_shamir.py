@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tacit.errors import ProtocolError
 from tacit.secagg import shamir
-from tests.secagg.drive import replayable
+from tests.support.secagg_round import replayable
 
 
 def test_the_field_is_a_field():
@@ -24,7 +24,7 @@ def test_the_field_is_a_field():
         assert x in (1, shamir.P - 1) or any(pow(x, 2**i, shamir.P) == shamir.P - 1 for i in range(halvings))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, shamir.P - 1), st.sets(st.integers(0, 10**6), min_size=1, max_size=12), st.data())
 def test_any_threshold_of_shares_gives_the_secret_back(value, holders, data):
     secret = value.to_bytes(32, "little")

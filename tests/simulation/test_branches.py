@@ -22,8 +22,10 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal, StopRequested
 from tacit.runs.metrics import MetricsWriter
 from tacit.simulation.training import resume_run, start_run
-from tests.helpers import KEY, ListUsers
-from tests.simulation.test_training import _stop_after, tiny
+from tests.support.list_users import ListUsers
+from tests.support.stopping import stop_after
+from tests.support.store_keys import KEY
+from tests.support.tiny_recipe import tiny
 
 REFUSED = "is not the one that the odometer"
 
@@ -41,7 +43,7 @@ def recipe(tmp_path: Path) -> Recipe:
 def stopped(recipe: Recipe, out: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run that a person stopped in its fourth round."""
     with monkeypatch.context() as patch:
-        patch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 3))
+        patch.setattr(RunJournal, "before", stop_after(RunJournal.before, 3))
         with pytest.raises(StopRequested):
             start_run(recipe, out, tacit.Callback())
     return out

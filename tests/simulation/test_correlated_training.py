@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shutil
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,32 +19,17 @@ from tacit.privacy.record.ledger import read_ledger
 from tacit.recipe.training import Recipe
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
-from tacit.runs.journal import RunJournal, StopRequested
+from tacit.runs.journal import RunJournal
 from tacit.simulation.training import resume_run, start_run
-from tests.simulation.test_training import (  # noqa: F401 - a fixture among them
-    _stop_after,
-    assert_same_arrays,
-    quick_ideal,
-    tiny,
-)
+from tests.support.run_arrays import assert_same_arrays
+from tests.support.stopping import stopped
+from tests.support.tiny_recipe import FTRL, tiny
 
-FTRL = {"sampling": "check_in", "min_separation": 3, "cohort": 12, "noise_multiplier": 4.0}
+pytestmark = pytest.mark.usefixtures("quick_ideal", "cache_of_our_own")
 
 
 def ftrl(mechanism: str, *, privacy: dict[str, Any] | None = None, **run: Any) -> Recipe:
     return tiny(privacy={"mechanism": mechanism, **FTRL, **(privacy or {})}, run=run)
-
-
-@pytest.fixture(autouse=True)
-def cache_of_our_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-def stopped(recipe: Recipe, out: Path, round: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RunJournal, "before", _stop_after(RunJournal.before, round))
-        with pytest.raises(StopRequested):
-            start_run(recipe, out, tacit.Callback())
 
 
 @pytest.mark.parametrize("mechanism", ["tree", "blt", "banded", "gaussian"])

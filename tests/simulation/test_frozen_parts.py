@@ -29,9 +29,11 @@ from tacit.runs.provenance import reasons_of
 from tacit.simulation.training import program_of
 from tacit.training.datasets import Dataset, open_dataset
 from tacit.training.recipes import RecipeSetup
-from tests.simulation.test_training import _stop_after, assert_same_arrays, final_arrays, quick_ideal, tiny
+from tests.support.run_arrays import assert_same_arrays, final_arrays
+from tests.support.stopping import stop_after
+from tests.support.tiny_recipe import tiny
 
-__all__ = ["quick_ideal"]
+pytestmark = pytest.mark.usefixtures("quick_ideal")
 
 CHECK_IN = {"sampling": "check_in", "min_separation": 2, "cohort": 12, "noise_multiplier": 4.0}
 WEIGHTED = {"clipping": "per_layer", "example_cap": 20, "estimator": "clipped", "total_weight": 300}
@@ -124,7 +126,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(
     whole, halves = (folder_of(setup_of(case), tmp_path / name) for name in ("whole", "halves"))
     begin(program_of(setup_of(case), whole), whole, Callback())
     with monkeypatch.context() as patched:
-        patched.setattr(RunJournal, "before", _stop_after(RunJournal.before, 1))
+        patched.setattr(RunJournal, "before", stop_after(RunJournal.before, 1))
         with pytest.raises(StopRequested):
             begin(program_of(setup_of(case), halves), halves, Callback())
     with pytest.raises(PrivacyError, match=r"where release\.arrays is 12, got 6"):

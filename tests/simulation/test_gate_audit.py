@@ -25,12 +25,11 @@ from tacit.runs.gate_audit.record import Design, Seen, read_records
 from tacit.runs.journal import RunJournal, StopRequested
 from tacit.runs.report import report_html
 from tacit.simulation.training import resume_run, start_run
-from tests.simulation.test_training import (  # noqa: F401 - a fixture among them
-    _stop_after,
-    final_arrays,
-    quick_ideal,
-    tiny,
-)
+from tests.support.run_arrays import final_arrays
+from tests.support.stopping import stop_after
+from tests.support.tiny_recipe import tiny
+
+pytestmark = pytest.mark.usefixtures("quick_ideal", "cache_of_our_own")
 
 CHECK_IN = {"sampling": "check_in", "min_separation": 3, "cohort": 12, "noise_multiplier": 4.0}
 KINDS = {
@@ -42,11 +41,6 @@ KINDS = {
     "band, restarted": {"mechanism": "banded", **CHECK_IN, "restarts": [3]},
     "adaptive tree": {"mechanism": "tree", **CHECK_IN, "noise_multiplier": 0.5, "adaptive": {}, "restarts": [2]},
 }
-
-
-@pytest.fixture(autouse=True)
-def cache_of_our_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -109,7 +103,7 @@ def test_a_seeded_run_that_was_stopped_sees_the_same_as_one_that_was_not(tmp_pat
     recipe = tiny(privacy=KINDS["tree"], run={"seed": 5, "rounds": 7})
     start_run(recipe, tmp_path / "whole", tacit.Callback())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 3))
+        patch.setattr(RunJournal, "before", stop_after(RunJournal.before, 3))
         with pytest.raises(StopRequested):
             start_run(recipe, tmp_path / "run", tacit.Callback())
     folder = RunFolder.open(tmp_path / "run")
@@ -130,7 +124,7 @@ def test_an_unseeded_run_goes_on_with_the_same_directions(tmp_path: Path, scores
     """Correlated noise is followed along each channel over the stop: taken apart there, the tests would fail."""
     recipe = tiny(privacy={**KINDS["tree"], "restarts": []}, run={"rounds": 8, "checkpoint_every": 3})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 3))
+        patch.setattr(RunJournal, "before", stop_after(RunJournal.before, 3))
         with pytest.raises(StopRequested):
             start_run(recipe, tmp_path / "run", tacit.Callback())
     resume_run(tmp_path / "run", tacit.Callback())

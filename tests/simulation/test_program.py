@@ -33,9 +33,10 @@ from tacit.simulation import training
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.program import SimulatedProgram
 from tacit.training.recipes import RecipeSetup
-from tests.simulation.test_training import _stop_after, quick_ideal, tiny
+from tests.support.stopping import stop_after
+from tests.support.tiny_recipe import tiny
 
-__all__ = ["quick_ideal"]
+pytestmark = pytest.mark.usefixtures("quick_ideal")
 
 CHECK_IN = {"sampling": "check_in", "min_separation": 2, "max_participation": 2}
 
@@ -271,7 +272,7 @@ def test_the_ledger_says_so_before_the_first_round_and_nothing_is_claimed(tmp_pa
 def test_a_run_does_not_go_on_with_another_mechanism(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program, folder = program_of(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 3))
+        patch.setattr(RunJournal, "before", stop_after(RunJournal.before, 3))
         with pytest.raises(StopRequested):
             begin(program, folder, tacit.Callback())
     before = folder.ledger_path.read_bytes()

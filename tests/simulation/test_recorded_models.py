@@ -21,7 +21,8 @@ import tacit
 from tacit.recipe.training import Recipe
 from tacit.simulation.training import start_run
 from tacit.training import datasets
-from tests.simulation.test_training import final_arrays, tiny
+from tests.support.run_arrays import final_arrays
+from tests.support.tiny_recipe import tiny
 
 RECORDED = Path(__file__).with_name("recorded_models.json")
 CHECK_IN = {"sampling": "check_in", "min_separation": 3, "cohort": 12, "noise_multiplier": 4.0}

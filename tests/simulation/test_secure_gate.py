@@ -197,16 +197,6 @@ def test_numbers_beside_the_update_cross_as_integers_within_their_bounds():
             assert abs(float(block.total) - float(rest.blocks[name].total)) <= block.bound
 
 
-def test_who_is_absent_or_not_finite_adds_nothing():
-    updates = updates_of()
-    updates["b"][1, 3] = np.nan
-    sums = sums_of(plan())
-    present = np.array([True, True, False, False, False, False])
-    found = gate_of(sums, updates, present=present).integers()
-    np.testing.assert_array_equal(found, gate_of(sums, updates, present=np.arange(USERS) == 0).integers())
-    assert found.any()
-
-
 def test_gates_of_several_devices_add_up_to_one():
     sums, updates = sums_of(from_devices()), updates_of()
     whole = gate_of(sums, updates)

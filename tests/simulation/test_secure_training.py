@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,13 +16,11 @@ from tacit.privacy.statement.guarantee import Guarantee
 from tacit.recipe.training import Recipe
 from tacit.runs.journal import RunJournal, StopRequested
 from tacit.simulation.training import resume_run, start_run
-from tests.simulation.test_training import (  # noqa: F401 - a fixture among them
-    _stop_after,
-    assert_same_arrays,
-    final_arrays,
-    quick_ideal,
-    tiny,
-)
+from tests.support.run_arrays import assert_same_arrays, final_arrays
+from tests.support.stopping import stop_after
+from tests.support.tiny_recipe import tiny
+
+pytestmark = pytest.mark.usefixtures("quick_ideal", "cache_of_our_own")
 
 CHECK_IN = {"sampling": "check_in", "min_separation": 3, "cohort": 12, "noise_multiplier": 4.0}
 
@@ -33,11 +30,6 @@ def recipe_of(
 ) -> Recipe:
     settings = {"mechanism": mechanism, **CHECK_IN, **(privacy or {})}
     return tiny(privacy=settings | ({} if secagg is None else {"secagg": secagg}), run={"rounds": 4, **run})
-
-
-@pytest.fixture(autouse=True)
-def cache_of_our_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def test_correlated_noise_accounts_the_inflated_bound_without_knowing(tmp_path):
@@ -73,7 +65,7 @@ def test_the_whole_protocol_stopped_and_resumed_trains_the_model_of_plain_intege
     )
     start_run(plain, tmp_path / "plain", tacit.Callback())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 1))
+        patch.setattr(RunJournal, "before", stop_after(RunJournal.before, 1))
         with pytest.raises(StopRequested):
             start_run(masked, tmp_path / "masked", tacit.Callback())
     resume_run(tmp_path / "masked", tacit.Callback())

@@ -19,57 +19,19 @@ from tacit.errors import DivergedError, PrivacyError, RunError
 from tacit.privacy.participation import log as participation_record
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.record.records import Closed, Intent, Resumed
-from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal, StopRequested
 from tacit.runs.metrics import EPSILON_SO_FAR, read_metrics
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.training import resume_run, start_run
-from tacit.training import datasets
 from tacit.training.recipes import RecipeSetup
 from tacit.training.trained import load_trained
+from tests.support.run_arrays import assert_same_arrays, final_arrays
+from tests.support.stopping import stop_after
+from tests.support.tiny_recipe import killable, tiny
 
-
-def tiny(**sections: dict[str, Any]) -> Recipe:
-    tree: dict[str, Any] = {
-        "name": "tiny",
-        "data": {
-            "world": "keyboard",
-            "users": 400,
-            "vocabulary": 300,
-            "held_out": 4,
-            "length": 6,
-            "tokens_per_user": 24,
-        },
-        "model": {"preset": "tiny", "embedding": 4, "units": 5, "projection": 4},
-        "work": {"batch_size": 2},
-        "privacy": {"population": 400, "cohort": 12, "clip_norm": 0.3, "noise_multiplier": 0.8, "delta": 1e-4},
-        "server": {"optimizer": "momentum"},
-        "run": {"rounds": 6, "evaluate_every": 2, "checkpoint_every": 2, "evaluate_words": 200},
-        "engine": {"chunk": 4},
-    }
-    for section, changes in sections.items():
-        tree[section] = {**tree[section], **changes}
-    return parse_recipe(tree)
-
-
-@pytest.fixture(autouse=True)
-def quick_ideal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets, "IDEAL_SENTENCES", 5)
-
-
-def final_arrays(run: Path) -> dict[str, np.ndarray]:
-    checkpoint = checkpoints.latest(run / "checkpoints")
-    assert checkpoint is not None
-    return checkpoint.arrays
-
-
-def assert_same_arrays(a: Path, b: Path) -> None:
-    one, other = final_arrays(a), final_arrays(b)
-    assert one.keys() == other.keys()
-    for name in one:
-        np.testing.assert_array_equal(one[name], other[name])
+pytestmark = pytest.mark.usefixtures("quick_ideal")
 
 
 @pytest.fixture(scope="module")
@@ -120,18 +82,8 @@ def test_a_seeded_run_repeats_itself_and_claims_nothing(seeded_run, tmp_path):
     assert "seed" in summary["privacy"]["reasons_not_private"][0]
 
 
-def _stop_after(before: Any, round: int) -> Any:
-    """A journal whose person presses Ctrl-C in this round."""
-
-    def stopping(self: RunJournal, cohort: Any, norms: Any) -> None:
-        before(self, cohort, norms)
-        self.stop_requested = cohort.round == round
-
-    return stopping
-
-
 def test_stopping_at_a_round_and_resuming_gives_the_same_run(seeded_run, tmp_path, monkeypatch):
-    monkeypatch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 3))
+    monkeypatch.setattr(RunJournal, "before", stop_after(RunJournal.before, 3))
     with pytest.raises(StopRequested):
         start_run(tiny(run={"seed": 5}), tmp_path / "run", tacit.Callback())
     monkeypatch.undo()
@@ -147,18 +99,12 @@ KILLED = """
 import sys
 from pathlib import Path
 import tacit
-from tests.simulation.test_training import killable
+from tests.support.tiny_recipe import killable
 from tacit.simulation.training import resume_run
 from tacit.simulation.training import start_run
 out = Path(sys.argv[1])
 resume_run(out, tacit.Callback()) if out.exists() else start_run(killable(sys.argv[2]), out, tacit.Callback())
 """
-
-
-def killable(kind: str) -> Recipe:
-    """Rounds enough to be killed in."""
-    privacy = {"mechanism": "blt", "sampling": "check_in", "min_separation": 30} if "blt" in kind else {}
-    return tiny(privacy=privacy, run={"rounds": 40, **({"seed": 5} if "seeded" in kind else {})})
 
 
 def kill_after(out: Path, kind: str, intents: int) -> None:
@@ -174,6 +120,7 @@ def kill_after(out: Path, kind: str, intents: int) -> None:
     assert process.wait() == -signal.SIGKILL
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["seeded", "seeded blt"])
 def test_kill_and_resume_gives_the_uninterrupted_run_and_a_complete_ledger(kind, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -187,6 +134,7 @@ def test_kill_and_resume_gives_the_uninterrupted_run_and_a_complete_ledger(kind,
     participation_record.verify(out / "private" / "participation.bin", read_ledger(out / "ledger.jsonl"))
 
 
+@pytest.mark.process
 def test_a_private_run_that_was_killed_pays_for_its_lost_rounds(tmp_path):
     out = tmp_path / "killed"
     kill_after(out, "private", 6)
@@ -203,7 +151,7 @@ def test_a_private_run_that_was_killed_pays_for_its_lost_rounds(tmp_path):
 
 
 def test_a_damaged_checkpoint_is_reported_and_an_older_one_costs_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 4))
+    monkeypatch.setattr(RunJournal, "before", stop_after(RunJournal.before, 4))
     with pytest.raises(StopRequested):
         start_run(tiny(), tmp_path / "run", tacit.Callback())
     monkeypatch.undo()
@@ -263,7 +211,7 @@ def test_a_changed_recipe_is_refused(seeded_run):
 
 
 def test_a_reason_not_to_be_private_cannot_be_edited_away(tmp_path, monkeypatch):
-    monkeypatch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 1))
+    monkeypatch.setattr(RunJournal, "before", stop_after(RunJournal.before, 1))
     recipe = tiny(privacy={"mechanism": "none", "noise_multiplier": 0.0})
     with pytest.raises(StopRequested):
         start_run(recipe, tmp_path / "run", tacit.Callback())
@@ -275,7 +223,7 @@ def test_a_reason_not_to_be_private_cannot_be_edited_away(tmp_path, monkeypatch)
 
 def test_a_copy_of_a_run_draws_other_noise(tmp_path, monkeypatch):
     """Two folders that go on from the same point must never put the same noise on two sums."""
-    monkeypatch.setattr(RunJournal, "before", _stop_after(RunJournal.before, 3))
+    monkeypatch.setattr(RunJournal, "before", stop_after(RunJournal.before, 3))
     with pytest.raises(StopRequested):
         start_run(tiny(), tmp_path / "run", tacit.Callback())
     monkeypatch.undo()

@@ -30,8 +30,12 @@ from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.training import resume_run, start_run
 from tacit.training import datasets, pretraining
 from tacit.training.recipes import RecipeSetup
-from tests.helpers import KEY, ListUsers
-from tests.simulation.test_training import assert_same_arrays, tiny
+from tests.support.list_users import ListUsers
+from tests.support.run_arrays import assert_same_arrays
+from tests.support.store_keys import KEY
+from tests.support.tiny_recipe import tiny
+
+pytestmark = pytest.mark.usefixtures("quick_ideal")
 
 WORLD = {"world": "keyboard", "users": 40, "epochs": 1, "batch_size": 8}
 
@@ -40,11 +44,6 @@ def recipe_with(pretrain: dict[str, Any], **sections: dict[str, Any]) -> Recipe:
     """The tiny recipe with a [pretrain]; seeded, so that runs can be compared."""
     sections["run"] = {"seed": 5, "rounds": 2, **sections.get("run", {})}
     return Recipe.model_validate({**tiny(**sections).model_dump(mode="json"), "pretrain": pretrain})
-
-
-@pytest.fixture(autouse=True)
-def quick_ideal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets, "IDEAL_SENTENCES", 5)
 
 
 @pytest.fixture

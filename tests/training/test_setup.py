@@ -29,7 +29,8 @@ from tacit.runs.journal import Schedule
 from tacit.simulation.training import program_of
 from tacit.training.datasets import Dataset, open_dataset
 from tacit.training.setup import TrainingSetup
-from tests.simulation.test_training import final_arrays, tiny
+from tests.support.run_arrays import final_arrays
+from tests.support.tiny_recipe import tiny
 
 ROUNDS = 12
 # So many made-up people stand for a large population, so that a little noise has a price that can be stated.

@@ -8,11 +8,10 @@ run, compose, odometer   ledgers → epsilon                        ledgers.py, 
 
 from __future__ import annotations
 
-import typer
-
 from tacit.cli.account import calibrate, conversions, ledgers, odometer, settings
+from tacit.cli.commands import Commands
 
-app = typer.Typer(help="Compute epsilon, delta and rho, of settings or of the ledgers of runs.", no_args_is_help=True)
+app = Commands(help="Compute epsilon, delta and rho, of settings or of the ledgers of runs.", no_args_is_help=True)
 
 
 app.command()(settings.fedavg)

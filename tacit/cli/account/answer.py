@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
+from tacit.cli.results import Result, emit
 from tacit.errors import RecipeError
 from tacit.numbers import finite_or_none, rounded_up
 from tacit.privacy.plan import LEAST_NOISE, MOST_NOISE
 from tacit.privacy.record.reasons import Reason, in_words, reasons_as_json
 from tacit.privacy.statement.wording import epsilon_text
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
-Delta = Annotated[float, typer.Option("--delta", help="The delta of (epsilon, delta), between 0 and 1.")]
 Population = Annotated[int, typer.Option("--population", help="How many users there are.")]
 MinSeparation = Annotated[
     int, typer.Option("--min-separation", help="MinS: rounds strictly between two participations of one user.")
@@ -68,10 +66,10 @@ def limits_on_participation(min_separation: int, max_participation: int) -> str:
     )
 
 
-def tell(answer: Answer, as_json: bool, more: dict[str, Any] | None = None) -> None:
-    """One JSON object (with `more` in it), or a headline and the assumptions below it."""
-    if as_json:
-        typer.echo(json.dumps(answer.as_dict() | (more or {}), allow_nan=False))
+def tell(answer: Answer, result: type[Result] | None, more: dict[str, Any] | None = None) -> None:
+    """The answer as JSON of this kind, with `more` in it; if it is None, a headline and the assumptions below it."""
+    if result is not None:
+        emit(result, answer.as_dict() | (more or {}))
         return
     typer.echo(headline(answer))
     for assumption in answer.assumptions:

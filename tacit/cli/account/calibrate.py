@@ -10,8 +10,6 @@ from tacit.cli.account.answer import (
     CLIPPED,
     SAMPLED,
     Answer,
-    Delta,
-    Json,
     MaxParticipation,
     MinSeparation,
     Population,
@@ -25,12 +23,15 @@ from tacit.cli.account.answer import (
     tell,
 )
 from tacit.cli.account.settings import MOST_ROUNDS_OF_TREES, UNSAMPLED, require_unsampled
+from tacit.cli.commands import Commands
+from tacit.cli.options import Delta, Json
+from tacit.cli.results.account import CalibrateResult
 from tacit.errors import RecipeError
 from tacit.privacy.accounting.sampled_gaussian import ADJACENCY
 from tacit.privacy.participation.limits import ZERO_OUT, Gap
 from tacit.privacy.planning.calibration import MOST_ROUNDS, Calibrated, calibrate_sampled, calibrate_unsampled
 
-app = typer.Typer(
+app = Commands(
     help="Find the noise, the rounds or the cohort that meet a target: leave out the one to find.", no_args_is_help=True
 )
 
@@ -147,7 +148,7 @@ def _tell_found(found: Calibrated, answer: Answer, as_json: bool) -> None:
     value = found.value if found.setting == "noise_multiplier" else int(found.value)
     if not as_json:
         typer.echo(f"{found.setting.replace('_', ' ')} {value}")
-    tell(answer, as_json, {"found": found.setting, found.setting: value})
+    tell(answer, CalibrateResult if as_json else None, {"found": found.setting, found.setting: value})
 
 
 def _require_one_left_out(given: dict[str, float | None]) -> None:

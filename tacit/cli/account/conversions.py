@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Annotated
 
 import typer
 
-from tacit.cli.account.answer import Answer, Delta, Json, require_at_least, require_delta, require_sensible, tell
+from tacit.cli.account.answer import Answer, require_at_least, require_delta, require_sensible, tell
+from tacit.cli.options import Delta, Json
+from tacit.cli.results import emit
+from tacit.cli.results.account import ConventionsResult, ConversionResult
 from tacit.errors import RecipeError
 from tacit.privacy.accounting.conventions import CONVENTIONS
 from tacit.privacy.accounting.group import group_epsilon_delta
@@ -35,7 +37,8 @@ def zcdp(
     else:
         value, name = epsilon_of_gaussian(rho, delta), "exact Gaussian curve"
         assumption = "rho is that of Gaussian noise, or of a composition of Gaussian mechanisms"
-    tell(Answer(value, delta, "as rho was stated", name, (assumption,), rho=rho), as_json)
+    answer = Answer(value, delta, "as rho was stated", name, (assumption,), rho=rho)
+    tell(answer, ConversionResult if as_json else None)
 
 
 def group(
@@ -56,13 +59,14 @@ def group(
     reasons = (Reason(Why.DELTA_TOO_LARGE),) if math.isinf(value) else ()
     assumptions = ("(epsilon, delta) holds for one user",)
     adjacency = f"{size} users at once, each changed as in the guarantee for one user"
-    tell(Answer(value, grown, adjacency, "group privacy", assumptions, reasons_not_private=reasons), as_json)
+    answer = Answer(value, grown, adjacency, "group privacy", assumptions, reasons_not_private=reasons)
+    tell(answer, ConversionResult if as_json else None)
 
 
 def conventions(as_json: Json = False) -> None:
     """List the ways in which papers count epsilon, and how each differs from what is proven."""
     if as_json:
-        typer.echo(json.dumps({"conventions": [vars(each) for each in CONVENTIONS.values()]}))
+        emit(ConventionsResult, {"conventions": [vars(each) for each in CONVENTIONS.values()]})
         return
     for each in CONVENTIONS.values():
         typer.echo(f"{each.name} (tacit account {each.command})\n  {each.paper}\n  {each.accountant}; {each.adjacency}")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from tacit.cli.account.answer import Answer, Json, headline, require_delta, tell
+from tacit.cli.account.answer import Answer, headline, require_delta, tell
 from tacit.cli.account.evidence import Evidence, evidence_of
+from tacit.cli.options import Json, RunArgument
+from tacit.cli.results import emit
+from tacit.cli.results.account import AccountRunResult, ComposeResult
 from tacit.cli.summary import owners_sentence
 from tacit.privacy.accounting.several_runs import Together
 from tacit.runs.cost import HAPPENED, cost_of, total_cost
@@ -20,9 +22,7 @@ DeltaOfAll = Annotated[
 ]
 
 
-def run(
-    run: Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")], as_json: Json = False
-) -> None:
+def run(run: RunArgument, as_json: Json = False) -> None:
     """Compute what a run has cost its users, from its ledger.
 
     Example: tacit account run runs/chat
@@ -31,8 +31,7 @@ def run(
     cost = cost_of(evidence.folder, evidence.ledger, cohorts=evidence.users)
     spent, happened = cost.stated, cost.owners_figures()
     if as_json:
-        found = spent.as_dict() | {"cohorts": evidence.cohorts, HAPPENED: happened}
-        typer.echo(json.dumps(found, allow_nan=False))
+        emit(AccountRunResult, spent.as_dict() | {"cohorts": evidence.cohorts, HAPPENED: happened})
         return
     typer.echo(f"{evidence.folder.path}: {releases_in_words(spent.releases)}, unit: {spent.unit}.")
     answer = Answer(
@@ -44,7 +43,7 @@ def run(
         rho=spent.rho,
         reasons_not_private=spent.reasons_not_private,
     )
-    tell(answer, as_json)
+    tell(answer, None)
     typer.echo(f"  for {spent.rounds_in_words}")
     typer.echo(f"  computed from {spent.computed_from}")
     if happened is not None:
@@ -71,7 +70,7 @@ def compose(
         for each in found:
             typer.echo(_line(each))
     facts = {"unit": total.unit, "releases": total.releases, "runs": [_facts(each) for each in found]}
-    tell(answer_of(total), as_json, facts | {HAPPENED: figures_of(happened)})
+    tell(answer_of(total), ComposeResult if as_json else None, facts | {HAPPENED: figures_of(happened)})
     if not as_json:
         tell_basis(happened)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.cli.account.answer import Answer, Json, headline, require_delta, tell
+from tacit.cli.account.answer import Answer, headline, require_delta, tell
 from tacit.cli.account.evidence import Evidence, evidence_of
 from tacit.cli.account.ledgers import DeltaOfAll, answer_of, compose_evidence, figures_of, releases_in_words, tell_basis
+from tacit.cli.options import Json
+from tacit.cli.results import emit
+from tacit.cli.results.account import OdometerResult
 from tacit.data.store import INFO, open_store
 from tacit.errors import PrivacyError, RunError, TacitError
 from tacit.privacy.record.reasons import Reason, Why, in_words, reasons_as_json
@@ -76,7 +78,7 @@ def odometer(
             reasons.append(Reason(Why.NOT_COMPARABLE, error.sentence.rstrip(".")))
     more = {"store": store_id, "runs": runs, HAPPENED: figures_of(happened)}
     if answer is not None and not reasons:
-        tell(answer, as_json, more)
+        tell(answer, OdometerResult if as_json else None, more)
         if found and not as_json:
             tell_basis(happened)
     else:
@@ -128,7 +130,7 @@ def _tell_unknown(reasons: Sequence[Reason], part: Answer | None, as_json: bool,
         nothing: dict[str, Any] = dict.fromkeys(("epsilon", "delta", "rho", "adjacency", "accountant"))
         nothing |= {"assumptions": [], **reasons_as_json(reasons)}
         counted = None if part is None else part.as_dict()
-        typer.echo(json.dumps(nothing | more | {"counted": counted}, allow_nan=False))
+        emit(OdometerResult, nothing | more | {"counted": counted})
         return
     typer.echo(f"The total is unknown, so nothing can be claimed: {in_words(reasons)}.")
     if part is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,8 +13,6 @@ from tacit.cli.account.answer import (
     CLIPPED,
     SAMPLED,
     Answer,
-    Delta,
-    Json,
     MaxParticipation,
     MinSeparation,
     Population,
@@ -29,6 +26,9 @@ from tacit.cli.account.answer import (
     require_sensible,
     tell,
 )
+from tacit.cli.options import Delta, Json
+from tacit.cli.results import emit
+from tacit.cli.results.account import AccountResult
 from tacit.errors import RecipeError
 from tacit.numbers import rounded_up
 from tacit.privacy.accounting import conventions as papers
@@ -139,7 +139,7 @@ def fedavg(
         reasons_not_private=_no_noise(noise_multiplier),
     )
     if paper is None:
-        tell(proven, as_json)
+        tell(proven, AccountResult if as_json else None)
         return
     if paper.sampling == "poisson":
         printed = papers.moments_epsilon(cohort / population, noise_multiplier, rounds, delta)
@@ -190,7 +190,7 @@ def ftrl(
         reasons_not_private=_no_noise(noise_multiplier),
     )
     if paper is None:
-        tell(proven, as_json)
+        tell(proven, AccountResult if as_json else None)
     else:
         _tell_as_paper(paper, proven.epsilon, proven, as_json)
 
@@ -220,7 +220,7 @@ def _tell_as_paper(paper: Convention, printed: float, proven: Answer, as_json: b
     answer = Answer(printed, proven.delta, paper.adjacency, paper.accountant, proven.assumptions, proven.rho, reasons)
     if as_json:
         labels = {"convention": paper.name, "differs": paper.differs, "proven": proven.as_dict()}
-        typer.echo(json.dumps(answer.as_dict() | labels, allow_nan=False))
+        emit(AccountResult, answer.as_dict() | labels)
         return
     figure = "infinite" if math.isinf(printed) else f"{printed:.4g}"
     rho = "" if proven.rho is None or math.isinf(proven.rho) else f", rho {rounded_up(proven.rho)}"

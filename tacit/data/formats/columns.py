@@ -1,20 +1,18 @@
-"""Tables of text with a user column: JSON lines, CSV and TSV, Parquet, and Reddit's JSON lines as Pushshift has them."""
+"""Tables of text with a user column: from records, whatever file they come from, to rows of (place, user, text)."""
 
 from __future__ import annotations
 
-import csv
-import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tacit.data.formats.files import MOST_LINE_BYTES, check_file, lines, read_errors
 from tacit.data.sources import TextSource, skip
 from tacit.errors import DataError
 
-_PARQUET_BATCH = 4096
+# A record with its place in the file, counted from 1.
+Record = tuple[int, dict[str, Any]]
 
 # What may be a column's name. A file without a header line has somebody's text there, which no message may quote.
 _COLUMN_NAME = re.compile(r"[A-Za-z_][\w.-]{0,31}")
@@ -33,80 +31,44 @@ class Columns:
 REDDIT = Columns("author", "body", frozenset({"[deleted]"}), frozenset({"[deleted]", "[removed]"}))
 
 
-def read_json_lines(path: Path, columns: Columns, *, name: str = "jsonl") -> TextSource:
-    """A JSON object a line."""
-    skipped: dict[str, int] = {}
-    return TextSource(path.name, name, "line", _rows(_json_records(path), columns, path, "line", skipped), skipped)
+def table(
+    path: Path,
+    format: str,
+    unit: str,
+    records: Iterable[Record],
+    columns: Columns,
+    skipped: dict[str, int] | None = None,
+) -> TextSource:
+    """The records of a file as a source; `skipped` is what the reader of the records itself leaves out."""
+    skipped = {} if skipped is None else skipped
+    return TextSource(path.name, format, unit, _rows(records, columns, path, unit, skipped), skipped)
 
 
-def read_csv(path: Path, columns: Columns, *, delimiter: str = ",") -> TextSource:
-    """Comma- or tab-separated values under a first line that names the columns."""
-    skipped: dict[str, int] = {}
-    records = _csv_records(path, delimiter)
-    return TextSource(path.name, "csv", "line", _rows(records, columns, path, "line", skipped), skipped)
+def check_columns(there: Sequence[str], columns: Columns, path: Path, where: str) -> None:
+    """DataError unless both columns are among these, once each; `where` says what has these columns."""
+    for wanted, option in ((columns.user, "--user"), (columns.text, "--text")):
+        if wanted not in there:
+            named = ", ".join(map(shown_name, there[:20])) or "none"
+            raise DataError(
+                f"{path}: {where} has no column {wanted!r}; the columns are {named}.",
+                hint=f"{option} names the column.",
+            )
+        if (times := list(there).count(wanted)) > 1:
+            raise DataError(f"{path}: {where} has {times} columns {wanted!r}; expected one.")
 
 
-def read_parquet(path: Path, columns: Columns) -> TextSource:
-    """An Apache Parquet file, read a batch of rows at a time."""
-    skipped: dict[str, int] = {}
-    records = _parquet_records(path, columns)
-    return TextSource(path.name, "parquet", "row", _rows(records, columns, path, "row", skipped), skipped)
-
-
-def _json_records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in lines(path):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            raise DataError(f"{path}, line {number} is not valid JSON.") from None
-        if not isinstance(record, dict):
-            raise DataError(f"{path}, line {number} is not a JSON object.")
-        yield number, record
-
-
-def _csv_records(path: Path, delimiter: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    csv.field_size_limit(MOST_LINE_BYTES)
-    # The reader gets line breaks back, since a quoted value may span lines.
-    reader = csv.reader((f"{line}\n" for _, line in lines(path, blank=True)), delimiter=delimiter, strict=True)
-    try:
-        header = next(values for values in reader if values)
-        if len(set(header)) != len(header):
-            raise DataError(f"{path}, line 1 names a column twice.")
-        for values in filter(None, reader):
-            if len(values) != len(header):
-                raise DataError(
-                    f"{path}, line {reader.line_num} has {len(values)} values; expected {len(header)}, one a column."
-                )
-            yield reader.line_num, dict(zip(header, values, strict=True))
-    except csv.Error:
-        raise DataError(f"{path}, line {reader.line_num} is not valid CSV.") from None
-
-
-def _parquet_records(path: Path, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
-    import pyarrow
-    import pyarrow.parquet
-
-    check_file(path)
-    with read_errors(path):
-        try:
-            with pyarrow.parquet.ParquetFile(path) as file:
-                _check_columns(file.schema_arrow.names, columns, path, "the table")
-                number = 0
-                for batch in file.iter_batches(_PARQUET_BATCH, columns=[columns.user, columns.text]):
-                    for record in batch.to_pylist():
-                        number += 1
-                        yield number, record
-        except (pyarrow.ArrowException, UnicodeDecodeError):
-            raise DataError(f"The file {path} is not a valid Parquet file.") from None
+def shown_name(column: str) -> str:
+    """The column's name as a message may show it: somebody's text instead of a name becomes a question mark."""
+    return repr(column) if _COLUMN_NAME.fullmatch(column) else "?"
 
 
 def _rows(
-    records: Iterable[tuple[int, dict[str, Any]]], columns: Columns, path: Path, unit: str, skipped: dict[str, int]
+    records: Iterable[Record], columns: Columns, path: Path, unit: str, skipped: dict[str, int]
 ) -> Iterator[tuple[int, str, str]]:
     """The (place, user, text) of each record; a list of texts becomes as many rows."""
     for number, record in records:
         if columns.user not in record or columns.text not in record:
-            _check_columns(list(record), columns, path, f"{unit} {number}")
+            check_columns(list(record), columns, path, f"{unit} {number}")
         user = _user(record[columns.user], columns, path, unit, number)
         texts = record[columns.text]
         if user in columns.skip_users:
@@ -116,8 +78,9 @@ def _rows(
             if text is None:
                 skip(skipped, "rows without a text")
             elif not isinstance(text, str):
+                inside = "holds" if isinstance(texts, list) else "is"
                 raise DataError(
-                    f"{path}, {unit} {number}: column {columns.text!r} is {type(text).__name__}; "
+                    f"{path}, {unit} {number}: column {columns.text!r} {inside} {_kind(text)}; "
                     f"expected a string or a list of strings."
                 )
             elif text in columns.skip_texts:
@@ -129,16 +92,12 @@ def _rows(
 def _user(user: object, columns: Columns, path: Path, unit: str, number: int) -> str:
     if isinstance(user, bool) or not isinstance(user, (str, int)):
         raise DataError(
-            f"{path}, {unit} {number}: column {columns.user!r} is {type(user).__name__}; expected a string or an integer."
+            f"{path}, {unit} {number}: column {columns.user!r} is {_kind(user)}; expected a string or an integer."
         )
     return str(user)
 
 
-def _check_columns(there: list[str], columns: Columns, path: Path, where: str) -> None:
-    for wanted, option in ((columns.user, "--user"), (columns.text, "--text")):
-        if wanted not in there:
-            named = ", ".join(repr(name) if _COLUMN_NAME.fullmatch(name) else "?" for name in there[:20]) or "none"
-            raise DataError(
-                f"{path}: {where} has no column {wanted!r}; the columns are {named}.",
-                hint=f"{option} names the column.",
-            )
+def _kind(value: object) -> str:
+    """What a value is, in the words of JSON."""
+    names = {bool: "a boolean", int: "a number", float: "a number with a fraction", list: "a list", dict: "an object"}
+    return "null" if value is None else names.get(type(value), f"of type {type(value).__name__}")

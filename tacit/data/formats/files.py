@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import zlib
@@ -18,9 +19,14 @@ MOST_LINE_BYTES = 64 << 20
 _COMPRESSIONS = (".gz", ".zst")
 
 
+def is_compressed(path: Path) -> bool:
+    """Whether the name tells that the file is compressed."""
+    return path.suffix.lower() in _COMPRESSIONS
+
+
 def bare_suffix(path: Path) -> str:
     """The suffix without the one of the compression: ".jsonl" for "a.jsonl.gz"."""
-    name = Path(path.stem) if path.suffix.lower() in _COMPRESSIONS else path
+    name = Path(path.stem) if is_compressed(path) else path
     return name.suffix.lower()
 
 
@@ -86,6 +92,8 @@ def decode_line(raw: bytes, path: Path, number: int) -> str:
     """One line as text, without its line break."""
     if len(raw) > MOST_LINE_BYTES:
         raise DataError(f"{path}, line {number} is longer than {MOST_LINE_BYTES >> 20} MiB.")
+    if number == 1 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise DataError(f"{path} is UTF-16 text; expected UTF-8.", hint="iconv -f UTF-16 -t UTF-8 turns it into UTF-8.")
     if b"\0" in raw:
         raise DataError(f"{path}, line {number} holds a NUL byte; expected UTF-8 text.")
     try:

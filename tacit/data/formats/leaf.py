@@ -6,25 +6,23 @@ An x is a text (Shakespeare), a list of strings of which one is the text (Sent14
 
 from __future__ import annotations
 
-import codecs
-import json
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.formats.files import open_bytes
+from tacit.data.formats.json_stream import JsonStream
 from tacit.data.formats.pixels import to_bytes, to_labels
 from tacit.data.sources import ImageSource, Source, TextSource
 from tacit.errors import DataError
 
 _MARKERS = frozenset({"<PAD>", "<BOS>", "<EOS>"})
-_CHUNK = 1 << 20
-_MOST_VALUE = 256 << 20
-_HINT = "A file with a JSON object a line is read with --format jsonl."
+_HINT = "A file with a JSON object a line is read with --format jsonl, and an array of objects with --format json."
+_WRONG = "is not valid JSON in LEAF's layout"
 
 
 def read_leaf(path: Path, *, text: str | None = None) -> Source:
@@ -89,7 +87,7 @@ def _list(data: Any, name: str, path: Path, place: int) -> list[Any]:
 def _users(path: Path) -> Iterator[tuple[int, str, Any]]:
     """The entries of ``user_data``, numbered from 1, one after the other."""
     with open_bytes(path) as stream:
-        reader = _Reader(stream, path)
+        reader = JsonStream(stream, path, wrong=_WRONG, hint=_HINT)
         reader.expect("{")
         while not reader.at("}"):
             key = reader.value()
@@ -102,80 +100,8 @@ def _users(path: Path) -> Iterator[tuple[int, str, Any]]:
                     user = reader.value()
                     reader.expect(":")
                     yield place, str(user), reader.value()
-                    reader.comma()
+                    reader.comma("}")
                 reader.expect("}")
             else:
                 reader.value()
-            reader.comma()
-
-
-class _Reader:
-    """A JSON text read value by value; memory holds one value and a chunk of the file."""
-
-    def __init__(self, stream: IO[bytes], path: Path) -> None:
-        self._stream = stream
-        self._path = path
-        self._decoder = json.JSONDecoder()
-        self._text = ""
-        self._at = 0
-        self._utf8 = codecs.getincrementaldecoder("utf-8")()
-
-    def at(self, character: str) -> bool:
-        """Whether this character comes next."""
-        self._skip_blanks()
-        return self._text[self._at] == character
-
-    def expect(self, character: str) -> None:
-        """Pass over this character."""
-        if not self.at(character):
-            raise self._damaged()
-        self._at += 1
-
-    def comma(self) -> None:
-        """Pass over a comma, unless the object ends here."""
-        if not self.at("}"):
-            self.expect(",")
-
-    def value(self) -> Any:
-        """Pass over a value and return it."""
-        self._skip_blanks()
-        wanted = _CHUNK
-        while True:
-            try:
-                value, end = self._decoder.raw_decode(self._text, self._at)
-            except (ValueError, RecursionError):
-                value, end = None, len(self._text)
-            # At the very end of what was read, a number might go on.
-            if end < len(self._text):
-                self._at = end
-                return value
-            if not self._more(wanted):
-                raise self._damaged()
-            wanted *= 2
-
-    def _skip_blanks(self) -> None:
-        while True:
-            while self._at < len(self._text) and self._text[self._at] in " \t\r\n":
-                self._at += 1
-            if self._at < len(self._text):
-                return
-            if not self._more(_CHUNK):
-                raise self._damaged()
-
-    def _more(self, wanted: int) -> bool:
-        """Read on by about so many bytes, forgetting what was passed over; False at the end of the file."""
-        chunk = self._stream.read(wanted)
-        if not chunk:
-            return False
-        if len(self._text) - self._at > _MOST_VALUE:
-            raise DataError(f"The file {self._path} has a value of more than {_MOST_VALUE >> 20} MiB.")
-        try:
-            text = self._utf8.decode(chunk)
-        except UnicodeDecodeError:
-            raise DataError(f"The file {self._path} is not valid UTF-8.") from None
-        self._text = self._text[self._at :] + text
-        self._at = 0
-        return True
-
-    def _damaged(self) -> DataError:
-        return DataError(f"The file {self._path} is not valid JSON in LEAF's layout.", hint=_HINT)
+            reader.comma("}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -12,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.formats.files import check_file, read_errors
-from tacit.data.formats.pixels import Ink, to_bytes, to_labels
+from tacit.data.formats.pixels import CONVERSION, Ink, converted, to_bytes, to_labels
 from tacit.data.sources import ImageSource
+from tacit.data.store import IMAGE_SHAPE
 from tacit.errors import DataError
 
 _BLOCK = 4096
@@ -28,12 +30,15 @@ class Fields:
     writers: str = "writers"
 
 
-def read_npz(path: Path, fields: Fields, *, ink: Ink = "bright") -> ImageSource:
-    """The images of the archive, whose arrays are read into memory."""
-    return ImageSource(path.name, "npz", "image", _rows(path, fields, ink))
+def read_npz(path: Path, fields: Fields, *, ink: Ink = "bright", convert: bool = False) -> ImageSource:
+    """The images of the archive, whose arrays are read into memory. `convert` takes images of any size and colour."""
+    format = f"npz, converted to {CONVERSION}" if convert else "npz"
+    return ImageSource(path.name, format, "image", _rows(path, fields, ink, convert))
 
 
-def _rows(path: Path, fields: Fields, ink: Ink) -> Iterator[tuple[int, str, NDArray[np.uint8], NDArray[np.int32]]]:
+def _rows(
+    path: Path, fields: Fields, ink: Ink, convert: bool
+) -> Iterator[tuple[int, str, NDArray[np.uint8], NDArray[np.int32]]]:
     images, raw_labels, writers = _arrays(path, fields)
     labels = to_labels(raw_labels, len(images), str(path))
     if writers.shape != (len(images),):
@@ -43,8 +48,11 @@ def _rows(path: Path, fields: Fields, ink: Ink) -> Iterator[tuple[int, str, NDAr
     if writers.dtype.kind not in "iuUS":
         raise DataError(f"{path}: the writers are of type {writers.dtype}; expected integers or strings.")
     names = writers.astype(str).tolist()
-    for start in range(0, len(images), _BLOCK):
-        block = to_bytes(images[start : start + _BLOCK], str(path), ink=ink)
+    # A block of large images takes the memory of one of small images.
+    together = max(1, _BLOCK * math.prod(IMAGE_SHAPE) // max(1, math.prod(images.shape[1:])))
+    for start in range(0, len(images), together):
+        some = images[start : start + together]
+        block = converted(some, str(path), ink=ink) if convert else to_bytes(some, str(path), ink=ink)
         for i, image in enumerate(block, start):
             yield i, names[i], image[np.newaxis], labels[i : i + 1]
 

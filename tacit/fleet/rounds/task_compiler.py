@@ -42,6 +42,8 @@ __all__ = ["PreparedTask", "checkpoint_bytes", "leaves_of", "metrics_of", "prepa
 PLATFORMS = ("cpu", "cuda", "tpu")
 # In nats: the cap on a user's mean loss in an evaluation. A uniform guess among 20,000 words has a loss of 9.9.
 LOSS_CAP = 10.0
+# The most that the padded batches of one device may take.
+MOST_BATCH_BYTES = 1 << 30
 # (the model's arrays, batches, steps, clip norm) → arrays
 _Plan = Callable[[Any, jax.Array, jax.Array, jax.Array], tuple[jax.Array, ...]]
 
@@ -134,6 +136,7 @@ def _prepared(setup: RecipeSetup, plan: _Plan, secure: SecureSums | None, **fiel
     if secure is not None:
         weighted = privacy.weighted and fields["kind"] == "train"
         secagg = SecAggTerms.of(secure.encoding, local_variance=secure.local_variance, weighted=weighted)
+    _require_small_batches(shape)
     exported, words = _exported(plan, model, shape), _vocabulary(setup.dataset)
     task = DeviceTask(
         plan=sha256_of(exported),
@@ -151,6 +154,16 @@ def _prepared(setup: RecipeSetup, plan: _Plan, secure: SecureSums | None, **fiel
     )
     content = task.model_dump_json().encode()
     return PreparedTask(task, content, {sha256_of(blob): blob for blob in (exported, words, content)})
+
+
+def _require_small_batches(shape: TextBatches) -> None:
+    """RecipeError if padded batches do not fit on a device: a compiled plan has one shape, that of the cap, for all devices."""
+    size = 4 * shape.steps * shape.batch_size * (shape.length + 1)
+    if size > MOST_BATCH_BYTES:
+        raise RecipeError(
+            f"Expected data.tokens_per_user for which a device's padded batches take at most {MOST_BATCH_BYTES >> 20} MiB, got "
+            f"one for which they take {size / 2**20:,.0f} MiB."
+        )
 
 
 def _exported(plan: _Plan, model: Any, shape: TextBatches) -> bytes:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -78,18 +79,37 @@ def epsilon(
     kinds = {group.sampling["kind"] for group in groups}
     if len(kinds) > 1:
         raise ValueError(f"rounds under different adjacencies do not compose: {sorted(kinds)}")
+    constants = tuple(
+        (_sampling_constants(group.sampling), float(group.noise_multiplier), int(group.count)) for group in groups
+    )
+    return _epsilon(constants, float(delta), accountant, float(discretization), float(rho))
+
+
+@lru_cache(maxsize=256)
+def _epsilon(
+    constants: tuple[Any, ...], delta: float, accountant: Accountant, discretization: float, rho: float
+) -> float:
+    """`epsilon` of noisy rounds under one adjacency, kept: a run's statement, its report and its owner ask for the same."""
     import dp_accounting
 
+    groups = [SampledRounds(dict(sampling), z, count) for sampling, z, count in constants]
     if accountant == "pld":
-        within = float(delta) - _ROUNDING * sum(group.count for group in groups)
+        within = delta - _ROUNDING * sum(group.count for group in groups)
         if within <= 0:
             return math.inf
         return float(_loss_distribution(groups, rho, discretization).get_epsilon_for_delta(within))
     ledger = rdp_accountant(neighboring_relation=_relation(groups))
     events = [dp_event(group) for group in groups]
     if rho > 0:
-        events.append(dp_accounting.GaussianDpEvent(1 / math.sqrt(2 * float(rho))))  # Rényi divergence α ρ
-    return float(ledger.compose(dp_accounting.ComposedDpEvent(events)).get_epsilon(float(delta)))
+        events.append(dp_accounting.GaussianDpEvent(1 / math.sqrt(2 * rho)))  # Rényi divergence α ρ
+    return float(ledger.compose(dp_accounting.ComposedDpEvent(events)).get_epsilon(delta))
+
+
+def _sampling_constants(sampling: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """The constants of a kind of sampling that its cost depends on."""
+    if sampling["kind"] == "poisson":
+        return (("kind", "poisson"), ("probability", float(sampling["probability"])))
+    return (("kind", sampling["kind"]), ("population", int(sampling["population"])), ("size", int(sampling["size"])))
 
 
 def renyi_divergences(rounds: Sequence[SampledRounds], orders: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -122,7 +142,19 @@ def _relation(groups: Iterable[SampledRounds]) -> Any:
 def sampled_epsilon(
     rounds: Sequence[SampledRounds], delta: float, *, discretization: float = 1e-4, rho: float = 0.0
 ) -> tuple[float, Accountant]:
-    """`epsilon` by the tighter accountant that answers soon, and which one that was."""
+    """`epsilon` by the tighter accountant that answers soon, and which one that was.
+
+    Answers are remembered: a run asks for the cost of its plan before its first round, and again when it has ended.
+    """
+    groups = tuple((tuple(sorted(group.sampling.items())), group.noise_multiplier, group.count) for group in rounds)
+    return _sampled_epsilon(groups, delta, discretization, rho)
+
+
+@lru_cache(maxsize=64)
+def _sampled_epsilon(
+    groups: tuple[tuple[Any, float, int], ...], delta: float, discretization: float, rho: float
+) -> tuple[float, Accountant]:
+    rounds = [SampledRounds(dict(sampling), z, count) for sampling, z, count in groups]
     by_rdp = epsilon(rounds, delta, "rdp", rho=rho)
     if _has_small_losses(rounds, by_rdp, rho):
         by_pld = epsilon(rounds, delta, "pld", discretization=discretization, rho=rho)
@@ -162,20 +194,26 @@ def _loss_distribution(groups: Sequence[SampledRounds], rho: float, discretizati
     nothing = library.PrivacyLossDistribution(pld_pmf.DensePLDPmf(discretization, 0, np.ones(1), 0.0, True))
     whole = nothing
     for group in groups:
-        sampling = group.sampling
-        if sampling["kind"] == "fixed":
-            once = fixed_size.loss_distribution(share(group), float(group.noise_multiplier), discretization)
-        else:
-            once = library.from_gaussian_mechanism(
-                float(group.noise_multiplier),
-                sampling_prob=float(sampling["probability"]),
-                value_discretization_interval=discretization,
-            )
+        fixed = group.sampling["kind"] == "fixed"
+        drawn = share(group) if fixed else float(group.sampling["probability"])
+        once = _of_one_round(fixed, drawn, float(group.noise_multiplier), discretization)
         whole = whole.compose(nothing.compose(once).self_compose(int(group.count)))
     if rho > 0:
         deviation = 1 / math.sqrt(2 * float(rho))
         whole = whole.compose(library.from_gaussian_mechanism(deviation, value_discretization_interval=discretization))
     return whole
+
+
+@lru_cache(maxsize=8)
+def _of_one_round(fixed: bool, drawn: float, noise_multiplier: float, discretization: float) -> Any:
+    """The loss distribution of one round that draws this share of users; kept, for a run asks after every few rounds."""
+    from dp_accounting.pld import privacy_loss_distribution as library
+
+    if fixed:
+        return fixed_size.loss_distribution(drawn, noise_multiplier, discretization)
+    return library.from_gaussian_mechanism(
+        noise_multiplier, sampling_prob=drawn, value_discretization_interval=discretization
+    )
 
 
 def dp_event(group: SampledRounds) -> Any:

@@ -6,7 +6,8 @@ together are within Σ τ of the runs with perfect noise, so ε is computed at a
 must cover (1 + e^ε) Σ τ, or no finite ε is claimed.
 
 Runs that were planned together, before any of them released anything, compose as one mechanism (`composition`). Runs that
-were chosen by looking at earlier ones' releases go through an odometer (`adaptive`).
+were chosen by looking at earlier ones' releases go through an odometer (`adaptive`), and so do all runs if one of them was
+extended: how many rounds it has may have been decided by looking at its releases.
 
 A run counts with its planned rounds, whether they have run or not (`record.planned`). A run without sampling (check_in)
 enters with its ρ, by the MinS and MaxP that its plan promises, or that its cohorts had where they are given and all planned
@@ -73,6 +74,7 @@ def together(
     PrivacyError if a run is given twice, or if the runs are stated for different units or neighbours.
     """
     openings = [ledger.opened for ledger in ledgers]
+    adaptive = adaptive or any(opened.extended_from for opened in openings)
     ids = [opened.run_id for opened in openings]
     for place, run_id in enumerate(ids):
         if run_id in ids[:place]:

@@ -9,6 +9,11 @@ Without sampling (check_in) the cost is a ρ, from MinS and MaxP: those that the
 where they are given and all planned rounds have run. The participation so far says nothing about rounds that are still to
 come, so a run that ended early is charged by the promise. What the releases cost is the answer of their mechanism
 (`tacit.privacy.noise.kinds`); for a mechanism from outside Tacit it is its author's claim, and the assumptions say so.
+
+**A run that was extended** was given more rounds after it had finished, by somebody who may have looked at its releases. How
+many rounds it has is then no constant that was settled beforehand, and a composition that takes it for one is not proven. All
+of its rounds are charged by the odometer for adaptively chosen releases (`accounting.adaptive`), whose reading holds for
+everything released, the model before the extension included. Only Gaussian rounds on sampled users can be read that way.
 """
 
 from __future__ import annotations
@@ -23,7 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PrivacyError
+from tacit.privacy.accounting.adaptive import adaptively_composed
 from tacit.privacy.accounting.claims import author_claims, outside_objection
+from tacit.privacy.accounting.composition import Sampled
 from tacit.privacy.accounting.cost import Cost
 from tacit.privacy.accounting.releases import Releases, branches_of
 from tacit.privacy.noise.kinds import kind_of
@@ -123,16 +130,23 @@ def spent_by(
     if not reasons and cost.objection is not None:
         reasons = (Reason(Why.UNPROVEN_RELEASES, cost.objection),)
     if not reasons:
-        value, accountant = cost.epsilon(apart_from_tail(delta), quick=quick)
+        if opened.extended_from:
+            value, accountant = _extended_epsilon(cost, opened, apart_from_tail(delta))
+        else:
+            value, accountant = cost.epsilon(apart_from_tail(delta), quick=quick)
         draws = len(releases.all) if cost.draws is None else cost.draws
         tail = tail_probability(opened.release.coordinates, opened.release.arrays, draws)
-        if math.isinf(value):
+        if math.isinf(value) and accountant == _NOT_EXTENDABLE:
+            reasons = (Reason(Why.UNPROVEN_RELEASES, _NOT_EXTENDABLE),)
+        elif math.isinf(value):
             reasons = (Reason(Why.NO_FINITE_COST if is_path(opened.mechanism) else Why.NO_NOISE),)
         elif objection := tail_objection(tail, value, delta):
             value, reasons = math.inf, (Reason(Why.NOISE_TAIL, objection),)
     assumptions = (SAMPLED_ASSUMPTIONS if releases.sampled else ()) + COMMON
     assumptions += kind_of(opened.mechanism).assumptions(opened) + author_claims(opened)
     participation = releases.participation
+    if opened.extended_from:
+        assumptions += (extension_in_words(opened),)
     if charged.ran_again:
         assumptions += (CUT_OFF,)
     if participation is not None and not participation.observed:
@@ -161,6 +175,28 @@ def spent_by(
         assumptions,
         cost.rho if math.isfinite(value) else None,
         participation,
+    )
+
+
+# What the accountant of an extended run is called, and why some runs have none.
+EXTENDED = "Rényi odometer (the run was extended)"
+_NOT_EXTENDABLE = "the run was extended, and only Gaussian rounds on sampled users can be charged for that"
+
+
+def _extended_epsilon(cost: Cost, opened: Opened, delta: float) -> tuple[float, str]:
+    """ε of all rounds of an extended run, whose number may have been decided by looking at releases."""
+    parts = cost.parts(opened.adjacency)
+    if parts is None or not all(isinstance(part, Sampled) for part in parts):
+        return math.inf, _NOT_EXTENDABLE
+    return adaptively_composed(parts, delta).epsilon, EXTENDED
+
+
+def extension_in_words(opened: Opened) -> str:
+    """What is assumed of whoever extended the run."""
+    steps = " and then to ".join(f"{rounds:,}" for rounds in (*opened.extended_from[1:], opened.rounds))
+    return (
+        f"whoever extended the run, from the {opened.extended_from[0]:,} rounds that were planned first to {steps}, looked at "
+        "what it had released, at most, and at nothing else of these users"
     )
 
 

@@ -24,7 +24,7 @@ class SecAggSection(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     bits: int = Field(default=20, ge=2, le=32, description="width of one uploaded number")
-    scheme: Literal["server_noise", "device_noise"] = "server_noise"
+    scheme: Literal["server_noise", "device_noise"] = Field(default="server_noise", description="who adds the noise")
     protocol: bool = Field(default=False, description="run the whole protocol, masks and all, for small cohorts")
     fewest_reports: int | None = Field(
         default=None, ge=1, description="fewest reports a round is accounted with; none: the cohort (device noise)"

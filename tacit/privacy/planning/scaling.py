@@ -29,11 +29,13 @@ class ScaleSection(BaseModel):
     """The plan for a larger fleet; noise grows with the cohort. Fields that are left out stay as they are in [privacy]."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    population: int = Field(gt=0)
-    cohort: float = Field(gt=0, allow_inf_nan=False)
-    delta: float | None = Field(default=None, gt=0, lt=1)
-    min_separation: int | None = Field(default=None, ge=0)
-    max_participation: int | None = Field(default=None, ge=1)
+    population: int = Field(gt=0, description="users of the larger fleet, a public estimate")
+    cohort: float = Field(gt=0, allow_inf_nan=False, description="users a round of the larger fleet")
+    delta: float | None = Field(default=None, gt=0, lt=1, description="δ of the larger fleet's guarantee")
+    min_separation: int | None = Field(
+        default=None, ge=0, description="rounds between two participations of a user, at least"
+    )
+    max_participation: int | None = Field(default=None, ge=1, description="rounds a user takes part in, at most")
 
 
 def scaled_up(plan: PrivacyPlan, scale: ScaleSection) -> PrivacyPlan:

@@ -64,14 +64,16 @@ def from_json(kind: type[R], content: Any) -> R:
 
 def _read(content: Any, hint: Any) -> Any:
     """The value of this type that the JSON holds; what is not of the type is left for the record itself to refuse."""
-    if isinstance(hint, UnionType):  # of a record and None, or of plain values
-        records = [each for each in get_args(hint) if isinstance(each, type) and issubclass(each, Typed)]
-        return _read(content, records[0]) if records and content is not None else content
+    if isinstance(hint, UnionType):  # of a record, a tuple or plain values, and None
+        built = [each for each in get_args(hint) if get_origin(each) is tuple or _is_record(each)]
+        return _read(content, built[0]) if built and content is not None else content
     if get_origin(hint) is tuple and isinstance(content, list):
         return tuple(_read(each, get_args(hint)[0]) for each in content)
-    if isinstance(hint, type) and issubclass(hint, Typed):
-        return from_json(hint, content)
-    return content
+    return from_json(hint, content) if _is_record(hint) else content
+
+
+def _is_record(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Typed)
 
 
 def _fits(value: object, hint: Any) -> bool:

@@ -9,6 +9,10 @@
     intent     round 2, attempt 1         round 2 ran twice and is accounted twice
     committed  rounds_done 3
     closed     finished
+    extended   rounds 5                   somebody wants more rounds; all of them are accounted as adaptively chosen
+    resumed    round 3, lost []
+    intent     round 3, attempt 0
+    ...
 
 **Every intent counts as a release**, whether or not the round came to its end: nobody can know what left a machine
 that died. Each line is canonical JSON (sorted keys, no spaces, floats that round-trip, no infinity and no NaN) with its
@@ -45,11 +49,14 @@ from tacit.privacy.record.records import (
     POLICIES,
     Closed,
     Committed,
+    Extended,
+    ExtendedRun,
     Intent,
     Opened,
     Record,
     Resumed,
     canonical,
+    extended,
     format_objection,
     from_json,
     to_json,
@@ -70,6 +77,7 @@ class _History:
     next_round: int = 0
     rounds_committed: int = 0
     closed: str | None = None
+    rounds_planned: int = 0
 
     def lost_from(self, rounds_done: int) -> list[list[int]]:
         return [[number, attempt] for number, attempt in sorted(self.live.items()) if number >= rounds_done]
@@ -80,7 +88,10 @@ class _History:
             return "a ledger begins with its one opened record"
         if isinstance(record, Opened) and (objection := format_objection(record.format)) is not None:
             return objection
-        if self.closed is not None and not (self.closed == "stopped" and isinstance(record, Resumed)):
+        if isinstance(record, ExtendedRun):
+            return "it begins with the first record as it was written, before any extension"
+        goes_on = {"stopped": Resumed, "finished": Extended}
+        if self.closed is not None and not isinstance(record, goes_on.get(self.closed, ())):
             return f"the run was closed before it ({self.closed})"
         match record:
             case Intent():
@@ -101,6 +112,11 @@ class _History:
                     return f"lost does not list the attempts from round {record.round} on"
                 if record.policy not in POLICIES:
                     return f"its policy {record.policy!r} is unknown"
+            case Extended():
+                if self.closed != "finished":
+                    return "only a run that has finished can be extended"
+                if record.rounds <= self.rounds_planned:
+                    return f"expected more than the {self.rounds_planned} rounds that are planned, got {record.rounds}"
             case Closed():
                 if record.outcome not in OUTCOMES or record.round != self.next_round:
                     return f"expected an outcome of {', '.join(OUTCOMES)} before round {self.next_round}"
@@ -109,6 +125,8 @@ class _History:
     def take(self, record: Record, digest: str) -> None:
         self.length, self.head = self.length + 1, digest
         match record:
+            case Opened():
+                self.rounds_planned = record.rounds
             case Intent():
                 self.attempts[record.round] += 1
                 self.live[record.round] = record.attempt
@@ -120,6 +138,8 @@ class _History:
                 self.next_round = record.round
                 self.rounds_committed = min(self.rounds_committed, record.round)
                 self.closed = None
+            case Extended():
+                self.rounds_planned, self.closed = record.rounds, None
             case Closed():
                 self.closed = record.outcome
 
@@ -162,8 +182,13 @@ class Ledger:
 
     @property
     def opened(self) -> Opened:
-        assert isinstance(self.records[0], Opened)
-        return self.records[0]
+        """The first record; of a run that was extended, with the rounds that are planned now (`ExtendedRun`)."""
+        first = self.records[0]
+        assert isinstance(first, Opened)
+        for record in self.records:
+            if isinstance(record, Extended):
+                first = extended(first, record.rounds)
+        return first
 
     @property
     def intents(self) -> tuple[Intent, ...]:

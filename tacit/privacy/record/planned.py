@@ -14,7 +14,9 @@ public constant of the ledger's first record, and a run with a round beyond it c
 
 **What would allow more.** A filter is a theorem for rounds that are chosen adaptively: Rényi differential privacy of one fixed
 order, or ρ, may be spent as one goes while the sum stays below a budget that was fixed beforehand (Feldman and Zrnic 2021).
-It is not in force for a single run of Tacit: ε is computed with privacy loss distributions or at the best of many orders.
+It is not in force for a single run of Tacit: ε is computed with privacy loss distributions or at the best of many orders. A run
+that was given more rounds after it had finished (`record.records.Extended`) is charged by an odometer
+(`accounting.adaptive`), for all the rounds that are planned now.
 
 **Rounds that ran again.** An attempt that was cut off and its repetition are both in the ledger and both count. That more
 attempts were made must not depend on what had been released, and statements with lost attempts say so (`CUT_OFF`).

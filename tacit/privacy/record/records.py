@@ -1,4 +1,4 @@
-"""What a ledger's line can say: the five kinds of record, and their exact JSON.
+"""What a ledger's line can say: the six kinds of record, and their exact JSON.
 
 A record is plain data without its place in the chain; the ledger adds that. JSON is canonical (sorted keys, no spaces,
 floats that round-trip, no infinity and no NaN), so that a record has one spelling and one digest. Reading is strict
@@ -8,7 +8,7 @@ floats that round-trip, no infinity and no NaN), so that a record has one spelli
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from tacit.privacy.record import codec
@@ -83,6 +83,22 @@ class Opened(Record):
     notes: dict[str, dict[str, Any]] = field(default_factory=dict)
     outside: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def extended_from(self) -> tuple[int, ...]:
+        """How many rounds were planned before each extension of the run; empty in the record itself (`ExtendedRun`)."""
+        return ()
+
+
+@dataclass(frozen=True)
+class ExtendedRun(Opened):
+    """The first record of a run that was extended, with the rounds that are planned now. It is never written to a ledger.
+
+    A ledger gives it in place of its first record, so that whoever reads how many rounds are planned also learns that the
+    number was settled after releases had been seen (`tacit.privacy.accounting.adaptive`).
+    """
+
+    extended_from: tuple[int, ...] = ()
+
 
 @dataclass(frozen=True)
 class Intent(Record):
@@ -123,15 +139,31 @@ class Resumed(Record):
 
 
 @dataclass(frozen=True)
+class Extended(Record):
+    """The run, which had finished, goes on: from here on `rounds` rounds are planned in all."""
+
+    kind: ClassVar[str] = "extended"
+    rounds: int
+
+
+@dataclass(frozen=True)
 class Closed(Record):
-    """The run ended before `round`. Only a run that was "stopped" can be resumed."""
+    """The run ended before `round`. A run that was "stopped" can be resumed, and one that has "finished" can be extended."""
 
     kind: ClassVar[str] = "closed"
     round: int
     outcome: str
 
 
-_KINDS: dict[str, type[Record]] = {record.kind: record for record in (Opened, Intent, Committed, Resumed, Closed)}
+_KINDS: dict[str, type[Record]] = {
+    record.kind: record for record in (Opened, Intent, Committed, Resumed, Extended, Closed)
+}
+
+
+def extended(opened: Opened, rounds: int) -> ExtendedRun:
+    """The first record of a run that goes on until `rounds` rounds are done."""
+    known = {each.name: getattr(opened, each.name) for each in fields(Opened)}
+    return ExtendedRun(**(known | {"rounds": rounds}), extended_from=(*opened.extended_from, opened.rounds))
 
 
 def canonical(value: dict[str, Any]) -> bytes:

@@ -47,7 +47,9 @@ class Reading:
 
     @property
     def rounds_planned(self) -> int | None:
-        """How many rounds the recipe asks for, None if it does not say."""
+        """How many rounds are planned by the ledger, or else by the recipe; None if neither says."""
+        if self.ledger is not None:
+            return self.ledger.opened.rounds
         section = self.recipe.get("run")
         rounds = section.get("rounds") if isinstance(section, dict) else None
         return rounds if isinstance(rounds, int) else None

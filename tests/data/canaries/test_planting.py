@@ -18,10 +18,9 @@ from tacit.data.views import Reshuffled, Subset
 from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.data.worlds.randomness import uniform
 from tacit.errors import AuditError
-from tests.data.test_views import Listed, listed
+from tests.support.canary_words import DATA, WORDS, public
+from tests.support.list_users import ListUsers, listed
 
-WORDS = ("<pad>", "<bos>", "<eos>", "<oov>", *(f"w{i}" for i in range(96)))
-DATA = {"store": "one"}
 PEOPLE = 80
 
 
@@ -40,10 +39,6 @@ def shared(users: int = PEOPLE, **changes: object) -> CanaryPlan:
 
 def on_devices() -> CanaryPlan:
     return device_plan(word_phrases(WORDS, length=5, count=27, seed=5), DATA, seed=6)
-
-
-def public() -> Examples:
-    return Listed([[[4, 5], [6], [7, 8, 9]]]).gather(np.array([0]))
 
 
 def everyone(users: Users) -> NDArray[np.int64]:
@@ -67,7 +62,7 @@ def expected_with_sharers(people: list[list[list[int]]], plan: CanaryPlan) -> li
 
 def test_sharers_are_those_of_the_slow_reference() -> None:
     people, plan = population(), shared()
-    planted = plant(Listed(people), plan, WORDS, DATA)
+    planted = plant(ListUsers(people), plan, WORDS, DATA)
     wanted = expected_with_sharers(people, plan)
     assert listed(planted) == wanted
     assert wanted != people
@@ -77,8 +72,8 @@ def test_sharers_are_those_of_the_slow_reference() -> None:
 
 def test_who_shares_nothing_is_left_alone() -> None:
     people, plan = population(), shared()
-    planted = listed(plant(Listed(people), plan, WORDS, DATA))
-    sharers = set(np.concatenate(holders(plan, Listed(people))).tolist())
+    planted = listed(plant(ListUsers(people), plan, WORDS, DATA))
+    sharers = set(np.concatenate(holders(plan, ListUsers(people))).tolist())
     assert 0 < len(sharers) < PEOPLE
     assert [planted[u] for u in range(PEOPLE) if u not in sharers] == [
         people[u] for u in range(PEOPLE) if u not in sharers
@@ -87,7 +82,7 @@ def test_who_shares_nothing_is_left_alone() -> None:
 
 
 def test_without_one_user_the_same_others_share_the_same_canaries() -> None:
-    everybody, plan = Listed(population()), shared()
+    everybody, plan = ListUsers(population()), shared()
     rest = np.delete(np.arange(PEOPLE), 11)
     planted = listed(plant(everybody, plan, WORDS, DATA))
     assert listed(plant(Subset(everybody, rest), plan, WORDS, DATA)) == [planted[user] for user in rest]
@@ -95,7 +90,7 @@ def test_without_one_user_the_same_others_share_the_same_canaries() -> None:
 
 def test_single_examples_are_those_of_whole_users() -> None:
     people, plan = population(), shared()
-    planted = plant(Listed(people), plan, WORDS, DATA)
+    planted = plant(ListUsers(people), plan, WORDS, DATA)
     wanted = expected_with_sharers(people, plan)
     rng = np.random.default_rng(1)
     owners = rng.choice([u for u in range(PEOPLE) if people[u]], 200)
@@ -109,7 +104,7 @@ def test_single_examples_are_those_of_whole_users() -> None:
 
 def test_shuffled_users_hold_the_same_canaries() -> None:
     people, plan = population(), shared()
-    shuffled = Reshuffled(plant(Listed(people), plan, WORDS, DATA), PEOPLE, seed=3)
+    shuffled = Reshuffled(plant(ListUsers(people), plan, WORDS, DATA), PEOPLE, seed=3)
     before, after = (
         Counter(tuple(sentence) for user in users for sentence in user)
         for users in (expected_with_sharers(people, plan), listed(shuffled))
@@ -120,7 +115,7 @@ def test_shuffled_users_hold_the_same_canaries() -> None:
 def test_sharers_and_replacements_are_as_frequent_as_planned() -> None:
     """Both counts are binomial; each test raises a false alarm once in ten million plans."""
     plan = shared(users=20_000)
-    one_user = Listed([[[4]] * 50] * 20_000)
+    one_user = ListUsers([[[4]] * 50] * 20_000)
     who = holders(plan, one_user)
     for setting in (0, 2):
         how = plan.canaries[2 * setting].sharing
@@ -134,7 +129,7 @@ def test_sharers_and_replacements_are_as_frequent_as_planned() -> None:
 
 
 def test_a_store_stays_as_it_is_byte_by_byte(tmp_path: Path) -> None:
-    save_users(Listed(population()), tmp_path / "s", source="test", vocabulary=Vocabulary(WORDS[4:], word_list("w")))
+    save_users(ListUsers(population()), tmp_path / "s", source="test", vocabulary=Vocabulary(WORDS[4:], word_list("w")))
     files = {path: path.read_bytes() for path in sorted((tmp_path / "s").iterdir())}
     store = open_store(tmp_path / "s")
     for plan in (shared(), on_devices()):
@@ -145,17 +140,17 @@ def test_a_store_stays_as_it_is_byte_by_byte(tmp_path: Path) -> None:
 
 
 def test_texts_hold_the_canaries_where_the_words_do() -> None:
-    class WithTexts(Listed):
+    class WithTexts(ListUsers):
         def texts(self, users: NDArray[np.int64]) -> Examples:
-            written = [[list(_text(sentence).encode()) for sentence in user] for user in self.population]
-            return Listed(written).gather(users)
+            written = [[list(_text(sentence).encode()) for sentence in user] for user in self.users]
+            return ListUsers(written).gather(users)
 
     plan = shared()
     planted = plant(WithTexts(population()), plan, WORDS, DATA)
     texts = split_texts(_bytes(planted.texts(everyone(planted))))  # type: ignore[attr-defined]
     assert texts == [_text(sentence) for user in listed(planted) for sentence in user]
     with pytest.raises(AuditError, match="not their texts"):
-        plant(Listed(population()), plan, WORDS, DATA).texts(everyone(planted))  # type: ignore[attr-defined]
+        plant(ListUsers(population()), plan, WORDS, DATA).texts(everyone(planted))  # type: ignore[attr-defined]
 
 
 def _text(sentence: list[int]) -> str:
@@ -168,7 +163,7 @@ def _bytes(examples: Examples) -> Examples:
 
 def test_devices_come_after_the_people_and_hold_their_copies() -> None:
     people, plan = population(), on_devices()
-    planted = plant(Listed(people), plan, WORDS, DATA, public())
+    planted = plant(ListUsers(people), plan, WORDS, DATA, public())
     assert len(planted) == PEOPLE + 189
     found = listed(planted)
     assert found[:PEOPLE] == people
@@ -186,7 +181,7 @@ def test_devices_come_after_the_people_and_hold_their_copies() -> None:
 def test_copies_and_public_sentences_are_scattered() -> None:
     """Copies lie in other slots from device to device, and every public sentence is as likely (false alarms: 1e-7)."""
     plan = on_devices()
-    planted = plant(Listed(population()), plan, WORDS, DATA, public())
+    planted = plant(ListUsers(population()), plan, WORDS, DATA, public())
     once = [
         user for user in range(189) if str(plan.canaries[plan.device_canaries()[user]].sharing).endswith("n_e = 14")
     ]
@@ -202,7 +197,7 @@ def test_copies_and_public_sentences_are_scattered() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    people = Listed(population())
+    people = ListUsers(population())
     with pytest.raises(AuditError, match="for store two, got one for store one"):
         plant(people, shared(), WORDS, {"store": "two"})
     with pytest.raises(AuditError, match="sentences of a public corpus"):
@@ -210,4 +205,4 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(AuditError, match=r"vocabulary's 46 words, but word \d of canary"):
         plant(people, shared(), WORDS[:50], DATA)
     with pytest.raises(AuditError, match="not among images"):
-        plant(Listed(population(), images=True), shared(), WORDS, DATA).gather(np.arange(3))
+        plant(ListUsers(population(), images=True), shared(), WORDS, DATA).gather(np.arange(3))

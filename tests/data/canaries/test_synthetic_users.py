@@ -8,9 +8,9 @@ from scipy import stats
 from tacit.audit.plans import coin_plan
 from tacit.data.canaries.synthetic_users import WithCoinUsers
 from tacit.privacy.participation.samplers import CheckIn, FixedSize, OwnRate, Poisson
-from tests.data.canaries.test_planting import DATA, WORDS
-from tests.data.test_views import Listed, listed
-from tests.helpers import draws
+from tests.support.canary_words import DATA, WORDS
+from tests.support.draws import draws
+from tests.support.list_users import ListUsers, listed
 
 PEOPLE, MADE_UP = 50, 189
 
@@ -48,8 +48,8 @@ def test_canary_users_come_last_in_any_order_asked() -> None:
     plan = coin_plan(phrases, DATA, seed=1, copies=2)
     ids = [[[5, 6]] * 2, [[7]] * 2, [[8, 9]] * 2, [[10, 11]] * 2]
     wanted = people + [each if is_in else [] for each, is_in in zip(ids, plan.coins(), strict=True)]
-    users = WithCoinUsers(Listed(people), plan, WORDS)
+    users = WithCoinUsers(ListUsers(people), plan, WORDS)
     assert listed(users) == wanted
     assert listed(users, [6, 0, 3, 6]) == [wanted[6], wanted[0], wanted[3], wanted[6]]
-    assert listed(WithCoinUsers(Listed(people), plan, WORDS, all_in=True)) == people + ids
+    assert listed(WithCoinUsers(ListUsers(people), plan, WORDS, all_in=True)) == people + ids
     assert users.example_counts().tolist() == [len(user) for user in wanted]

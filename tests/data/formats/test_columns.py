@@ -58,10 +58,10 @@ def test_lines_are_read_one_by_one(tmp_path: Path) -> None:
     [
         ({"author": "ann", "said": "x"}, "line 1 has no column 'who'; the columns are 'author', 'said'"),
         ({"who": "ann"}, "line 1 has no column 'said'"),
-        ({"who": None, "said": "x"}, "line 1: column 'who' is NoneType; expected a string or an integer"),
-        ({"who": True, "said": "x"}, "column 'who' is bool"),
-        ({"who": "ann", "said": {"a": "secret"}}, "column 'said' is dict; expected a string or a list of strings"),
-        ({"who": "ann", "said": ["x", 5]}, "column 'said' is int"),
+        ({"who": None, "said": "x"}, "line 1: column 'who' is null; expected a string or an integer"),
+        ({"who": True, "said": "x"}, "column 'who' is a boolean"),
+        ({"who": "ann", "said": {"a": "secret"}}, "column 'said' is an object; expected a string or a list of strings"),
+        ({"who": "ann", "said": ["x", 5]}, "column 'said' holds a number"),
         (["ann", "x"], "line 1 is not a JSON object"),
     ],
 )
@@ -84,7 +84,6 @@ def test_csv_with_quotes_and_line_breaks(tmp_path: Path) -> None:
     [
         ("who,text\nann,x\n", "has no column 'said'; the columns are 'who', 'text'"),
         ("who,said\nann\n", "line 2 has 1 values; expected 2"),
-        ('who,said\nann,"x\n', "is not valid CSV"),
         ("who,who,said\n", "names a column twice"),
         ("ann,My secret diary\nbob,hi\n", "the columns are 'ann', [?]"),
     ],

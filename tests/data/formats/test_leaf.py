@@ -7,24 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data.formats import ReadOptions, leaf, read
+from tacit.data.formats import ReadOptions, json_stream, read
 from tacit.errors import DataError
-
-
-def leaf_file(path: Path, users: dict[str, Any], **more: Any) -> Path:
-    content = {
-        "users": list(users),
-        "num_samples": [len(data["x"]) for data in users.values()],
-        "user_data": users,
-        **more,
-    }
-    path.write_text(json.dumps(content))
-    return path
+from tests.support.leaf_files import leaf_file
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
 def test_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    monkeypatch.setattr(leaf, "_CHUNK", chunk)
+    monkeypatch.setattr(json_stream, "_CHUNK", chunk)
     users = {
         "ann é": {"x": ["to be", "or n\u00f6t"], "y": ["e", "t"]},
         "none": {"x": [], "y": []},
@@ -73,9 +63,7 @@ def test_bad_users(tmp_path: Path, data: Any, sentence: str) -> None:
         list(read(tmp_path / "a.json", ReadOptions()).rows)
 
 
-@pytest.mark.parametrize(
-    "content", ['{"users": [', "[1, 2]", "{} trailing", '{"user_data": {"a": {"x": ["b"]', "hello"]
-)
+@pytest.mark.parametrize("content", ['{"users": [', "7", "{} trailing", '{"user_data": {"a": {"x": ["b"]', "hello"])
 def test_broken_files(tmp_path: Path, content: str) -> None:
     (tmp_path / "a.json").write_text(content)
     with pytest.raises(DataError, match=r"not valid JSON in LEAF's layout|has no users"):

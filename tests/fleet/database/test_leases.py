@@ -11,8 +11,8 @@ from sqlalchemy import Engine
 from tacit.fleet.database import leases, participation_table, round_table, task_table
 from tacit.fleet.database.heartbeat import Heartbeat
 from tacit.fleet.database.leases import GONE_AFTER_S, LeaseLost
-from tests.fleet.crowd import wait_for
-from tests.fleet.people import a_round, a_task
+from tests.support.fleet.crowd import wait_for
+from tests.support.fleet.people import a_round, a_task
 
 NOW = 1_000.0
 

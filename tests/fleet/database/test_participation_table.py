@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Engine, select
 
 from tacit.fleet.database import leases, participation_table, schema
-from tests.fleet.people import a_task, enrolled
+from tests.support.fleet.people import a_task, enrolled
 
 
 def test_the_numbers_of_devices_that_were_forgotten_are_not_given_out_again(engine: Engine) -> None:

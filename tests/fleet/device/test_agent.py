@@ -17,8 +17,8 @@ from tacit.fleet.wire import messages
 from tacit.fleet.wire.blobs import packed_leaves
 from tacit.fleet.wire.refusals import Refusal
 from tacit.fleet.wire.reports import unpack_report
-from tests.fleet.device.fake import COME_BACK, Clock, FakeServer, Killed, Running, enrolled, refused
-from tests.fleet.worlds import sentences_of, setup
+from tests.support.fleet.fake_server import COME_BACK, Clock, FakeServer, Killed, Running, enrolled, refused
+from tests.support.fleet.worlds import sentences_of, setup
 
 
 @pytest.fixture

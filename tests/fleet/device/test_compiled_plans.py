@@ -11,7 +11,7 @@ import pytest
 from tacit.errors import FleetError
 from tacit.fleet.device.compiled_plans import run_plan
 from tacit.fleet.device.examples import Batches
-from tests.fleet.device.test_memory import task
+from tests.support.fleet.device_task import task
 
 BATCHES = Batches(np.ones((3, 2, 5), np.int32), 2, 9)
 MODEL = [np.array([1.0, 2.0], np.float32)]

@@ -14,7 +14,7 @@ from tacit.fleet.device.enrolment import enrol
 from tacit.fleet.device.home import Home
 from tacit.fleet.wire import signing
 from tacit.fleet.wire.refusals import Refusal
-from tests.fleet.device.fake import BASE, TOKEN, Clock, FakeServer, enrolled, refused
+from tests.support.fleet.fake_server import BASE, TOKEN, Clock, FakeServer, enrolled, refused
 
 BLOB = "/v1/blobs/"
 

@@ -11,31 +11,10 @@ from hypothesis import strategies as st
 from tacit.errors import FleetError
 from tacit.fleet.device.memory import Memory
 from tacit.fleet.wire.messages import Assignment
-from tacit.fleet.wire.task import DeviceTask, SecAggTerms
+from tacit.fleet.wire.task import SecAggTerms
+from tests.support.fleet.device_task import task
 
 NAME, OTHER = "a" * 64, "b" * 64
-
-
-def task(**changes):
-    fields = {
-        "name": "small",
-        "kind": "train",
-        "plan": "c" * 64,
-        "vocabulary": "d" * 64,
-        "layout": "windows",
-        "length": 4,
-        "batch_size": 2,
-        "steps": 3,
-        "model_shapes": ((2,),),
-        "update_shapes": ((2,),),
-        "clipping": "flat",
-        "example_cap": None,
-        "min_separation": 2,
-        "max_participation": 3,
-        "timer_s": 10.0,
-        "report_goal": 4,
-    }
-    return DeviceTask(**{**fields, **changes})
 
 
 def place(round, name=NAME):

@@ -23,8 +23,8 @@ from tacit.secagg import keys, parameters
 from tacit.secagg.encoding import decoded
 from tacit.secagg.hadamard import public_signs
 from tacit.secagg.session import Session
-from tests.fleet.device.fake import Clock, FakeSecAgg, FakeServer, Killed, Running, enrolled
-from tests.fleet.worlds import sentences_of, setup
+from tests.support.fleet.fake_server import Clock, FakeSecAgg, FakeServer, Killed, Running, enrolled
+from tests.support.fleet.worlds import sentences_of, setup
 
 SEED = "5" * 64
 DEVICES = 4

@@ -18,7 +18,7 @@ from tacit.fleet.rounds.partial_sums import PartialSum
 from tacit.fleet.wire.blobs import leaves_of
 from tacit.privacy.gate.sums import ClipThresholds
 from tacit.simulation.training import engine_of
-from tests.fleet.worlds import sentences_of, setup
+from tests.support.fleet.worlds import sentences_of, setup
 
 CASES = {
     "flat": {},

@@ -17,9 +17,8 @@ from tacit.fleet.rounds.partial_sums import PartialSum, unpack_sum
 from tacit.fleet.wire.refusals import Refusal
 from tacit.fleet.wire.reports import pack_report, report_bytes
 from tacit.privacy.gate.rounding import HEADROOM
-from tests.fleet.people import a_round, a_task, enrolled_many
-
-SIZE = 3
+from tests.support.fleet.people import a_round, a_task, enrolled_many
+from tests.support.fleet.reports import SIZE, place, report
 
 
 @pytest.fixture
@@ -27,21 +26,6 @@ def lease(engine: Engine) -> leases.Lease:
     found = leases.acquire(engine, "run:x", "me", now=0.0)
     assert found is not None
     return found
-
-
-def place(engine: Engine, round_id: str, devices: list[int], process: str) -> None:
-    rows = [
-        {"round_id": round_id, "device": device, "place": number, "aggregator": process, "state": "selected"}
-        for number, device in enumerate(devices)
-    ]
-    with engine.begin() as connection:
-        connection.execute(insert(schema.assignments), rows)
-
-
-def report(round_id: str, device: int, *, norm: float = 0.5, within: int = 0, weight: float = 1.0) -> bytes:
-    vector = np.zeros(SIZE, np.float32)
-    vector[device % SIZE] = norm
-    return pack_report(round_id, weight, within, vector)
 
 
 def summed(aggregator: Aggregator, round_id: str) -> PartialSum:

@@ -36,9 +36,9 @@ from tacit.runs.journal import StopRequested
 from tacit.runs.provenance import reasons_of
 from tacit.training import datasets
 from tacit.training.recipes import RecipeSetup
-from tests.fleet.crowd import Crowd, Server, fleet_recipe, in_background, wait_for
-from tests.fleet.people import enrolled_many
-from tests.fleet.soundness import built, cohorts, require_sound, states
+from tests.support.fleet.crowd import Crowd, Server, fleet_recipe, in_background, wait_for
+from tests.support.fleet.people import enrolled_many
+from tests.support.fleet.soundness import built, cohorts, require_sound, states
 
 
 @pytest.fixture(autouse=True)

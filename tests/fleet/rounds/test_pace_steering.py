@@ -8,7 +8,7 @@ import pytest
 
 from tacit.fleet.rounds.pace_steering import FIRST_ROUND_S, SHORTEST_WAIT_S, CheckInPace, check_in_pace, idle_wait_s
 from tacit.privacy.participation.pace import LONGEST_WAIT_S, WANTED_CALLS
-from tests.fleet.people import NOW
+from tests.support.fleet.people import NOW
 
 
 def recent(*opened_at, places=10):

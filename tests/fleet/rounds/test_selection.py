@@ -22,7 +22,7 @@ from tacit.fleet.server.enrolment import revoke
 from tacit.fleet.wire.messages import CheckInRequest, padded
 from tacit.fleet.wire.task import DeviceTask
 from tacit.privacy.participation.pace import LONGEST_WAIT_S
-from tests.fleet.people import NOW, a_process, a_round, a_task, enrolled_many, finish
+from tests.support.fleet.people import NOW, a_process, a_round, a_task, enrolled_many, finish
 
 TERMS = {
     "dimension": 3,
@@ -316,7 +316,7 @@ def test_limits_hold_under_concurrent_check_ins(engine, limits):
     check_limits(took_part, min_separation, max_participation)
 
 
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 @given(
     plan=st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=8),
     seed=st.integers(0, 2**16),

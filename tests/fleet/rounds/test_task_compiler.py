@@ -16,7 +16,7 @@ from tacit.fleet.rounds import task_compiler
 from tacit.fleet.wire.blobs import packed_leaves, sha256_of
 from tacit.fleet.wire.task import DeviceTask
 from tacit.learning.next_word import evaluate
-from tests.fleet.worlds import setup
+from tests.support.fleet.worlds import setup
 
 
 def test_blobs_are_named_by_their_hash_and_the_task_names_them():
@@ -82,6 +82,17 @@ def test_devices_that_come_when_they_can_are_no_sample():
     sampled = dataclasses.replace(base, recipe=base.recipe.model_copy(update={"privacy": plan}))
     with pytest.raises(RecipeError, match="check_in"):
         task_compiler.prepare(sampled, timer_s=0.0)
+
+
+def test_a_cap_that_no_device_can_hold_is_refused(monkeypatch):
+    """A compiled plan has one shape for all devices, so on a fleet padding goes up to the cap."""
+    made = setup()
+    size = 4 * made.batches.steps * made.batches.batch_size * (made.batches.length + 1)
+    monkeypatch.setattr(task_compiler, "MOST_BATCH_BYTES", size)
+    task_compiler.prepare(made, timer_s=0.0)
+    monkeypatch.setattr(task_compiler, "MOST_BATCH_BYTES", size - 1)
+    with pytest.raises(RecipeError, match=r"data\.tokens_per_user for which a device's padded batches take at most"):
+        task_compiler.prepare(made, timer_s=0.0)
 
 
 def test_a_checkpoint_comes_back_as_it_was():

@@ -25,9 +25,9 @@ from tacit.fleet.server.api import create_app
 from tacit.fleet.server.downloads import Downloads
 from tacit.fleet.server.request_limits import RateLimiter
 from tacit.fleet.wire.messages import ANSWER_BYTES, MOST_JSON_BYTES, CheckInAnswer, Refused
-from tests.fleet.fake_reports import ELSEWHERE, HERE, MESSAGE_BYTES, OVER, REPORT_BYTES, SESSION, FakeReports
-from tests.fleet.people import Person, a_process, a_round, a_task, enrolled
-from tests.fleet.serving import running
+from tests.support.fleet.fake_reports import ELSEWHERE, HERE, MESSAGE_BYTES, OVER, REPORT_BYTES, SESSION, FakeReports
+from tests.support.fleet.people import Person, a_process, a_round, a_task, enrolled
+from tests.support.fleet.serving import running
 
 ADMIN_TOKEN = "an administrator's token"
 ADMIN = {"authorization": f"Bearer {ADMIN_TOKEN}"}
@@ -311,6 +311,7 @@ def test_health_is_open_to_all(server):
     assert server.client.get("/healthz").text == "ok\n"
 
 
+@pytest.mark.process
 def test_processes_without_a_model_do_without_jax():
     modules = (
         "tacit.fleet.server.serving, tacit.fleet.rounds.aggregator, tacit.fleet.rounds.peers, tacit.fleet.device.agent"

@@ -14,7 +14,7 @@ from tacit.fleet.server.authentication import DeviceAuthenticator
 from tacit.fleet.server.enrolment import enrol, make_token, revoke
 from tacit.fleet.wire.refusals import Refusal
 from tacit.fleet.wire.signing import COUNTER, credentials_of
-from tests.fleet.people import NOW, Person, enrolled
+from tests.support.fleet.people import NOW, Person, enrolled
 
 
 def refused(status: int, call, *arguments, **keywords) -> Refusal:

@@ -13,35 +13,14 @@ from fastapi import FastAPI, Response
 from sqlalchemy import Engine
 
 from tacit.errors import FleetError
-from tacit.fleet.database import leases, round_table
 from tacit.fleet.database.migrations import migrate
 from tacit.fleet.database.transactions import open_database
-from tacit.fleet.rounds import peers
 from tacit.fleet.rounds.aggregator import Aggregator, PeerQuestion
 from tacit.fleet.rounds.partial_sums import PartialSum, unpack_sum
 from tacit.fleet.rounds.peers import INTERNAL, RemotePeer
-from tacit.fleet.server.api import create_app
 from tacit.fleet.server.internal_routes import internal_router
 from tacit.fleet.wire.sealing import seal
-from tests.fleet.people import a_round, a_task, enrolled_many
-from tests.fleet.rounds.test_aggregator import place, report
-
-SECRET = bytes(range(32))
-
-
-class Client:
-    """Requests to an application in this process."""
-
-    def __init__(self, app: FastAPI) -> None:
-        self._app = app
-
-    def post(self, path: str, *, content: bytes) -> httpx.Response:
-        async def posted() -> httpx.Response:
-            transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
-                return await client.post(path, content=content)
-
-        return asyncio.run(posted())
+from tests.support.fleet.internal import SECRET, Client, Through, connected, reported_round, settle
 
 
 @pytest.fixture
@@ -58,40 +37,15 @@ def aggregator(sqlite: Engine) -> Aggregator:
 
 @pytest.fixture
 def client(sqlite: Engine, aggregator: Aggregator) -> Client:
-    routers = [internal_router(aggregator, SECRET)]
-    app = create_app(sqlite, admin_token="t" * 32, reports=aggregator, selects=False, routers=routers)
-    return Client(app)
+    return Client.of(sqlite, aggregator)
 
 
 @pytest.fixture
 def settled(sqlite: Engine, aggregator: Aggregator) -> str:
     """A settled round with one report in it."""
-    (device, *_) = enrolled_many(sqlite, 1)
-    round_id = a_round(sqlite, a_task(sqlite))
-    place(sqlite, round_id, [device], aggregator.process)
-    aggregator.report(round_id, device, report(round_id, device))
-    lease = leases.acquire(sqlite, "run:x", "me", now=0.0)
-    assert lease is not None
-    assert round_table.settle(sqlite, lease, round_id)
+    round_id = reported_round(sqlite, aggregator)
+    settle(sqlite, round_id)
     return round_id
-
-
-def connected(monkeypatch: pytest.MonkeyPatch, handler: httpx.BaseTransport) -> None:
-    """Let every peer's requests go to this transport."""
-    made = httpx.Client
-    monkeypatch.setattr(peers.httpx, "Client", lambda **options: made(transport=handler))
-
-
-class Through(httpx.BaseTransport):
-    """Passes requests on to an application in this process, and may spoil the answers."""
-
-    def __init__(self, client: Client) -> None:
-        self.client, self.seen, self.spoil = client, list[bytes](), lambda answer: answer
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        answer = self.client.post(request.url.path, content=request.read())
-        self.seen += [request.read(), answer.content]
-        return httpx.Response(answer.status_code, content=self.spoil(answer.content))
 
 
 def test_a_sum_comes_across_and_cannot_be_read_on_the_way(

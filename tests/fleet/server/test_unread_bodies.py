@@ -14,9 +14,9 @@ import pytest
 
 from tacit.fleet.server import unread_bodies
 from tacit.fleet.server.api import create_app
-from tests.fleet.fake_reports import HERE, REPORT_BYTES, FakeReports
-from tests.fleet.people import Person, enrolled
-from tests.fleet.serving import running
+from tests.support.fleet.fake_reports import HERE, REPORT_BYTES, FakeReports
+from tests.support.fleet.people import Person, enrolled
+from tests.support.fleet.serving import running
 
 REPORT = f"/v1/rounds/{HERE}/report"
 CHECK_IN = "/v1/check-in"

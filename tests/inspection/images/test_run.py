@@ -42,9 +42,10 @@ from tacit.runs.plots import plot_training
 from tacit.runs.report import read_sections, write_report
 from tacit.runs.report.blocks import Image
 from tacit.runs.report.pictures import grid, picture
-from tests.helpers import key_holding_out
-from tests.inspection.small_networks import small_networks  # noqa: F401 - a fixture
-from tests.recipe.test_image_inspection import tiny_images
+from tests.support.store_keys import key_holding_out
+from tests.support.tiny_images import tiny_images
+
+pytestmark = pytest.mark.usefixtures("small_networks")
 
 STAGES = ("classifier", "accuracy", "high", "low")
 SEEDED = ("classifier.run.seed=1", "gan.run.seed=1")

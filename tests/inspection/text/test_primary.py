@@ -27,8 +27,8 @@ from tacit.runs.report import write_report
 from tacit.simulation.training import start_run
 from tacit.training import datasets
 from tacit.training.trained import load_trained
-from tests.recipe.test_text_inspection import tiny_text
-from tests.simulation.test_training import tiny
+from tests.support.tiny_recipe import tiny
+from tests.support.tiny_text import tiny_text
 
 # With much noise losses are small, and quickly accounted for.
 QUICK = {"noise_multiplier": 4.0}

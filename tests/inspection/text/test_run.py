@@ -22,8 +22,8 @@ from tacit.runs import checkpoints, odometer
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal, StopRequested
 from tacit.runs.report import write_report
-from tests.helpers import key_holding_out
-from tests.recipe.test_text_inspection import tiny_text
+from tests.support.store_keys import key_holding_out
+from tests.support.tiny_text import tiny_text
 
 RARE = "qwzxv"  # a word of one user, which nobody may ever read
 STORE = {"world": None, "held_out": 2}

@@ -8,7 +8,7 @@ import pytest
 
 from tacit.inspection.text.unknown_words import PLACES, UnknownRates, drawn_rates, symbol_scores, unknown_rates
 from tacit.models.char_lm import CharLMConfig, build, encode_words, log_likelihoods
-from tests.helpers import ListUsers
+from tests.support.list_users import ListUsers
 
 ALL = np.arange(2)
 

@@ -14,7 +14,7 @@ from tacit.models.layers import cells
 from tacit.models.layers.sgd import sgd_step
 from tacit.models.word_lm import Batch, WordLM, WordLMConfig, build, loss_sum
 from tacit.privacy.gate.rounding import LARGEST_NORM
-from tests.helpers import stretched
+from tests.support.diverged import stretched
 
 RATE = 0.5
 step = jax.jit(sgd_step, static_argnames="precision")

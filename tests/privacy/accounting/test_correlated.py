@@ -10,7 +10,7 @@ import pytest
 from tacit.privacy.accounting import gaussian, tree
 from tacit.privacy.accounting.correlated import matrix_sensitivity, toeplitz_sensitivity
 from tacit.privacy.participation.limits import Gap
-from tests.privacy.accounting.test_tree import nodes, patterns
+from tests.support.tree_nodes import nodes, patterns
 
 
 def toeplitz(coefficients: list[float], rounds: int) -> np.ndarray:

@@ -16,8 +16,8 @@ from tacit.privacy.accounting.sampler_check import check_sampler
 from tacit.privacy.participation.log import RecordedCohort
 from tacit.privacy.participation.samplers import FixedSize, Poisson, Sampler
 from tacit.privacy.record.records import Intent
-from tests.helpers import draws
-from tests.privacy.accounting.made_up import intent
+from tests.support.draws import draws
+from tests.support.made_up_ledgers import intent
 
 Users = NDArray[np.int64]
 Draw = Callable[[int, np.random.Generator], Users]

@@ -19,8 +19,8 @@ from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.noise.tail import TAIL_SHARE
 from tacit.privacy.record.facts import ReleaseSize
 from tacit.privacy.record.ledger import Ledger, LedgerWriter, read_ledger
-from tests.privacy.accounting.made_up import intent, opened
 from tests.support.first_record import SEEDED
+from tests.support.made_up_ledgers import intent, opened
 
 
 def ledger(

@@ -101,7 +101,7 @@ def test_nearly_all_draws_are_decided_at_once():
     assert 2 * SCALE * tolerance.mean() < 2.0**-23
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.floats(-(2.0**40), 2.0**40), min_size=24, max_size=24),
     st.floats(2.0**19, 2.0**21),

@@ -26,7 +26,7 @@ from tacit.privacy.participation.log import (
 )
 from tacit.privacy.record.ledger import Ledger, LedgerWriter, read_ledger
 from tacit.privacy.record.records import FRESH_NOISE, Resumed
-from tests.privacy.record.test_ledger import intent, opened
+from tests.support.ledger_records import intent, opened
 
 COHORTS = [[3, 1, 2], [], [0, 700_000], [5]]
 
@@ -44,7 +44,7 @@ def write_both(path: Path, cohorts: list[list[int]] = COHORTS) -> Ledger:
     return read_ledger(ledger_path)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     users=st.sets(st.integers(0, 2**62), max_size=50) | st.sets(st.integers(0, 300), max_size=200),
     round=st.integers(0, 2**32 - 1),

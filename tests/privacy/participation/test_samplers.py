@@ -8,23 +8,108 @@ from scipy import stats
 
 from tacit.errors import PrivacyError
 from tacit.privacy.participation.limits import realised
-from tacit.privacy.participation.samplers import CheckIn, Poisson
+from tacit.privacy.participation.samplers import CheckIn, FixedSize, OwnRate, Poisson, Sampler
 from tacit.privacy.plan import PrivacyPlan
+from tacit.simulation.population.sampler import DeviceCheckIns
+from tacit.simulation.population.settings import PopulationSettings
 from tacit.testing.participation import ParticipationContract, cohorts, words
+from tests.support.implementations import covered, implementations
 
 SETTINGS = {"population": 120, "cohort": 12, "clip_norm": 1.0, "noise_multiplier": 1.0, "delta": 1e-5}
 
 
 class TestPoisson(ParticipationContract):
+    implementation = Poisson
     plan = PrivacyPlan(**SETTINGS)
 
 
 class TestFixedSize(ParticipationContract):
+    implementation = FixedSize
     plan = PrivacyPlan(**SETTINGS, sampling="fixed")
 
 
 class TestCheckIn(ParticipationContract):
+    implementation = CheckIn
     plan = PrivacyPlan(**SETTINGS, sampling="check_in", min_separation=5, max_participation=3)
+
+
+class TestCheckInWithoutSeparation(ParticipationContract):
+    implementation = CheckIn
+    plan = PrivacyPlan(**SETTINGS, sampling="check_in", min_separation=0, max_participation=100)
+
+
+class TestCheckInRarely(ParticipationContract):
+    """All but a few of the users are needed: almost everybody comes as soon and as often as they may."""
+
+    implementation = CheckIn
+    plan = PrivacyPlan(**SETTINGS, sampling="check_in", min_separation=8, max_participation=3)
+
+
+class TestOwnRate(ParticipationContract):
+    """As many synthetic users as a sixth of the people, at the same rate, so that all together are Poisson-sampled."""
+
+    implementation = OwnRate
+    plan = PrivacyPlan(**SETTINGS)
+    users = 140
+
+    def build(self) -> Sampler:
+        return OwnRate(self.plan.build_sampler(), people=120, probability=0.1)
+
+
+class TestDeviceCheckIns(ParticipationContract):
+    """The rounds of a simulated population, whose devices come when they can."""
+
+    implementation = DeviceCheckIns
+    plan = PrivacyPlan(**SETTINGS, sampling="check_in", min_separation=3, max_participation=9)
+
+    def build(self) -> Sampler:
+        limits = {"min_separation": self.plan.min_separation, "max_participation": self.plan.max_participation}
+        return DeviceCheckIns(PopulationSettings(devices=120, report_goal=12, timer_hours=1.0, **limits), seed=1)
+
+
+def test_no_sampler_is_forgotten():
+    assert covered(globals(), ParticipationContract) == implementations(Sampler)
+
+
+class _AnyUsers(CheckIn):
+    """Does not look who was there."""
+
+    def sample(self, draws):
+        return np.sort(np.argsort(draws)[: self.size])
+
+
+class _Forgets(CheckIn):
+    """Remembers what it samples, and not what it is told."""
+
+    def sample(self, draws):
+        chosen = super().sample(draws)
+        CheckIn.remember(self, chosen)
+        return chosen
+
+    def remember(self, users):
+        pass
+
+
+class _SaysLess(CheckIn):
+    def describe(self):
+        return {"kind": "check_in", "size": self.size}
+
+
+@pytest.mark.parametrize(
+    ("broken", "promise"),
+    [
+        (_AnyUsers, "test_nobody_takes_part_too_soon_or_too_often"),
+        (_Forgets, "test_a_resumed_run_goes_on_with_the_same_cohorts"),
+        (_SaysLess, "test_it_describes_the_constants_that_are_accounted"),
+    ],
+)
+def test_the_contract_notices_a_sampler_that_breaks_it(broken, promise):
+    class Broken(TestCheckIn):
+        def build(self):
+            return broken(12, 5, 3)
+
+    with pytest.raises(AssertionError):
+        getattr(Broken(), promise)()
 
 
 def test_poisson_counts_are_binomial_and_users_independent():
@@ -49,20 +134,6 @@ def test_poisson_limits(probability, expected):
 def test_another_attempt_draws_another_cohort():
     first, second = (Poisson(0.5).sample(words(100, round=3, attempt=a)) for a in (0, 1))
     assert first.tolist() != second.tolist()
-
-
-@pytest.mark.parametrize(("gap", "times", "rounds"), [(0, 100, 30), (3, 5, 20), (6, 2, 14)])
-def test_nobody_checks_in_too_soon_or_too_often(gap, times, rounds):
-    sampler = CheckIn(10, gap, times)
-    took_part = cohorts(sampler, 75, rounds)
-    assert (took_part.sum(axis=1) == 10).all()
-    assert took_part.sum(axis=0).max() <= times
-    for user in took_part.T:
-        assert (np.diff(np.flatnonzero(user)) > gap).all()
-    seen = realised([np.flatnonzero(row) for row in took_part])
-    assert seen.observed
-    assert seen.min_separation >= gap
-    assert seen.max_participation == took_part.sum(axis=0).max()
 
 
 def test_too_few_who_may_come_is_one_sentence():

@@ -39,14 +39,13 @@ def test_every_mechanism_knows_its_sensitivity_and_error() -> None:
     assert 1.5 * errors["banded"] < 1.5 * errors["blt"] * 1.02 < errors["tree"] < errors["gaussian"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.floats(1e-2, 100), st.floats(1e-12, 1e-3))
 def test_rho_of_an_epsilon_is_the_largest_that_stays_within(target: float, delta: float) -> None:
     rho = rho_of_epsilon(target, delta)
     assert epsilon_of_gaussian(rho, delta) <= target < epsilon_of_gaussian(rho * (1 + 1e-6), delta)
 
 
-@settings(deadline=None)
 @given(st.floats(1e-6, 1e3), st.integers(1, 10**6))
 def test_noise_for_a_rho_never_exceeds_it(rho: float, squared: int) -> None:
     z = noise_for_rho(rho, squared)

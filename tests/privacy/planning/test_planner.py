@@ -134,7 +134,7 @@ def test_another_mechanism_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None
         assert other.rho == pytest.approx(tree.rho / 4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.floats(0.5, 60), st.floats(1, 300), st.floats(0, 1, exclude_max=True))
 def test_a_timer_holds_its_gap_wherever_in_a_round_a_device_reports(hours: float, minutes: float, when: float) -> None:
     """A device reports in round 0 and, the timer run out, at once again."""

@@ -24,8 +24,8 @@ from tacit.privacy.record.facts import (
 from tacit.privacy.record.ledger import LedgerWriter, read_ledger
 from tacit.privacy.record.notes import Note, notes_of
 from tacit.privacy.record.records import Opened, canonical, from_json, to_json
-from tests.privacy.accounting.made_up import opened
 from tests.support.first_record import NO_NOISE, WORLD, secure_sum
+from tests.support.made_up_ledgers import opened
 
 
 @dataclass(frozen=True)

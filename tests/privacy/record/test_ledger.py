@@ -22,57 +22,15 @@ from tacit.errors import LedgerError, PrivacyError, RunError
 from tacit.privacy.record import ledger as module
 from tacit.privacy.record.ledger import LedgerWriter, is_being_written, read_ledger, repair_torn_tail
 from tacit.privacy.record.records import (
-    FORMAT,
     FRESH_NOISE,
     Closed,
     Committed,
-    Intent,
-    Opened,
     Record,
     Resumed,
     canonical,
     to_json,
 )
-from tests.support.first_record import FACTS
-
-PLAN: dict[str, Any] = {
-    "population": 1000,
-    "cohort": 10.0,
-    "clip_norm": 0.8,
-    "noise_multiplier": 1.1,
-    "delta": 1e-6,
-    "sampling": "poisson",
-}
-
-
-def opened(**changes: Any) -> Opened:
-    fields: dict[str, Any] = {
-        "run_id": "r",
-        "format": FORMAT,
-        "tacit_version": "0",
-        "plan": PLAN,
-        "mechanism": "gaussian",
-        "strategy": {},
-        "population": 1000,
-        "rounds": 10,
-        "seeded": False,
-        "reasons_not_private": (),
-        **FACTS,
-        "unit": "user",
-        "adjacency": "add or remove one user",
-    }
-    return Opened(**(fields | changes))
-
-
-def intent(round: int, attempt: int = 0, **changes: Any) -> Intent:
-    fields: dict[str, Any] = {
-        "sampling": {"kind": "poisson", "probability": 0.01},
-        "blocks": {"update": {"bound": 0.8, "noise_multiplier": 1.1}},
-        "denominator": 10.0,
-        "participation": "ab" * 32,
-    }
-    return Intent(round, attempt, **(fields | changes))
-
+from tests.support.ledger_records import intent, opened
 
 STORY: list[Record] = [
     opened(),
@@ -142,7 +100,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     plan=st.dictionaries(st.text(), json_values, max_size=4),
     bound=st.none() | st.floats(allow_nan=False, allow_infinity=False),
@@ -365,7 +323,7 @@ def test_append_syncs_before_it_returns(path: Path, monkeypatch: pytest.MonkeyPa
 VICTIM = """
 import sys
 from pathlib import Path
-from tests.privacy.record.test_ledger import intent
+from tests.support.ledger_records import intent
 from tacit.privacy.record.ledger import LedgerWriter
 from tacit.privacy.record.records import FRESH_NOISE, Resumed
 

@@ -9,7 +9,7 @@ import pytest
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.record.ledger import LedgerWriter, read_ledger
 from tacit.privacy.record.reasons import Reason, Why, distinct, in_words, reasons_as_json
-from tests.privacy.accounting.made_up import intent, opened
+from tests.support.made_up_ledgers import intent, opened
 
 
 def test_every_code_has_a_sentence_that_begins_small_and_ends_open() -> None:

@@ -11,8 +11,8 @@ import pytest
 from tacit.privacy.record.facts import FleetRecord
 from tacit.privacy.statement.guarantee import Guarantee
 from tacit.privacy.statement.wording import Mark
-from tests.privacy.statement.test_guarantee import CHECK_IN, guarantee_of, ledger_of, part
 from tests.support.first_record import secure_sum
+from tests.support.planned_ledgers import CHECK_IN, guarantee_of, ledger_of, part
 
 PLAIN = FleetRecord(
     transport="https",

@@ -13,7 +13,7 @@ from tacit.privacy.gate.rounding import HEADROOM
 from tacit.runs.gate_audit.layout import MOST_CANARIES, TIMES_TOO_LONG, Layout, canaries_for
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     sizes=st.lists(st.integers(1, 3000), min_size=1, max_size=6),
     rounds=st.sampled_from([1, 7, 130, 4000]),

@@ -15,7 +15,7 @@ from tacit.errors import LedgerError, RunError
 from tacit.privacy.record.ledger import LedgerWriter
 from tacit.runs.folder import RunFolder
 from tacit.runs.report import Paragraph, Section, report_html, write_report, write_section
-from tests.runs.report.conftest import SUMMARY, MakeRun
+from tests.support.made_runs import SUMMARY, MakeRun
 
 TAGS = {
     "html",

@@ -24,7 +24,7 @@ from tacit.runs.report import (
     report_html,
     write_section,
 )
-from tests.runs.report.conftest import MakeRun
+from tests.support.made_runs import MakeRun
 
 BLOCKS = [
     Paragraph(text="one"),

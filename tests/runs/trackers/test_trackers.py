@@ -21,8 +21,10 @@ from tacit.runs.callbacks import Callback, RunEnd, RunStart
 from tacit.runs.metrics import read_metrics
 from tacit.runs.trackers import mlflow, sent, tensorboard, wandb
 from tacit.simulation.training import start_run
-from tests.runs.trackers.fakes import fake_mlflow, fake_wandb
-from tests.simulation.test_training import quick_ideal, tiny  # noqa: F401 - a fixture
+from tests.support.fake_trackers import fake_mlflow, fake_wandb
+from tests.support.tiny_recipe import tiny
+
+pytestmark = pytest.mark.usefixtures("quick_ideal")
 
 PLAN = {
     "mechanism": "gaussian",

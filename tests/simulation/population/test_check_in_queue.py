@@ -10,7 +10,7 @@ from tacit.simulation.population.check_in_queue import BUCKET_S, CheckInQueue
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_it_gives_what_a_sorted_list_would(data):
     times = st.integers(0, 20 * BUCKET_S)
     queue, entries, free = CheckInQueue(), [], list(range(40))

@@ -29,7 +29,7 @@ def all_windows(habits: Habits, device: int, days: int) -> list[tuple[int, int]]
 
 
 @given(seed=st.integers(0, 2**32), device=st.integers(0, 19), at=st.integers(0, 6 * DAY))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_next_window_is_the_first_that_has_not_closed(seed, device, at):
     habits = drawn(20, "world", seed)
     windows = all_windows(habits, device, 60)

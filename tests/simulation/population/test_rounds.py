@@ -74,7 +74,7 @@ def populations(draw) -> PopulationSettings:
 
 
 @given(plan=populations(), seed=st.integers(0, 2**32))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_what_no_round_may_ever_do(plan, seed):
     try:
         population, rounds = watched(plan, seed, 15)

@@ -12,9 +12,12 @@ from tacit.recipe.training import Recipe, parse_recipe
 from tacit.simulation.population.sampler import DeviceCheckIns
 from tacit.simulation.population.settings import PopulationSettings
 from tacit.simulation.training import resume_run, start_run
-from tests.helpers import draws
-from tests.simulation.test_correlated_training import FTRL, cache_of_our_own, stopped  # noqa: F401 - a fixture
-from tests.simulation.test_training import assert_same_arrays, quick_ideal, tiny  # noqa: F401 - a fixture
+from tests.support.draws import draws
+from tests.support.run_arrays import assert_same_arrays
+from tests.support.stopping import stopped
+from tests.support.tiny_recipe import FTRL, tiny
+
+pytestmark = pytest.mark.usefixtures("quick_ideal", "cache_of_our_own")
 
 SETTINGS = PopulationSettings(devices=400, report_goal=12, min_separation=3, max_participation=4)
 
@@ -46,15 +49,6 @@ def test_another_population_is_noticed():
     devices, others = DeviceCheckIns(SETTINGS, 1), DeviceCheckIns(SETTINGS, 2)
     with pytest.raises(RunError, match="differs from the one this run was begun with"):
         others.remember(devices.sample(draws(np.random.default_rng(0), 400)))
-
-
-def test_it_promises_what_the_plan_promises():
-    assert DeviceCheckIns(SETTINGS, 1).describe() == {
-        "kind": "check_in",
-        "size": 12,
-        "min_separation": 3,
-        "max_participation": 4,
-    }
 
 
 def test_a_sample_cannot_come_from_devices_that_come_when_they_can():

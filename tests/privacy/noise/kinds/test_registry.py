@@ -24,7 +24,7 @@ from tacit.privacy.record.ledger import LedgerWriter, read_ledger
 from tacit.privacy.record.planned import planned_intents
 from tacit.privacy.record.records import Opened
 from tacit.privacy.statement.guarantee import Guarantee
-from tests.privacy.accounting.made_up import opened
+from tests.support.made_up_ledgers import opened
 
 PATH = f"{__name__}:ByCurve"
 
@@ -186,6 +186,7 @@ def test_import_paths():
         import_module_named("no_such_module")
 
 
+@pytest.mark.process
 def test_kinds_answer_without_jax():
     check = "import sys, tacit.privacy.noise.kinds, tacit.privacy.plan; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

@@ -1,0 +1,66 @@
+"""What every command prints with `--json`, by its name; docs/json.md is made from this list (`page.py`).
+
+A new command gets a class here and a line in `RESULTS`, and prints with `emit`. A test fails if a command has neither a
+`--json` with a class here nor a reason in `WITHOUT_JSON`.
+"""
+
+from __future__ import annotations
+
+from tacit.cli.results import account, audit, data, fleet, inspect, keyboard, planning, recipes, runs
+from tacit.cli.results.base import Result, emit
+
+__all__ = ["RESULTS", "STREAMS", "WITHOUT_JSON", "Result", "emit"]
+
+RESULTS: dict[str, type[Result]] = {
+    "train": runs.TrainResult,
+    "init": recipes.InitResult,
+    "serve": runs.ServeResult,
+    "predict": keyboard.PredictResult,
+    "compare": keyboard.CompareResult,
+    "export": keyboard.ExportResult,
+    "population": planning.PopulationResult,
+    "report": runs.ReportResult,
+    "guarantee": runs.GuaranteeResult,
+    "plan": planning.PlanResult,
+    "account fedavg": account.AccountResult,
+    "account ftrl": account.AccountResult,
+    "account zcdp": account.ConversionResult,
+    "account group": account.ConversionResult,
+    "account conventions": account.ConventionsResult,
+    "account run": account.AccountRunResult,
+    "account compose": account.ComposeResult,
+    "account odometer": account.OdometerResult,
+    "account calibrate fedavg": account.CalibrateResult,
+    "account calibrate ftrl": account.CalibrateResult,
+    "audit plant": audit.PlantResult,
+    "audit run": audit.AuditRunResult,
+    "audit experiment": audit.ExperimentResult,
+    "data import": data.StoreResult,
+    "data vocabulary": data.VocabularyResult,
+    "data show": data.StoreResult,
+    "device enrol": fleet.EnrolResult,
+    "device run": fleet.DeviceEvent,
+    "fleet token": fleet.TokenResult,
+    "fleet status": fleet.StatusResult,
+    "fleet revoke": fleet.RevokeResult,
+    "fleet demo": runs.TrainResult,
+    "inspect text": inspect.InspectTextResult,
+    "inspect images": inspect.InspectImagesResult,
+    "inspect compare": inspect.InspectCompareResult,
+    "recipe list": recipes.RecipeListResult,
+    "recipe show": recipes.RecipeResult,
+    "runs": runs.RunsListResult,
+    "runs list": runs.RunsListResult,
+    "runs show": runs.RunFacts,
+    "runs compare": runs.RunsCompareResult,
+    "runs plot": runs.PictureResult,
+}
+
+# Commands that print several objects, one a line, until they end, and what each object is about.
+STREAMS = {
+    "predict": "without a text, an object for each line of stdin",
+    "device run": "an object for each event",
+}
+
+# Commands without --json, and why.
+WITHOUT_JSON = {"recipe schema": "it prints JSON in any case, the JSON Schema of recipes"}

@@ -1,0 +1,153 @@
+"""Results of the commands that make a run and that show one: train, serve, fleet demo, runs, report, guarantee."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tacit.cli.results.base import OpenResult, Result, key, sometimes
+from tacit.cli.results.privacy import AtScale, Claim, OwnedRunPrivacy, OwnersFigure, RunPrivacy
+
+_FOLDER = "the run's folder"
+_OWNERS = "the owner's second figure; if users are not sampled and the reader is the owner"
+
+
+class Metrics(OpenResult):
+    """What was measured. A task of your own names keys of its own."""
+
+    words: int | None = sometimes("next-word models: how many words were predicted")
+    top1: float | None = sometimes("next-word models: the share of words that were the first guess")
+    top3: float | None = sometimes("next-word models: the share among the first three guesses")
+    in_vocabulary_top1: float | None = sometimes("next-word models: top1 among the words of the vocabulary")
+    perplexity: float | None = sometimes("perplexity per word, or per letter for a model of letters")
+    out_of_vocabulary: float | None = sometimes("next-word models: the share of words that are not in the vocabulary")
+    accuracy: float | None = sometimes("models of letters and classifiers: the share of right predictions")
+    loss: float | None = sometimes("measured on devices: mean loss in nats")
+
+
+class Simulated(Result):
+    """A simulated population of devices."""
+
+    simulated_days: float = key("how many days the rounds took")
+
+
+class TrainResult(Result):
+    """A finished run."""
+
+    run: str = key(_FOLDER)
+    rounds: int = key("how many rounds were trained")
+    parameters: int = key("how many parameters the model has")
+    metrics: Metrics = key("measured on held-out users, outside the guarantee")
+    baselines: dict[str, Any] = key("what simple guesses reach: `unigram_top1`; in a world also `best_possible`")
+    privacy: RunPrivacy = key("what the run costs its users")
+    examples: dict[str, list[tuple[str, float]]] = key("next words and their probabilities, by what was typed before")
+    at_scale: AtScale | None = sometimes("an estimate for a larger run; if the recipe has `[scale]`")
+    clip_norm: float | None = sometimes("where the clip ended; with adaptive clipping")
+    population: Simulated | None = sometimes("if the recipe simulates devices")
+    from_the_participation_that_happened: OwnersFigure | None = sometimes(_OWNERS)
+
+
+class ServeResult(Result):
+    """A run on devices: trained, evaluated, or not finished."""
+
+    finished: bool = key("whether the run is finished; false after a signal, and for a role that trains nothing itself")
+    run: str | None = key("the run's folder; null if it is not finished here")
+    rounds: int | None = sometimes("how many rounds were trained; if a model was trained")
+    parameters: int | None = sometimes("how many parameters the model has; if a model was trained")
+    evaluated: str | None = sometimes("the run whose model was evaluated; if the recipe evaluates one")
+    metrics: Metrics | None = sometimes("what was measured; if the run is finished")
+    baselines: dict[str, Any] | None = sometimes("what simple guesses reach; if a model was trained")
+    privacy: RunPrivacy | None = sometimes("what the run costs its users; if the run is finished")
+    examples: dict[str, list[tuple[str, float]]] | None = sometimes("next words; if a model was trained")
+    at_scale: AtScale | None = sometimes("an estimate for a larger run; if the recipe has `[scale]`")
+    clip_norm: float | None = sometimes("where the clip ended; with adaptive clipping")
+    from_the_participation_that_happened: OwnersFigure | None = sometimes(_OWNERS)
+
+
+class RunFacts(Result):
+    """A run as its folder shows it."""
+
+    run: str = key(_FOLDER)
+    run_id: str = key("the run's id, which its ledger has")
+    created: str = key("when it was made")
+    state: str = key("finished, running, interrupted, stopped, diverged or not begun")
+    rounds: int = key("how many rounds are done")
+    releases: int = key("how many rounds were released, further attempts included")
+    metrics: Metrics = key("the last that was measured")
+    baselines: dict[str, Any] = key("what simple guesses reach; empty until the run is finished")
+    privacy: OwnedRunPrivacy | None = key("what the run costs its users; null until it has begun")
+
+
+class DamagedRun(Result):
+    """A run that cannot be read."""
+
+    run: str = key(_FOLDER)
+    state: str = key("damaged")
+    problem: str = key("what is wrong with it")
+
+
+class RunsListResult(Result):
+    """The runs below a folder."""
+
+    root: str = key("the folder")
+    runs: list[RunFacts | DamagedRun] = key("each run")
+
+
+class RunsCompareResult(Result):
+    """Runs side by side."""
+
+    runs: list[RunFacts] = key("each run, as given")
+    recipe_differences: dict[str, list[Any]] = key(
+        "keys of recipes that differ: the value in each run, null if not set"
+    )
+
+
+class PictureResult(Result):
+    """A picture of a run."""
+
+    run: str = key(_FOLDER)
+    picture: str = key("the file that was written")
+
+
+class ReportResult(Result):
+    """A page about a run."""
+
+    run: str = key(_FOLDER)
+    report: str = key("the file that was written")
+    shared: bool = key("true: anybody may see it; false: it is for the owner alone")
+
+
+class MarkedLine(Result):
+    """A line of a guarantee."""
+
+    text: str = key("the line")
+    mark: str | None = sometimes("enforced, observed or assumed; if the line is something the guarantee rests on")
+    code: str | None = sometimes("a command or a name to copy; if there is one")
+
+
+class GuaranteePart(Result):
+    """A part of a guarantee."""
+
+    title: str = key("its heading")
+    lines: list[MarkedLine] = key("its lines")
+
+
+class GuaranteeResult(Claim):
+    """The guarantee of a run. Everybody sees the same."""
+
+    run_id: str = key("the run's id")
+    tacit_version: str = key("the version that trained it")
+    mechanism: str = key("how noise is added")
+    sampling: str = key("how users are chosen for a round")
+    unit: str = key("who is protected: all the data of one such unit")
+    adjacency: str = key("how two neighbouring data sets differ")
+    accountant: str = key("how epsilon was computed")
+    delta: float = key("the delta that epsilon is stated for")
+    rho: float | None = key("rho of zero-concentrated differential privacy; null where there is none")
+    releases: int = key("how many rounds were released, further attempts included")
+    rounds_planned: int = key("how many rounds the plan has; epsilon covers all of them")
+    rounds_run: int = key("how many of them have run")
+    computed_from: str = key("which participation the cost was computed from")
+    assumptions: list[MarkedLine] = key("what the guarantee rests on")
+    ledger_head: str = key("the digest of the ledger's last record")
+    headline: str = key("the claim in one sentence")
+    parts: list[GuaranteePart] = key("the whole statement")

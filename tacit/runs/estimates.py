@@ -1,0 +1,50 @@
+"""What a run will cost, in words: its rounds, epsilon and about how long they take."""
+
+from __future__ import annotations
+
+import math
+
+from tacit.privacy.statement.wording import epsilon_text
+from tacit.runs.callbacks import RunEstimate
+
+
+def estimate_in_words(estimate: RunEstimate) -> str:
+    """One line for the terminal.
+
+    >>> print(estimate_in_words(RunEstimate(100, 500.0, 3.0449, 1e-05, (), 2.5, 400)))
+    Plan: 100 rounds of about 500 users. ε will be 3.05 at δ = 1e-05. They take about 4 minutes on this machine, if every user \
+has 400 words (made-up users were timed), and less if users have less.
+    """
+    rounds = "1 round" if estimate.rounds == 1 else f"{estimate.rounds:,} rounds"
+    return f"Plan: {rounds} of about {estimate.cohort:,.0f} users. {_privacy(estimate)} {_time(estimate)}".rstrip()
+
+
+def _privacy(estimate: RunEstimate) -> str:
+    if math.isinf(estimate.epsilon):
+        return f"ε will be infinite, because {'; '.join(estimate.reasons_not_private)}."
+    return f"ε will be {epsilon_text(estimate.epsilon)} at δ = {estimate.delta:g}."
+
+
+def _time(estimate: RunEstimate) -> str:
+    if estimate.seconds is None:
+        return ""
+    who = f"every user has {estimate.words_a_user:,} words"
+    verb = "It takes" if estimate.rounds == 1 else "They take"
+    return (
+        f"{verb} about {in_minutes(estimate.seconds)} on this machine, if {who} (made-up users were timed), and less if users "
+        "have less."
+    )
+
+
+def in_minutes(seconds: float) -> str:
+    """A duration that nobody takes for exact.
+
+    >>> in_minutes(42), in_minutes(100), in_minutes(60 * 25), in_minutes(3600 * 5)
+    ('42 seconds', '2 minutes', '25 minutes', '5.0 hours')
+    """
+    if seconds < 1:
+        return "a second"
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    minutes = seconds / 60
+    return f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"

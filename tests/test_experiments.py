@@ -1,0 +1,158 @@
+"""The grids of experiments/: every recipe is valid, results survive a cut, and a tiny run leaves the line that it promises."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+EXPERIMENTS = Path(__file__).parent.parent / "experiments"
+TINY = [
+    "data.users=300",
+    "data.held_out=20",
+    "data.tokens_per_user=40",
+    "privacy.population=300",
+    "privacy.cohort=4",
+    "privacy.min_separation=1",
+    "privacy.delta=1e-4",
+    "run.rounds=2",
+    "run.evaluate_every=1",
+    "run.evaluate_words=200",
+    "engine.chunk=4",
+    "engine.precision=float32",
+]
+
+
+@pytest.fixture
+def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ModuleType, ModuleType]]:
+    """`grid` and `cohort_size`, which find each other beside themselves."""
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))
+    import cohort_size
+    import grid
+
+    yield grid, cohort_size
+    for name in ("grid", "cohort_size"):
+        sys.modules.pop(name, None)
+
+
+def test_runs_of_one_pair_have_the_same_noise_on_the_mean(modules: tuple[Any, Any]):
+    _, cohort_size = modules
+    cohorts: dict[tuple[str, str], set[float]] = defaultdict(set)
+    for case in cohort_size.CASES:
+        plan = case.load().privacy
+        assert (plan.mechanism == "none") == (plan.noise_multiplier == 0)
+        on_the_mean = f"{plan.noise_multiplier * plan.clip_norm / plan.cohort:.2g}"
+        cohorts[case.recipe.stem, on_the_mean].add(plan.cohort)
+    compared = [sorted(sizes) for sizes in cohorts.values() if max(sizes) > 500]
+    assert sorted(compared) == [[100, 1250]] * 2 + [[500, 6500]] * 3
+    names = [case.name for case in cohort_size.CASES]
+    assert len(set(names)) == len(names)
+
+
+def test_tree_and_blt_cost_the_same_at_scale_with_a_fixed_clip(modules: tuple[Any, Any]):
+    import pretraining
+
+    from tacit.privacy.planning.scaling import scaled_up
+
+    costs, names = {}, [case.name for case in pretraining.CASES]
+    for case in pretraining.CASES:
+        recipe = case.load()
+        plan = scaled_up(recipe.privacy, recipe.scale)
+        strategy = plan.build_strategy(recipe.run.rounds)
+        squared = strategy.sensitivity(recipe.run.rounds, plan.gap, plan.max_participation, plan.restarts).squared
+        costs[case.name] = squared / (2 * plan.noise_multiplier**2)
+        assert recipe.run.seed == int(case.name[-1])
+    assert len(set(names)) == 12
+    assert costs["tree-fixed-s1"] == pytest.approx(0.2653, abs=1e-3)
+    assert costs["blt-fixed-s1"] == pytest.approx(costs["tree-fixed-s1"], rel=1e-3)
+    sys.modules.pop("pretraining", None)
+
+
+def test_the_last_line_of_a_name_counts_and_a_cut_line_does_not(modules: tuple[Any, Any], tmp_path: Path):
+    grid, _ = modules
+    path = tmp_path / "results.jsonl"
+    assert grid.read_results(path) == {}
+    grid.add_line(path, {"name": "a", "finished": False})
+    grid.add_line(path, {"name": "b", "finished": False})
+    grid.add_line(path, {"name": "a", "finished": True})
+    with path.open("a") as file:
+        file.write('{"name": "b", "fini')
+    assert grid.read_results(path) == {"a": {"name": "a", "finished": True}, "b": {"name": "b", "finished": False}}
+
+
+def test_a_tiny_run_leaves_its_curve_and_its_guarantee_and_is_not_repeated(
+    modules: tuple[Any, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    grid, cohort_size = modules
+    results, changes = tmp_path / "results.jsonl", [word for change in TINY for word in ("--set", change)]
+    arguments = ["--only", "world-500-z7", "--runs", str(tmp_path / "runs"), "--results", str(results), *changes]
+    grid.main(None, cohort_size.CASES, results, lambda *_: None, arguments)
+    assert "world-500-z7-r1: round 2, top-1" in capsys.readouterr().out
+    lines = [json.loads(line) for line in results.read_text().splitlines()]
+    assert [line["finished"] for line in lines] == [False, False, True]
+    assert [len(line["curve"]) for line in lines] == [1, 2, 2]
+    last = grid.read_results(results)["world-500-z7-r1"]
+    assert (last["cohort"], last["noise_multiplier"], last["mechanism"]) == (4, 7.0, "tree")
+    assert 0 < last["privacy"]["epsilon"] < 10
+    assert last["clips"] == [[0, 2.0], [1, 2.0]]
+    grid.main(None, cohort_size.CASES, results, lambda *_: None, arguments)
+    assert len(results.read_text().splitlines()) == 3
+    assert capsys.readouterr().out == "all done\n"
+
+
+def test_a_name_that_is_no_case_is_refused(
+    modules: tuple[Any, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    grid, cohort_size = modules
+    with pytest.raises(SystemExit):
+        grid.main(None, cohort_size.CASES, tmp_path / "results.jsonl", lambda *_: None, ["--only", "nobody"])
+    assert "no case begins with nobody" in capsys.readouterr().err
+
+
+def test_the_report_prints_each_run_and_draws_the_curves(
+    modules: tuple[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    grid, cohort_size = modules
+    from figures import cohort_size_report
+
+    path = tmp_path / "results.jsonl"
+    for name, cohort, z in (("scotus-100-z0.08-s1", 100, 0.08), ("scotus-1250-z1-s1", 1250, 1.0)):
+        line = {"name": name, "cohort": cohort, "noise_multiplier": z, "clip_norm": 0.8, "curve": [[50, 0.2, 300.0]]}
+        grid.add_line(path, line)
+    grid.main(None, cohort_size.CASES, path, cohort_size_report, ["--report"])
+    printed = capsys.readouterr().out
+    assert "| scotus-100-z0.08-s1 | 100 | 0.08 | 0.00064 | 50 | 20.00% | ∞ |" in printed
+    assert "| scotus-1250-z1-s1 | 1,250 | 1 | 0.00064 | 50 | 20.00% | ∞ |" in printed
+    assert (tmp_path / "curves.png").stat().st_size > 1_000
+    sys.modules.pop("figures", None)
+
+
+def test_the_report_on_pretraining_says_when_the_target_was_reached(
+    modules: tuple[Any, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    from figures import pretraining_report
+
+    at_scale = {"privacy": {"epsilon": 5.25, "rho": 0.2653}}
+    curves = {
+        "fixed": [[25, 0.1, 90.0], [50, 0.2, 80.0]],
+        "adaptive": [[25, 0.1, 90.0]],
+        "pretrained": [[25, 0.2, 80.0]],
+    }
+    results = {
+        f"tree-{kind}-s1": {"curve": curve, "clips": [[0, 0.2], [1, 1.6]], "clip_norm": 0.2, "at_scale": at_scale}
+        for kind, curve in curves.items()
+    }
+    results["tree-adaptive-s1"] |= {"clips": None, "at_scale": None}
+    pretraining_report(results, tmp_path)
+    printed = capsys.readouterr().out
+    assert "| tree-fixed-s1 | 20.00% | 50 | 1.6 | 0.265 | 5.250 |" in printed
+    assert "| tree-adaptive-s1 | 10.00% | not reached | 0.2 | ∞ | ∞ |" in printed
+    assert "| tree-pretrained-s1 | 20.00% | 25 | 1.6 | 0.265 | 5.250 |" in printed
+    assert (tmp_path / "curves.png").stat().st_size > 1_000
+    sys.modules.pop("figures", None)
