@@ -18,6 +18,7 @@ import tacit as library
 from tacit.api import own_objects
 from tacit.cli.summary import print_summary
 from tacit.errors import AuditError, PrivacyError, RunError
+from tacit.training.trained import load_trained
 from tests.support.commands import Tacit
 
 MODULE = '''
@@ -171,6 +172,11 @@ def test_pages_and_figures(stopped: Path, tacit: Tacit, tmp_path: Path) -> None:
     ):
         answer = tacit(*arguments)
         assert answer.code == 0, (arguments, answer.err)
+
+
+def test_a_command_for_recipes_says_that_this_is_none(stopped: Path) -> None:
+    with pytest.raises(RunError, match=r"Expected a run that follows a recipe, got .* with a model of your own"):
+        load_trained(stopped)
 
 
 def test_objects_that_are_no_objects_of_a_run(stopped: Path) -> None:
