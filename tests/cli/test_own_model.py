@@ -18,6 +18,7 @@ import tacit as library
 from tacit.api import own_objects
 from tacit.cli.summary import print_summary
 from tacit.errors import AuditError, PrivacyError, RunError
+from tacit.training.trained import load_trained
 from tests.support.commands import Tacit
 
 MODULE = '''
@@ -128,14 +129,14 @@ def test_export(stopped: Path, tacit: Tacit, tmp_path: Path) -> None:
         assert json.loads(file.metadata()["vocabulary"])[4:7] == ["w0", "w1", "w2"]
         assert json.loads(file.metadata()["model"])["class"].endswith("Bigram")
     refused = tacit("--import", "somebodys_model", "export", stopped, "--onnx", tmp_path / "mine.onnx")
-    assert "Expected a word model of Tacit's to write as ONNX, got Bigram" in refused.refusal(RunError.exit_code)
+    assert "Expected a recurrent word model to write as ONNX, got Bigram" in refused.refusal(RunError.exit_code)
     assert not (tmp_path / "mine.onnx").exists()
     model = library.open_run(stopped, model=objects()["model"])
     again = load_file(model.export(tmp_path / "again.safetensors"))
     assert {name: array.tolist() for name, array in again.items()} == {
         name: array.tolist() for name, array in load_file(out).items()
     }
-    with pytest.raises(RunError, match="Expected a word model of Tacit's"):
+    with pytest.raises(RunError, match="Expected a recurrent word model"):
         model.export(tmp_path / "again.onnx")
 
 
@@ -171,6 +172,11 @@ def test_pages_and_figures(stopped: Path, tacit: Tacit, tmp_path: Path) -> None:
     ):
         answer = tacit(*arguments)
         assert answer.code == 0, (arguments, answer.err)
+
+
+def test_a_command_for_recipes_says_that_this_is_none(stopped: Path) -> None:
+    with pytest.raises(RunError, match=r"Expected a run that follows a recipe, got .* with a model of your own"):
+        load_trained(stopped)
 
 
 def test_objects_that_are_no_objects_of_a_run(stopped: Path) -> None:
