@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from tacit.privacy.statement.wording import escaped
 from tacit.runs.report.blocks import Bars, Lines
@@ -73,7 +74,7 @@ def _apart(marks: Sequence[tuple[float, str]]) -> Sequence[tuple[float, str]]:
     """Every mark, or every second, third, ... one: the most of which no two labels run into each other."""
     for every in range(1, len(marks)):
         shown = marks[::every]
-        pairs = zip(shown, shown[1:], strict=False)
+        pairs = pairwise(shown)
         if all((_length(one) + _length(other)) / 2 + _GAP <= right - left for (left, one), (right, other) in pairs):
             return shown
     return marks[:1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -91,7 +92,7 @@ def test_labels_of_bars_do_not_run_into_each_other(number: int, label: str) -> N
     shown = labels_below(draw_bars(Bars(x="times", y="users", bars=bars)))
     ends = [(x - 4 * len(text), x + 4 * len(text)) for x, text in shown]  # digits are 0.64 em of 12.5 px wide
     assert shown[0][1] == bars[0][0]
-    assert all(right + 4 <= left for (_, right), (left, _) in zip(ends, ends[1:], strict=False))
+    assert all(right + 4 <= left for (_, right), (left, _) in pairwise(ends))
     assert ends[0][0] >= 0
     assert ends[-1][1] <= 440
     if label == "{}" and number <= 12:
