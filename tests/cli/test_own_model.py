@@ -128,14 +128,14 @@ def test_export(stopped: Path, tacit: Tacit, tmp_path: Path) -> None:
         assert json.loads(file.metadata()["vocabulary"])[4:7] == ["w0", "w1", "w2"]
         assert json.loads(file.metadata()["model"])["class"].endswith("Bigram")
     refused = tacit("--import", "somebodys_model", "export", stopped, "--onnx", tmp_path / "mine.onnx")
-    assert "Expected a word model of Tacit's to write as ONNX, got Bigram" in refused.refusal(RunError.exit_code)
+    assert "Expected a recurrent word model to write as ONNX, got Bigram" in refused.refusal(RunError.exit_code)
     assert not (tmp_path / "mine.onnx").exists()
     model = library.open_run(stopped, model=objects()["model"])
     again = load_file(model.export(tmp_path / "again.safetensors"))
     assert {name: array.tolist() for name, array in again.items()} == {
         name: array.tolist() for name, array in load_file(out).items()
     }
-    with pytest.raises(RunError, match="Expected a word model of Tacit's"):
+    with pytest.raises(RunError, match="Expected a recurrent word model"):
         model.export(tmp_path / "again.onnx")
 
 
