@@ -243,9 +243,11 @@ def _begin(
     *,
     catch_interrupt: bool,
 ) -> Rounds:
+    from tacit.simulation.placement import use_every_core
     from tacit.simulation.training import first_rounds_of, setup_of_recipe
     from tacit.training.calls import setup_of_call
 
+    use_every_core()
     if recipe is not None:
         given = {"model": model, "task": task, "users": users, **settings}
         if other := next(
