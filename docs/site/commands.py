@@ -34,6 +34,11 @@ def _all() -> dict[str, Any]:
     return dict(typer.main.get_command(app).commands)
 
 
+def _only_groups(command: Any) -> bool:
+    """Whether a command only holds others and does nothing by itself."""
+    return bool(getattr(command, "commands", None)) and not command.invoke_without_command
+
+
 def _uri(name: str) -> str:
     return f"reference/commands/{name}.md"
 
@@ -46,19 +51,18 @@ def _index() -> str:
     whole = typer.main.get_command(app)
     lines = [
         "# Commands",
-        "After this page you know which command does what. Each has a page with its options; `--help` says the same.",
         "",
-        *_parameters(whole, "tacit"),
+        "After this page you know which command does what. Each has a page with its options; `--help` says the same.",
         "",
         "| command | what it does |",
         "|---|---|",
     ]
     for top, command in sorted(_all().items()):
         for name, each in walk(command, f"tacit {top}"):
-            if name == f"tacit {top}" and getattr(each, "commands", None) and not each.invoke_without_command:
-                continue
-            lines.append(f"| [`{name}`]({top}.md#{_anchor(name)}) | {_cell(_paragraphs(each)[0])} |")
-    return "\n".join([*lines[:2], "", *lines[2:]]) + "\n"
+            if not _only_groups(each):
+                lines.append(f"| [`{name}`]({top}.md#{_anchor(name)}) | {_cell(_paragraphs(each)[0])} |")
+    lines += ["", "Before the name of a command:", "", *_parameters(whole, "tacit")]
+    return "\n".join(lines) + "\n"
 
 
 def _page(name: str, command: Any) -> str:
@@ -69,7 +73,7 @@ def _page(name: str, command: Any) -> str:
         for paragraph in _paragraphs(each):
             example = paragraph.removeprefix("Example: ")
             lines += ["", paragraph] if example == paragraph else ["", "```", f"$ {example}", "```"]
-        if not getattr(each, "commands", None) or each.invoke_without_command:
+        if not _only_groups(each):
             lines += ["", *_parameters(each, full)]
     return "\n".join(lines) + "\n"
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from tacit.recipe.describing import Key, keys_of, section_text, sections_of
 from tacit.recipe.image_inspection import ImageInspection
 from tacit.recipe.reading import RECIPES
-from tacit.recipe.text_inspection import TextInspection
+from tacit.recipe.text_inspection import WITHOUT, WORD_MODEL_ONLY, TextInspection
 from tacit.recipe.training import Recipe
 
 _TRAINING = """# Keys of a training recipe
@@ -42,6 +42,10 @@ After this page you know the recipes that come with Tacit, and what each line of
 """
 
 
+# Keys that the classes of a text inspection inherit and that it refuses.
+_REFUSED = {"text-": {"": WITHOUT, "model": WORD_MODEL_ONLY}}
+
+
 def pages() -> dict[str, str]:
     """The pages by name."""
     return {
@@ -68,7 +72,8 @@ def _tables(sections: Iterable[tuple[str, type[BaseModel]]], prefix: str, mark: 
 def _table(name: str, kind: type[BaseModel], prefix: str, mark: str) -> str:
     title = f"`[{name}]`" if name else "At the top"
     anchor = prefix + (name.replace(".", "-") or "top")
-    rows = "\n".join(_row(key, name, prefix) for key in keys_of(kind))
+    refused = _REFUSED.get(prefix, {}).get(name, ())
+    rows = "\n".join(_row(key, name, prefix) for key in keys_of(kind) if key.name not in refused)
     head = f"\n{mark} {title} {{ #{anchor} }}\n\n{section_text(kind)}\n\n"
     return f"{head}| key | meaning | type | default |\n|---|---|---|---|\n{rows}\n"
 
@@ -77,7 +82,7 @@ def _row(key: Key, section: str, prefix: str) -> str:
     default = (
         "*required*" if key.required and key.section is None else f"`{key.default_text}`" if key.default_text else ""
     )
-    shown = f"{key.type}, {key.bounds}" if key.bounds else key.type
+    shown = f"{key.kind}, {key.bounds}" if key.bounds else key.kind
     named = f"`{key.name}`"
     if key.section is not None:
         shared = prefix and any(key.section is kind for _, kind in sections_of(Recipe))

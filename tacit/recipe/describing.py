@@ -28,7 +28,7 @@ class Key:
 
     name: str
     meaning: str
-    type: str  # in words, for people
+    kind: str  # its type in words, for people
     choices: tuple[str, ...]  # the only values, as a recipe writes them; empty if there are others
     required: bool
     default: Any  # None if the key is required, or has no value unless it is given
@@ -89,7 +89,7 @@ def _key(name: str, field: FieldInfo) -> Key:
     return Key(
         name=name,
         meaning=field.description or (section_sentence(section) if section else ""),
-        type="section" if section else _type_words(kind),
+        kind="section" if section else _type_words(kind),
         choices=tuple(value_text(each) for each in get_args(kind)) if get_origin(kind) is Literal else (),
         required=required,
         default=None if required else field.get_default(call_default_factory=True),

@@ -23,10 +23,10 @@ from tacit.runs.folder import RunFolder
 
 TEXT = RECIPES / "inspect_text.toml"
 # The sections of a training recipe that an inspection does not have.
-_WITHOUT = ("pretrain", "population", "audit", "fleet")
+WITHOUT = ("pretrain", "population", "audit", "fleet")
 # The keys of `data` that determine who the users of a primary model are.
 _WHO = ("world", "store", "users", "vocabulary", "world_seed", "held_out", "shuffle_seed", "iid")
-_WORD_MODEL_ONLY = ("cell", "tied", "output_bias", "unit_norm")
+WORD_MODEL_ONLY = ("cell", "tied", "output_bias", "unit_norm")
 
 
 class TextFault(RecipeSection):
@@ -58,7 +58,7 @@ class CharModelSection(ModelSection):
 
     @model_validator(mode="after")
     def _is_of_characters(self) -> CharModelSection:
-        for name in _WORD_MODEL_ONLY:
+        for name in WORD_MODEL_ONLY:
             if getattr(self, name) is not None:
                 raise ValueError(f"expected no model.{name}: a character model has no such option")
         return self
@@ -75,7 +75,7 @@ class TextInspection(Recipe):
 
     @model_validator(mode="after")
     def _is_an_inspection(self) -> TextInspection:
-        for name in _WITHOUT:
+        for name in WITHOUT:
             if getattr(self, name) is not None:
                 raise ValueError(f"expected no [{name}] in the recipe of an inspection")
         if self.data.layout != "sentences":

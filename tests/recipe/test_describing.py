@@ -43,8 +43,8 @@ def test_a_key_has_type_default_range_and_choices():
     assert keys["privacy.clip_norm"].bounds == "> 0"  # inside an optional type
     assert keys["server.optimizer"].choices == ('"sgd"', '"momentum"', '"nesterov"', '"adam"')
     assert keys["data.layout"].default_text == '"windows"'
-    assert keys["privacy.clip_schedule"].type == "list of {round, clip_norm}"
-    assert keys["privacy.restarts"].type == "list of whole numbers"
+    assert keys["privacy.clip_schedule"].kind == "list of {round, clip_norm}"
+    assert keys["privacy.restarts"].kind == "list of whole numbers"
     assert keys["privacy.adaptive"].section is not None
     assert "privacy.adaptive.quantile" in keys
 

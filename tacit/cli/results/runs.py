@@ -14,7 +14,7 @@ _OWNERS = "the owner's second figure; if users are not sampled and the reader is
 class Metrics(OpenResult):
     """What was measured. A task of your own names keys of its own."""
 
-    words: int | None = sometimes("next-word models: how many words were predicted")
+    words: int | float | None = sometimes("how many words were predicted")
     top1: float | None = sometimes("next-word models: the share of words that were the first guess")
     top3: float | None = sometimes("next-word models: the share among the first three guesses")
     in_vocabulary_top1: float | None = sometimes("next-word models: top1 among the words of the vocabulary")
