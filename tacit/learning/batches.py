@@ -36,16 +36,20 @@ class LaidOut:
     batches: Callable[[NDArray[np.int64]], Any]
     first: Callable[[NDArray[np.int64], int], Any] | None = None
 
-    def as_needed(self, users: NDArray[np.int64], batch_size: int) -> Any:
-        """The batches of these users, padded to what their largest has and not to the cap.
+    def needed(self, batch_size: int) -> NDArray[np.int64]:
+        """To how many batches each user is padded: the next power of two, so that few shapes are compiled, and at least
+        `LEAST_STEPS`. It depends on the user alone. All zero for a batching that cannot leave padding out."""
+        if self.first is None:
+            return np.zeros(len(self.sizes), np.int64)
+        own = -(-self.sizes // batch_size)
+        bits = np.frexp(np.maximum(own - 1, 0).astype(np.float64))[1]
+        return np.maximum(LEAST_STEPS, np.left_shift(np.int64(1), bits.astype(np.int64)))
 
-        The number of steps is the next power of two, and at least `LEAST_STEPS`: few shapes to compile. It depends on all of
-        these users together, so this is for work that reads one batch at a time (`reads_one_batch_at_a_time`).
-        """
+    def as_needed(self, users: NDArray[np.int64], batch_size: int) -> Any:
+        """The batches of these users, padded to what their largest needs and not to the cap."""
         if self.first is None:
             return self.batches(users)
-        largest = -(-int(self.sizes[users].max(initial=0)) // batch_size)
-        return self.first(users, max(LEAST_STEPS, 1 << max(largest - 1, 0).bit_length()))
+        return self.first(users, int(self.needed(batch_size)[users].max(initial=LEAST_STEPS)))
 
 
 class Batching(Protocol):

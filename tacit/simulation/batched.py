@@ -1,10 +1,10 @@
 """Simulate whole cohorts on one machine: users in chunks, each chunk one compiled call.
 
 A chunk holds a fixed number of users of similar size; chunks go to the machine's accelerators in turn. Local steps run in
-lockstep for as many users as suit the accelerator (`placement.py`), in a loop that ends with the chunk's largest user, and
-batches are padded to about that user's size. Work whose steps on padding are not known to change nothing gets each user's own
-number of steps. Updates go directly into the accelerator's gate, and the chunk's memory is reused. Short cohorts are padded
-with absent users of weight 0. No call waits for the accelerator.
+lockstep for as many users as suit the accelerator (`placement.py`), in a loop that ends with the chunk's largest user. Batches
+are padded to about the size of the users in the chunk, not to the cap. Work whose steps on padding are not known to change
+nothing gets each user's own number of steps. Updates go directly into the accelerator's gate, and the chunk's memory is reused.
+Short chunks are padded with absent users of weight 0. No call waits for the accelerator.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ class BatchedUsers:
         self._work, self._devices, self._lanes = work, spread.devices, spread.lanes
         self._updates: Callable[[Any, Any, Any, Any], Any] | None = None
         self._known_pure = not plan.claims
+        # Other work may look at all batches together, so their number is the same for all users: the cap.
+        self._trims = reads_one_batch_at_a_time(work)
 
     def collect(
         self, broadcast: Any, cohort: Any, norms: ClipThresholds, last: Callable[[list[Any]], None] | None = None
@@ -141,16 +143,17 @@ class BatchedUsers:
         for start in range(0, len(cohort), together):
             laid_out = self.shape.lay_out(self._gather(cohort[start : start + together]))
             order = np.argsort(-laid_out.sizes, kind="stable")
-            for first in range(0, len(order), self.chunk):
-                chosen = order[first : first + self.chunk]
-                yield self._chunk(self._batches(laid_out, chosen), laid_out.sizes[chosen], laid_out.predictions[chosen])
+            for chosen in self._chunks(laid_out, order):
+                batches = laid_out.as_needed(chosen, self.shape.batch_size) if self._trims else laid_out.batches(chosen)
+                yield self._chunk(batches, laid_out.sizes[chosen], laid_out.predictions[chosen])
 
-    def _batches(self, laid_out: LaidOut, chosen: NDArray[np.int64]) -> Any:
-        """The batches of a chunk's users. Their number is that of the largest user here, rounded up, if it cannot change an
-        update, and the cap otherwise: then a user's update must not see who else is in the chunk."""
-        if reads_one_batch_at_a_time(self._work):
-            return laid_out.as_needed(chosen, self.shape.batch_size)
-        return laid_out.batches(chosen)
+    def _chunks(self, laid_out: LaidOut, order: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+        """Users in this order, a chunk at a time. All users of a chunk need the same padding, so the shape with which a user's
+        work is compiled depends on that user alone: two compilations might round differently."""
+        needed = laid_out.needed(self.shape.batch_size)[order] if self._trims else np.zeros(len(order), np.int64)
+        for alike in np.split(order, np.flatnonzero(np.diff(needed)) + 1):
+            for first in range(0, len(alike), self.chunk):
+                yield alike[first : first + self.chunk]
 
     def _gather(self, cohort: NDArray[np.int64]) -> Examples:
         """The examples of these users. DataError if there are more or fewer users: one who was not drawn would count."""

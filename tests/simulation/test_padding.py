@@ -46,14 +46,17 @@ def engine(users: Any, shape: Any, work: Any = FEDAVG, chunk: int = 2) -> Batche
     return BatchedUsers(users, work, plan, shape, Spread(suitable_spread(1, 1).devices, chunk=chunk, lanes=2))
 
 
-def updates(people: list[Any], work: Any = FEDAVG, steps: int = ENDLESS) -> list[bytes]:
-    """The bits of each person's update; they share one chunk."""
-    users = engine(ListUsers(people), TextBatches("windows", 3, 2, steps), work, chunk=len(people))
-    (chunk,) = users.prepare(np.arange(len(people)))
-    found = users._compiled(MODEL)(MODEL, chunk.batches, np.int32(chunk.steps), np.float32(0.05))
-    order = np.argsort([-len(each) for each in people], kind="stable")
-    by_place = [b"".join(np.asarray(leaf[i]).tobytes() for leaf in jax.tree.leaves(found)) for i in range(len(people))]
-    return [by_place[place] for place in np.argsort(order)]
+def updates(people: list[Any], work: Any = FEDAVG, steps: int = ENDLESS, chunk: int = 2) -> list[bytes]:
+    """The bits of each person's update, the largest person's first; only those who are there."""
+    users = engine(ListUsers(people), TextBatches("windows", 3, 2, steps), work, chunk=chunk)
+    found = []
+    for each in users.prepare(np.arange(len(people))):
+        made = users._compiled(MODEL)(MODEL, each.batches, np.int32(each.steps), np.float32(0.05))
+        found += [
+            b"".join(np.asarray(leaf[i]).tobytes() for leaf in jax.tree.leaves(made))
+            for i in np.flatnonzero(each.present)
+        ]
+    return found
 
 
 @pytest.mark.parametrize(
@@ -84,12 +87,21 @@ def test_images_are_padded_to_the_largest_user() -> None:
 
 @pytest.mark.parametrize("work", [FEDAVG, LocalWork(FedSGD(batch_size=2, learning_rate=0.1), NextWord())])
 def test_an_update_has_the_same_bits_whoever_shares_the_chunk(work: Any) -> None:
-    """A neighbour with many examples changes the shape that is compiled for the chunk, and nothing else."""
-    alone = updates([SMALL, SMALL], work)[0]
-    assert updates([SMALL, LARGE], work)[0] == alone
-    assert updates([SMALL, LARGE[:150]], work)[0] == alone
+    alone = updates([SMALL], work)[0]
+    assert updates([SMALL, LARGE], work)[-1] == alone
+    assert updates([SMALL, LARGE[:150]], work)[-1] == alone
     assert updates([SMALL, LARGE], work, steps=900) == updates([SMALL, LARGE], work)
     assert len(set(updates([SMALL, LARGE], work))) == 2
+
+
+def test_a_chunk_holds_users_of_one_padding_only() -> None:
+    """So the shape that is compiled for a user depends on that user alone."""
+    people = [SMALL, LARGE, SMALL[:1], LARGE[:300], [], SMALL, LARGE]
+    users = engine(ListUsers(people), TextBatches("windows", 3, 2, ENDLESS), chunk=4)
+    shapes = [(chunk.batches.shape[1], int(chunk.present.sum())) for chunk in users.prepare(np.arange(7))]
+    assert shapes == [(1024, 2), (512, 1), (64, 4)]
+    small = engine(ListUsers(people), TextBatches("windows", 3, 2, 10), chunk=4)
+    assert [chunk.batches.shape[1] for chunk in small.prepare(np.arange(7))] == [10, 10]  # the cap fits everybody
 
 
 def test_the_sum_does_not_depend_on_the_cap() -> None:
@@ -115,7 +127,7 @@ def test_work_of_your_own_is_padded_to_the_cap() -> None:
     """It may look at all batches together, so their number must not tell who else is in the chunk."""
     own = LooksAtEverything()
     assert not reads_one_batch_at_a_time(own)
-    assert updates([SMALL, SMALL], own, steps=400)[0] == updates([SMALL, LARGE], own, steps=400)[0]
+    assert updates([SMALL], own, steps=400)[-1] == updates([SMALL, LARGE], own, steps=400)[-1]
     users = engine(ListUsers([SMALL]), TextBatches("windows", 3, 2, 400), own)
     (chunk,) = users.prepare(np.arange(1))
     assert chunk.batches.shape == (2, 400, 2, 4)
