@@ -204,7 +204,8 @@ def resume(
     objects = {"held_out": held_out, "batches": batches, "trainable": trainable, "canaries": canaries}
     folder, callback = RunFolder.open(by_name(Path(path))), Callbacks(callbacks)
     if rounds is not None:
-        extension_of(folder, whole_number("rounds", rounds))  # raises before the model is built
+        rounds = whole_number("rounds", rounds)
+        extension_of(folder, rounds)  # raises before the model is built
     if model is None and CALLED in folder.recipe() and (built := objects_of(folder)):
         model, task, users, work, server = (built.get(name) for name in ("model", "task", "users", "work", "server"))
         objects |= {name: each for name, each in built.items() if name in objects}

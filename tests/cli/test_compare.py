@@ -55,6 +55,7 @@ def fewer_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison_users, "WORLD_READ", 300)
 
 
+@pytest.mark.slow
 def test_an_ngram_beats_a_model_of_one_round(tacit: Tacit, folder: Path, tmp_path: Path) -> None:
     picture = tmp_path / "c.png"
     found = tacit("compare", "ngram", folder / "run", "--on", "keyboard", *FEW, "--plot", picture, "--json").object

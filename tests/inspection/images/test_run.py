@@ -227,6 +227,7 @@ def test_the_generator_learns_nothing_of_users_but_releases(tmp_path: Path) -> N
     assert not np.array_equal(here["model.generator.image"], there["model.generator.image"])
 
 
+@pytest.mark.slow
 def test_what_was_killed_goes_on_as_if_nothing_had_happened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeded: Path
 ) -> None:
