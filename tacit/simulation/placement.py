@@ -56,8 +56,8 @@ def _useful_cores() -> int:
 
 def _cpu_devices_are_chosen() -> bool:
     """Whether somebody, a person or an earlier call of ours, has said how many CPU devices there are."""
-    config: Any = jax.config
-    return config.jax_num_cpu_devices >= 0 or "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    chosen: int = jax.config.jax_num_cpu_devices  # type: ignore[attr-defined]  # JAX adds its options at run time
+    return chosen >= 0 or "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
 
 
 def _warn_of_idle_cores(devices: int) -> None:
