@@ -4,23 +4,27 @@ VENV := .venv
 BIN := $(VENV)/bin
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
-.PHONY: demo test check lint docs bench wheel clean help
+.PHONY: demo test test-all check lint docs bench wheel clean help
 
 help:
-	@echo "make demo   train a private next-word model on a built-in world (a minute or two)"
-	@echo "make test   run the tests"
-	@echo "make check  what CI runs: ruff, mypy, import-linter, the docs site and the tests"
-	@echo "make docs   build the docs site into site/, with every link checked"
-	@echo "make bench  speed of the engine, one JSON line a case"
-	@echo "make wheel  the package as a wheel and a source archive, in dist/"
+	@echo "make demo      train a private next-word model on a built-in world (a minute or two)"
+	@echo "make test      the fast tests: a few minutes on two cores"
+	@echo "make test-all  all tests, also those marked slow and process (real processes, PostgreSQL, kills, examples)"
+	@echo "make check     what CI runs: ruff, mypy, import-linter, the docs site and all tests"
+	@echo "make docs      build the docs site into site/, with every link checked"
+	@echo "make bench     speed of the engine, one JSON line a case"
+	@echo "make wheel     the package as a wheel and a source archive, in dist/"
 
 demo: $(VENV)/.ready
 	@$(BIN)/tacit train demo
 
 test: $(VENV)/.ready-dev
-	@$(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not process"
 
-check: lint docs test
+test-all: $(VENV)/.ready-dev
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: lint docs test-all
 
 lint: $(VENV)/.ready-dev
 	@$(BIN)/ruff check tacit tests benchmarks experiments examples docs/site

@@ -89,11 +89,13 @@ _PUBLIC = {
     "open_store": "tacit.data.store",
     "read_ledger": "tacit.privacy.record.ledger",
     "register_mechanism": "tacit.privacy.noise.kinds",
+    "register_objects": "tacit.api.own_objects",
     "register_participation": "tacit.privacy.participation.custom",
     "register_strategy": "tacit.privacy.noise.kinds",
     "resume": "tacit.api.train",
     "rounds": "tacit.api.train",
     "train": "tacit.api.train",
+    "use_every_core": "tacit.simulation.placement",
     "users": "tacit.data.memory",
 }
 

@@ -51,7 +51,7 @@ def test_every_example_promises_something():
     assert sorted(listed) == SCRIPTS
 
 
-@pytest.mark.examples
+@pytest.mark.process
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_the_example_runs_and_keeps_its_promise(name: str, tmp_path: Path):
     printed = _run([str(EXAMPLES / f"{name}.py"), "--tiny"], tmp_path)
@@ -66,7 +66,7 @@ def test_the_example_imports_public_names_only(name: str):
     assert not re.findall(r"^\s*(?:from|import) tacit\..*", code, re.MULTILINE)
 
 
-@pytest.mark.examples
+@pytest.mark.process
 def test_the_script_of_the_readme_runs_as_written(tmp_path: Path):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     section = readme.split("## From Python\n")[1].split("\n## ")[0]
@@ -75,5 +75,6 @@ def test_the_script_of_the_readme_runs_as_written(tmp_path: Path):
     assert (tmp_path / "mine.html").exists()
 
 
+@pytest.mark.process
 def test_the_notebooks_are_up_to_date():
     _run([str(EXAMPLES / "make_notebooks.py"), "--check"], ROOT)

@@ -252,6 +252,7 @@ def run_by_rho(outside: OutsidePackage, tmp_path_factory: pytest.TempPathFactory
     return RunFolder.open(out)
 
 
+@pytest.mark.process
 def test_the_contract_suites_hold_for_things_from_outside(outside: OutsidePackage) -> None:
     (outside.folder / "test_contracts.py").write_text(CONTRACTS)
     found = outside.python("-m", "pytest", "-q", "-p", "no:cacheprovider", str(outside.folder / "test_contracts.py"))
@@ -272,6 +273,7 @@ def test_the_guarantee_is_finite_and_names_the_claim_of_the_author(run_by_rho: R
     assert "the noise has the stated scale" not in stated.lower()  # nothing of the sort is enforced
 
 
+@pytest.mark.process
 def test_another_process_accounts_for_it_only_once_it_was_imported(
     outside: OutsidePackage, run_by_rho: RunFolder
 ) -> None:

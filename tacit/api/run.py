@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tacit.api.own_objects import HELD_OUT, HOW, objects_of, require_known
 from tacit.errors import AuditError, RunError
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.statement.guarantee import Guarantee
@@ -17,6 +19,7 @@ from tacit.runs.report.reading import state_of
 
 if TYPE_CHECKING:
     from tacit.audit.outcome import AuditOutcome
+    from tacit.export.model_files import Exportable
     from tacit.runs.checkpoints import Checkpoint
     from tacit.runs.gate_audit.outcome import GateOutcome
     from tacit.training.calls import CallSetup
@@ -71,11 +74,10 @@ class Run:
     """
 
     def __init__(
-        self, folder: RunFolder, *, model: Any = None, task: Any = None, setup: CallSetup | None = None
+        self, folder: RunFolder, *, objects: Mapping[str, Any] | None = None, setup: CallSetup | None = None
     ) -> None:
         self.folder = folder
-        self._template = model if setup is None else setup.start.model
-        self._task = task if setup is None else setup.task
+        self._given = dict(objects or {})
         self._setup = setup
 
     def __repr__(self) -> str:
@@ -134,14 +136,22 @@ class Run:
         from tacit.learning.state import load_model
         from tacit.training.trained import load_trained
 
-        if self._template is not None:
-            return load_model(self._template, self._checkpoint().arrays)
-        if self._is_call:
-            raise RunError(
-                f"The run {self.path} was begun with a model of your own, whose class the folder does not hold.",
-                hint="Pass a model of the same shape: tacit.open_run(path, model=...).",
-            )
-        return load_trained(self.path).model
+        if not self._is_call and "model" not in self._given:
+            return load_trained(self.path).model
+        if (template := self._objects.get("model")) is not None:
+            return load_model(template, self._checkpoint().arrays)
+        raise RunError(
+            f"The run {self.path} was begun with a model of your own, whose class the folder does not hold.", hint=HOW
+        )
+
+    @cached_property
+    def _objects(self) -> Mapping[str, Any]:
+        """The objects that the run was begun with: of its call, as given, or as a registered function builds them."""
+        if self._setup is not None:
+            return {"model": self._setup.start.model, "task": self._setup.task}
+        if self._given.get("model") is not None or not self._is_call:
+            return self._given
+        return {**objects_of(self.folder), **self._given}
 
     @property
     def _is_call(self) -> bool:
@@ -200,14 +210,25 @@ class Run:
         """
         from tacit.audit.run_audit import audit_call, audit_run
 
-        if self._setup is not None:
-            return audit_call(self._setup, self.folder, self.model)
         if self._is_call:
-            raise AuditError(
-                f"The run {self.path} was begun with objects of your own, and the folder alone cannot build them.",
-                hint="Audit the run that tacit.train or tacit.resume returned, in the same process.",
-            )
+            return audit_call(self._setup or self._built_again(), self.folder, self.model)
         return audit_run(self.path, **options)
+
+    def _built_again(self) -> CallSetup:
+        """The setup of this run of `tacit.train`, from the objects that it was begun with."""
+        from tacit.runs.driver import require_same_promise
+        from tacit.training.calls import resumed_call
+
+        needed = ("model", "task", "users", "work", "server")
+        if missing := [name for name in needed if self._objects.get(name) is None]:
+            raise AuditError(
+                f"The run {self.path} was begun with objects of your own, and its audit needs {', '.join(missing)} again.",
+                hint="In Python: tacit.open_run(path, model=..., task=..., users=..., work=..., server=..., canaries=...). For "
+                "a command: tacit --import MODULE ..., where MODULE calls tacit.register_objects.",
+            )
+        setup = resumed_call(self.folder, **{"held_out": HELD_OUT, **self._objects})
+        require_same_promise(self.ledger.opened, setup.opened(self.folder))
+        return setup
 
     def predict(self, text: str = "", count: int = 3) -> list[tuple[str, float]]:
         """The `count` most likely next words after this text, with their probabilities.
@@ -226,41 +247,47 @@ class Run:
         typed = [number.get(word, OOV) for word in tokenize(text)]
         options: dict[str, Any] = {}
         if self._is_call:
-            scores = getattr(self._task, "scores", None)
+            scores = getattr(self._objects.get("task"), "scores", None)
             if scores is None:
                 raise RunError(
-                    f"To predict with {self.path}, a task with a method scores(model, tokens) is needed.",
-                    hint="tacit.open_run(path, model=model, task=task); tacit.NextWord() is such a task.",
+                    f"To predict with {self.path}, a task with a method scores(model, tokens) is needed, as NextWord has.",
+                    hint=HOW,
                 )
             options = {"scores": scores, "longest": self.settings["data"]["batches"].get("length")}
         return [(words[word], each) for word, each in suggest(self.model, typed, count, **options)]
 
     def export(self, out: str | Path) -> Path:
         """Write the model with its card to one file, .safetensors (any model) or .onnx (word models); returns the path."""
-        from tacit.export.model_files import export_onnx, export_safetensors, exportable, open_for_export
+        from tacit.export.model_files import export_onnx, export_safetensors
 
         path = Path(out)
         if path.suffix not in (".safetensors", ".onnx"):
             raise RunError(f"Expected a file that ends in .safetensors or .onnx, got {path}.")
-        if self._is_call:
-            found = exportable(self.model, self.folder, self._checkpoint(), self.settings["model"])
-        else:
-            found = open_for_export(self.path)
         if path.suffix == ".onnx":
-            export_onnx(found, path)
+            export_onnx(self.exportable(), path)
         else:
-            export_safetensors(found, path)
+            export_safetensors(self.exportable(), path)
         return path
 
+    def exportable(self) -> Exportable:
+        """The model with its words and its card, which `export` writes."""
+        from tacit.export.model_files import exportable, open_for_export
 
-def open_run(path: str | Path, *, model: Any = None, task: Any = None) -> Run:
+        if self._is_call:
+            return exportable(self.model, self.folder, self._checkpoint(), self.settings["model"])
+        return open_for_export(self.path)
+
+
+def open_run(path: str | Path, **objects: Any) -> Run:
     """The run in this folder, or of this name in runs/.
 
     For a run that trained a model of your own, pass `model`, a model of the same shape that is filled with the trained arrays,
-    and, to predict, `task`.
+    and, to predict, `task`. To audit it, pass everything that `tacit.resume` takes too: `users`, `work`, `server`, `canaries`.
+    What `tacit.register_objects` registered need not be passed.
 
     >>> import tacit
     >>> tacit.open_run("runs/mine").state  # doctest: +SKIP
     'finished'
     """
-    return Run(RunFolder.open(by_name(Path(path))), model=model, task=task)
+    require_known(objects, "the arguments of tacit.open_run")
+    return Run(RunFolder.open(by_name(Path(path))), objects=objects)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from tacit.api.own_objects import HELD_OUT, objects_of
 from tacit.api.run import Run
 from tacit.errors import RecipeError, RunError
 from tacit.recipe.reading import find_recipe
@@ -80,7 +81,7 @@ def train(
     task: Any = None,
     users: Any = None,
     *,
-    held_out: int | Users = 200,
+    held_out: int | Users = HELD_OUT,
     work: Work | None = None,
     privacy: PrivacyPlan | None = None,
     server: optax.GradientTransformation | None = None,
@@ -170,7 +171,7 @@ def resume(
     task: Any = None,
     users: Any = None,
     *,
-    held_out: int | Users = 200,
+    held_out: int | Users = HELD_OUT,
     work: Work | None = None,
     server: optax.GradientTransformation | None = None,
     batches: Batching | None = None,
@@ -188,9 +189,9 @@ def resume(
     a run that cannot be extended: one with correlated noise, or whose users check in.
 
     The rounds since the checkpoint run again with fresh noise, and count again. A run that trains a model of your own needs
-    the objects that it was begun with: model, task, users, work and server. Its plan, rounds and seed are in the folder.
-    With `older_if_damaged`, the newest checkpoint that is not damaged is used. RunError for a run that has finished, without
-    `rounds`; PrivacyError if anything differs from the first record of its ledger.
+    the objects that it was begun with: model, task, users, work and server, passed here or registered (`register_objects`).
+    Its plan, rounds and seed are in the folder. With `older_if_damaged`, the newest checkpoint that is not damaged is used.
+    RunError for a run that has finished, without `rounds`; PrivacyError if anything differs from the ledger's first record.
 
     >>> import tacit
     >>> run = tacit.resume("runs/mine")  # doctest: +SKIP
@@ -203,12 +204,17 @@ def resume(
     objects = {"held_out": held_out, "batches": batches, "trainable": trainable, "canaries": canaries}
     folder, callback = RunFolder.open(by_name(Path(path))), Callbacks(callbacks)
     if rounds is not None:
-        extension_of(folder, whole_number("rounds", rounds))  # raises before the model is built
+        rounds = whole_number("rounds", rounds)
+        extension_of(folder, rounds)  # raises before the model is built
+    if model is None and CALLED in folder.recipe() and (built := objects_of(folder)):
+        model, task, users, work, server = (built.get(name) for name in ("model", "task", "users", "work", "server"))
+        objects |= {name: each for name, each in built.items() if name in objects}
     if model is None:
         if CALLED in folder.recipe():
             raise RunError(
                 f"The run {folder.path} was begun with a model of your own, so it needs the same objects to go on.",
-                hint=f"tacit.resume({str(path)!r}, model, task, users, work=..., server=...)",
+                hint=f"In Python: tacit.resume({str(path)!r}, model, task, users, work=..., server=...). For a command: tacit "
+                "--import MODULE ..., where MODULE calls tacit.register_objects.",
             )
         setup: TrainingSetup = setup_to_resume(folder, callback, recipe)
     else:
@@ -237,9 +243,11 @@ def _begin(
     *,
     catch_interrupt: bool,
 ) -> Rounds:
+    from tacit.simulation.placement import use_every_core
     from tacit.simulation.training import first_rounds_of, setup_of_recipe
     from tacit.training.calls import setup_of_call
 
+    use_every_core()
     if recipe is not None:
         given = {"model": model, "task": task, "users": users, **settings}
         if other := next(
@@ -281,7 +289,7 @@ def _run_of(setup: TrainingSetup, folder: RunFolder) -> Run:
 
 # The settings of a call that trains a model of your own, with their default values.
 _SETTINGS: dict[str, Any] = {
-    "held_out": 200,
+    "held_out": HELD_OUT,
     "work": None,
     "privacy": None,
     "server": None,

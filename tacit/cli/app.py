@@ -63,8 +63,8 @@ def _tacit(
         typer.Option(
             "--import",
             metavar="MODULE",
-            help="Import this module first: it registers a mechanism, a strategy or a participation that a run uses. "
-            "May be repeated.",
+            help="Import this module first: it registers a mechanism, a strategy, a participation or a model of your own that "
+            "a run uses. May be repeated.",
         ),
     ] = None,
 ) -> None:

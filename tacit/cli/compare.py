@@ -35,7 +35,7 @@ def compare(
     held_out: Annotated[
         int | None,
         typer.Option(
-            "--held-out", help="How many users to replay, at most.", show_default="all that a store holds out"
+            "--users", help="How many held-out users to replay, at most.", show_default="all that a store holds out"
         ),
     ] = None,
     buckets: Annotated[

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tacit.cli.commands import Commands
 from tacit.cli.fleet import without_extra
-from tacit.cli.options import Certificate, Json, Server
+from tacit.cli.options import Certificate, Json, JsonLines, Server
 from tacit.cli.results import emit
 from tacit.cli.results.fleet import DeviceEvent, EnrolResult
 from tacit.cli.running import STOPPED
@@ -49,9 +49,7 @@ def enrol(
 def run(
     home: Annotated[Path, typer.Option(help="The device's folder.")],
     once: Annotated[bool, typer.Option("--once", help="Check in once, take part if selected, and end.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a JSON object for each event, one a line, and nothing else on stdout.")
-    ] = False,
+    as_json: JsonLines = False,
 ) -> None:
     """Check in, take part in rounds when selected, wait, and repeat until stopped.
 

@@ -11,7 +11,6 @@ from tacit.cli.options import Json, RunArgument
 from tacit.cli.results import emit
 from tacit.cli.results.keyboard import ExportResult
 from tacit.errors import RunError
-from tacit.runs.folder import by_name
 
 
 def export(
@@ -45,11 +44,12 @@ def export(
     if onnx is None and safetensors is None:
         raise RunError("Expected --onnx FILE, --safetensors FILE or both, got neither.")
     # Imported here: JAX takes a second to import, and --help should not wait for it.
-    from tacit.export.model_files import export_onnx, export_safetensors, open_for_export, require_onnx
+    from tacit.api.run import open_run
+    from tacit.export.model_files import export_onnx, export_safetensors, require_onnx
 
     if onnx is not None:
         require_onnx()
-    exportable = open_for_export(by_name(run))
+    exportable = open_run(run).exportable()
     written: dict[str, Any] = {"guarantee": exportable.card["guarantee"]["headline"]}
     said = []
     if onnx is not None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
+from tacit.cli.results import emit
+from tacit.cli.results.recipes import InitResult
 from tacit.data.formats.files import bare_suffix, lines
 from tacit.data.store import INFO, Store, open_store
 from tacit.errors import DataError, RecipeError, TacitError
@@ -96,7 +98,7 @@ def init(
     privacy = _privacy_lines(estimate)
     write_atomic(out, explained(recipe, [_made_for(opened), *privacy, f"Train with: tacit train {out}"]))
     if as_json:
-        print(json.dumps(_facts(out, recipe, estimate, minutes, warnings), allow_nan=False))
+        emit(InitResult, _facts(out, recipe, estimate, minutes, warnings))
         return
     for line in [_seen(opened), _made(out, recipe, counted=population is None and not asks), *privacy]:
         print(line)

@@ -120,6 +120,8 @@ def compare(
         emit(InspectCompareResult, found.as_dict())
         return
     console = Console(highlight=False, markup=False)
+    console.print(found.conclusion(), soft_wrap=True, style="bold")
+    console.print()
     _print_table(console, ["before", "× 1000", "after", "× 1000"], found.rows())
     _print_table(
         console,
@@ -127,7 +129,7 @@ def compare(
         found.place_rows(),
         caption="Unknown words, by place in the sentence",
     )
-    for sentence in (found.conclusion(), found.price(), f"The report now shows this: tacit report {later}"):
+    for sentence in (found.price(), f"The report now shows this: tacit report {later}"):
         console.print(sentence, soft_wrap=True)
 
 
@@ -140,12 +142,18 @@ def _print(found: WordFindings, folder: Path, summary: Mapping[str, Any]) -> Non
     from tacit.inspection.text.findings import OUTSIDE, OUTSIDE_ACCURACY, word_rows
 
     console = Console(highlight=False, markup=False)
-    _print_table(console, ["unknown word", "probability × 1000"], word_rows(found.words))
-    said = [found.conclusion(), OUTSIDE]
+    console.print(found.conclusion(), soft_wrap=True, style="bold")
     if found.primary is not None:
-        said += [found.primary.metric(), *(f"  {sentence}" for sentence in found.primary.sentences), OUTSIDE_ACCURACY]
-    for sentence in said:
-        console.print(sentence, soft_wrap=True)
+        console.print(found.primary.metric(), soft_wrap=True, style="bold")
+    console.print()
+    _print_table(console, ["unknown word", "probability × 1000"], word_rows(found.words))
+    console.print(f"\n{OUTSIDE}", soft_wrap=True)
+    if found.primary is not None:
+        console.print("\nSentences that the primary model generates:")
+        for sentence in found.primary.sentences:
+            console.print(f"  {sentence}", soft_wrap=True)
+        console.print(OUTSIDE_ACCURACY, soft_wrap=True)
+    console.print()
     console.print(Text.from_markup(privacy_sentence(summary["privacy"])), soft_wrap=True)
     if found.primary is not None:
         console.print(price_together(summary["together"]), soft_wrap=True)

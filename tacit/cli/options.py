@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on stdout.")]
+JsonLines = Annotated[bool, typer.Option("--json", help="Print JSON objects, one a line, and nothing else on stdout.")]
 RunArgument = Annotated[Path, typer.Argument(help="A run's folder, or its name in runs/.")]
 Changes = Annotated[
     list[str] | None,

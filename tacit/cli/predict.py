@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit.api.run import open_run
-from tacit.cli.options import Json, RunArgument
+from tacit.cli.options import JsonLines, RunArgument
 from tacit.cli.results import emit
 from tacit.cli.results.keyboard import PredictResult
 from tacit.data.text import tokenize
@@ -31,7 +31,7 @@ def predict(
         ),
     ] = None,
     count: Annotated[int, typer.Option(min=1, max=50, help="How many words to show.")] = 3,
-    as_json: Json = False,
+    as_json: JsonLines = False,
 ) -> None:
     """Show the most likely next words, with their probabilities.
 

@@ -9,14 +9,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tacit.cli.commands import Commands
+from tacit.cli.options import Changes, Json
+from tacit.cli.results import emit
+from tacit.cli.results.recipes import RecipeListResult, RecipeResult
 from tacit.errors import RecipeError
 from tacit.recipe.describing import json_schema
 from tacit.recipe.kinds import KINDS, TRAINING, commands_of, heading_of, kind_named, known_recipes, load_any
 from tacit.recipe.reading import find_recipe, read_toml
 from tacit.recipe.writing import commented_toml
 
-app = typer.Typer(help="List and show recipes, and print their schema.", no_args_is_help=True)
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+app = Commands(help="List and show recipes, and print their schema.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -27,7 +30,7 @@ def list_recipes(as_json: Json = False) -> None:
     """
     found = [_facts(name) for name in known_recipes()]
     if as_json:
-        print(json.dumps({"recipes": found}))
+        emit(RecipeListResult, {"recipes": found})
         return
     table = Table("recipe", "used by", "what it is", box=None)
     for facts in found:
@@ -38,10 +41,7 @@ def list_recipes(as_json: Json = False) -> None:
 @app.command()
 def show(
     recipe: Annotated[str, typer.Argument(help="A recipe file, or the name of one that comes with Tacit.")],
-    changes: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a value of the recipe; may be repeated."),
-    ] = None,
+    changes: Changes = None,
     as_json: Json = False,
 ) -> None:
     """Show a recipe as a run would follow it: every default is filled in, and every line is explained.
@@ -52,7 +52,7 @@ def show(
     """
     effective = load_any(find_recipe(recipe), changes or ())
     if as_json:
-        print(json.dumps(effective.model_dump(mode="json", exclude_none=True), allow_nan=False))
+        emit(RecipeResult, effective.model_dump(mode="json", exclude_none=True))
     else:
         print(commented_toml(effective))
 

@@ -46,7 +46,7 @@ def open_comparison_users(
     At most `held_out` users are replayed, if it is given. DataError if fewer than `wanted` are held out.
     """
     if held_out is not None and held_out < wanted:
-        raise DataError(f"Expected --held-out of at least {wanted}, one user a bucket, got {held_out}.")
+        raise DataError(f"Expected --users of at least {wanted}, one user a bucket, got {held_out}.")
     sections = {run: parse_recipe(RunFolder.open(run).recipe()).data for run in runs}
     if on == WORLD:
         return _world(list(sections.values()), WORLD_HELD_OUT if held_out is None else held_out)

@@ -25,7 +25,7 @@ from tacit.errors import DataError, PrivacyError
 from tacit.learning.batches import Batching, LaidOut, user_by_user
 from tacit.learning.purity import may_be_impure, require_pure
 from tacit.learning.secure_sums import SecureSums
-from tacit.learning.trainable import place
+from tacit.learning.trainable import EVERYTHING, place
 from tacit.learning.work import UserWork, ignores_padding, learned_by, reads_one_batch_at_a_time, require_update_of
 from tacit.privacy.gate.rounding import MOST_USERS
 from tacit.privacy.gate.sums import BoundedSum, ClipThresholds, Contributions, Diagnostics, Gate
@@ -102,6 +102,7 @@ class BatchedUsers:
         """
         if self._updates is None:
             own = ignores_padding(self._work) and type(model).__module__.startswith("tacit.")
+            own = own and getattr(self._work, "trainable", EVERYTHING) == EVERYTHING
             self._updates = (_shared_updates_of if own else _updates_of)(self._work, self._lanes)
         return self._updates
 

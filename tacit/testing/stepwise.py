@@ -101,10 +101,10 @@ class StepwiseContract:
 
 
 def _rows(vocabulary: int) -> NDArray[np.int64]:
-    """Three sentences of a bos and four words."""
+    """Three texts of five tokens: two sentences of four words each, and between them two shorter sentences."""
     assert vocabulary >= FIRST_WORD + 2, "the model needs at least two words"
     rows = np.random.default_rng(0).integers(FIRST_WORD, vocabulary, (3, 5))
-    rows[:, 0] = BOS
+    rows[:, 0] = rows[1, 2] = BOS
     return rows
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tacit.learning.tasks import Loss, Task, as_task, gradient_step
 from tacit.learning.trainable import EVERYTHING, join
-from tacit.learning.work import LocalWork, Work, require_update_of
+from tacit.learning.work import LocalWork, UserWork, Work, learned_by, require_update_of
 
 _CLIP: Any = np.float32(0.7)
 
@@ -84,7 +84,73 @@ class TaskContract:
         return eqx.filter_jit(as_task(self.task()).sgd_step)(model, batch, 0.1)
 
 
-class WorkContract:
+class UserWorkContract:
+    """What the engine calls for each user: inherit, and define `local`, `model` and `batches`.
+
+    `batches` [steps, ...] are a user's, and every step asks for predictions.
+    """
+
+    def local(self) -> UserWork:
+        """The work, as the engine calls it."""
+        raise NotImplementedError
+
+    def model(self) -> Any:
+        """A small model with finite numbers."""
+        raise NotImplementedError
+
+    def batches(self) -> Any:
+        """A user's batches [steps, ...]."""
+        raise NotImplementedError
+
+    def empty(self) -> Any:
+        """Batches of the same shape that ask for no prediction."""
+        batches = self.batches()
+        return jax.tree.map(np.zeros_like, batches)
+
+    def test_an_update_has_the_shape_of_what_users_update_and_is_finite(self) -> None:
+        update = self._update(self.batches())
+        require_update_of(learned_by(self.local(), self.model()), update)
+        assert all(np.isfinite(leaf).all() for leaf in _arrays(update))
+        assert any(leaf.any() for leaf in _arrays(update))
+
+    def test_a_user_without_examples_moves_nothing(self) -> None:
+        for steps in (0, 1, self._steps()):
+            assert not any(leaf.any() for leaf in _arrays(self._update(self.empty(), steps)))
+
+    def test_empty_batches_at_the_end_change_nothing(self) -> None:
+        batches, steps = self.batches(), self._steps()
+        _assert_same(self._update(batches, 2 * steps), self._update(batches, steps))
+
+    def test_it_is_pure(self) -> None:
+        model, batches = self.model(), self.batches()
+        before = [each.copy() for each in _arrays((model, batches))]
+        _assert_same(self._update(batches), self._update(batches))
+        _assert_same(before, (model, batches))
+
+    def test_the_users_beside_one_change_nothing(self) -> None:
+        mine = self.batches()
+        reverse = jax.tree.map(lambda leaf: np.flip(leaf, 0), mine)
+        _assert_same(self._update(mine, beside=reverse), self._update(mine, beside=self.empty()))
+
+    def _steps(self) -> int:
+        return len(jax.tree.leaves(self.batches())[0])
+
+    def _update(self, batches: Any, steps: int | None = None, beside: Any = None) -> Any:
+        """One user's update, beside another user; everybody's batches are followed by as many empty ones.
+
+        All calls have the same shapes, so that work is compiled once.
+        """
+        empty = self.empty()
+        users = [
+            jax.tree.map(lambda *each: np.concatenate(each), one, empty)
+            for one in (batches, empty if beside is None else beside)
+        ]
+        number: Any = np.int32(self._steps() if steps is None else steps)
+        together = jax.tree.map(lambda *each: np.stack(each), *users)
+        return jax.tree.map(lambda leaf: leaf[0], _updates(self.local(), self.model(), together, number))
+
+
+class WorkContract(UserWorkContract):
     """Inherit, and define `work`. By default it trains a line through points, with a frozen leaf beside it.
 
     A work for one kind of model defines `task`, `model`, `trainable` and the batches too: `batches` of a user [steps, ...] in
@@ -112,58 +178,18 @@ class WorkContract:
         points = np.random.default_rng(0).standard_normal((3, 4, 3)).astype(np.float32)
         return {"points": points, "mask": np.ones((3, 4), np.float32)}
 
-    def empty(self) -> Any:
-        """Batches of the same shape that ask for no prediction."""
-        batches = self.batches()
-        return jax.tree.map(np.zeros_like, batches)
+    def local(self) -> UserWork:
+        """The work on the task, for the leaves that are trained."""
+        return LocalWork(self.work(), self.task(), self.trainable())
 
     def test_it_says_how_large_a_batch_is(self) -> None:
         assert int(self.work().batch_size) >= 1
 
-    def test_an_update_has_the_shape_of_what_users_update_and_is_finite(self) -> None:
-        update = self._update(self.batches())
-        require_update_of(self._local().learned(self.model()), update)
-        assert all(np.isfinite(leaf).all() for leaf in _arrays(update))
-        assert any(leaf.any() for leaf in _arrays(update))
 
-    def test_a_user_without_examples_moves_nothing(self) -> None:
-        for steps in (0, 1, self._steps()):
-            assert not any(leaf.any() for leaf in _arrays(self._update(self.empty(), steps)))
-
-    def test_empty_batches_at_the_end_change_nothing(self) -> None:
-        batches, empty, steps = self.batches(), self.empty(), self._steps()
-        padded = jax.tree.map(lambda one, other: np.concatenate([one, other]), batches, empty)
-        _assert_same(self._update(padded, 2 * steps), self._update(padded, steps))
-
-    def test_it_is_pure(self) -> None:
-        model, batches = self.model(), self.batches()
-        before = [each.copy() for each in _arrays((model, batches))]
-        _assert_same(self._update(batches), self._update(batches))
-        _assert_same(before, (model, batches))
-
-    def test_the_users_beside_one_change_nothing(self) -> None:
-        model, mine, empty = self.model(), self.batches(), self.empty()
-        steps: Any = np.int32(self._steps())
-        local, reverse = self._local(), jax.tree.map(lambda leaf: np.flip(leaf, 0), mine)
-
-        @eqx.filter_jit
-        def together(batches: Any) -> Any:
-            return jax.lax.map(lambda one: local(model, one, steps, _CLIP), batches, batch_size=2)
-
-        def beside(other: Any) -> Any:
-            return jax.tree.map(lambda leaf: leaf[0], together(jax.tree.map(lambda *each: np.stack(each), mine, other)))
-
-        _assert_same(beside(reverse), beside(empty))
-
-    def _local(self) -> LocalWork:
-        return LocalWork(self.work(), self.task(), self.trainable())
-
-    def _steps(self) -> int:
-        return len(jax.tree.leaves(self.batches())[0])
-
-    def _update(self, batches: Any, steps: int | None = None) -> Any:
-        number: Any = np.int32(self._steps() if steps is None else steps)
-        return eqx.filter_jit(self._local())(self.model(), batches, number, _CLIP)
+@eqx.filter_jit
+def _updates(local: UserWork, model: Any, batches: Any, steps: Any) -> Any:
+    """The updates of users with batches [users, steps, ...], as the engine computes them."""
+    return jax.lax.map(lambda one: local(model, one, steps, _CLIP), batches, batch_size=2)
 
 
 def _squares(model: Any, batch: Any) -> tuple[jax.Array, jax.Array]:

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PACKAGE = '''
 """Parts of somebody else's."""
 
@@ -164,6 +166,7 @@ print("trained")
 """
 
 
+@pytest.mark.process
 def test_parts_from_outside_pass_their_contracts_and_train(tmp_path: Path) -> None:
     (tmp_path / "parts.py").write_text(PACKAGE)
     (tmp_path / "test_parts.py").write_text(SUITES)

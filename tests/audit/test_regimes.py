@@ -77,6 +77,7 @@ def test_only_a_store_can_be_dealt_out_anew() -> None:
     assert recipe_for(stored, BY_NAME["FedAvg, IID"], Path("p")).data.iid
 
 
+@pytest.mark.slow
 def test_what_is_done_is_not_done_again(plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["SGD, by user", "DP-FedAvg, by user"]
     told: list[str] = []

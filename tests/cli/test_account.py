@@ -183,6 +183,7 @@ def test_refusals_of_the_small_commands(tacit: Tacit, command: str, options: dic
     assert option in tacit(*words(command, options)).refusal(2)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("command", "options"),
     [

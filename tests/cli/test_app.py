@@ -47,6 +47,7 @@ def test_the_version(tacit: Tacit) -> None:
     assert (answer.code, answer.out, answer.err) == (0, f"tacit {__version__}\n", "")
 
 
+@pytest.mark.process
 def test_plain_commands_and_refusals_do_not_wait_for_jax(tmp_path: Path) -> None:
     code = """
 import sys
@@ -66,6 +67,7 @@ for line in sys.stdin.read().splitlines():
     assert told == [f"{line} {code} False" for line, code in zip(lines, codes, strict=True)]
 
 
+@pytest.mark.process
 def test_the_installed_command_answers(tmp_path: Path) -> None:
     """A real process: its exit code, its two streams, and a terminal that knows only ASCII."""
     command = Path(sys.executable).with_name("tacit")

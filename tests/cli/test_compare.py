@@ -23,7 +23,7 @@ from tests.support.commands import Tacit
 from tests.support.list_users import ListUsers
 from tests.support.tiny_recipe import tiny
 
-FEW = ("--held-out", 12, "--buckets", 4)
+FEW = ("--users", 12, "--buckets", 4)
 WORDS = KeyboardWorld(1, 1, vocabulary_size=300).words
 
 
@@ -55,6 +55,7 @@ def fewer_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison_users, "WORLD_READ", 300)
 
 
+@pytest.mark.slow
 def test_an_ngram_beats_a_model_of_one_round(tacit: Tacit, folder: Path, tmp_path: Path) -> None:
     picture = tmp_path / "c.png"
     found = tacit("compare", "ngram", folder / "run", "--on", "keyboard", *FEW, "--plot", picture, "--json").object
@@ -140,8 +141,8 @@ def test_too_few_users_are_refused(tacit: Tacit, folder: Path, tmp_path: Path) -
     there = len(open_store(folder / "store").held_out_users())
     told = tacit(*two, folder / "on", "--on", folder / "store", "--buckets", there + 1).refusal(3)
     assert told.startswith(f"Expected at least {there + 1} held-out users, one a bucket, got {there} of")
-    assert "--held-out of at least 20, one user a bucket, got 19" in tacit(
-        *two, "--on", "keyboard", "--held-out", 19
+    assert "--users of at least 20, one user a bucket, got 19" in tacit(
+        *two, "--on", "keyboard", "--users", 19
     ).refusal(3)
     empty = save(ListUsers([]), tmp_path / "empty")
     assert "which has no users" in tacit(*two, "--on", empty).refusal(3)

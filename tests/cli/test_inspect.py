@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tacit.inspection.text.findings import WordFindings
 from tests.support.commands import Tacit, everything
 from tests.support.tiny_text import tiny_text
 
@@ -28,16 +29,26 @@ def test_from_a_recipe_to_a_comparison(tacit: Tacit, inspected: Path) -> None:
     assert "round 4/4: perplexity of a letter" in shown.err
     for part in ("unknown word", "outside the guarantee", "ε = ", "tacit report after"):
         assert part in shown.out
+    summary = json.loads((inspected / "after" / "summary.json").read_text())
+    assert shown.out.splitlines()[0] == WordFindings.from_dict(summary["inspection"]).conclusion()
     compared = tacit("inspect", "compare", "tiny-text-1", "after", "--json").object
     assert compared["privacy"]["releases"] == 8
     assert compared["privacy"]["epsilon"] > first["privacy"]["epsilon"]
     assert compared["before"]["words"] == first["inspection"]["words"]
     rates = [compared[side]["unknown_words"]["by_place"][0] for side in ("before", "after")]
     assert rates[1] > rates[0] + 0.3
-    assert "before" in tacit("inspect", "compare", "tiny-text-1", "after").out
+    both = tacit("inspect", "compare", "tiny-text-1", "after").out
+    assert both.splitlines()[0] == compared["conclusion"]
+    assert "before" in both
     assert tacit("report", "after", "--share", "--out", "page.html").code == 0
     page = (inspected / "page.html").read_text()
-    assert "Unknown words, before and after" in page
+    order = (
+        "Unknown words, as a model generates them",
+        "Unknown words, before and after",
+        "What it learned",
+        "The guarantee",
+    )
+    assert sorted(order, key=page.index) == list(order)
     facts = tacit("runs", "show", "after", "--json").object
     assert facts["state"] == "finished"
     assert json.loads((inspected / "after" / "summary.json").read_text())["metrics"] == facts["metrics"]
@@ -70,6 +81,7 @@ def test_a_run_of_a_next_word_model_is_looked_into(tacit: Tacit, inspected: Path
     assert shown.code == 0, shown.err
     for part in ("The primary model (runs/tiny-1) predicts", "outside the guarantee", "All 2 models together: ε = "):
         assert part in shown.out
+    assert shown.out.splitlines()[1].startswith("The primary model (runs/tiny-1) predicts")
     assert "At scale, an estimate and not this run: 800 of 40,000 users" in shown.out
     facts = json.loads((inspected / "looked" / "summary.json").read_text())
     assert facts["together"]["releases"] == 2

@@ -20,6 +20,7 @@ def inspected(here: Path) -> Path:
     return here
 
 
+@pytest.mark.slow
 def test_from_a_recipe_to_a_report(tacit: Tacit, inspected: Path) -> None:
     shown = tacit("inspect", "images", "digits.toml")
     assert shown.code == 0, shown.err

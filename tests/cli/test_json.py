@@ -20,7 +20,7 @@ import tacit
 from tacit.cli import fleet_demo
 from tacit.cli.app import app
 from tacit.cli.results import RESULTS, STREAMS, WITHOUT_JSON
-from tacit.cli.results.base import Result, emit, key, sometimes
+from tacit.cli.results.base import OpenResult, Result, emit, key, sometimes
 from tacit.cli.results.page import page
 from tacit.fleet import logs
 from tacit.fleet.server import serving
@@ -60,6 +60,8 @@ TRIED: dict[str, tuple[object, ...]] = {
     "data import": ("chat.jsonl", "--user", "user", "--text", "text", "--vocabulary", "words.txt", "--out", "store"),
     "data show": ("store",),
     "account odometer": ("store",),
+    "recipe list": (),
+    "recipe show": ("demo",),
     "runs": (),
     "runs list": (".",),
     "runs show": ("run",),
@@ -69,6 +71,7 @@ TRIED: dict[str, tuple[object, ...]] = {
 # Commands that take longer, or a server: the file of tests/cli that runs each with --json.
 ELSEWHERE = {
     "train": "test_train.py",
+    "init": "test_init.py",
     "compare": "test_compare.py",
     "audit experiment": "test_audit.py",
     "inspect text": "test_inspect.py",
@@ -117,7 +120,7 @@ def test_every_command_has_json_or_says_why_not(name: str) -> None:
 def test_no_schema_is_left_over() -> None:
     assert set(RESULTS) | set(WITHOUT_JSON) == set(commands())
     assert not set(RESULTS) & set(WITHOUT_JSON)
-    assert set(RESULTS) >= STREAMS
+    assert set(RESULTS) >= set(STREAMS)
     assert set(TRIED) | set(ELSEWHERE) == set(RESULTS)
 
 
@@ -151,7 +154,7 @@ def test_it_prints_what_is_published(tacit: Tacit, workplace: Path, name: str) -
     if name in ("data show", "account odometer") and not (workplace / "store").exists():
         tacit("data", "import", *TRIED["data import"])
     found = tacit(*name.split(), *TRIED[name], "--json").object
-    assert found.keys() <= RESULTS[name].model_fields.keys()
+    assert found.keys() <= RESULTS[name].model_fields.keys() or issubclass(RESULTS[name], OpenResult)
 
 
 def test_a_run_on_devices(tacit: Tacit, workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +218,7 @@ def test_every_key_of_every_object_has_a_meaning() -> None:
     for result in RESULTS.values():
         for schema in (result.model_json_schema(), *result.model_json_schema().get("$defs", {}).values()):
             assert schema["description"], schema
-            for name, described in schema["properties"].items():
+            for name, described in schema.get("properties", {}).items():
                 assert described.get("description"), (schema["title"], name)
 
 
@@ -252,18 +255,25 @@ def test_commands_print_json_in_one_way() -> None:
     """`emit` is the only place that writes JSON to stdout."""
     printing = re.compile(r"(?:print|echo)\(json\.dumps")
     found = [path.name for path in (ROOT / "tacit" / "cli").rglob("*.py") if printing.search(path.read_text())]
-    assert sorted(found) == ["__main__.py", "base.py"]
+    assert sorted(found) == ["__main__.py", "base.py", "recipe.py"]  # the last is `recipe schema`
 
 
 @pytest.mark.parametrize("name", [*commands(), ""])
 def test_help_shows_flags_as_flags(tacit: Tacit, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("COLUMNS", "140")
-    out = tacit(*name.split(), "--help").out
-    assert "bool" not in out
-    assert " --no-" not in out
+    assert "bool" not in tacit(*name.split(), "--help").out
+
+
+def test_a_flag_has_a_negative_only_if_it_is_on_by_default() -> None:
+    for command in commands().values():
+        for name, each in options(command).items():
+            assert not getattr(each, "secondary_opts", ()) or each.default is True, name
 
 
 def test_an_option_has_one_meaning_in_the_options_that_commands_share() -> None:
-    for shared in ("--set", "--json", "--ca", "--server", "--suffixes"):
-        helps = {each.help for name, command in commands().items() for each in [options(command).get(shared)] if each}
-        assert len(helps) == (2 if shared == "--json" else 1), (shared, helps)  # `device run` prints a stream
+    for shared in ("--set", "--ca", "--server", "--suffixes", "--json"):
+        helps = {options(command)[shared].help for command in commands().values() if shared in options(command)}
+        if shared == "--json":
+            assert all("JSON object" in each and each.endswith("nothing else on stdout.") for each in helps), helps
+        else:
+            assert len(helps) == 1, (shared, helps)

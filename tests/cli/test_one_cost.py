@@ -59,7 +59,7 @@ def test_every_command_states_the_same_epsilon(
     with safe_open("model.safetensors", "numpy") as file:
         card = json.loads(file.metadata()["card"])
     assert card["guarantee"]["epsilon"] == stated
-    few = ("--held-out", 12, "--buckets", 4)
+    few = ("--users", 12, "--buckets", 4)
     compared = tacit("compare", "run", "ngram", "--on", "keyboard", *few, "--json").object
     assert compared["models"][0]["privacy"]["epsilon"] == stated
 

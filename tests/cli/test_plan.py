@@ -214,6 +214,7 @@ def test_a_picture_that_cannot_be_written_is_refused(tacit: Tacit, tmp_path: Pat
     assert "Cannot write --plot" in refused
 
 
+@pytest.mark.process
 def test_answers_from_a_cold_start_and_without_jax(tmp_path: Path) -> None:
     code = """
 import sys

@@ -70,6 +70,7 @@ def test_refusals(tacit: Tacit, tmp_path: Path, options: tuple[object, ...], cod
     assert sentence in tacit(*SMALL, *options).refusal(code)
 
 
+@pytest.mark.process
 def test_no_accelerator_library_is_loaded() -> None:
     code = (
         "import sys; from tacit.cli.app import main\n"

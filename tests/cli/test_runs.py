@@ -40,7 +40,7 @@ PRIVATE = {
 }
 SEEDED = {
     "metrics": {"top1": 0.3, "in_vocabulary_top1": 0.412},
-    "privacy": stated(epsilon=None, delta=None, releases=1, reasons_not_private=["replayable noise"]),
+    "privacy": stated(epsilon=None, releases=1, reasons_not_private=["replayable noise"]),
 }
 
 
@@ -204,6 +204,7 @@ def test_what_is_no_run_is_refused() -> None:
         invoke("show", "nothing")
 
 
+@pytest.mark.process
 def test_it_starts_without_jax() -> None:
     code = "import sys, tacit.cli.runs; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -90,6 +90,10 @@ def test_a_person_reads_accuracy_privacy_and_where_it_is(tacit: Tacit, here: Pat
             "Expected --resume with no change but --set run.rounds=N",
         ),
         (
+            ("--resume", "runs/x", "--set", "run=9"),
+            "Expected --resume with no change but --set run.rounds=N, got --set run=9",
+        ),
+        (
             ("--resume", "runs/x", "--set", "run.rounds=many"),
             "Expected run.rounds to be a whole number above 0, got 'many'",
         ),
@@ -259,6 +263,7 @@ def test_ctrl_c_before_the_run_begins_leaves_nothing(tacit: Tacit, here: Path, m
     assert everything(here) == before
 
 
+@pytest.mark.process
 def test_a_real_process_stops_on_ctrl_c_and_another_finishes_its_run(tacit: Tacit, here: Path) -> None:
     arguments = ["train", "tiny.toml", "--out", "run", "--json", "--set", "run.rounds=100"]
     arguments += ["--set", "run.evaluate_every=100", "--set", "run.checkpoint_every=100"]

@@ -188,6 +188,7 @@ def _hits(oracle: NextWordDistribution, sentences: list[tuple[int, ...]]) -> np.
     return np.concatenate(results, axis=1)
 
 
+@pytest.mark.slow
 def test_the_stated_optimum_is_what_the_oracle_really_scores(world: KeyboardWorld) -> None:
     stated = world.best_possible(HELD_OUT, most_sentences=400)
     scored = _hits(world.next_word_distribution(), _sentences(world.gather(HELD_OUT))[:400])
@@ -197,6 +198,7 @@ def test_the_stated_optimum_is_what_the_oracle_really_scores(world: KeyboardWorl
     assert (np.abs(difference) < 4 * error).all()
 
 
+@pytest.mark.slow
 def test_knowing_the_user_helps_as_much_as_stated(world: KeyboardWorld) -> None:
     some = HELD_OUT[:8]
     stranger, friend = world.best_possible(some), world.best_possible(some, knowing_user=True)

@@ -50,6 +50,7 @@ def printed(language: str) -> str:
     return str(code)
 
 
+@pytest.mark.process
 def test_the_reader_in_python(answer: list[str], tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONUTF8": "1"}
     ended = subprocess.run(
@@ -65,12 +66,14 @@ def node() -> str:
     return found
 
 
+@pytest.mark.process
 def test_the_reader_in_javascript_is_javascript(tmp_path: Path) -> None:
     (tmp_path / "reader.mjs").write_text(printed("javascript"), encoding="utf-8")
     ended = subprocess.run([node(), "--check", tmp_path / "reader.mjs"], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
 
 
+@pytest.mark.process
 def test_the_reader_in_javascript(answer: list[str], tmp_path: Path) -> None:
     """Runs where the folder NODE_PATH has the package onnxruntime-node: npm install onnxruntime-node."""
     modules = Path(os.environ.get("NODE_PATH", "/nowhere"))

@@ -190,6 +190,7 @@ def test_devices_end_where_the_simulation_of_their_cohorts_ends(tmp_path: Path) 
     assert entry.path == str((out / "run").resolve())
 
 
+@pytest.mark.process
 def test_secure_aggregation_differs_by_quantisation_alone(tmp_path: Path) -> None:
     out, plain = tmp_path / "server", fleet_recipe(run={"rounds": 2}, privacy=EVERYTHING)
     recipe = fleet_recipe(run={"rounds": 2}, privacy={**EVERYTHING, "secagg": {"bits": 24}}, fleet=SECURE)
@@ -241,6 +242,7 @@ def test_no_mask_is_removed_before_the_intent_is_on_disk_and_a_lost_round_counts
     assert not lost & counted  # who was in the lost round has taken part in it
 
 
+@pytest.mark.process
 def test_roles_in_processes_of_their_own_reach_each_other(tmp_path: Path) -> None:
     recipe = fleet_recipe(run={"rounds": 1}, privacy={"secagg": {"bits": 24}}, fleet=SECURE)
     make_secret(tmp_path / "secret")
@@ -268,6 +270,7 @@ def test_roles_in_processes_of_their_own_reach_each_other(tmp_path: Path) -> Non
     assert difference(model, plain) < 1e-5
 
 
+@pytest.mark.process
 def test_devices_measure_a_model_through_the_gate(tmp_path: Path) -> None:
     trained, out = fleet_recipe(), tmp_path / "server"
     run = RunFolder.create(tmp_path / "trained", trained.to_toml(), vocabulary=RecipeSetup.build(trained).dataset.words)

@@ -33,6 +33,7 @@ from tacit.privacy.gate.thresholds import FixedClip
 from tacit.privacy.noise.mechanisms import Gaussian, NoNoise
 from tacit.privacy.noise.randomness import NoiseKey, Randomness
 from tacit.privacy.record.records import UPDATE
+from tacit.testing.work import UserWorkContract
 from tests.support.diverged import stretched
 from tests.support.list_users import ListUsers
 
@@ -172,19 +173,23 @@ def test_a_round_is_the_pseudocode() -> None:
     assert not np.array_equal(after.key, MODEL.key)
 
 
-def test_a_user_is_alone_with_the_models() -> None:
+class TestDiscriminatorWork(UserWorkContract):
     """A user's update is the same in any company, and however many empty batches pad it."""
-    clip = np.float32(1.0)
-    together = UPDATES(MODEL, BATCHES, np.int32(2), clip)
-    longer = image_batches(pictures(EXAMPLES, [4, 0, 5]), batch_size=3, steps=4)
-    padded = UPDATES(MODEL, longer, np.int32(4), clip)
-    turned = UPDATES(MODEL, {name: leaf[::-1] for name, leaf in BATCHES.items()}, np.int32(2), clip)
-    for a, b, c in zip(leaves(together), leaves(padded), leaves(turned), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(a, c[::-1], rtol=1e-4, atol=1e-6)
-        assert not a[1].any()  # who has no images changes nothing
-    # The score's own bias adds to real and fake alike, and never moves.
-    assert [leaf[0].any() for leaf in leaves(together)] == [True] * 7 + [False]
+
+    def local(self) -> Any:
+        return WORK
+
+    def model(self) -> Any:
+        return MODEL
+
+    def batches(self) -> Any:
+        return {name: leaf[2] for name, leaf in BATCHES.items()}
+
+
+def test_all_of_the_discriminator_learns_but_the_bias_of_its_score() -> None:
+    """That bias adds to real and made-up images alike."""
+    update = UPDATES(MODEL, BATCHES, np.int32(2), np.float32(1.0))
+    assert [leaf[0].any() for leaf in leaves(update)] == [True] * 7 + [False]
 
 
 def test_padding_is_nothing_where_numbers_end() -> None:

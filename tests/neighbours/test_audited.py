@@ -11,6 +11,7 @@ from tests.support.neighbour_runs import EVERYBODY, recipe, stating, write
 from tests.support.neighbours import World, compared
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [(), ("--device-rate", 0.4)])
 def test_an_audited_run(rate: tuple[object, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def commands(world: World) -> None:

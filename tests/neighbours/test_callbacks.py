@@ -39,6 +39,7 @@ def write(folder: Path, who: Sequence[str]) -> None:
     write_text_store(folder, {user: EVERYBODY[user] for user in who})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_calls_do_not_depend_on_a_silent_user(kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = {"world": None, "store": "store", "users": 1, "held_out": 9}

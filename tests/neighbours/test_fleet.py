@@ -45,6 +45,7 @@ def served(folder: Path, capture: pytest.CaptureFixture[str], devices: int) -> W
     return world
 
 
+@pytest.mark.slow
 def test_a_device_that_never_comes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with_, without = (served(tmp_path / str(devices), capfd, devices).public() for devices in (13, 12))
     assert "runs/one/summary.json" in with_.parts

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.usefixtures("small_networks")
 SILENT = 31
 
 
+@pytest.mark.slow
 def test_an_inspection_of_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     made = tiny_text(
         data={"world": None, "store": "store", "users": 1, "held_out": 9},
@@ -35,6 +36,7 @@ def test_an_inspection_of_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     assert not found, "\n".join(found)
 
 
+@pytest.mark.slow
 def test_an_inspection_of_images(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     tree = tiny_images().model_dump(mode="json", exclude_none=True)
     del tree["data"]["world"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -28,15 +29,21 @@ def loss(model: jax.Array, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.sum((jax.nn.logsumexp(logits, -1) - own) * mask), jnp.sum(mask)
 
 
+MODEL = 0.1 * np.random.default_rng(0).standard_normal((34, 34)).astype(np.float32)
+
+
+def parts() -> dict[str, Any]:
+    return {"work": tacit.FedAvg(batch_size=4), "server": optax.sgd(1.0)}
+
+
 def trained(people: dict[str, list[str]], out: Path) -> tuple[tacit.Run, tacit.MemoryUsers]:
     users = tacit.users(people, vocabulary=WORDS, held_out=0.1, key=bytes([1]) * 32)
     run = tacit.train(
-        0.1 * jax.random.normal(jax.random.key(0), (34, 34)),
+        jnp.asarray(MODEL),
         loss,
         users,
-        work=tacit.FedAvg(batch_size=4),
+        **parts(),
         privacy=tacit.PrivacyPlan(population=100, cohort=12, clip_norm=0.5, noise_multiplier=1.0, delta=1e-3),
-        server=optax.sgd(1.0),
         rounds=3,
         evaluate_every=1,
         seed=5,
@@ -47,11 +54,28 @@ def trained(people: dict[str, list[str]], out: Path) -> tuple[tacit.Run, tacit.M
 
 def test_public_files_and_the_model_are_those_of_the_neighbour(tmp_path: Path) -> None:
     run, users = trained(said(), tmp_path / "with" / "run")
-    train = np.delete(np.arange(len(users)), users.held_out_users())
-    drawn = {int(user) for each in verified(run.folder.participation_path, run.ledger) for user in each.users}
-    absent = f"u{train[next(number for number in range(len(train)) if number not in drawn)]}"
+    absent = _in_no_cohort(run, users)
     other, fewer = trained(said(without=absent), tmp_path / "without" / "run")
     assert len(fewer) == len(users) - 1
     for name in PUBLIC:
         assert (run.path / name).read_bytes() == (other.path / name).read_bytes(), name
     np.testing.assert_array_equal(run.model, other.model)
+
+
+def test_an_extended_run_and_the_one_of_the_neighbour(tmp_path: Path) -> None:
+    """Somebody who is in no cohort of the extended run either is nowhere to be seen."""
+    run, users = trained(said(), tmp_path / "with" / "run")
+    run = tacit.resume(run.path, jnp.asarray(MODEL), loss, users, **parts(), rounds=4)
+    assert (run.rounds_done, run.summary["rounds"]) == (4, 4)
+    absent = _in_no_cohort(run, users)
+    other, fewer = trained(said(without=absent), tmp_path / "without" / "run")
+    other = tacit.resume(other.path, jnp.asarray(MODEL), loss, fewer, **parts(), rounds=4)
+    for name in PUBLIC:
+        assert (run.path / name).read_bytes() == (other.path / name).read_bytes(), name
+    np.testing.assert_array_equal(run.model, other.model)
+
+
+def _in_no_cohort(run: tacit.Run, users: tacit.MemoryUsers) -> str:
+    train = np.delete(np.arange(len(users)), users.held_out_users())
+    drawn = {int(user) for each in verified(run.folder.participation_path, run.ledger) for user in each.users}
+    return f"u{train[next(number for number in range(len(train)) if number not in drawn)]}"

@@ -36,12 +36,14 @@ def training(text: str) -> Any:
     return commands
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# One kind in the fast tests, and that the harness sees a fault; each kind trains two worlds and runs eight commands on each.
+@pytest.mark.parametrize("kind", ["poisson", *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(KINDS)[1:])])
 def test_training(kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = compared(tmp_path, capfd, write, list(EVERYBODY), training(recipe(**KINDS[kind])))
     assert not found, "\n".join(found)
 
 
+@pytest.mark.slow
 def test_somebody_who_is_drawn_and_has_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """With everybody in every round: the one without examples takes part and adds zero to every block."""
     rng = np.random.default_rng(1)
@@ -58,6 +60,7 @@ def test_somebody_who_is_drawn_and_has_nothing(tmp_path: Path, capfd: pytest.Cap
     assert not found, "\n".join(found)
 
 
+@pytest.mark.slow
 def test_somebody_who_is_drawn_with_much_text_and_an_update_of_zero(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,6 +81,7 @@ def test_somebody_who_is_drawn_with_much_text_and_an_update_of_zero(
     assert not found, "\n".join(found)
 
 
+@pytest.mark.slow
 def test_comparing_runs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def commands(world: World) -> None:
         for kind in ("poisson", "fixed"):
@@ -106,6 +110,7 @@ def test_the_harness_sees_a_hold_out_by_row_numbers(
     assert any(each.startswith("runs/one/metrics.jsonl") for each in found), found
 
 
+@pytest.mark.slow
 def test_the_harness_sees_a_count_of_the_users(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,7 +124,7 @@ def test_cost_is_read_off_the_ledger():
     once, twice = [intent(t) for t in range(50)], [intent(t) for t in range(50)] + [intent(49, attempt=1)]
     assert cost(twice).epsilon > cost(once).epsilon  # a round that ran twice is accounted twice
     assert cost(twice).releases == 51
-    assert cost([*once, intent(50, z=0.2)]).epsilon > cost([*once, intent(50)]).epsilon
+    assert cost([*once, intent(50, z=0.5)]).epsilon > cost([*once, intent(50)]).epsilon
     assert cost([*once, intent(50, bound=None)]).epsilon == math.inf
 
 

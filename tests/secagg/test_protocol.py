@@ -149,6 +149,7 @@ def test_states_hide_their_secrets():
         assert not re.search(r"\b(seed|mask_key|cipher_key|shares|identity)=", repr(state))
 
 
+@pytest.mark.process
 def test_no_module_loads_jax():
     names = [
         f"tacit.secagg.{path.stem}" for path in Path(device.__file__).parent.glob("*.py") if path.stem != "__init__"

@@ -73,6 +73,15 @@ def test_a_loss_whose_constants_changed_is_compiled_again(model: WordLM) -> None
     np.testing.assert_allclose(update(work, model), 2 * before, rtol=1e-2, atol=1e-6)
 
 
+def test_a_filter_of_leaves_is_asked_again_in_each_run(model: WordLM) -> None:
+    one, again = (engine(LocalWork(FedAvg(learning_rate=0.3), NextWord(), _bias))._compiled(model) for _ in range(2))
+    assert one is not again
+
+
+def _bias(path: str, leaf: Any) -> bool:
+    return "bias" in path
+
+
 def test_another_model_is_compiled_for_each_run(model: WordLM) -> None:
     own = OwnModel(**vars(model))
     one, again = (engine(LocalWork(FedAvg(learning_rate=0.3), NextWord()))._compiled(own) for _ in range(2))

@@ -120,6 +120,7 @@ def kill_after(out: Path, kind: str, intents: int) -> None:
     assert process.wait() == -signal.SIGKILL
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["seeded", "seeded blt"])
 def test_kill_and_resume_gives_the_uninterrupted_run_and_a_complete_ledger(kind, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -133,6 +134,7 @@ def test_kill_and_resume_gives_the_uninterrupted_run_and_a_complete_ledger(kind,
     participation_record.verify(out / "private" / "participation.bin", read_ledger(out / "ledger.jsonl"))
 
 
+@pytest.mark.process
 def test_a_private_run_that_was_killed_pays_for_its_lost_rounds(tmp_path):
     out = tmp_path / "killed"
     kill_after(out, "private", 6)

@@ -6,13 +6,14 @@ A new command gets a class here and a line in `RESULTS`, and prints with `emit`.
 
 from __future__ import annotations
 
-from tacit.cli.results import account, audit, data, fleet, inspect, keyboard, planning, runs
+from tacit.cli.results import account, audit, data, fleet, inspect, keyboard, planning, recipes, runs
 from tacit.cli.results.base import Result, emit
 
 __all__ = ["RESULTS", "STREAMS", "WITHOUT_JSON", "Result", "emit"]
 
 RESULTS: dict[str, type[Result]] = {
     "train": runs.TrainResult,
+    "init": recipes.InitResult,
     "serve": runs.ServeResult,
     "predict": keyboard.PredictResult,
     "compare": keyboard.CompareResult,
@@ -46,6 +47,8 @@ RESULTS: dict[str, type[Result]] = {
     "inspect text": inspect.InspectTextResult,
     "inspect images": inspect.InspectImagesResult,
     "inspect compare": inspect.InspectCompareResult,
+    "recipe list": recipes.RecipeListResult,
+    "recipe show": recipes.RecipeResult,
     "runs": runs.RunsListResult,
     "runs list": runs.RunsListResult,
     "runs show": runs.RunFacts,
@@ -53,8 +56,11 @@ RESULTS: dict[str, type[Result]] = {
     "runs plot": runs.PictureResult,
 }
 
-# Commands that print an object for each event, or for each line that they read, one a line, until they end.
-STREAMS = frozenset({"device run", "predict"})
+# Commands that print several objects, one a line, until they end, and what each object is about.
+STREAMS = {
+    "predict": "without a text, an object for each line of stdin",
+    "device run": "an object for each event",
+}
 
 # Commands without --json, and why.
-WITHOUT_JSON: dict[str, str] = {}
+WITHOUT_JSON = {"recipe schema": "it prints JSON in any case, the JSON Schema of recipes"}

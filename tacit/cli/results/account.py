@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from tacit.cli.results.base import Result, key, sometimes
-from tacit.cli.results.privacy import Cost, OwnersFigure, RunPrivacy
+from tacit.cli.results.privacy import Claim, Cost, OwnersFigure, RunPrivacy
 
 _OWNERS = "the owner's second figure; null if users are sampled or it may not be seen"
 
@@ -92,9 +92,14 @@ class ListedRun(Result):
     state: str = key("how many rounds it released, in words, or why that is unknown")
 
 
-class OdometerResult(Cost):
-    """What all runs on the same users have cost together; epsilon is null if a run's cost is unknown."""
+class OdometerResult(Claim):
+    """What all runs on the same users have cost together. If a run's cost is unknown, the first figures are null."""
 
+    delta: float | None = key("the delta that epsilon is stated for; null if the total is unknown")
+    rho: float | None = key("rho of zero-concentrated differential privacy; null where there is none")
+    adjacency: str | None = key("how two neighbouring data sets differ; null if the total is unknown")
+    accountant: str | None = key("how epsilon was computed; null if the total is unknown")
+    assumptions: list[str] = key("what the figure rests on")
     store: str | None = key("the store's id; null for the devices of a fleet")
     runs: list[ListedRun] = key("every run on these users")
     from_the_participation_that_happened: TotalFigure | None = key(_OWNERS)

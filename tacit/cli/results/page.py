@@ -22,7 +22,7 @@ $ tacit account zcdp --rho 0.25 --delta 1e-10 --json
 {"epsilon": 4.492218247608708, "reasons_not_private": [], "reason_codes": [], "delta": 1e-10, ...}
 ```
 
-- A command prints exactly one JSON object, on one line of stdout, in ASCII, when it is done. Messages go to stderr.
+- A command prints one JSON object, on one line of stdout, in ASCII, when it is done. Messages go to stderr.
 - JSON has no infinity: an infinite ε is `null`, and `reasons_not_private` says why. Figures are not rounded.
 - A key is always there unless its row says *sometimes*. An object has no other keys unless its section says so.
 """
@@ -53,12 +53,10 @@ def page() -> str:
 
 
 def _streams() -> Iterator[str]:
-    if STREAMS:
-        names = ", ".join(f"`tacit {name}`" for name in sorted(STREAMS))
-        yield f"These print an object for each event, or for each line that they read, one a line, until they end: {names}.\n"
-    if WITHOUT_JSON:
-        yield "Commands without `--json`:\n"
-        yield "\n".join(f"- `tacit {name}`: {why}" for name, why in WITHOUT_JSON.items()) + "\n"
+    yield "Some commands print several objects, one a line, until they end:\n"
+    yield "".join(f"- `tacit {name}`: {what}.\n" for name, what in STREAMS.items())
+    yield "Commands without `--json`:\n"
+    yield "".join(f"- `tacit {name}`: {why}.\n" for name, why in WITHOUT_JSON.items())
 
 
 def _exit_codes() -> Iterator[str]:
@@ -75,14 +73,16 @@ def _commands() -> str:
 
 
 def _section(result: type[Result]) -> str:
-    lines = [f"### {result.__name__}\n", f"{_line(result)}\n", "| key | value | meaning |", "|---|---|---|"]
+    lines = [f"### {result.__name__}\n", f"{_line(result)}\n"]
+    if result.model_fields:
+        lines += ["| key | value | meaning |", "|---|---|---|"]
     for name, field in result.model_fields.items():
         there = "" if field.is_required() else "*sometimes:* "
         # A key that is left out is never null, unless its meaning says so.
         value = _named(field.annotation, may_be_null=field.is_required() or "null" in str(field.description))
         lines.append(f"| `{name}` | {value} | {there}{field.description} |")
     if issubclass(result, OpenResult):
-        lines.append("\nIt may have further keys.")
+        lines += ["\nIt may have further keys."] if result.model_fields else []
     return "\n".join([*lines, ""])
 
 

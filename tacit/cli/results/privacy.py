@@ -16,10 +16,10 @@ class Claim(Result):
 class Cost(Claim):
     """What is proven, or why nothing is."""
 
-    delta: float | None = key("the delta that epsilon is stated for; null where nothing could be added up")
+    delta: float = key("the delta that epsilon is stated for")
     rho: float | None = key("rho of zero-concentrated differential privacy; null where there is none")
-    adjacency: str | None = key("how two neighbouring data sets differ")
-    accountant: str | None = key("how epsilon was computed")
+    adjacency: str = key("how two neighbouring data sets differ")
+    accountant: str = key("how epsilon was computed")
     assumptions: list[str] = key("what the figure rests on")
 
 
@@ -79,6 +79,6 @@ class AtScale(Result):
     population: int = key("how many users the larger run has")
     cohort: float = key("how many users a round")
     noise_multiplier: float = key("its noise multiplier")
-    min_separation: int | None = sometimes("MinS, if users are not sampled")
-    max_participation: int | None = sometimes("MaxP, if users are not sampled")
+    min_separation: int | None = key("MinS; null if users are sampled")
+    max_participation: int | None = key("MaxP; null if users are sampled")
     privacy: RunPrivacy = key("what the larger run would cost")

@@ -22,7 +22,7 @@ import hashlib
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,6 +149,11 @@ class CanaryPlan(BaseModel):
     def save(self, path: str | Path) -> None:
         """Write the plan to a file that only its owner can read: anybody who knows it can win every attack."""
         write_atomic(Path(path), self.model_dump_json(indent=1) + "\n", mode=0o600)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a plan that `save` wrote; AuditError if it is not a plan."""
+        return cls.model_validate(load_plan(Path(path)).model_dump())
 
 
 def load_plan(path: Path) -> CanaryPlan:

@@ -117,6 +117,7 @@ def _follow(recipe: ImageInspection, users: ImageUsers, out: Path, callback: Cal
     images: dict[str, NDArray[np.uint8]] = {}
     counted_by = RunFolder.open(out / "accuracy").run_id
     thresholds = {side: _threshold(recipe, histogram, side, counted_by) for side in SIDES}
+    _require_apart(recipe, thresholds)
     for side in SIDES:
         _require_users(recipe, histogram, side, thresholds[side].value)
     for side in SIDES:
@@ -181,6 +182,17 @@ def _threshold(recipe: ImageInspection, histogram: NDArray[np.float64], side: Si
     assert selection.percentiles is not None
     value = percentile(histogram, selection.percentiles[side == "high"], side=side)
     return Threshold(value, selection.privacy.noise_multiplier, counted_by)
+
+
+def _require_apart(recipe: ImageInspection, thresholds: dict[Side, Threshold]) -> None:
+    """DataError if the low threshold is above the high one: users between them would be in both subpopulations."""
+    low, high = thresholds["low"].value, thresholds["high"].value
+    if recipe.selection.by == "user" and low > high:
+        raise DataError(
+            f"Expected a low threshold of accuracy at or below the high one, got {low:.1%} and {high:.1%} by the released "
+            "histogram: users between them would be in both subpopulations.",
+            hint="Set selection.percentiles further apart, more selection.bins, or selection.thresholds.",
+        )
 
 
 def _require_users(recipe: ImageInspection, histogram: NDArray[np.float64], side: Side, threshold: float) -> None:

@@ -102,7 +102,7 @@ class InspectionComparison:
             blocks.append(Table(columns=["generated before", "generated after"], rows=said))
         blocks += [Paragraph(text=OUTSIDE, note=True), Paragraph(text=self.price() if claimed else NO_CLAIM, note=True)]
         title = "Unknown words, before and after"
-        return Section(name="inspection-compared", title=title, order=62, private=not claimed, blocks=blocks)
+        return Section(name="inspection-compared", title=title, order=7, private=not claimed, blocks=blocks)
 
     def _primaries(self) -> tuple[_Said, _Said] | tuple[()]:
         before, after = _said(self.before.primary), _said(self.after.primary)

@@ -133,7 +133,7 @@ class WordFindings:
             notes.append(price_at_scale(scale))
         blocks += [Paragraph(text=note, note=True) for note in notes]
         title = "Unknown words, as a model generates them"
-        return Section(name="inspection", title=title, order=60, private=not claimed, blocks=blocks)
+        return Section(name="inspection", title=title, order=5, private=not claimed, blocks=blocks)
 
     def _primary_section(self, summary: Mapping[str, Any]) -> Section:
         assert self.primary is not None
@@ -146,9 +146,7 @@ class WordFindings:
         notes = [OUTSIDE_ACCURACY, price_together(summary["together"])]
         blocks += [Paragraph(text=note, note=True) for note in notes]
         title = "The primary model and its sentences"
-        return Section(
-            name="inspection-primary", title=title, order=61, private=not self.primary.claimed, blocks=blocks
-        )
+        return Section(name="inspection-primary", title=title, order=6, private=not self.primary.claimed, blocks=blocks)
 
 
 def look_at(model: CharLM, look: TextLook, rates: UnknownRates, *, longest: int) -> WordFindings:

@@ -11,6 +11,7 @@ import pytest
 
 from tacit.data.formats import ReadOptions, arrow_tables, read
 from tacit.errors import DataError
+from tests.support.arrow_files import as_stream, saved
 
 OPTIONS = ReadOptions(user="who", text="said")
 TABLE = pa.table({"who": ["ann", "bob", "ann"], "said": [["a", "b"], [], ["c"]], "other": [1, 2, 3]})
@@ -25,24 +26,6 @@ def as_file(path: Path, table: pa.Table, batch: int = 2) -> Path:
     with pa.ipc.new_file(path, table.schema) as writer:
         writer.write_table(table, max_chunksize=batch)
     return path
-
-
-def as_stream(path: Path, table: pa.Table, batch: int = 2) -> Path:
-    with pa.OSFile(str(path), "wb") as out, pa.ipc.new_stream(out, table.schema) as writer:
-        writer.write_table(table, max_chunksize=batch)
-    return path
-
-
-def saved(folder: Path, *tables: pa.Table, split: str | None = "train", **state: Any) -> Path:
-    """A folder as `Dataset.save_to_disk` writes it."""
-    folder.mkdir(parents=True)
-    names = [f"data-{i:05}-of-{len(tables):05}.arrow" for i in range(len(tables))]
-    for name, table in zip(names, tables, strict=True):
-        as_stream(folder / name, table)
-    described = {"_data_files": [{"filename": name} for name in names], "_fingerprint": "f", "_split": split, **state}
-    (folder / "state.json").write_text(json.dumps(described))
-    (folder / "dataset_info.json").write_text(json.dumps({"features": {}, "splits": {}}))
-    return folder
 
 
 @pytest.mark.parametrize("batch", [1, 2, 10])

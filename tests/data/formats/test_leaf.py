@@ -9,17 +9,7 @@ import pytest
 
 from tacit.data.formats import ReadOptions, json_stream, read
 from tacit.errors import DataError
-
-
-def leaf_file(path: Path, users: dict[str, Any], **more: Any) -> Path:
-    content = {
-        "users": list(users),
-        "num_samples": [len(data["x"]) for data in users.values()],
-        "user_data": users,
-        **more,
-    }
-    path.write_text(json.dumps(content))
-    return path
+from tests.support.leaf_files import leaf_file
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 1 << 20])

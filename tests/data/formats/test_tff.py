@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import sqlite3
-import struct
-from collections.abc import Sequence
 from pathlib import Path
 
 import h5py
@@ -12,34 +9,7 @@ import pytest
 from tacit.data.formats import ReadOptions, read
 from tacit.data.formats.tf_example import parse_example
 from tacit.errors import DataError
-
-
-def varint(value: int) -> bytes:
-    out = b""
-    while value >= 0x80:
-        out += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return out + bytes([value])
-
-
-def field(number: int, content: bytes) -> bytes:
-    return varint(number << 3 | 2) + varint(len(content)) + content
-
-
-def example(*, packed: bool = True, **features: bytes | Sequence[float] | Sequence[int]) -> bytes:
-    """A serialized tf.train.Example, written by the wire format's rules."""
-    entries = b""
-    for name, value in features.items():
-        if isinstance(value, bytes):
-            feature = field(1, field(1, value))
-        elif all(isinstance(number, int) for number in value):
-            numbers = [varint(int(number) % (1 << 64)) for number in value]
-            feature = field(3, field(1, b"".join(numbers)) if packed else b"".join(b"\x08" + n for n in numbers))
-        else:
-            floats = [struct.pack("<f", number) for number in value]
-            feature = field(2, field(1, b"".join(floats)) if packed else b"".join(b"\x0d" + f for f in floats))
-        entries += field(1, field(1, name.encode()) + field(2, feature))
-    return field(1, entries)
+from tests.support.tff_files import example, field, sqlite_file
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -59,17 +29,6 @@ def test_an_example_without_features() -> None:
 def test_what_is_no_example_is_refused(message: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse_example(message)
-
-
-def sqlite_file(path: Path, *rows: tuple[str, str, bytes]) -> Path:
-    with sqlite3.connect(path) as database:
-        database.execute(
-            "CREATE TABLE examples "
-            "(split_name TEXT NOT NULL, client_id TEXT NOT NULL, serialized_example_proto BLOB NOT NULL)"
-        )
-        database.executemany("INSERT INTO examples VALUES (?, ?, ?)", rows)
-    database.close()
-    return path
 
 
 def pixels() -> np.ndarray:

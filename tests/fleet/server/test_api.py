@@ -311,6 +311,7 @@ def test_health_is_open_to_all(server):
     assert server.client.get("/healthz").text == "ok\n"
 
 
+@pytest.mark.process
 def test_processes_without_a_model_do_without_jax():
     modules = (
         "tacit.fleet.server.serving, tacit.fleet.rounds.aggregator, tacit.fleet.rounds.peers, tacit.fleet.device.agent"

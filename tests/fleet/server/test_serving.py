@@ -61,6 +61,7 @@ def test_what_does_not_fit_together_is_refused_before_anything_is_made(
     assert not (tmp_path / "server").exists()
 
 
+@pytest.mark.process
 def test_processes_that_select_and_add_up_never_import_jax() -> None:
     code = "import sys, tacit.cli.serve, tacit.fleet.server.serving; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -141,6 +142,7 @@ def test_an_aggregator_that_is_to_stop_finishes_its_rounds(tmp_path: Path) -> No
     engine.dispose()
 
 
+@pytest.mark.process
 def test_a_server_speaks_https_and_a_signal_ends_it_with_nothing_left_open(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text(fleet_recipe().to_toml())
     out, log = tmp_path / "server", tmp_path / "log"

@@ -81,7 +81,7 @@ def test_every_model_is_a_run_and_all_are_accounted(finished: tuple[Path, ImageI
         assert about.stage == stage
         epsilons.append((RunFolder.open(out / stage).summary() or {})["privacy"]["epsilon"])
         assumed = " ".join((RunFolder.open(out / stage).summary() or {})["privacy"]["assumptions"])
-        chose = {"classifier": (), "accuracy": ("classifier",)}.get(stage, ("classifier", "accuracy"))
+        chose = () if stage == "classifier" else ("classifier",)  # with public thresholds no other run chooses users
         assert {other for other in STAGES if RunFolder.open(out / other).run_id in assumed} == set(chose)
         plot_training(RunFolder.open(out / stage), out / f"{stage}.png")
     cost = looked.findings.together
@@ -91,19 +91,64 @@ def test_every_model_is_a_run_and_all_are_accounted(finished: tuple[Path, ImageI
     assert saved == json.loads(json.dumps(looked.findings.as_dict()))
 
 
-def test_thresholds_come_from_the_released_histogram(finished: tuple[Path, ImageInspectionResult]) -> None:
+def test_public_thresholds_and_the_released_histogram_are_in_the_findings(
+    finished: tuple[Path, ImageInspectionResult],
+) -> None:
     out, looked = finished
     released = final(out / "accuracy")["model"]
     assert looked.findings.histogram == tuple(float(each) for each in released)
-    thresholds = looked.findings.thresholds
-    assert thresholds is not None
-    for stage, value in zip(("low", "high"), thresholds, strict=True):
+    assert looked.findings.thresholds == (0.1, 0.1)
+    for stage in ("low", "high"):
         about = InspectionRecord.read(read_ledger(out / stage / "ledger.jsonl").opened)
         assert about is not None
         assert about.selection is not None
-        assert about.selection.threshold == Threshold(value, 0.5, RunFolder.open(out / "accuracy").run_id)
+        assert about.selection.threshold == Threshold(0.1)
         assert about.fault == FaultRecord("inverted", 0.5, 1)
     assert "fault" not in RunFolder.open(out / "classifier").recipe()
+
+
+def by_percentiles(*percentiles: float) -> ImageInspection:
+    """The tiny inspection with thresholds from the released histogram."""
+    tree = tiny_images().model_dump(mode="json", exclude_none=True)
+    del tree["selection"]["thresholds"]
+    return parse_image_inspection({**tree, "selection": {**tree["selection"], "percentiles": percentiles}})
+
+
+def releases(monkeypatch: pytest.MonkeyPatch, *histogram: float) -> None:
+    """The histogram that will be taken for the one that was released."""
+    run = image_run._run
+
+    def counted(stage: ImageStage, path: Path, callback: tacit.Callback) -> dict[str, Any]:
+        summary = run(stage, path, callback)
+        return {**summary, "histogram": histogram} if path.name == "accuracy" else summary
+
+    monkeypatch.setattr(image_run, "_run", counted)
+
+
+def test_percentiles_are_read_from_the_released_histogram(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    releases(monkeypatch, 0.3, 0.2, 0.2, 0.3)
+    looked = start_images(by_percentiles(0.25, 0.75), tmp_path / "run", tacit.Callback())
+    assert looked.findings.thresholds == (0.25, 0.75)
+    for stage, value in (("low", 0.25), ("high", 0.75)):
+        about = InspectionRecord.read(read_ledger(tmp_path / "run" / stage / "ledger.jsonl").opened)
+        assert about is not None
+        assert about.selection is not None
+        counted_by = RunFolder.open(tmp_path / "run" / "accuracy").run_id
+        assert about.selection.threshold == Threshold(value, 0.5, counted_by)
+        assert counted_by in " ".join(
+            (RunFolder.open(tmp_path / "run" / stage).summary() or {})["privacy"]["assumptions"]
+        )
+
+
+def test_a_low_threshold_above_the_high_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    releases(monkeypatch, 0.1, 0.8, 0.1, 0.0)
+    with pytest.raises(DataError) as refused:
+        start_images(by_percentiles(0.25, 0.75), tmp_path / "run", tacit.Callback())
+    assert refused.value.sentence == (
+        "Expected a low threshold of accuracy at or below the high one, got 50.0% and 25.0% by the released histogram: users "
+        "between them would be in both subpopulations."
+    )
+    assert not (tmp_path / "run" / "high").exists()
 
 
 def test_only_the_discriminator_is_released(finished: tuple[Path, ImageInspectionResult]) -> None:
@@ -182,6 +227,7 @@ def test_the_generator_learns_nothing_of_users_but_releases(tmp_path: Path) -> N
     assert not np.array_equal(here["model.generator.image"], there["model.generator.image"])
 
 
+@pytest.mark.slow
 def test_what_was_killed_goes_on_as_if_nothing_had_happened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeded: Path
 ) -> None:
@@ -334,7 +380,6 @@ def test_a_subpopulation_that_is_empty_or_too_small_is_refused(tmp_path: Path, s
     trained = f"classifier.trained={json.dumps(str(seeded / 'classifier'))}"
     quiet = ("selection.privacy.mechanism=none", "selection.privacy.noise_multiplier=0.0", trained)
     by_value = tiny_images(*quiet).model_dump(mode="json", exclude_none=True)
-    by_value["selection"].pop("percentiles")
     by_value["selection"]["thresholds"] = [0.5, 0.999]
     with pytest.raises(DataError, match=r"no users with an accuracy of at least 99\.9%: the subpopulation is empty"):
         start_images(parse_image_inspection(by_value), tmp_path / "empty", tacit.Callback())

@@ -298,6 +298,7 @@ def test_numbers_are_rounded_up():
     assert [round_up(2.601), round_up(2.6), round_up(math.inf), round_up(0.24991, 4)] == ["2.61", "2.60", "∞", "0.2500"]
 
 
+@pytest.mark.process
 def test_it_needs_no_jax():
     code = "import sys, tacit.privacy.statement.guarantee, tacit.runs.report, tacit.cli.report; print('jax' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

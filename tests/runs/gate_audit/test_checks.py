@@ -19,7 +19,11 @@ BAND = BandedToeplitz((1.0, 0.5, 0.25), 64)
 STRATEGIES = {"independent": None, "tree": Tree(), "banded": BAND}
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+@pytest.mark.parametrize(
+    "strategy",
+    [None, pytest.param(Tree(), marks=pytest.mark.slow), pytest.param(BAND, marks=pytest.mark.slow)],
+    ids=STRATEGIES,
+)
 def test_p_values_of_sound_runs_are_uniform_or_larger(strategy: Strategy | None) -> None:
     chances: dict[str, list[float]] = {}
     for seed in range(200):

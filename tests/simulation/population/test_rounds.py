@@ -190,6 +190,7 @@ def test_rounds_are_quick_at_night_and_starve_by_day():
     assert min(noon) > 2 * max(night)
 
 
+@pytest.mark.slow
 def test_min_separation_grows_with_the_timer_until_the_population_caps_it():
     found = {
         hours: simulate(PopulationSettings(devices=8_000, report_goal=20, timer_hours=hours), 520, seed=0)

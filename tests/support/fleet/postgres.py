@@ -24,6 +24,7 @@ from tacit.fleet.database.schema import metadata
 from tacit.fleet.database.transactions import open_database
 
 _PROGRAMS = ("initdb", "pg_ctl", "psql")
+KINDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.process)]
 _SETTINGS = "-c listen_addresses='' -c fsync=off -c max_connections=60 -c shared_buffers=16MB"
 
 
@@ -92,7 +93,7 @@ def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     postgres_server.sql(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=KINDS)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A fresh, empty database of each kind."""
     if request.param == "sqlite":
@@ -120,7 +121,7 @@ def sqlite_engine(tmp_path: Path) -> Iterator[Engine]:
     engine.dispose()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=KINDS)
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     """A database of each kind with its tables made and nothing in them."""
     if request.param == "sqlite":

@@ -186,6 +186,7 @@ def test_import_paths():
         import_module_named("no_such_module")
 
 
+@pytest.mark.process
 def test_kinds_answer_without_jax():
     check = "import sys, tacit.privacy.noise.kinds, tacit.privacy.plan; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

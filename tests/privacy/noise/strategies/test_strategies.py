@@ -137,6 +137,7 @@ def test_restarts_out_of_place_are_refused(restarts: tuple[int, ...]):
         Tree().sensitivity(10, Gap(1), 2, restarts)
 
 
+@pytest.mark.process
 def test_strategies_answer_without_jax():
     """`tacit account` prices a run where no accelerator library is loaded."""
     check = "import sys, tacit.privacy.noise.strategies; sys.exit('jax' in sys.modules)"
