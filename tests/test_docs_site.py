@@ -93,6 +93,8 @@ def test_the_reference_of_commands_has_every_command_and_option(site):
     assert "| `--resume RUN` | " in train
     assert "| `recipe <str>` | A recipe file, or the name of one that comes with Tacit. | `demo` |" in train
     assert "*required*" in pages["reference/commands/plan.md"]
+    assert not re.search(r"\[(default|required|x[<>])", "".join(pages.values()))
+    assert "Range: `x>=1`. | `100` |" in pages["reference/commands/init.md"]
 
 
 def test_the_reference_of_recipes_has_every_key(site):

@@ -12,7 +12,18 @@ GROUPS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "training": (
         "Training and runs",
         "train a model, hold its loop, resume it, and ask a run what it is and what it cost.",
-        ("train", "resume", "rounds", "open_run", "register_objects", "Run", "StatedCost", "Round", "Rounds", "RunFolder")
+        (
+            "train",
+            "resume",
+            "rounds",
+            "open_run",
+            "register_objects",
+            "Run",
+            "StatedCost",
+            "Round",
+            "Rounds",
+            "RunFolder",
+        )
         + ("use_every_core", "TacitError"),
     ),
     "users": (
