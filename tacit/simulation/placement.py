@@ -56,7 +56,7 @@ def _useful_cores() -> int:
 
 def _cpu_devices_are_chosen() -> bool:
     """Whether somebody, a person or an earlier call of ours, has said how many CPU devices there are."""
-    chosen: int = jax.config.jax_num_cpu_devices
+    chosen: int = jax.config.jax_num_cpu_devices  # type: ignore[attr-defined]  # JAX adds its options at run time
     return chosen >= 0 or "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
 
 
