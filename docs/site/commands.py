@@ -10,7 +10,7 @@ import typer
 
 from tacit.cli.app import app
 
-_EXTRA = re.compile(r"\s+\[(?:default: (?P<default>.*?))?(?:; )?(?P<required>required)?\]$")
+_RANGE = re.compile(r"[\d.<=]*x[<>=\d.]*")
 
 
 def nav() -> list[Any]:
@@ -90,11 +90,21 @@ def _parameters(command: Any, name: str) -> list[str]:
         if (record := parameter.get_help_record(context)) is None:
             continue
         shown, text = record
-        found = _EXTRA.search(text)
-        default = "*required*" if parameter.required else _code(((found and found["default"]) or "").strip("()"))
-        rows.append((not parameter.required, f"| {_code(shown)} | {_cell(_EXTRA.sub('', text))} | {default} |"))
+        meaning, default, limits = _parts(text)
+        default = "*required*" if parameter.required else _code(default)
+        meaning += f" Range: `{limits}`." if limits else ""
+        rows.append((not parameter.required, f"| {_code(shown)} | {_cell(meaning)} | {default} |"))
     ordered = [row for _, row in sorted(rows, key=lambda row: row[0])]
     return ["| argument or option | meaning | default |", "|---|---|---|", *ordered] if rows else []
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    """The help of an option, its default and its range; as Typer writes them, "How many.  [default: 3; 1<=x<=50]"."""
+    meaning, _, extra = text.partition("  [")
+    found = [part for part in extra.removesuffix("]").split("; ") if part and part != "required"]
+    limits = found.pop() if found and _RANGE.fullmatch(found[-1]) else ""
+    default = "; ".join(found).removeprefix("default: ")
+    return meaning, default[1:-1] if default.startswith("(") else default, limits
 
 
 def _code(text: str) -> str:

@@ -19,11 +19,11 @@ for folder in (ROOT, ROOT / "examples", Path(__file__).parent):
 
 import commands  # noqa: E402
 import drawings  # noqa: E402
+import experiment_pages  # noqa: E402
 import links  # noqa: E402
 import python_names  # noqa: E402
+import recipe_pages  # noqa: E402
 import tutorials  # noqa: E402
-
-import recipes  # noqa: E402
 
 # Pages that lie elsewhere in the repository, for people who read it there.
 ELSEWHERE = {
@@ -36,14 +36,14 @@ ELSEWHERE = {
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Fill in the parts of the navigation that are made from code."""
-    made = {"@commands": commands.nav(), "@tutorials": tutorials.nav(), "@python": python_names.nav()}
-    config.nav = _filled(config.nav, made)
+    parts = {"commands": commands, "tutorials": tutorials, "python": python_names, "experiments": experiment_pages}
+    config.nav = _filled(config.nav, {f"@{name}": module.nav() for name, module in parts.items()})
     return config
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add every page that is made; then a page with the code of each file of the repository that some page links to."""
-    made = {**commands.pages(), **recipes.pages(), **tutorials.pages(), **python_names.pages()}
+    made = {**commands.pages(), **recipe_pages.pages(), **tutorials.pages(), **python_names.pages()}
     made |= {uri: (ROOT / path).read_text(encoding="utf-8") for uri, path in ELSEWHERE.items()}
     written = {file.src_uri: file.content_string for file in files.documentation_pages()}
     for uri, text in {**written, **made}.items():

@@ -12,7 +12,18 @@ GROUPS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "training": (
         "Training and runs",
         "train a model, hold its loop, resume it, and ask a run what it is and what it cost.",
-        ("train", "resume", "rounds", "open_run", "register_objects", "Run", "StatedCost", "Round", "Rounds", "RunFolder")
+        (
+            "train",
+            "resume",
+            "rounds",
+            "open_run",
+            "register_objects",
+            "Run",
+            "StatedCost",
+            "Round",
+            "Rounds",
+            "RunFolder",
+        )
         + ("use_every_core", "TacitError"),
     ),
     "users": (
@@ -51,6 +62,13 @@ GROUPS: dict[str, tuple[str, str, tuple[str, ...]]] = {
 }
 
 
+# What the docstring of a name does not say.
+NOTES = {
+    "PrivacyPlan": "Its settings are the keys of [`[privacy]`](../recipes.md#privacy) in a recipe.",
+    "Recipe": "Its sections and keys are in the [reference of recipes](../recipes.md).",
+}
+
+
 def nav() -> list[Any]:
     """The pages in order."""
     groups = [{title: f"reference/python/{name}.md"} for name, (title, _, _) in GROUPS.items()]
@@ -83,9 +101,9 @@ def _testing() -> str:
 
 def _entry(module: str, name: str, owner: str) -> str:
     shown = f"{module}.{name}"
-    return (
-        f"\n[](){{ #{shown} }}\n\n::: {owner}.{name}\n    options:\n      heading: {shown}\n      toc_label: {shown}\n"
-    )
+    note = f"\n{NOTES[name]}\n" if name in NOTES else ""
+    options = f"    options:\n      heading: {shown}\n      toc_label: {shown}\n"
+    return f"\n[](){{ #{shown} }}\n\n::: {owner}.{name}\n{options}{note}"
 
 
 def _index() -> str:

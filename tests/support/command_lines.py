@@ -29,8 +29,8 @@ def lines_in(markdown: str) -> Iterator[str]:
 def problem_of(line: str) -> str | None:
     """Why the line does not parse: an unknown command or option, or too many arguments. None if it does.
 
-    Options that are required may be missing, because text names commands without them. `...` and shell variables are passed
-    over.
+    Options that are required may be missing, and so may the value of the last option, because text names commands without them.
+    `...` and shell variables are passed over.
     """
     words = _words(line)
     command: Any = typer.main.get_command(app)
@@ -40,7 +40,9 @@ def problem_of(line: str) -> str | None:
         try:
             _, rest, _ = command.make_parser(context).parse_args(list(rest))
         except Exception as error:  # the errors of the library that Typer brings with it
-            return f"{name}: {getattr(error, 'message', error)}"
+            message = getattr(error, "message", str(error))
+            named_only = "requires an argument" in message and f"'{words[-1]}'" in message
+            return None if named_only else f"{name}: {message}"
         if not isinstance(command, TyperGroup):
             return f"{name}: takes no further argument {rest[0]!r}" if rest else None
         if not rest:
