@@ -15,6 +15,7 @@ import optax
 
 import tacit
 
+tacit.use_every_core()  # before JAX makes its first array
 TINY = "--tiny" in sys.argv
 PEOPLE, ROUNDS, STEPS = (200, 2, 5) if TINY else (2_000, 30, 3_000)
 task = tacit.NextWord()

@@ -12,6 +12,7 @@ import optax
 
 import tacit
 
+tacit.use_every_core()  # before JAX makes its first array
 TINY = "--tiny" in sys.argv
 
 

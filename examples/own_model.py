@@ -12,6 +12,7 @@ import optax
 
 import tacit
 
+tacit.use_every_core()  # before JAX makes its first array
 TINY = "--tiny" in sys.argv
 PEOPLE, ROUNDS, WIDTH, LENGTH = (200, 4, 8, 10) if TINY else (2_000, 60, 32, 10)
 

@@ -95,6 +95,7 @@ _PUBLIC = {
     "resume": "tacit.api.train",
     "rounds": "tacit.api.train",
     "train": "tacit.api.train",
+    "use_every_core": "tacit.simulation.placement",
     "users": "tacit.data.memory",
 }
 

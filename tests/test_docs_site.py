@@ -90,7 +90,7 @@ def test_the_reference_of_commands_has_every_command_and_option(site):
                 )
                 assert any(f"`{option}" in page.replace("\\|", "|") for option in shown), (name, shown)
     train = pages["reference/commands/train.md"]
-    assert "| `--resume RUN` | Continue a run that was stopped or killed. |  |" in train
+    assert "| `--resume RUN` | Continue a run that was stopped or killed. " in train
     assert "| `recipe <str>` | A recipe file, or the name of one that comes with Tacit. | `demo` |" in train
     assert "*required*" in pages["reference/commands/plan.md"]
 

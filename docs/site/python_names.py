@@ -13,7 +13,7 @@ GROUPS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "Training and runs",
         "train a model, hold its loop, resume it, and ask a run what it is and what it cost.",
         ("train", "resume", "rounds", "open_run", "register_objects", "Run", "StatedCost", "Round", "Rounds", "RunFolder")
-        + ("TacitError",),
+        + ("use_every_core", "TacitError"),
     ),
     "users": (
         "Users and data",

@@ -204,7 +204,8 @@ def resume(
     objects = {"held_out": held_out, "batches": batches, "trainable": trainable, "canaries": canaries}
     folder, callback = RunFolder.open(by_name(Path(path))), Callbacks(callbacks)
     if rounds is not None:
-        extension_of(folder, whole_number("rounds", rounds))  # raises before the model is built
+        rounds = whole_number("rounds", rounds)
+        extension_of(folder, rounds)  # raises before the model is built
     if model is None and CALLED in folder.recipe() and (built := objects_of(folder)):
         model, task, users, work, server = (built.get(name) for name in ("model", "task", "users", "work", "server"))
         objects |= {name: each for name, each in built.items() if name in objects}
@@ -242,9 +243,11 @@ def _begin(
     *,
     catch_interrupt: bool,
 ) -> Rounds:
+    from tacit.simulation.placement import use_every_core
     from tacit.simulation.training import first_rounds_of, setup_of_recipe
     from tacit.training.calls import setup_of_call
 
+    use_every_core()
     if recipe is not None:
         given = {"model": model, "task": task, "users": users, **settings}
         if other := next(

@@ -18,11 +18,13 @@ from tacit.cli.commands import Commands
 from tacit.cli.options import Changes, Json, RunArgument, Suffixes
 from tacit.cli.results import emit
 from tacit.cli.results.audit import AuditRunResult, ExperimentResult, PlantResult
+from tacit.cli.summary import tacit_command
 from tacit.errors import AuditError
 from tacit.runs.folder import RunFolder, by_name
 
 if TYPE_CHECKING:
     from tacit.audit.outcome import AuditOutcome
+    from tacit.cli.planting import Planting
     from tacit.data.canaries.plan import CanaryPlan
     from tacit.recipe.training import Recipe
     from tacit.runs.gate_audit.outcome import GateOutcome
@@ -107,6 +109,14 @@ def plant(
     ] = None,
     world_seed: Annotated[int, typer.Option("--world-seed", min=0, help="keyboard: the seed of the world.")] = 1,
     vocabulary: Annotated[int, typer.Option("--vocabulary", min=100, help="keyboard: size of the vocabulary.")] = 2_000,
+    public: Annotated[
+        Path | None,
+        typer.Option(
+            "--public",
+            metavar="STORE",
+            help="A store of public text, for what made-up devices hold beside their canary. A world needs none.",
+        ),
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -120,6 +130,8 @@ def plant(
 ) -> None:
     """Draw canaries and write the plan of who will hold them. Nobody's data is changed.
 
+    The command that trains with the plan is printed. On a store's folder it is that of the recipe own_data.
+
     Example: tacit audit plant demo --coins 300 --device-rate 0.5 --examples-per-device 20 --out canaries.json
     """
     from tacit.audit.plans import PAPER_SHARERS, mixed_plan
@@ -127,6 +139,7 @@ def plant(
     if out.exists():
         raise AuditError(f"Expected a new file for the plan, got {out}, which exists.")
     named, population, words = _population(data, users=users, world_seed=world_seed, vocabulary=vocabulary)
+    planting = _planting(data, population, public=public, world_seed=world_seed, vocabulary=vocabulary)
     if population is None and sharers:
         raise AuditError(
             f"Expected --users with --sharers on the folder of a store, got none for {data}.",
@@ -146,13 +159,13 @@ def plant(
         examples_per_device=examples_per_device,
         device_rate=device_rate,
     )
+    arguments = planting.arguments(plan, out)
     plan.save(out)
     if as_json:
-        train_with = ["--set", f"audit.plan={out}"]
         counts = {"canaries": len(plan.canaries), "made_up_users": plan.synthetic_users}
-        emit(PlantResult, {"plan": str(out), **counts, "train_with": train_with})
+        emit(PlantResult, {"plan": str(out), **counts, "train_with": arguments})
         return
-    typer.echo(_about(plan, out))
+    typer.echo(_about(plan, out, arguments))
 
 
 @app.command("run")
@@ -362,10 +375,21 @@ def _numbers(text: str) -> tuple[float, ...]:
     return found
 
 
-def _about(plan: CanaryPlan, out: Path) -> str:
+def _planting(data: str, population: int | None, *, public: Path | None, world_seed: int, vocabulary: int) -> Planting:
+    """How to train on the users that `data` names, as for `_population`."""
+    from tacit.cli.planting import Planting
+
+    if Path(data).is_dir():
+        return Planting.on_store(Path(data), population, public)
+    if data == "keyboard":
+        return Planting.on_world(population or 1, world_seed, vocabulary)
+    return Planting(data, public=public)
+
+
+def _about(plan: CanaryPlan, out: Path, arguments: Sequence[str]) -> str:
     made_up = plan.synthetic_users
     return (
         f"Wrote {out}: {len(plan.canaries)} canaries"
         + (f", and {made_up} made-up users beside the real ones" if made_up else "")
-        + f". Only you can read it. Train with: --set audit.plan={shlex.quote(str(out))}"
+        + f". Only you can read it.\nTrain with: {tacit_command()} {shlex.join(arguments)}"
     )

@@ -108,9 +108,9 @@ def import_(
             help="npz: turn images of other sizes and colours into 28×28 grey ones, by a fixed rule.",
         ),
     ] = False,
-    quotes: Annotated[
-        bool, typer.Option("--quotes/--no-quotes", help="csv: whether quotes enclose values, or are plain characters.")
-    ] = True,
+    plain_quotes: Annotated[
+        bool, typer.Option("--plain-quotes", help="csv: quotes are characters like any other, and enclose no values.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Make a store of users' texts or images.
@@ -125,7 +125,7 @@ def import_(
     if ink not in ("bright", "dark"):
         raise DataError(f"Expected --ink bright or dark, got {ink!r}.")
     fields = Fields(images_field, labels_field, writers_field)
-    options = ReadOptions(format, user, text, split, fields, cast(Ink, ink), convert_images, quotes)
+    options = ReadOptions(format, user, text, split, fields, cast(Ink, ink), convert_images, not plain_quotes)
     wanted = _wanted_vocabulary(vocabulary, vocabulary_private)
     share, key = build.checked_share(held_out), None if key_file is None else _key(key_file)
     sources = [read(file, options) for file in files]

@@ -24,6 +24,8 @@ BY_MECHANISM = {"tree": ACCENT, "blt": "#2b8a3e", "banded": "#b02a5b", "gaussian
 INSTANT = ("tree", "gaussian")
 EPSILON_AXIS = "#616e7c"
 POINTS = 40
+# A curve that takes a search for each point has fewer. Those over report goals share their searches.
+SEARCHED_POINTS, FEWEST_POINTS = 13, 8
 FACTORS = (0.25, 0.5, 1, 2, 4)
 # Longer trees take the search for their sensitivity too long to draw a curve; the plan's own is drawn all the same.
 MOST_ROUNDS_BESIDE = 8000
@@ -35,7 +37,8 @@ def draw_plan(question: Question, answer: PlanAnswer, out: Path) -> None:
 
     As in the recommended row, noise is in proportion to the report goal, and MinS to the most the population can
     sustain. The first three panels are curves of the tree, as in the paper, unless the row's mechanism is as quick to
-    compute; the tree has the row's prefix error, so a dot off the curve shows what another mechanism gains.
+    compute. If it is not, its own curve at the plan's population and rounds is drawn beside them, with the same prefix error:
+    the dot is on that curve, and its distance to the tree's shows what the mechanism gains.
     """
     if out.suffix not in (".png", ".svg"):
         raise RecipeError(f"Expected a --plot that ends in .png or .svg, got {out}.")
@@ -56,8 +59,9 @@ def draw_plan(question: Question, answer: PlanAnswer, out: Path) -> None:
         axes.grid(which="major", color="#e4e7eb", lw=0.7)
         axes.set_axisbelow(True)
     row, ratio = curves.row, rounded_up(curves.noise(1), 3)
+    beside = f" The curve of {row.mechanism} has the same error." if curves.searched else ""
     figure.suptitle(
-        f"The dot is the recommended row: {described(row)}.\nAlong the curves of ρ, of {curves.mechanism}, the noise "
+        f"The dot is the recommended row: {described(row)}.{beside}\nAlong the curves of ρ, of {curves.mechanism}, the noise "
         f"multiplier is {ratio} times the report goal, and MinS + 1 is {curves.share:.0%} of population / report goal.",
         fontsize=10,
     )
@@ -75,6 +79,8 @@ class _Curves:
     def __init__(self, question: Question, row: Row) -> None:
         self.question, self.row = question, row
         self.mechanism = row.mechanism if row.mechanism in INSTANT else "tree"
+        # Whether the row's mechanism has a curve of its own, a search for each point, beside those of `mechanism`.
+        self.searched = row.mechanism in MECHANISMS and row.mechanism not in INSTANT
         self.population, self.rounds = question.devices.population, question.rounds
         widest = widest_gap(self.population, row.report_goal, self.rounds)
         self.gap = widest if row.min_separation is None else Gap(row.min_separation)
@@ -107,20 +113,25 @@ class _Curves:
 
     def epsilon(self, mechanism: str, goal: int) -> float:
         """ε of another mechanism, at the noise of the same prefix error."""
-        gap = self.held_gap(goal, self.population, self.rounds)
-        most = self._most(self.rounds, gap)
-        error = self.noise(goal) * MECHANISMS[self.mechanism](self.rounds, gap, most).prefix_rmse
-        delta = self.question.delta
+        gap, delta = self.held_gap(goal, self.population, self.rounds), self.question.delta
         if mechanism == POISSON:
-            z = error / independent_prefix_rmse(self.rounds)
+            z = self._error(goal, gap) / independent_prefix_rmse(self.rounds)
             return poisson_epsilon(goal / self.population, z, self.rounds, delta)
-        cost = MECHANISMS[mechanism](self.rounds, gap, most)
-        return epsilon_of_gaussian(gaussian_rho(error / cost.prefix_rmse, cost.sensitivity_squared), delta)
+        return epsilon_of_gaussian(self.rho_of(mechanism, goal, gap), delta)
+
+    def rho_of(self, mechanism: str, goal: int, gap: Gap) -> float:
+        """ρ of another mechanism at the plan's rounds, at the noise of the same prefix error."""
+        cost = MECHANISMS[mechanism](self.rounds, gap, self._most(self.rounds, gap))
+        return gaussian_rho(self._error(goal, gap) / cost.prefix_rmse, cost.sensitivity_squared)
+
+    def _error(self, goal: int, gap: Gap) -> float:
+        """The noise in running sums that `mechanism` has at a report goal, in clips."""
+        return self.noise(goal) * MECHANISMS[self.mechanism](self.rounds, gap, self._most(self.rounds, gap)).prefix_rmse
 
     def goals(self, points: int = POINTS) -> list[int]:
-        """Report goals from a sixteenth of the row's to four times it, as far as there are users."""
+        """Report goals from a sixteenth of the row's to four times it, as far as there are users; the row's is one of them."""
         goal = self.row.report_goal
-        return _whole(max(1, goal / 16), min(4 * goal, self.population / 2), points)
+        return sorted({goal, *_whole(max(1, goal / 16), min(4 * goal, self.population / 2), points)})
 
     def _most(self, rounds: int, gap: Gap) -> int:
         limit = self.question.devices.max_participation
@@ -133,6 +144,7 @@ def _by_population(axes: Any, curves: _Curves) -> None:
         goals = [goal for goal in curves.goals() if goal <= population]
         rhos = [curves.rho(goal, curves.held_gap(goal, population, curves.rounds), curves.rounds) for goal in goals]
         _line(axes, goals, rhos, shade, f"{_short(population)} users", own=factor == 1)
+    _searched_over_goal(axes, curves, f"{_short(curves.population)} users")
     _rho_over_goal(axes, curves, f"Report goal, by population ({curves.rounds:,} rounds)")
 
 
@@ -141,7 +153,18 @@ def _by_rounds(axes: Any, curves: _Curves) -> None:
     for rounds, shade, own in curves.rounds_beside():
         rhos = [curves.rho(goal, curves.held_gap(goal, curves.population, rounds), rounds) for goal in goals]
         _line(axes, goals, rhos, shade, f"{rounds:,} rounds", own=own)
+    _searched_over_goal(axes, curves, f"{curves.rounds:,} rounds")
     _rho_over_goal(axes, curves, f"Report goal, by rounds ({_short(curves.population)} users)")
+
+
+def _searched_over_goal(axes: Any, curves: _Curves, family: str) -> None:
+    """The curve of the row's own mechanism over the report goal, if it is not one of the family."""
+    if not curves.searched:
+        return
+    goals, name = curves.goals(SEARCHED_POINTS), curves.row.mechanism
+    gaps = [curves.held_gap(goal, curves.population, curves.rounds) for goal in goals]
+    rhos = [curves.rho_of(name, goal, gap) for goal, gap in zip(goals, gaps, strict=True)]
+    _line(axes, goals, rhos, BY_MECHANISM.get(name, INK), f"{name}, {family}", own=True)
 
 
 def _rho_over_goal(axes: Any, curves: _Curves, title: str) -> None:
@@ -154,11 +177,18 @@ def _by_separation(axes: Any, curves: _Curves) -> None:
     goal = curves.row.report_goal
     sustained = curves.population // goal
     low = min(sustained / 16, curves.gap.index_difference / 2)
-    differences = _whole(max(2, low), min(2 * curves.rounds, 4 * sustained))
+    spread = _whole(max(2, low), min(2 * curves.rounds, 4 * sustained))
+    differences = sorted({curves.gap.index_difference, *spread})
     gaps = [Gap.of_index_difference(each) for each in differences]
     for rounds, shade, own in curves.rounds_beside():
         rhos = [curves.rho(goal, gap, rounds) for gap in gaps]
         _line(axes, [gap.rounds_between for gap in gaps], rhos, shade, f"{rounds:,} rounds", own=own)
+    if curves.searched:
+        chosen = sorted({*spread[:: POINTS // FEWEST_POINTS], spread[-1], curves.gap.index_difference})
+        few, name = [Gap.of_index_difference(each) for each in chosen], curves.row.mechanism
+        rhos = [curves.rho_of(name, goal, gap) for gap in few]
+        label = f"{name}, {curves.rounds:,} rounds"
+        _line(axes, [gap.rounds_between for gap in few], rhos, BY_MECHANISM.get(name, INK), label, own=True)
     limit = Gap.of_index_difference(sustained).rounds_between
     axes.set(xscale="log", yscale="log", xlabel="MinS: rounds strictly between two participations")
     _plain_ticks(axes)
@@ -173,7 +203,7 @@ def _by_separation(axes: Any, curves: _Curves) -> None:
 def _by_mechanism(axes: Any, curves: _Curves) -> None:
     names = list(dict.fromkeys([*curves.question.mechanisms, curves.mechanism]))
     for name in names:
-        goals = curves.goals(POINTS if name in INSTANT else POINTS // 3)
+        goals = curves.goals(POINTS if name in INSTANT else SEARCHED_POINTS)
         values = [curves.epsilon(name, goal) for goal in goals]
         _line(axes, goals, values, BY_MECHANISM.get(name, INK), name, own=name == curves.row.mechanism)
     delta = curves.question.delta
@@ -191,7 +221,7 @@ def _by_mechanism(axes: Any, curves: _Curves) -> None:
 def _finish(axes: Any, curves: _Curves, title: str, *, at: int) -> None:
     """Title, legend, the target, the recommended row as a dot, and ε on the right-hand side."""
     question, row = curves.question, curves.row
-    axes.set_ylabel(f"ρ (zCDP), {curves.mechanism}")
+    axes.set_ylabel("ρ (zCDP)" if curves.searched else f"ρ (zCDP), {curves.mechanism}")
     axes.set_title(title, fontsize=11)
     if question.target is not None:
         _level(axes, question.target.rho)

@@ -31,17 +31,9 @@ def print_summary(
 
     `happened` is the owner's second figure, where there is one.
     """
-    metrics, baselines = summary["metrics"], summary["baselines"]
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    guess = baselines["unigram_top1"]
-    table.add_row("Next word guessed right", f"[bold]{metrics['top1']:.1%}[/] of {metrics['words']:,} held-out words")
-    times = f"  (ours is {metrics['top1'] / guess:.1f} times that)" if metrics["top1"] > guess > 0 else ""
-    table.add_row("  always the same word", f"{guess:.1%}{times}")
-    if best := baselines.get("best_possible"):
-        table.add_row("  best possible", f"{best['top1']:.1%}  (knowing how the world makes its sentences)")
-    table.add_row("In the top three", f"{metrics['top3']:.1%}")
+    own = "baselines" not in summary  # a run of `tacit.train`, whose task names what it measures
     console.print()
-    console.print(table)
+    console.print(_own_metrics(summary["metrics"]) if own else _next_word_metrics(summary))
     console.print()
     console.print(privacy_sentence(summary["privacy"]))
     if happened is not None:
@@ -54,14 +46,37 @@ def print_summary(
         )
     if scale := summary.get("at_scale"):
         console.print(scale_sentence(scale))
-    if summary["examples"]:
+    if summary.get("examples"):
         console.print("\nWhat the model suggests:")
         for context, words in list(summary["examples"].items())[:3]:
             shown = ", ".join(f"[bold]{escape(word)}[/] {probability:.0%}" for word, probability in words)
             console.print(f"  {escape(context)} … {shown}")
-    command = f'{tacit_command()} predict {shlex.quote(str(folder))} "see you"'
+    where_it_lies = shlex.quote(str(folder))
+    command = f"{tacit_command()} " + (f"report {where_it_lies}" if own else f'predict {where_it_lies} "see you"')
     where = Text.assemble("\nThe run is in ", (str(folder), "bold"), ". Try: ", (command, "bold"))
     console.print(where, soft_wrap=True)  # a command is copied, so it stays on one line
+
+
+def _next_word_metrics(summary: Mapping[str, Any]) -> Table:
+    """How often the next word was guessed, beside simple guesses."""
+    metrics, baselines = summary["metrics"], summary["baselines"]
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    guess = baselines["unigram_top1"]
+    table.add_row("Next word guessed right", f"[bold]{metrics['top1']:.1%}[/] of {metrics['words']:,} held-out words")
+    times = f"  (ours is {metrics['top1'] / guess:.1f} times that)" if metrics["top1"] > guess > 0 else ""
+    table.add_row("  always the same word", f"{guess:.1%}{times}")
+    if best := baselines.get("best_possible"):
+        table.add_row("  best possible", f"{best['top1']:.1%}  (knowing how the world makes its sentences)")
+    table.add_row("In the top three", f"{metrics['top3']:.1%}")
+    return table
+
+
+def _own_metrics(metrics: Mapping[str, float]) -> Table:
+    """What a task of somebody's own measured, by its own names."""
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for name, value in metrics.items():
+        table.add_row(f"On held-out users: {escape(name)}", f"[bold]{value:.4g}[/]")
+    return table
 
 
 def privacy_sentence(privacy: Mapping[str, Any], *, measured_within: bool = False) -> str:

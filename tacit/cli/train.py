@@ -97,9 +97,10 @@ def _rounds_to_extend_to(changes: list[str]) -> int:
     tree: dict[str, Any] = {}
     for change in changes:
         apply_change(tree, change)
-    rounds = tree.get("run", {}).get("rounds")
+    section = tree.get("run")
+    rounds = section.get("rounds") if isinstance(section, dict) else None
     if tree != {"run": {"rounds": rounds}}:
-        other = next(each for each in changes if not each.replace(" ", "").startswith("run.rounds="))
+        other = next((each for each in changes if not each.replace(" ", "").startswith("run.rounds=")), changes[0])
         raise RecipeError(
             f"Expected --resume with no change but --set run.rounds=N, got --set {other}: a run keeps the recipe with which it "
             "began.",

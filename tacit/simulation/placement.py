@@ -9,6 +9,7 @@ matrix product is split between cores.
 from __future__ import annotations
 
 import os
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -33,10 +34,43 @@ class Spread:
 
 
 def use_every_core() -> None:
-    """Make each CPU core a JAX device of its own; has no effect once JAX has started."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Make each CPU core a JAX device of its own, on which users train at the same time.
+
+    JAX reads the number of its CPU devices once, before its first operation, so this has no effect later. Where the person has
+    set the number themselves (`JAX_NUM_CPU_DEVICES`, or `XLA_FLAGS`), theirs stays. Training a recipe calls this by itself;
+    call it first thing in a program that computes something with JAX before it trains.
+
+    >>> import tacit
+    >>> tacit.use_every_core()
+    """
+    if _cpu_devices_are_chosen():
+        return
     with suppress(RuntimeError):
-        jax.config.update("jax_num_cpu_devices", min(cores, MOST_CPU_DEVICES))
+        jax.config.update("jax_num_cpu_devices", _useful_cores())
+
+
+def _useful_cores() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, MOST_CPU_DEVICES)
+
+
+def _cpu_devices_are_chosen() -> bool:
+    """Whether somebody, a person or an earlier call of ours, has said how many CPU devices there are."""
+    chosen: int = jax.config.jax_num_cpu_devices  # type: ignore[attr-defined]  # JAX adds its options at run time
+    return chosen >= 0 or "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+
+
+def _warn_of_idle_cores(devices: int) -> None:
+    """Warn if JAX has fewer CPU devices than there are cores, because it had started before anybody said how many."""
+    cores = _useful_cores()
+    if devices < cores and not _cpu_devices_are_chosen():
+        warnings.warn(
+            f"Training has {devices} CPU device(s) for {cores} cores, because this program used JAX before Tacit could make "
+            "every core a device. Call tacit.use_every_core() before anything else that uses JAX, or set the environment "
+            f"variable JAX_NUM_CPU_DEVICES={cores}.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def suitable_spread(parameters: int, cohort: int, chunk: int | None = None) -> Spread:
@@ -44,6 +78,7 @@ def suitable_spread(parameters: int, cohort: int, chunk: int | None = None) -> S
     devices = tuple(jax.devices())
     share = -(-cohort // len(devices))
     if jax.default_backend() == "cpu":
+        _warn_of_idle_cores(len(devices))
         lanes = max(1, min(16, CACHED_PARAMETERS // parameters))
         share = min(share, 4 * lanes)
     else:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tacit.data.canaries.plan import CanaryPlan, load_plan
 from tacit.data.canaries.planting import plant
 from tacit.data.rows import to_rows
-from tacit.data.store import open_store
+from tacit.data.store import Store, open_store
 from tacit.data.users import Examples, Users
 from tacit.data.views import Reshuffled, split_users
 from tacit.data.worlds.keyboard import KeyboardWorld
@@ -119,23 +119,29 @@ def _store(recipe: Recipe) -> Dataset:
 def _planted(dataset: Dataset, recipe: Recipe, section: AuditSection) -> Dataset:
     """The same users with the canaries of the recipe's plan among them."""
     plan = load_plan(Path(str(section.plan)))
-    if recipe.data.iid and plan.synthetic_users:
-        raise AuditError(
-            "Expected canaries shared by real users with data.iid, got synthetic users: they would be dealt out."
-        )
+    require_plantable(plan, recipe.privacy, iid=recipe.data.iid)
     public = _public_sentences(dataset, recipe, section) if len(plan.device_canaries()) else None
     return planted(dataset, recipe.privacy, plan, public)
 
 
 def planted(dataset: Dataset, privacy: PrivacyPlan, plan: CanaryPlan, public: Examples | None) -> Dataset:
     """The same users with a plan's canaries among them. The ledger will say how many and which plan, never which phrases."""
+    require_plantable(plan, privacy, iid=False)
+    train = plant(dataset.train, plan, dataset.words, dataset.description.name, public)
+    return replace(dataset, train=train, canaries=plan)
+
+
+def require_plantable(plan: CanaryPlan, privacy: PrivacyPlan, *, iid: bool) -> None:
+    """AuditError if users who are asked as `privacy` says, or dealt out anew (`iid`), cannot have this plan's canaries."""
+    if iid and plan.synthetic_users:
+        raise AuditError(
+            "Expected canaries shared by real users with data.iid, got synthetic users: they would be dealt out."
+        )
     if plan.device_rate is not None and (privacy.sampling == "check_in" or privacy.secagg is not None):
         raise AuditError(
             f"Expected a canary plan whose synthetic users have no rate of their own, got {plan.device_rate:g}: with check-ins "
             "or secure aggregation everybody is asked in one way."
         )
-    train = plant(dataset.train, plan, dataset.words, dataset.description.name, public)
-    return replace(dataset, train=train, canaries=plan)
 
 
 def planted_canaries(plan: CanaryPlan) -> PlantedCanaries:
@@ -158,13 +164,20 @@ def _public_sentences(dataset: Dataset, recipe: Recipe, section: AuditSection) -
         return KeyboardWorld(other, PUBLIC_USERS, vocabulary_size=data.vocabulary).gather(some)
     if section.public is None:
         raise AuditError("The plan's synthetic devices need public text: name a store of it in audit.public.")
-    store = open_store(Path(section.public))
-    if store.vocabulary is None:
-        raise DataError(f"Expected a store of text in audit.public, got {section.public}, which has no words.")
-    if dataset.description.store == store.store_id:
-        raise PrivacyError(f"Expected public text in audit.public, got {section.public}, the private store itself.")
+    store = public_store(Path(section.public), None if data.store is None else Path(data.store))
+    assert store.vocabulary is not None
     words = store.vocabulary.decode(np.arange(len(store.vocabulary)))
     return Reworded(store, words, dataset.words).gather(some[: len(store)])
+
+
+def public_store(public: Path, private: Path | None) -> Store:
+    """The store of public text that audit.public names; refused if it has no words or is the private store itself."""
+    store = open_store(public)
+    if store.vocabulary is None:
+        raise DataError(f"Expected a store of text in audit.public, got {public}, which has no words.")
+    if private is not None and open_store(private).store_id == store.store_id:
+        raise PrivacyError(f"Expected public text in audit.public, got {public}, the private store itself.")
+    return store
 
 
 def _rows(users: Users, chosen: NDArray[np.int64], recipe: Recipe) -> NDArray[np.int32]:

@@ -13,6 +13,7 @@ from tacit.models.word_lm import WordLM, WordLMConfig, build
 from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.checkpoints import Checkpoint
 from tacit.runs.folder import RunFolder
+from tacit.training.calls import CALLED
 from tacit.training.recipes import model_config
 
 
@@ -31,10 +32,18 @@ class TrainedModel:
 def load_trained(path: Path) -> TrainedModel:
     """The model of the last checkpoint of the run in this folder.
 
-    RunError if there is no checkpoint yet, or if the ledger names another one for that round.
+    RunError for a run of `tacit.train` with a model of somebody's own, if there is no checkpoint yet, or if the ledger names
+    another one for that round.
     """
     folder = RunFolder.open(path)
-    recipe = parse_recipe(folder.recipe())
+    settings = folder.recipe()
+    if CALLED in settings:
+        raise RunError(
+            f"Expected a run that follows a recipe, got {path}, which was begun with a model of your own.",
+            hint="predict, export, audit and train --resume take it: tacit --import MODULE ..., where MODULE calls "
+            "tacit.register_objects.",
+        )
+    recipe = parse_recipe(settings)
     words = folder.vocabulary()
     checkpoint = folder.last_checkpoint()
     if words is None or checkpoint is None:

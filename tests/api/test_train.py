@@ -123,7 +123,7 @@ def test_an_export_holds_the_model_and_the_guarantee(run: tacit.Run, tmp_path: P
     with safe_open(path, "numpy") as kept:
         assert "ε = " in kept.metadata()["guarantee"]
         np.testing.assert_array_equal(kept.get_tensor("model['out']"), run.model["out"])
-    with pytest.raises(RunError, match="a word model of Tacit's"):
+    with pytest.raises(RunError, match="Expected a recurrent word model to write as ONNX, got dict"):
         run.export(tmp_path / "mine.onnx")
     with pytest.raises(RunError, match=r"ends in \.safetensors or \.onnx"):
         run.export(tmp_path / "mine.txt")

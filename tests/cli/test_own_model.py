@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Iterator
@@ -9,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
 import tacit as library
 from tacit.api import own_objects
+from tacit.cli.summary import print_summary
 from tacit.errors import AuditError, PrivacyError, RunError
-from tests.cli.conftest import Tacit
+from tacit.training.trained import load_trained
+from tests.support.commands import Tacit
 
 MODULE = '''
 """Somebody's own model, task and users, as an importable module."""
@@ -122,17 +126,17 @@ def test_export(stopped: Path, tacit: Tacit, tmp_path: Path) -> None:
     assert written["guarantee"].startswith("ε = ")
     with safe_open(out, "numpy") as file:
         assert sorted(file.keys()) == ["model.out", "model.table"]
-        assert json.loads(file.metadata()["words"])[4:7] == ["w0", "w1", "w2"]
+        assert json.loads(file.metadata()["vocabulary"])[4:7] == ["w0", "w1", "w2"]
         assert json.loads(file.metadata()["model"])["class"].endswith("Bigram")
     refused = tacit("--import", "somebodys_model", "export", stopped, "--onnx", tmp_path / "mine.onnx")
-    assert "Expected a word model of Tacit's to write as ONNX, got Bigram" in refused.refusal(RunError.exit_code)
+    assert "Expected a recurrent word model to write as ONNX, got Bigram" in refused.refusal(RunError.exit_code)
     assert not (tmp_path / "mine.onnx").exists()
     model = library.open_run(stopped, model=objects()["model"])
     again = load_file(model.export(tmp_path / "again.safetensors"))
     assert {name: array.tolist() for name, array in again.items()} == {
         name: array.tolist() for name, array in load_file(out).items()
     }
-    with pytest.raises(RunError, match="Expected a word model of Tacit's"):
+    with pytest.raises(RunError, match="Expected a recurrent word model"):
         model.export(tmp_path / "again.onnx")
 
 
@@ -170,6 +174,11 @@ def test_pages_and_figures(stopped: Path, tacit: Tacit, tmp_path: Path) -> None:
         assert answer.code == 0, (arguments, answer.err)
 
 
+def test_a_command_for_recipes_says_that_this_is_none(stopped: Path) -> None:
+    with pytest.raises(RunError, match=r"Expected a run that follows a recipe, got .* with a model of your own"):
+        load_trained(stopped)
+
+
 def test_objects_that_are_no_objects_of_a_run(stopped: Path) -> None:
     with pytest.raises(RunError, match=r"Expected objects among model, task.* from the arguments of .*got 'modle'"):
         library.open_run(stopped, modle=1)
@@ -200,6 +209,15 @@ def test_another_model_is_not_taken_for_this_one(stopped: Path) -> None:
 
     with pytest.raises(PrivacyError, match=r"where model\.sha256 is"):
         library.resume(stopped)
+
+
+def test_the_summary_of_a_resumed_run_has_the_tasks_own_metrics() -> None:
+    screen = io.StringIO()
+    privacy = {"epsilon": None, "reasons_not_private": ["of a reason"]}
+    print_summary(Console(file=screen, width=200), Path("runs/own"), {"metrics": {"loss": 3.25}, "privacy": privacy})
+    said = screen.getvalue()
+    assert "On held-out users: loss  3.25" in said
+    assert "tacit report runs/own" in said
 
 
 def test_resume_comes_last(stopped: Path, tacit: Tacit) -> None:

@@ -90,6 +90,10 @@ def test_a_person_reads_accuracy_privacy_and_where_it_is(tacit: Tacit, here: Pat
             "Expected --resume with no change but --set run.rounds=N",
         ),
         (
+            ("--resume", "runs/x", "--set", "run=9"),
+            "Expected --resume with no change but --set run.rounds=N, got --set run=9",
+        ),
+        (
             ("--resume", "runs/x", "--set", "run.rounds=many"),
             "Expected run.rounds to be a whole number above 0, got 'many'",
         ),

@@ -50,7 +50,7 @@ def updates(people: list[Any], work: Any = FEDAVG, steps: int = ENDLESS) -> list
     """The bits of each person's update; they share one chunk."""
     users = engine(ListUsers(people), TextBatches("windows", 3, 2, steps), work, chunk=len(people))
     (chunk,) = users.prepare(np.arange(len(people)))
-    found = users._updates(MODEL, chunk.batches, np.int32(chunk.steps), np.float32(0.05))
+    found = users._compiled(MODEL)(MODEL, chunk.batches, np.int32(chunk.steps), np.float32(0.05))
     order = np.argsort([-len(each) for each in people], kind="stable")
     by_place = [b"".join(np.asarray(leaf[i]).tobytes() for leaf in jax.tree.leaves(found)) for i in range(len(people))]
     return [by_place[place] for place in np.argsort(order)]

@@ -13,6 +13,8 @@ from tacit.cli.results import RESULTS, STREAMS
 def command_of(arguments: Sequence[object]) -> str | None:
     """The command that these arguments name, for example "runs show"; None if there is none."""
     words = [str(each) for each in arguments]
+    while words[:1] == ["--import"]:
+        words = words[2:]
     names = [" ".join(words[:count]) for count in range(1, 4)]
     return max((name for name in names if name in RESULTS), key=len, default=None)
 

@@ -13,7 +13,7 @@ class PlantResult(Result):
     plan: str = key("the file that was written; keep it secret")
     canaries: int = key("how many canaries it has")
     made_up_users: int = key("how many made-up users it adds to the real ones")
-    train_with: list[str] = key("the options of `tacit train` with which a run is audited by it")
+    train_with: list[str] = key("the arguments of `tacit` that train a run with it: `train`, a recipe, its changes")
 
 
 class GateTest(Result):

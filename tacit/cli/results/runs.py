@@ -14,7 +14,7 @@ _OWNERS = "the owner's second figure; if users are not sampled and the reader is
 class Metrics(OpenResult):
     """What was measured. A task of your own names keys of its own."""
 
-    words: int | None = sometimes("next-word models: how many words were predicted")
+    words: int | float | None = sometimes("how many words were predicted")
     top1: float | None = sometimes("next-word models: the share of words that were the first guess")
     top3: float | None = sometimes("next-word models: the share among the first three guesses")
     in_vocabulary_top1: float | None = sometimes("next-word models: top1 among the words of the vocabulary")
@@ -37,9 +37,13 @@ class TrainResult(Result):
     rounds: int = key("how many rounds were trained")
     parameters: int = key("how many parameters the model has")
     metrics: Metrics = key("measured on held-out users, outside the guarantee")
-    baselines: dict[str, Any] = key("what simple guesses reach: `unigram_top1`; in a world also `best_possible`")
+    baselines: dict[str, Any] | None = sometimes(
+        "what simple guesses reach: `unigram_top1`; in a world also `best_possible`; if the run follows a recipe"
+    )
     privacy: RunPrivacy = key("what the run costs its users")
-    examples: dict[str, list[tuple[str, float]]] = key("next words and their probabilities, by what was typed before")
+    examples: dict[str, list[tuple[str, float]]] | None = sometimes(
+        "next words and their probabilities, by what was typed before; if the run follows a recipe"
+    )
     at_scale: AtScale | None = sometimes("an estimate for a larger run; if the recipe has `[scale]`")
     clip_norm: float | None = sometimes("where the clip ended; with adaptive clipping")
     population: Simulated | None = sometimes("if the recipe simulates devices")

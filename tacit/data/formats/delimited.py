@@ -17,7 +17,7 @@ from tacit.data.sources import TextSource, skip
 from tacit.errors import DataError
 
 STRAY_QUOTE = "lines with a stray quote"
-_HINT = "With --no-quotes a quote is a character like any other."
+_HINT = "With --plain-quotes a quote is a character like any other."
 
 
 def read_csv(path: Path, columns: Columns, *, delimiter: str = ",", quotes: bool = True) -> TextSource:

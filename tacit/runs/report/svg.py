@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from tacit.privacy.statement.wording import escaped
 from tacit.runs.report.blocks import Bars, Lines
@@ -16,6 +17,8 @@ Share = Callable[[float], float]
 
 _WIDTH, _HEIGHT = 440, 264
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50, 14, 34, 42
+# The width of a character of a tick label, and the least space between two labels.
+_CHARACTER, _GAP = 8.0, 6.0
 _PLOT_WIDTH, _PLOT_HEIGHT = _WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM
 
 
@@ -51,22 +54,40 @@ def draw_bars(chart: Bars) -> str:
     """One bar for each label, with its amount where there is room."""
     y_ticks, share = _axis([amount for _, amount in chart.bars])
     step = _PLOT_WIDTH / len(chart.bars)
-    every = math.ceil(len(chart.bars) / 12)  # labels that do not run into each other
-    marks, pieces = [], [_y_axis(y_ticks, share, "")]
-    for number, (label, amount) in enumerate(chart.bars):
+    middles = [_LEFT + step * (number + 0.5) for number in range(len(chart.bars))]
+    marks = _apart([(_inside(middle, label), label) for middle, (label, _) in zip(middles, chart.bars, strict=True)])
+    pieces = [_y_axis(y_ticks, share, ""), _x_axis(marks, chart.x)]
+    for middle, (_, amount) in zip(middles, chart.bars, strict=True):
         height = _PLOT_HEIGHT * share(amount)
-        middle, y = _LEFT + step * (number + 0.5), _TOP + _PLOT_HEIGHT - height
+        y = _TOP + _PLOT_HEIGHT - height
         width = min(0.72 * step, 64)
         pieces.append(
             f'<rect class="bar" x="{middle - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
         )
         if len(chart.bars) <= 8:
             pieces.append(_text(middle, y - 5, _number(amount), "middle", "amount"))
-        if number % every == 0:
-            marks.append((middle, label))
-    pieces.append(_x_axis(marks, chart.x))
     amounts = ", ".join(f"{label}: {_number(amount)}" for label, amount in chart.bars)
     return _figure(f"{chart.y} by {chart.x}: {amounts}", chart.y, [], pieces)
+
+
+def _apart(marks: Sequence[tuple[float, str]]) -> Sequence[tuple[float, str]]:
+    """Every mark, or every second, third, ... one: the most of which no two labels run into each other."""
+    for every in range(1, len(marks)):
+        shown = marks[::every]
+        pairs = pairwise(shown)
+        if all((_length(one) + _length(other)) / 2 + _GAP <= right - left for (left, one), (right, other) in pairs):
+            return shown
+    return marks[:1]
+
+
+def _inside(x: float, label: str) -> float:
+    """The place nearest to x at which the whole label is in the picture."""
+    half = _length(label) / 2
+    return max(half, min(x, _WIDTH - half))
+
+
+def _length(label: str) -> float:
+    return _CHARACTER * len(label)
 
 
 def _figure(description: str, title: str, names: Sequence[str], pieces: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -71,3 +72,28 @@ def test_ticks_are_round(heights, log, percent, expected):
     points = [(float(number), height) for number, height in enumerate(heights)]
     chart = Lines(x="x", y="y", series=[Series(name="a", points=points)], log=log, percent=percent)
     assert ticks(draw_lines(chart)) == expected
+
+
+def labels_below(svg: str) -> list[tuple[float, str]]:
+    """The labels of bars, from left to right; the last line of text below them names the axis."""
+    placed = [
+        (float(each.get("x", "")), float(each.get("y", "")), each.text or "")
+        for each in ElementTree.fromstring(svg).iter("text")
+        if each.get("class") == "tick" and each.get("text-anchor") == "middle"
+    ]
+    lowest = max(y for _, y, _ in placed)
+    return [(x, text) for x, y, text in placed if y < lowest]
+
+
+@pytest.mark.parametrize("number", [1, 2, 5, 12, 20, 40])
+@pytest.mark.parametrize("label", ["{}", "{0}–{0}9", "{0}00–{0}99", "from {0} to more than {0}9 times"])
+def test_labels_of_bars_do_not_run_into_each_other(number: int, label: str) -> None:
+    bars = [(label.format(10 + each), 1.0) for each in range(number)]
+    shown = labels_below(draw_bars(Bars(x="times", y="users", bars=bars)))
+    ends = [(x - 4 * len(text), x + 4 * len(text)) for x, text in shown]  # digits are 0.64 em of 12.5 px wide
+    assert shown[0][1] == bars[0][0]
+    assert all(right + 4 <= left for (_, right), (left, _) in pairwise(ends))
+    assert ends[0][0] >= 0
+    assert ends[-1][1] <= 440
+    if label == "{}" and number <= 12:
+        assert len(shown) == number  # where there is room, every bar has its label
