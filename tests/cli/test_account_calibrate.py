@@ -92,5 +92,6 @@ def test_refusals(tacit: Tacit, command: str, options: dict[str, Any], said: str
         ("ftrl", without("ftrl", "rounds") | {"epsilon": 8}),
     ],
 )
+@pytest.mark.process
 def test_answers_from_a_cold_start_in_two_seconds_and_without_jax(command: str, options: dict[str, Any]) -> None:
     assert cold_start(*calibrate(command, options), "--json")["epsilon"] <= options["epsilon"]
