@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tacit.plotting import load_pyplot, save_figure
+
 INK = ["#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e", "#c2255c", "#495057", "#1971c2", "#f08c00"]
 
 
 def dp_fedavg_report(results: dict[str, Any], folder: Path) -> None:
     """Print a table of every variant and draw clipping, noise, and the share of people clipped."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    pyplot = load_pyplot()
     print("| variant | top-1 | top-3 | perplexity |\n|---|---|---|---|")
     for name, record in results.items():
         if "diverged" in record:
@@ -46,7 +44,7 @@ def dp_fedavg_report(results: dict[str, Any], folder: Path) -> None:
     share.legend(frameon=False, fontsize=8)
     for axes in (clip, noise, share):
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(folder / "curves.png", dpi=150)
+    save_figure(figure, folder / "curves.png")
     print(f"\nwrote {folder / 'curves.png'}")
 
 
@@ -62,11 +60,7 @@ def _curves(axes: Any, results: dict[str, Any], variants: dict[str, str], title:
 
 def gboard_report(results: dict[str, Any], folder: Path) -> None:
     """Print a table of every variant with the spread of its repeats; draw mechanisms, budgets, clips and pre-training."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    pyplot = load_pyplot()
     for base, variants in results.items():
         print(
             f"\n| {base} | noise multiplier | top-1 | epsilon | rho | MinS seen | MaxP seen |\n|---|---|---|---|---|---|---|"
@@ -99,17 +93,13 @@ def gboard_report(results: dict[str, Any], folder: Path) -> None:
     for each in axes:
         each.spines[["top", "right"]].set_visible(False)
         each.set_ylim(0, None)
-    figure.savefig(folder / "curves.png", dpi=150)
+    save_figure(figure, folder / "curves.png")
     print(f"\nwrote {folder / 'curves.png'}")
 
 
 def cohort_size_report(results: dict[str, Any], folder: Path) -> None:
     """Print a line for every run and draw top-1 over rounds: one colour a noise level, dashed for small rounds."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    pyplot = load_pyplot()
     print("| run | people a round | z | noise on the mean | rounds | top-1 | epsilon |\n|---|---|---|---|---|---|---|")
     results = dict(sorted(results.items(), key=lambda item: (item[0].split("-")[0], _on_the_mean(item[1]), item[0])))
     for name, record in results.items():
@@ -143,7 +133,7 @@ def cohort_size_report(results: dict[str, Any], folder: Path) -> None:
         each.set(xlabel="round", ylabel="top-1, %", title=title)
         each.legend(frameon=False, fontsize=8)
         each.spines[["top", "right"]].set_visible(False)
-    figure.savefig(folder / "curves.png", dpi=150)
+    save_figure(figure, folder / "curves.png")
     print(f"\nwrote {folder / 'curves.png'}")
 
 
@@ -154,11 +144,7 @@ def _on_the_mean(record: dict[str, Any]) -> float:
 
 def pretraining_report(results: dict[str, Any], folder: Path) -> None:
     """Print rounds to the accuracy that the worst run with a fixed clip ends with, and draw top-1 and clips over rounds."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    pyplot = load_pyplot()
     target = min(record["curve"][-1][1] for name, record in results.items() if "-fixed-" in name)
     print(
         f"| run | top-1 | round of {target:.2%} | last clip | rho at scale | epsilon at scale |\n|---|---|---|---|---|---|"
@@ -189,5 +175,5 @@ def pretraining_report(results: dict[str, Any], folder: Path) -> None:
     accuracy.legend(frameon=False, fontsize=8)
     for each in (accuracy, clips):
         each.spines[["top", "right"]].set_visible(False)
-    figure.savefig(folder / "curves.png", dpi=150)
+    save_figure(figure, folder / "curves.png")
     print(f"\nwrote {folder / 'curves.png'}")

@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 import tacit
+from tacit.api import own_objects
 
 
 def test_every_public_name_exists():
@@ -37,6 +38,9 @@ def test_every_public_name_has_an_example_that_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "example", ModuleType("example"))
+    # What an example registers would otherwise be there in later tests, without the names that it uses.
+    monkeypatch.setattr(own_objects, "_builders", {})
+    monkeypatch.setattr(own_objects, "_built", {})
     text = inspect.getdoc(getattr(tacit, name)) or ""
     test = doctest.DocTestParser().get_doctest(text, {"__name__": "example"}, name, None, 0)
     assert test.examples, f"tacit.{name} has no example"
