@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, TypeVar
 
 import typer
@@ -26,6 +27,15 @@ class Commands(typer.Typer):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"cls": _Group, **settings})
+
+    @cached_property
+    def _built(self) -> Any:
+        """Every command, as the library beneath Typer runs it. Building it takes a while, so a process does it once."""
+        return typer.main.get_command(self)
+
+    def __call__(self, *arguments: Any, **settings: Any) -> Any:
+        """Run a command line. No command may be added after the first call."""
+        return self._built(*arguments, **settings)
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Function], Function]:
         """Add a command, as `typer.Typer.command` does."""

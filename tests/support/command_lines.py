@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import typer
@@ -33,7 +34,7 @@ def problem_of(line: str) -> str | None:
     `...` and shell variables are passed over.
     """
     words = _words(line)
-    command: Any = typer.main.get_command(app)
+    command = _whole_command()
     name, rest = "tacit", words[1:]
     while True:
         context = command.context_class(command, info_name=name)
@@ -50,6 +51,11 @@ def problem_of(line: str) -> str | None:
         if rest[0] not in command.commands:
             return f"{name} has no command {rest[0]!r}"
         name, command, rest = f"{name} {rest[0]}", command.commands[rest[0]], rest[1:]
+
+
+@cache
+def _whole_command() -> Any:
+    return typer.main.get_command(app)
 
 
 def _words(line: str) -> list[str]:
