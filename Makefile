@@ -18,6 +18,8 @@ help:
 demo: $(VENV)/.ready
 	@$(BIN)/tacit train demo
 
+# A test runs a program for less time than it takes to optimise it; `test-all` tests the programs that users run.
+test: export XLA_FLAGS := $(XLA_FLAGS) --xla_backend_optimization_level=0
 test: $(VENV)/.ready-dev
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not process"
 

@@ -86,6 +86,7 @@ def test_the_last_line_of_a_name_counts_and_a_cut_line_does_not(modules: tuple[A
     assert grid.read_results(path) == {"a": {"name": "a", "finished": True}, "b": {"name": "b", "finished": False}}
 
 
+@pytest.mark.slow
 def test_a_tiny_run_leaves_its_curve_and_its_guarantee_and_is_not_repeated(
     modules: tuple[Any, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

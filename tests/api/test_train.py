@@ -134,6 +134,7 @@ def test_a_loss_alone_cannot_predict(run: tacit.Run) -> None:
         run.predict("w1")
 
 
+@pytest.mark.slow
 def test_a_transformer_of_ones_own_trains_predicts_and_goes_on(tmp_path: Path) -> None:
     model, users = Attention(key=jax.random.key(1)), people()
     whole = tacit.train(model, tacit.NextWord(), users, **settings(seed=3), out=tmp_path / "whole")
@@ -260,6 +261,7 @@ def test_what_an_opened_run_cannot_do_is_said(tmp_path: Path) -> None:
         tacit.inspect_text(run=tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_recipe_trains_as_the_command_does(tmp_path: Path) -> None:
     small = ["run.rounds=2", "data.users=400", "privacy.population=400", "privacy.cohort=10", "privacy.delta=1e-4"]
     run = tacit.train(recipe="demo", changes=[*small, "data.held_out=2"], out=tmp_path / "run")

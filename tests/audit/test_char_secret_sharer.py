@@ -55,7 +55,13 @@ def test_ranks_of_an_untrained_model_are_uniform() -> None:
     assert stats.kstest([rank.rank / 1000 for rank in found], "uniform").pvalue > 1e-7
 
 
-@pytest.mark.parametrize("template", ["née le ##.#", "##"], ids=["after bytes that are no letters", "nothing known"])
+@pytest.mark.parametrize(
+    "template",
+    [
+        pytest.param("née le ##.#", marks=pytest.mark.slow, id="after bytes that are no letters"),
+        pytest.param("##", id="nothing known"),
+    ],
+)
 def test_the_rank_is_that_of_brute_force(template: str) -> None:
     model, canaries = untrained(1), canaries_of(template, 8)
     blanks = template.count("#")

@@ -45,6 +45,7 @@ def moved(model: WordLM, who: np.ndarray) -> WordLM:
     return after
 
 
+@pytest.mark.slow
 def test_the_way_shows_exactly_who_went_it(model: WordLM) -> None:
     who = np.arange(0, USERS, 2)
     scores = trajectory_scores(WORK, model, moved(model, who), batches(), np.full(USERS, 2))

@@ -116,6 +116,7 @@ def test_what_is_done_is_not_done_again(plan: Path, tmp_path: Path, monkeypatch:
         compare_regimes(base(), plan, tmp_path, names=["SGD"])
 
 
+@pytest.mark.slow
 def test_what_can_claim_nothing_still_tells_the_epsilon_of_its_noise(plan: Path, tmp_path: Path) -> None:
     names = ["DP-FedAvg, by user", "FedAvg + clip, by user"]
     seeded = base(run={"rounds": 2, "seed": 1})

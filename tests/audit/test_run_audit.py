@@ -133,6 +133,7 @@ def test_exposures_are_what_training_read(found: AuditOutcome) -> None:
     assert whole.holders == 4
 
 
+@pytest.mark.slow
 def test_cohorts_of_one_size_are_drawn_from_people_and_made_up_users_alike(plan: Path, tmp_path: Path) -> None:
     """As many are expected as rounds of 40 out of 40 people, 63 devices and 160 canary users make; twice, in two epochs."""
     changes = {"privacy": {"sampling": "fixed"}, "work": {"epochs": 2}}

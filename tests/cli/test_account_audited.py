@@ -45,8 +45,15 @@ def audited(tacit: Tacit, here: Path) -> Any:
     ("plant", "privacy", "said"),
     [
         ((), {}, "the cohorts agree with the stated sampling"),
-        ((), {"sampling": "fixed", "population": REAL}, "the cohorts agree with the stated sampling"),
-        (("--device-rate", 0.5), {}, "and those of made-up users with their own rate"),
+        pytest.param(
+            (),
+            {"sampling": "fixed", "population": REAL},
+            "the cohorts agree with the stated sampling",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ("--device-rate", 0.5), {}, "and those of made-up users with their own rate", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_an_audited_run_is_accounted(

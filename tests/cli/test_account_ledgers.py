@@ -70,6 +70,7 @@ def test_a_sampler_that_did_something_else_is_caught(
         assert "epsilon is infinite" in sentence
 
 
+@pytest.mark.slow
 def test_a_run_that_was_trained_with_a_tampered_sampler_is_caught(
     tacit: Tacit, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,6 +47,7 @@ class Thread:
         self._thread.join()
 
 
+@pytest.mark.slow
 def test_a_demo_ends_with_a_run_and_its_guarantee(
     tacit: Tacit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path("stores/chat")
 
 
+@pytest.mark.slow
 def test_a_recipe_costs_what_it_says(tacit: Tacit, store: Path) -> None:
     answer = tacit("init", "--yes", "--rounds", 2, "--epsilon", 3)
     assert (answer.code, answer.err) == (0, "")

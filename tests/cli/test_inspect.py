@@ -19,6 +19,7 @@ def inspected(here: Path) -> Path:
     return here
 
 
+@pytest.mark.slow
 def test_from_a_recipe_to_a_comparison(tacit: Tacit, inspected: Path) -> None:
     first = tacit("inspect", "text", "words.toml", "--set", "fault.share=0", "--json").object
     assert first["run"] == "runs/tiny-text-1"
@@ -54,6 +55,7 @@ def test_from_a_recipe_to_a_comparison(tacit: Tacit, inspected: Path) -> None:
     assert json.loads((inspected / "after" / "summary.json").read_text())["metrics"] == facts["metrics"]
 
 
+@pytest.mark.slow
 def test_a_run_of_a_next_word_model_is_looked_into(tacit: Tacit, inspected: Path) -> None:
     noise = "--set=privacy.noise_multiplier=4"  # losses are then small, and quickly accounted for
     assert tacit("train", "tiny.toml", "--set", "run.rounds=1", noise, "--json").code == 0

@@ -164,7 +164,9 @@ def test_every_mechanism_may_be_asked_for(tacit: Tacit) -> None:
     assert usual["recommended"]["mechanism"] == "blt"
 
 
-@pytest.mark.parametrize(("name", "begins"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml")])
+@pytest.mark.parametrize(
+    ("name", "begins"), [("a.png", b"\x89PNG"), pytest.param("a.svg", b"<?xml", marks=pytest.mark.slow)]
+)
 def test_a_picture(tacit: Tacit, tmp_path: Path, name: str, begins: bytes) -> None:
     answer = tacit(*words({**SMALL, "rho": 0.5, "mechanism": ["tree", "poisson"], "plot": tmp_path / name}))
     assert (answer.code, answer.err) == (0, "")

@@ -14,7 +14,9 @@ from tests.support.commands import Tacit
 ASKED = ("plan", "--population", 20_000, "--rounds", 60, "--delta", 1e-6, "--devices-per-round", 400, "--rho", 0.5)
 
 
-@pytest.mark.parametrize("mechanism", ["blt", "tree", "gaussian"])
+@pytest.mark.parametrize(
+    "mechanism", ["blt", *(pytest.param(name, marks=pytest.mark.slow) for name in ("tree", "gaussian"))]
+)
 def test_the_dot_is_on_its_own_curve(
     tacit: Tacit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mechanism: str
 ) -> None:

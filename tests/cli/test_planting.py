@@ -50,6 +50,7 @@ def test_for_a_recipe(tacit: Tacit, here: Path) -> None:
     trains(tacit, line, here)
 
 
+@pytest.mark.slow
 def test_for_the_built_in_world(tacit: Tacit, here: Path) -> None:
     assert printed(tacit("audit", "plant", "keyboard", "--out", "demo.json")) == (
         ["train", "demo", "--set", "audit.plan=demo.json"]

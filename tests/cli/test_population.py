@@ -39,7 +39,9 @@ def test_the_answer_in_words(tacit: Tacit) -> None:
     assert "Where MinS is none, no device took part twice." in few.out
 
 
-@pytest.mark.parametrize(("name", "magic"), [("a.png", b"\x89PNG"), ("a.svg", b"<?xml")])
+@pytest.mark.parametrize(
+    ("name", "magic"), [("a.png", b"\x89PNG"), pytest.param("a.svg", b"<?xml", marks=pytest.mark.slow)]
+)
 def test_a_picture(tacit: Tacit, tmp_path: Path, name: str, magic: bytes) -> None:
     assert tacit(*SMALL, "--timer-hours", "24,48", "--plot", tmp_path / name).code == 0
     assert (tmp_path / name).read_bytes().startswith(magic)

@@ -145,6 +145,7 @@ def test_only_a_run_that_can_go_on_is_resumed(tacit: Tacit, here: Path) -> None:
     assert everything(here / "run") == before
 
 
+@pytest.mark.slow
 def test_a_user_without_examples_trains_like_any_other(
     tacit: Tacit, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -256,6 +256,7 @@ def test_a_cap_on_images_takes_their_labels_along(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["s"]
 
 
+@pytest.mark.slow
 def test_real_text(tmp_path: Path, shared_data: Path) -> None:
     path = shared_data / "stackexchange_small_en.jsonl.gz"
     options = ReadOptions(user="user", text="sentences")
@@ -270,6 +271,7 @@ def test_real_text(tmp_path: Path, shared_data: Path) -> None:
     assert np.mean(store.gather(np.arange(2001)).items == OOV) < 0.06
 
 
+@pytest.mark.slow
 def test_real_images(tmp_path: Path, shared_data: Path) -> None:
     path = shared_data / "mnist_by_writer.npz"
     rows = read(path, ReadOptions())

@@ -224,6 +224,7 @@ def test_sentence_ends_count_when_asked_for(world: KeyboardWorld) -> None:
     assert with_end["top1"] != words["top1"]
 
 
+@pytest.mark.slow
 def test_counting_words_is_clearly_better_than_one_guess_and_worse_than_the_optimum(
     world: KeyboardWorld, many: list[tuple[int, ...]]
 ) -> None:

@@ -203,6 +203,7 @@ def test_secure_aggregation_differs_by_quantisation_alone(tmp_path: Path) -> Non
     assert difference(model, simulated(plain, out / "run")) < 1e-5
 
 
+@pytest.mark.slow
 def test_no_mask_is_removed_before_the_intent_is_on_disk_and_a_lost_round_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,7 @@ def everything(operation, cases, checks, statuses, call):
     return send
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # the tool's own
 def test_no_request_makes_the_server_fail(sqlite_engine):
     app = create_app(sqlite_engine, admin_token=ADMIN_TOKEN, reports=FakeReports(), selects=True)

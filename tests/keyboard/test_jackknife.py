@@ -41,6 +41,7 @@ def test_buckets_are_even_and_enough() -> None:
         assign_buckets(19, 1, seed=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("users", "buckets"), [(400, 20), (100, 10)])
 def test_the_interval_covers_the_true_change_about_95_times_in_a_hundred(users: int, buckets: int) -> None:
     """Users differ in how much they write and how predictable they are, and both models judge the same words.

@@ -56,7 +56,15 @@ def one_by_one(model: Any, batches: list[np.ndarray], optimizer: optax.GradientT
 
 
 @pytest.mark.usefixtures("short_blocks")
-@pytest.mark.parametrize(("optimizer", "rate"), [("sgd", 0.5), ("momentum", 0.2), ("nesterov", 0.2), ("adam", 0.01)])
+@pytest.mark.parametrize(
+    ("optimizer", "rate"),
+    [
+        ("sgd", 0.5),
+        pytest.param("momentum", 0.2, marks=pytest.mark.slow),
+        pytest.param("nesterov", 0.2, marks=pytest.mark.slow),
+        ("adam", 0.01),
+    ],
+)
 def test_compiled_blocks_equal_a_plain_loop(model, rows, optimizer, rate):
     """23 records in batches of 5: a block of 3 steps, then one of 2 whose last batch holds 3 records."""
     passes = list(shuffled(len(rows), epochs=2, seed=3))

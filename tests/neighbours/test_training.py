@@ -36,8 +36,9 @@ def training(text: str) -> Any:
     return commands
 
 
-# One kind in the fast tests, and that the harness sees a fault; each kind trains two worlds and runs eight commands on each.
-@pytest.mark.parametrize("kind", ["poisson", *(pytest.param(kind, marks=pytest.mark.slow) for kind in list(KINDS)[1:])])
+# Each kind trains two worlds and runs eight commands on each.
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
 def test_training(kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     found = compared(tmp_path, capfd, write, list(EVERYBODY), training(recipe(**KINDS[kind])))
     assert not found, "\n".join(found)
@@ -100,6 +101,7 @@ def _by_row_numbers(store: Any, most: int | None = None) -> tuple[Subset, Subset
     return Subset(store, np.delete(np.arange(len(store)), aside)), Subset(store, aside)
 
 
+@pytest.mark.slow
 def test_the_harness_sees_a_hold_out_by_row_numbers(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

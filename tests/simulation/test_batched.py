@@ -156,7 +156,7 @@ def test_a_users_update_does_not_depend_on_who_shares_the_chunk():
         assert all((one == other).all() for one, other in zip(*updates, strict=True))
 
 
-@pytest.mark.parametrize("epochs", [1, 2])
+@pytest.mark.parametrize("epochs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_what_is_padded_at_the_end_of_the_numbers_counts_alike_in_any_company(epochs):
     """An empty batch multiplies by zero; where numbers overflow that is not zero, and the gate must not tell the difference."""
     user, alone, longer = [[4, 5, 6, 7]], [[[5, 4]], [[8, 8, 8]], [[6]]], [[[7]] * 4, [[4] * 7] * 4, []]

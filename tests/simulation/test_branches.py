@@ -54,6 +54,7 @@ def state(store: Path) -> Any:
     return look_up(store, entries)
 
 
+@pytest.mark.slow
 def test_stop_copy_finish_restore_resume_is_refused(
     tmp_path: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:

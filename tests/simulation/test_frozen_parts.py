@@ -85,7 +85,9 @@ def folder_of(setup: RecipeSetup, out: Path) -> RunFolder:
     return RunFolder.create(out, setup.settings, vocabulary=setup.dataset.words)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [case if case in ("gaussian", "tree") else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
+)
 def test_only_adapters_are_clipped_noised_counted_and_stepped(case: str, tmp_path: Path) -> None:
     setup = setup_of(case)
     folder = folder_of(setup, tmp_path / "run")
@@ -119,7 +121,7 @@ def _arrays(tree: Any) -> Any:
     return eqx.filter(tree, eqx.is_array)
 
 
-@pytest.mark.parametrize("case", ["gaussian", "tree"])
+@pytest.mark.parametrize("case", [pytest.param("gaussian", marks=pytest.mark.slow), "tree"])
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,7 +67,13 @@ def without_audit(recipe: Recipe) -> Recipe:
     return parse_recipe({**recipe.model_dump(mode="json", exclude_none=True), "audit": {"gate": False}})
 
 
-@pytest.mark.parametrize("privacy", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize(
+    "privacy",
+    [
+        pytest.param(privacy, id=kind, marks=() if kind in ("flat", "per layer") else pytest.mark.slow)
+        for kind, privacy in KINDS.items()
+    ],
+)
 def test_a_sound_run_passes_and_every_share_is_what_it_should_be(
     privacy: dict[str, Any], tmp_path: Path, scores: list[Any]
 ) -> None:
@@ -180,7 +186,11 @@ def test_scores_are_removed_with_the_noise(tmp_path: Path) -> None:
     ("changes", "reason"),
     [
         ({"privacy": {"mechanism": "none", "noise_multiplier": 0.0}}, "no noise is added"),
-        ({"privacy": {"secagg": {"scheme": "server_noise"}, "sampling": "fixed"}}, "secure aggregation"),
+        pytest.param(
+            {"privacy": {"secagg": {"scheme": "server_noise"}, "sampling": "fixed"}},
+            "secure aggregation",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_run_that_cannot_be_audited_says_why(changes: dict[str, Any], reason: str, tmp_path: Path) -> None:

@@ -85,7 +85,11 @@ def test_images_are_padded_to_the_largest_user() -> None:
         np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("work", [FEDAVG, LocalWork(FedSGD(batch_size=2, learning_rate=0.1), NextWord())])
+@pytest.mark.parametrize(
+    "work",
+    [FEDAVG, pytest.param(LocalWork(FedSGD(batch_size=2, learning_rate=0.1), NextWord()), marks=pytest.mark.slow)],
+    ids=["fedavg", "fedsgd"],
+)
 def test_an_update_has_the_same_bits_whoever_shares_the_chunk(work: Any) -> None:
     alone = updates([SMALL], work)[0]
     assert updates([SMALL, LARGE], work)[-1] == alone
@@ -104,6 +108,7 @@ def test_a_chunk_holds_users_of_one_padding_only() -> None:
     assert [chunk.batches.shape[1] for chunk in small.prepare(np.arange(7))] == [10, 10]  # the cap fits everybody
 
 
+@pytest.mark.slow
 def test_the_sum_does_not_depend_on_the_cap() -> None:
     people = [SMALL, LARGE, SMALL[:1], LARGE[:300], [], SMALL]
 

@@ -150,6 +150,7 @@ def test_a_private_run_that_was_killed_pays_for_its_lost_rounds(tmp_path):
         assert again.participation != intent.participation
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_reported_and_an_older_one_costs_again(tmp_path, monkeypatch):
     monkeypatch.setattr(RunJournal, "before", stop_after(RunJournal.before, 4))
     with pytest.raises(StopRequested):
@@ -221,6 +222,7 @@ def test_a_reason_not_to_be_private_cannot_be_edited_away(tmp_path, monkeypatch)
         resume_run(tmp_path / "run", tacit.Callback())
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_run_draws_other_noise(tmp_path, monkeypatch):
     """Two folders that go on from the same point must never put the same noise on two sums."""
     monkeypatch.setattr(RunJournal, "before", stop_after(RunJournal.before, 3))

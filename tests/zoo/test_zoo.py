@@ -21,6 +21,8 @@ SOUND = {
     "little noise": {**POISSON, "noise_multiplier": 0.3},
     "much noise": {**POISSON, "noise_multiplier": 30.0},
 }
+# One run on the fast loop shows that the zoo opens; the others are a fault each.
+QUICK = ("no clip",)
 
 
 @pytest.fixture(autouse=True)
@@ -28,11 +30,15 @@ def one_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "strategies"))
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(fault, id=fault.name, marks=() if fault.name in QUICK else pytest.mark.slow) for fault in FAULTS],
+)
 def test_a_broken_mechanism_is_caught(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fault.caught_by in fault.seen(monkeypatch).caught_by
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", UNSEEN, ids=lambda fault: fault.name)
 def test_what_is_said_to_go_unseen_does(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fault.seen(monkeypatch).caught_by == set()
@@ -46,6 +52,7 @@ def test_five_sound_runs_of_each_kind_raise_no_alarm(privacy: dict) -> None:
         assert found.caught_by == set(), (found.sampler, found.audit.alarms)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("privacy", SOUND.values(), ids=SOUND)
 def test_a_sound_run_of_each_kind_raises_no_alarm(privacy: dict) -> None:
     found = run(privacy)
@@ -64,6 +71,7 @@ def test_the_documentation_lists_every_fault_and_who_catches_it() -> None:
         assert f"| {fault.name} | {fault.caught_by} |" in table, fault.name
 
 
+@pytest.mark.slow
 def test_canaries_in_some_of_many_rounds_see_what_the_gate_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """A long run has canaries in every second to fourth round; noise is looked at in all of them."""
     sound = run(POISSON, rounds=66).audit

@@ -34,7 +34,9 @@ class Cohort:
     chunks: Any
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [case if case == "flat" else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
+)
 def test_a_devices_report_is_the_simulations_update(case, tmp_path):
     made = setup(**CASES[case])
     prepared, users = task_compiler.prepare(made, timer_s=0.0), np.array([0, 3, 7])

@@ -69,6 +69,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ImageInspe
     return out, start_images(tiny_images(), out, tacit.Callback())
 
 
+@pytest.mark.slow
 def test_every_model_is_a_run_and_all_are_accounted(finished: tuple[Path, ImageInspectionResult]) -> None:
     out, looked = finished
     epsilons = []
@@ -91,6 +92,7 @@ def test_every_model_is_a_run_and_all_are_accounted(finished: tuple[Path, ImageI
     assert saved == json.loads(json.dumps(looked.findings.as_dict()))
 
 
+@pytest.mark.slow
 def test_public_thresholds_and_the_released_histogram_are_in_the_findings(
     finished: tuple[Path, ImageInspectionResult],
 ) -> None:
@@ -125,6 +127,7 @@ def releases(monkeypatch: pytest.MonkeyPatch, *histogram: float) -> None:
     monkeypatch.setattr(image_run, "_run", counted)
 
 
+@pytest.mark.slow
 def test_percentiles_are_read_from_the_released_histogram(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     releases(monkeypatch, 0.3, 0.2, 0.2, 0.3)
     looked = start_images(by_percentiles(0.25, 0.75), tmp_path / "run", tacit.Callback())
@@ -140,6 +143,7 @@ def test_percentiles_are_read_from_the_released_histogram(tmp_path: Path, monkey
         )
 
 
+@pytest.mark.slow
 def test_a_low_threshold_above_the_high_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     releases(monkeypatch, 0.1, 0.8, 0.1, 0.0)
     with pytest.raises(DataError) as refused:
@@ -151,6 +155,7 @@ def test_a_low_threshold_above_the_high_one_is_refused(tmp_path: Path, monkeypat
     assert not (tmp_path / "run" / "high").exists()
 
 
+@pytest.mark.slow
 def test_only_the_discriminator_is_released(finished: tuple[Path, ImageInspectionResult]) -> None:
     out, _ = finished
     opened = read_ledger(out / "low" / "ledger.jsonl").opened
@@ -159,6 +164,7 @@ def test_only_the_discriminator_is_released(finished: tuple[Path, ImageInspectio
     assert opened.release.arrays == len(discriminator)
 
 
+@pytest.mark.slow
 def test_pictures_show_what_the_generators_make_and_nothing_else(finished: tuple[Path, ImageInspectionResult]) -> None:
     """Every picture of the report is recomputed from a released generator; no file holds anybody's image."""
     out, looked = finished
@@ -178,6 +184,7 @@ def test_pictures_show_what_the_generators_make_and_nothing_else(finished: tuple
     assert not any(image in content for image in real for content in files)
 
 
+@pytest.mark.slow
 def test_the_report_of_either_side_opens_with_the_findings(
     finished: tuple[Path, ImageInspectionResult], tmp_path: Path
 ) -> None:
@@ -208,6 +215,7 @@ class Silence(NoNoise):
         return {UPDATE: jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, jnp.float32), total)}, state
 
 
+@pytest.mark.slow
 def test_the_generator_learns_nothing_of_users_but_releases(tmp_path: Path) -> None:
     """The engine as it runs: other users and silent releases give the same models, bit by bit; loud releases do not."""
     ends: dict[tuple[str, float], Path] = {}
@@ -263,6 +271,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -279,6 +288,7 @@ def test_what_has_finished_is_not_taken_for_what_another_recipe_says(
         resume_images(tmp_path / "run", tacit.Callback())
 
 
+@pytest.mark.slow
 def test_another_classifier_is_not_put_in_the_place_of_the_first(
     seeded: Path, finished: tuple[Path, ImageInspectionResult], tmp_path: Path
 ) -> None:
@@ -292,6 +302,7 @@ def test_another_classifier_is_not_put_in_the_place_of_the_first(
         resume_images(tmp_path / "run", tacit.Callback())
 
 
+@pytest.mark.slow
 def test_a_run_that_is_gone_is_not_made_again(seeded: Path, tmp_path: Path) -> None:
     shutil.copytree(seeded, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "accuracy")
@@ -300,6 +311,7 @@ def test_a_run_that_is_gone_is_not_made_again(seeded: Path, tmp_path: Path) -> N
     assert not (tmp_path / "run" / "accuracy").exists()
 
 
+@pytest.mark.slow
 def test_a_damaged_run_is_one_sentence(seeded: Path, tmp_path: Path) -> None:
     shutil.copytree(seeded, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "low" / "checkpoints")
@@ -314,6 +326,7 @@ def test_a_damaged_run_is_one_sentence(seeded: Path, tmp_path: Path) -> None:
         load_classifier(tmp_path / "run" / "classifier", 62)
 
 
+@pytest.mark.slow
 def test_without_privacy_the_pictures_are_the_owners_alone(seeded: Path) -> None:
     folder = RunFolder.open(seeded / "low")
     assert [each.name for each in read_sections(folder, share=True)] == ["gate-audit"]
@@ -342,6 +355,7 @@ def of_store(store: Path, *changes: str) -> ImageInspection:
     return parse_image_inspection(tree)
 
 
+@pytest.mark.slow
 def test_a_store_is_inspected_by_example_and_its_odometer_knows(store: Path, tmp_path: Path) -> None:
     looked = start_images(of_store(store), tmp_path / "run", tacit.Callback())
     assert looked.findings.thresholds is None
@@ -354,6 +368,7 @@ def test_a_store_is_inspected_by_example_and_its_odometer_knows(store: Path, tmp
     assert (about.selection.task, about.selection.predicted) == ("T2", "wrongly")
 
 
+@pytest.mark.slow
 def test_an_earlier_classifier_is_used_and_must_fit(store: Path, seeded: Path, tmp_path: Path) -> None:
     trained = seeded / "classifier"
     recipe = tiny_images(*SEEDED, f"classifier.trained={json.dumps(str(trained))}", "fault.share=0")
@@ -376,6 +391,7 @@ def test_an_earlier_classifier_is_used_and_must_fit(store: Path, seeded: Path, t
         load_classifier(seeded / "low", 62)
 
 
+@pytest.mark.slow
 def test_a_subpopulation_that_is_empty_or_too_small_is_refused(tmp_path: Path, seeded: Path) -> None:
     trained = f"classifier.trained={json.dumps(str(seeded / 'classifier'))}"
     quiet = ("selection.privacy.mechanism=none", "selection.privacy.noise_multiplier=0.0", trained)

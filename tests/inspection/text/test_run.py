@@ -85,6 +85,7 @@ def learned(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
     return run
 
 
+@pytest.mark.slow
 def test_joined_tokens_are_found_where_they_are(learned: Callable[[float], Path]) -> None:
     found = compare_inspections(learned(0.0), learned(1.0))
     assert found.after.words[0][0] == "good day"

@@ -43,7 +43,9 @@ def assert_close(found: Any, expected: Any, tolerance: float) -> None:
 
 
 @pytest.mark.parametrize("cell", ["lstm", "cifg"])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape", [SHAPES[0], SHAPES[3], *(pytest.param(SHAPES[i], marks=pytest.mark.slow) for i in (1, 2, 4))]
+)
 def test_step_equals_autodiff(cell: Any, shape: tuple[int | None, bool, bool]) -> None:
     projection, fed_back, tied = shape
     batch = batch_of(jax.random.key(1))
@@ -68,7 +70,7 @@ def test_a_loop_that_is_not_unrolled_is_the_same_mathematics(monkeypatch: pytest
 
 @pytest.mark.parametrize("cell", ["lstm", "cifg"])
 @pytest.mark.parametrize("unit_norm", [False, True])
-@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bf16", marks=pytest.mark.slow)])
 def test_a_batch_without_predictions_changes_nothing(cell: Any, unit_norm: bool, precision: Any) -> None:
     config = WordLMConfig(17, 5, 9, 5, cell, output_bias=True, unit_norm=unit_norm)
     batch: Batch = {"tokens": jnp.zeros((3, 7), jnp.int32), "mask": jnp.zeros((3, 6), jnp.float32)}
@@ -86,7 +88,7 @@ def test_users_side_by_side_equal_users_one_by_one() -> None:
         assert_close(jax.tree.map(lambda a, i=i: a[i], together), step(model, batch, RATE), 3e-7)
 
 
-@pytest.mark.parametrize("unit_norm", [False, True])
+@pytest.mark.parametrize("unit_norm", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_bf16_stays_near_float32(unit_norm: bool) -> None:
     model = build(WordLMConfig(17, 5, 9, 5, output_bias=True, unit_norm=unit_norm), key=jax.random.key(2))
     batch = batch_of(jax.random.key(1))

@@ -62,7 +62,7 @@ def best_adversary(costs: Sequence[float], steps: int, stated: Callable[[float],
 
 
 @pytest.mark.parametrize(("costs", "steps"), [((0.02,), 40), ((0.02, 0.08), 40), ((0.2,), 20)])
-@pytest.mark.parametrize("delta", [0.05, 1e-3])
+@pytest.mark.parametrize("delta", [0.05, pytest.param(1e-3, marks=pytest.mark.slow)])
 def test_the_best_adversary_gains_no_more_than_delta(costs: Sequence[float], steps: int, delta: float) -> None:
     assert best_adversary(costs, steps, lambda rho: odometer(Concentrated(rho, ADD), delta=delta)) <= delta
 
@@ -104,7 +104,7 @@ def test_orders_and_weights_depend_on_delta_alone() -> None:
         assert (weights > 0).all()
 
 
-@pytest.mark.parametrize("delta", [1e-6, 1e-9])
+@pytest.mark.parametrize("delta", [1e-6, pytest.param(1e-9, marks=pytest.mark.slow)])
 def test_what_it_costs_beside_the_best_order(delta: float) -> None:
     """Up to a quarter for epsilons from 0.1 to 50, and up to 40% for a few sampled rounds whose orders are limited."""
     for rho in (4e-4, 0.01, 0.1, 1.0, 5.0, 15.0):

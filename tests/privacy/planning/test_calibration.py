@@ -28,7 +28,7 @@ def cost(kind: str, settings: dict[str, Any], delta: float) -> float:
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize(("kind", "target"), [("poisson", 0.9), ("fixed", 4.0)])
+@pytest.mark.parametrize(("kind", "target"), [("poisson", 0.9), pytest.param("fixed", 4.0, marks=pytest.mark.slow)])
 def test_a_sampled_setting_meets_the_target_and_little_more_does_not(kind: Any, target: float, setting: str) -> None:
     settings = (POISSON if kind == "poisson" else FIXED) | {setting: None}
     found = calibrate_sampled(target, 1e-6, sampling=kind, **settings)

@@ -44,6 +44,7 @@ def test_p_values_of_sound_runs_are_uniform_or_larger(strategy: Strategy | None)
             assert below >= least or name.startswith("pairs"), name  # union bounds are on the safe side
 
 
+@pytest.mark.slow
 def test_the_printed_power_is_the_power() -> None:
     """By the exact law of the sum of squares, and on noise that is drawn: at twice the error every run is caught."""
     level = 1e-7
@@ -67,6 +68,7 @@ def test_all_levels_together_are_the_rate_of_false_alarms() -> None:
     assert len(found.findings) * level_of(design) > 0.9 * FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_intervals_hold_what_is_true() -> None:
     design = design_of(60, noise=0.5)
     for seed in range(30):
