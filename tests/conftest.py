@@ -48,10 +48,12 @@ def room_for_compiled_programs() -> Iterator[None]:
         gc.collect()
 
 
-@pytest.fixture
-def quick_ideal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The best possible score of a made-up world is estimated from five sentences."""
-    monkeypatch.setattr("tacit.training.datasets.IDEAL_SENTENCES", 5)
+@pytest.fixture(scope="session", autouse=True)
+def quick_ideal() -> Iterator[None]:
+    """The best possible score of a made-up world is estimated from five sentences, also by what modules and sessions share."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tacit.training.datasets.IDEAL_SENTENCES", 5)
+        yield
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ from tacit.privacy.noise.kinds import KINDS
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.gate_audit.outcome import read_outcome
-from tacit.training import datasets
 
 NAME = "outside_tacit"
 SOURCE = '''
@@ -209,7 +208,6 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OutsidePackage
     (folder / NAME / "__init__.py").write_text(SOURCE)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
-        patch.setattr(datasets, "IDEAL_SENTENCES", 5)
         yield OutsidePackage(folder, importlib.import_module(NAME))
     del sys.modules[NAME]
 

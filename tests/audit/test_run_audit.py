@@ -30,7 +30,6 @@ from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.folder import RunFolder
 from tacit.runs.report.sections import read_sections, write_section
 from tacit.simulation.training import engine_of, resume_run, start_run
-from tacit.training import datasets
 from tacit.training.datasets import open_dataset
 from tacit.training.recipes import RecipeSetup
 from tests.support.list_users import ListUsers
@@ -75,9 +74,7 @@ def coins(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trained(plan: Path, out: Path, **sections: dict[str, Any]) -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets, "IDEAL_SENTENCES", 5)
-        start_run(recipe_of(plan, **sections), out, tacit.Callback())
+    start_run(recipe_of(plan, **sections), out, tacit.Callback())
     return out
 
 

@@ -13,12 +13,11 @@ from tests.support.tiny_recipe import tiny
 
 
 @pytest.fixture
-def tacit(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Tacit:
+def tacit(capfd: pytest.CaptureFixture[str]) -> Tacit:
     """Runs the command in this process; what libraries write past Python's streams is seen too.
 
     With --json, what it prints has to fit the published schema.
     """
-    monkeypatch.setattr("tacit.training.datasets.IDEAL_SENTENCES", 5)
 
     def run(*arguments: object) -> Answer:
         capfd.readouterr()

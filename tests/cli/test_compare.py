@@ -18,7 +18,6 @@ from tacit.keyboard import comparison_users as comparison_users
 from tacit.keyboard.comparison_users import open_comparison_users
 from tacit.keyboard.replay import METRICS
 from tacit.simulation.training import start_run
-from tacit.training import datasets
 from tests.support.commands import Tacit
 from tests.support.list_users import ListUsers
 from tests.support.tiny_recipe import tiny
@@ -37,16 +36,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store; a run on the world, one on the store, and one on the world with other words."""
     root = tmp_path_factory.mktemp("compare")
     store = save(KeyboardWorld(5, 50, vocabulary_size=300, tokens_per_user=40), root / "store", PRIVATE)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets, "IDEAL_SENTENCES", 5)
-        start_run(tiny(run={"rounds": 1}), root / "run", tacit.Callback())
-        start_run(tiny(run={"rounds": 1}, data={"vocabulary": 200}), root / "other", tacit.Callback())
-        on_store = {"world": None, "store": str(store), "held_out": 12}
-        start_run(
-            tiny(run={"rounds": 1}, data=on_store, privacy={"population": 30, "cohort": 8}),
-            root / "on",
-            tacit.Callback(),
-        )
+    start_run(tiny(run={"rounds": 1}), root / "run", tacit.Callback())
+    start_run(tiny(run={"rounds": 1}, data={"vocabulary": 200}), root / "other", tacit.Callback())
+    on_store = {"world": None, "store": str(store), "held_out": 12}
+    start_run(
+        tiny(run={"rounds": 1}, data=on_store, privacy={"population": 30, "cohort": 8}),
+        root / "on",
+        tacit.Callback(),
+    )
     return root
 
 

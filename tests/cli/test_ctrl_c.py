@@ -72,7 +72,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "tiny.toml").write_text(tiny().to_toml())
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("tacit.training.datasets.IDEAL_SENTENCES", 5)
         with pytest.raises(SystemExit) as ended:
             main(["train", "tiny.toml", "--out", "run", "--json"])
     assert not ended.value.code

@@ -25,7 +25,6 @@ from tacit.models.word_lm import WordLMConfig, build
 from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder
 from tacit.simulation.training import start_run
-from tacit.training import datasets
 from tacit.training.trained import load_trained
 from tests.support.commands import Tacit
 from tests.support.tiny_recipe import tiny
@@ -35,9 +34,7 @@ from tests.support.tiny_recipe import tiny
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two rounds with a finite epsilon."""
     out = tmp_path_factory.mktemp("export") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets, "IDEAL_SENTENCES", 5)
-        start_run(tiny(run={"rounds": 2}), out, tacit.Callback())
+    start_run(tiny(run={"rounds": 2}), out, tacit.Callback())
     return out
 
 

@@ -13,7 +13,6 @@ from tacit.data.build import save_users
 from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.runs.callbacks import Callback
 from tacit.simulation.training import start_run
-from tacit.training import datasets
 from tests.support.commands import Tacit
 from tests.support.forging import Records, forge, forge_checkpoints, forge_recipe, in_every_intent
 from tests.support.list_users import ListUsers
@@ -37,7 +36,6 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "seeded": {"noise_multiplier": 2.0},
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets, "IDEAL_SENTENCES", 5)
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         for name, privacy in kinds.items():
             run = {"rounds": 4, "seed": 5} if name == "seeded" else {"rounds": 4}

@@ -26,7 +26,6 @@ from tacit.fleet import logs
 from tacit.fleet.server import serving
 from tacit.runs.folder import RunFolder
 from tacit.simulation.training import start_run
-from tacit.training import datasets
 from tests.support.commands import Tacit
 from tests.support.published import command_of, require_published
 from tests.support.tiny_recipe import tiny
@@ -134,9 +133,7 @@ def test_the_others_are_run_where_it_says(name: str) -> None:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("json")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets, "IDEAL_SENTENCES", 5)
-        start_run(tiny(run={"rounds": 2}), folder / "run", tacit.Callback())
+    start_run(tiny(run={"rounds": 2}), folder / "run", tacit.Callback())
     (folder / "words.txt").write_text("the\nend\n")
     (folder / "chat.jsonl").write_text('{"user": "ann", "text": "the end"}\n{"user": "bo", "text": "the start"}\n')
     return folder

@@ -10,7 +10,6 @@ import pytest
 from tacit.cli.app import main
 from tacit.runs.callbacks import Callback
 from tacit.simulation.training import start_run
-from tacit.training import datasets
 from tests.support.commands import Tacit
 from tests.support.tiny_recipe import tiny
 
@@ -18,9 +17,7 @@ from tests.support.tiny_recipe import tiny
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets, "IDEAL_SENTENCES", 5)
-        start_run(tiny(run={"rounds": 1}), out, Callback())
+    start_run(tiny(run={"rounds": 1}), out, Callback())
     return out
 
 
@@ -88,9 +85,7 @@ def test_the_model_of_another_run_is_not_taken_for_this_ones(tacit: Tacit, run: 
     swapped = tmp_path / "swapped"
     shutil.copytree(run, swapped)
     (kept,) = (swapped / "checkpoints").iterdir()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets, "IDEAL_SENTENCES", 5)
-        start_run(tiny(run={"rounds": 1, "seed": 5}), tmp_path / "other", Callback())
+    start_run(tiny(run={"rounds": 1, "seed": 5}), tmp_path / "other", Callback())
     shutil.copy(tmp_path / "other" / "checkpoints" / kept.name, kept)
     assert "is not the one the ledger names" in tacit("predict", swapped, "see you").refusal(4)
     kept.unlink()

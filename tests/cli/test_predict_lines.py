@@ -16,7 +16,7 @@ import pytest
 
 from tacit.runs.callbacks import Callback
 from tacit.simulation.training import start_run
-from tacit.training import datasets, trained
+from tacit.training import trained
 from tests.support.commands import Tacit
 from tests.support.tiny_recipe import tiny
 
@@ -24,9 +24,7 @@ from tests.support.tiny_recipe import tiny
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets, "IDEAL_SENTENCES", 5)
-        start_run(tiny(run={"rounds": 1}), out, Callback())
+    start_run(tiny(run={"rounds": 1}), out, Callback())
     return out
 
 

@@ -46,8 +46,6 @@ from tacit.training.trained import load_trained
 from tests.support.fleet.crowd import fleet_recipe
 from tests.support.fleet.worlds import sentences_of
 
-pytestmark = pytest.mark.usefixtures("quick_ideal")
-
 # Every block of the gate: updates, weights, and the bits that the clip is learned from.
 EVERYTHING = {
     "adaptive": {"quantile": 0.5},

@@ -10,7 +10,6 @@ import tacit
 from tacit.inspection.costs import cost_together, price_together
 from tacit.privacy.record.ledger import Ledger, read_ledger
 from tacit.simulation.training import start_run
-from tacit.training import datasets
 from tests.support.tiny_recipe import tiny
 
 
@@ -25,10 +24,8 @@ def ledgers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ledger]:
         "other": tiny(run={"rounds": 2}, privacy=quick),
         "checked in": tiny(run={"rounds": 1}, privacy={**quick, **promised}),
     }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets, "IDEAL_SENTENCES", 5)
-        for name, recipe in recipes.items():
-            start_run(recipe, here / name, tacit.Callback())
+    for name, recipe in recipes.items():
+        start_run(recipe, here / name, tacit.Callback())
     return {name: read_ledger(Path(here / name / "ledger.jsonl")) for name in recipes}
 
 

@@ -30,7 +30,6 @@ def served(folder: Path, capture: pytest.CaptureFixture[str], devices: int) -> W
     size = sum(leaf.size for leaf in jax.tree.leaves(built(recipe.to_toml()).start.model))
     with pytest.MonkeyPatch.context() as patch:
         fix_randomness(patch)
-        patch.setattr("tacit.training.datasets.IDEAL_SENTENCES", 5)
         patch.setattr(round_attempt, "POLL_S", 0.02)
         patch.setattr(coordinator, "_FIRST_PAUSE_S", 0.05)
         with (

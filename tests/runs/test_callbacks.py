@@ -23,8 +23,6 @@ from tacit.simulation.training import resume_run, start_run
 from tests.support.run_arrays import assert_same_arrays
 from tests.support.tiny_recipe import tiny
 
-pytestmark = pytest.mark.usefixtures("quick_ideal")
-
 METHODS = ("on_warning", "on_pretraining", "on_start", "on_round", "on_evaluation", "on_end")
 START = RunStart("run", "0" * 32, {"cohort": 20.0}, rounds=6, rounds_done=0)
 SEEDED = {"seed": 5}
@@ -56,10 +54,8 @@ for _name in METHODS:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A seeded run that nothing disturbed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tacit.training.datasets.IDEAL_SENTENCES", 5)
-        out = tmp_path_factory.mktemp("whole") / "run"
-        start_run(tiny(run=SEEDED), out, tacit.Callback())
+    out = tmp_path_factory.mktemp("whole") / "run"
+    start_run(tiny(run=SEEDED), out, tacit.Callback())
     return out
 
 

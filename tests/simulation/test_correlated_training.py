@@ -25,7 +25,7 @@ from tests.support.run_arrays import assert_same_arrays
 from tests.support.stopping import stopped
 from tests.support.tiny_recipe import FTRL, tiny
 
-pytestmark = pytest.mark.usefixtures("quick_ideal", "cache_of_our_own")
+pytestmark = pytest.mark.usefixtures("cache_of_our_own")
 
 
 def ftrl(mechanism: str, *, privacy: dict[str, Any] | None = None, **run: Any) -> Recipe:

@@ -20,13 +20,7 @@ from tacit.runs.journal import Schedule
 from tacit.runs.metrics import read_metrics
 from tacit.simulation import trial
 from tacit.simulation.training import estimate_of, program_of, setup_of_recipe, start_run
-from tacit.training import datasets
 from tests.support.tiny_recipe import tiny
-
-
-@pytest.fixture(autouse=True)
-def quick_ideal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets, "IDEAL_SENTENCES", 5)
 
 
 class Asks(tacit.Callback):

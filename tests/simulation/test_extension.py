@@ -23,13 +23,7 @@ from tacit.runs.extension import extension_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import StopRequested
 from tacit.simulation.training import start_run
-from tacit.training import datasets
 from tests.support.tiny_recipe import tiny
-
-
-@pytest.fixture(autouse=True)
-def quick_ideal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets, "IDEAL_SENTENCES", 5)
 
 
 @pytest.fixture(scope="module")

@@ -33,8 +33,6 @@ from tests.support.run_arrays import assert_same_arrays, final_arrays
 from tests.support.stopping import stop_after
 from tests.support.tiny_recipe import tiny
 
-pytestmark = pytest.mark.usefixtures("quick_ideal")
-
 CHECK_IN = {"sampling": "check_in", "min_separation": 2, "cohort": 12, "noise_multiplier": 4.0}
 WEIGHTED = {"clipping": "per_layer", "example_cap": 20, "estimator": "clipped", "total_weight": 300}
 CASES: dict[str, dict[str, Any]] = {

@@ -36,8 +36,6 @@ from tacit.training.recipes import RecipeSetup
 from tests.support.stopping import stop_after
 from tests.support.tiny_recipe import tiny
 
-pytestmark = pytest.mark.usefixtures("quick_ideal")
-
 CHECK_IN = {"sampling": "check_in", "min_separation": 2, "max_participation": 2}
 
 

@@ -20,7 +20,6 @@ import pytest
 import tacit
 from tacit.recipe.training import Recipe
 from tacit.simulation.training import start_run
-from tacit.training import datasets
 from tests.support.run_arrays import final_arrays
 from tests.support.tiny_recipe import tiny
 
@@ -66,7 +65,6 @@ def digest(arrays: dict[str, np.ndarray]) -> str:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_seeded_run_gives_the_recorded_model(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets, "IDEAL_SENTENCES", 5)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     recorded = json.loads(RECORDED.read_text())[case]
     np.testing.assert_allclose(projections(trained(case, tmp_path / "run")), recorded, atol=2e-4)

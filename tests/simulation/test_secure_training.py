@@ -20,7 +20,7 @@ from tests.support.run_arrays import assert_same_arrays, final_arrays
 from tests.support.stopping import stop_after
 from tests.support.tiny_recipe import tiny
 
-pytestmark = pytest.mark.usefixtures("quick_ideal", "cache_of_our_own")
+pytestmark = pytest.mark.usefixtures("cache_of_our_own")
 
 CHECK_IN = {"sampling": "check_in", "min_separation": 3, "cohort": 12, "noise_multiplier": 4.0}
 

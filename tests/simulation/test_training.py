@@ -31,8 +31,6 @@ from tests.support.run_arrays import assert_same_arrays, final_arrays
 from tests.support.stopping import stop_after
 from tests.support.tiny_recipe import killable, tiny
 
-pytestmark = pytest.mark.usefixtures("quick_ideal")
-
 
 @pytest.fixture(scope="module")
 def seeded_run(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -266,7 +266,6 @@ def _world(
     folder.mkdir()
     write(folder, who)
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("tacit.training.datasets.IDEAL_SENTENCES", 5)
         fix_randomness(monkeypatch)
         world = World(folder, capture)
         commands(world)

@@ -35,8 +35,6 @@ from tests.support.run_arrays import assert_same_arrays
 from tests.support.store_keys import KEY
 from tests.support.tiny_recipe import tiny
 
-pytestmark = pytest.mark.usefixtures("quick_ideal")
-
 WORLD = {"world": "keyboard", "users": 40, "epochs": 1, "batch_size": 8}
 
 

@@ -34,7 +34,6 @@ from tacit.runs import checkpoints, odometer
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import StopRequested
 from tacit.runs.provenance import reasons_of
-from tacit.training import datasets
 from tacit.training.recipes import RecipeSetup
 from tests.support.fleet.crowd import Crowd, Server, fleet_recipe, in_background, wait_for
 from tests.support.fleet.people import enrolled_many
@@ -44,7 +43,6 @@ from tests.support.fleet.soundness import built, cohorts, require_sound, states
 @pytest.fixture(autouse=True)
 def built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a recipe builds is built, and compiled, once for all tests."""
-    monkeypatch.setattr(datasets, "IDEAL_SENTENCES", 5)
     monkeypatch.setattr(round_attempt, "POLL_S", 0.02)
     monkeypatch.setattr(round_attempt, "_RETRY_S", 0.05)
     monkeypatch.setattr(coordinator, "_FIRST_PAUSE_S", 0.05)

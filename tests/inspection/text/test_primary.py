@@ -25,7 +25,6 @@ from tacit.runs import checkpoints
 from tacit.runs.folder import RunFolder
 from tacit.runs.report import write_report
 from tacit.simulation.training import start_run
-from tacit.training import datasets
 from tacit.training.trained import load_trained
 from tests.support.tiny_recipe import tiny
 from tests.support.tiny_text import tiny_text
@@ -37,10 +36,8 @@ QUICK = {"noise_multiplier": 4.0}
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of two rounds on four hundred synthetic users."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets, "IDEAL_SENTENCES", 5)
-        path = tmp_path_factory.mktemp("runs") / "words"
-        start_run(primary_recipe(), path, tacit.Callback())
+    path = tmp_path_factory.mktemp("runs") / "words"
+    start_run(primary_recipe(), path, tacit.Callback())
     return path
 
 
@@ -105,8 +102,7 @@ def test_people_it_was_trained_on_are_not_held_out(trained: Path, tmp_path: Path
     assert not (tmp_path / "run").exists()
 
 
-def test_what_one_without_privacy_says_is_the_owners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets, "IDEAL_SENTENCES", 5)
+def test_what_one_without_privacy_says_is_the_owners(tmp_path: Path) -> None:
     plain = tiny(run={"rounds": 1}, privacy={"mechanism": "none", "noise_multiplier": 0.0})
     start_run(plain, tmp_path / "words", tacit.Callback())
     start_inspection(inspection_of(tmp_path / "words", tmp_path), tmp_path / "run", tacit.Callback())

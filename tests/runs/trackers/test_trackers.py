@@ -24,8 +24,6 @@ from tacit.simulation.training import start_run
 from tests.support.fake_trackers import fake_mlflow, fake_wandb
 from tests.support.tiny_recipe import tiny
 
-pytestmark = pytest.mark.usefixtures("quick_ideal")
-
 PLAN = {
     "mechanism": "gaussian",
     "cohort": 20.0,

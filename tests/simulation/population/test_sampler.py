@@ -17,7 +17,7 @@ from tests.support.run_arrays import assert_same_arrays
 from tests.support.stopping import stopped
 from tests.support.tiny_recipe import FTRL, tiny
 
-pytestmark = pytest.mark.usefixtures("quick_ideal", "cache_of_our_own")
+pytestmark = pytest.mark.usefixtures("cache_of_our_own")
 
 SETTINGS = PopulationSettings(devices=400, report_goal=12, min_separation=3, max_participation=4)
 
