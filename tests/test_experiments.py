@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tacit.plotting import load_pyplot
+
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 TINY = [
     "data.users=300",
@@ -150,7 +152,9 @@ def test_the_report_on_pretraining_says_when_the_target_was_reached(
         for kind, curve in curves.items()
     }
     results["tree-adaptive-s1"] |= {"clips": None, "at_scale": None}
+    before = load_pyplot().get_fignums()
     pretraining_report(results, tmp_path)
+    assert load_pyplot().get_fignums() == before
     printed = capsys.readouterr().out
     assert "| tree-fixed-s1 | 20.00% | 50 | 1.6 | 0.265 | 5.250 |" in printed
     assert "| tree-adaptive-s1 | 10.00% | not reached | 0.2 | ∞ | ∞ |" in printed
