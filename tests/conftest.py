@@ -22,7 +22,7 @@ settings.register_profile("unhurried", deadline=None, suppress_health_check=[Hea
 settings.load_profile("unhurried")
 
 # Each compiled program takes several mappings of memory, of which Linux gives a process 65,530; beyond that it crashes.
-MOST_MAPPINGS, LOOK_EVERY = 20_000, 8
+MOST_MAPPINGS, LOOK_EVERY = 30_000, 8
 _TESTS_RUN = count(1)
 
 SHARED_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
