@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,7 @@ ELSEWHERE = {
 }
 
 
+@cache
 def commands() -> dict[str, Any]:
     """Every command of the app by its name, groups that do something by themselves included."""
     found: dict[str, Any] = {}
