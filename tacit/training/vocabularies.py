@@ -19,12 +19,10 @@ from tacit.privacy.record.facts import DataRecord, VocabularyRecord
 from tacit.privacy.record.reasons import Reason
 from tacit.recipe.reading import toml_of
 from tacit.recipe.sections import VocabularySection
+from tacit.recipe.target import words_delta
 from tacit.recipe.training import Recipe
 from tacit.runs.folder import RunFolder, by_name
 from tacit.runs.word_discovery import Discovery, discover, discovered
-
-# Of the δ of a run that trains, what the discovery of its words gets if nothing else is said.
-DELTA_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -73,11 +71,6 @@ def discovery_of(section: VocabularySection, *, population: int, delta: float, s
     )
 
 
-def delta_of(section: VocabularySection, delta: float) -> float:
-    """δ of the discovery by itself, as part of a run that trains with this δ."""
-    return DELTA_SHARE * delta if section.delta is None else section.delta
-
-
 def discover_words(
     section: VocabularySection, store_path: Path, out: Path, *, population: int, delta: float, seed: int | None = None
 ) -> RunFolder:
@@ -117,7 +110,7 @@ def with_words(recipe: Recipe, out: Path) -> Recipe:
         Path(str(recipe.data.store)),
         out,
         population=privacy.population,
-        delta=delta_of(section, privacy.delta),
+        delta=words_delta(section, privacy.delta),
         seed=recipe.run.seed,
     )
     return recipe.model_copy(update={"vocabulary": section.model_copy(update={"run": str(folder.path.resolve())})})
