@@ -11,7 +11,11 @@ from typing import Any
 
 PAPERS = "by the papers' metric"
 # What a metric is called where its key alone would not explain it.
-LABELS = {"papers_top1": f"{PAPERS}, top1", "papers_top3": f"{PAPERS}, top3", "out_of_vocabulary": "outside the vocabulary"}
+LABELS = {
+    "papers_top1": f"{PAPERS}, top1",
+    "papers_top3": f"{PAPERS}, top3",
+    "out_of_vocabulary": "outside the vocabulary",
+}
 SHARES = ("top1", "top3", "in_vocabulary_top1", "papers_top1", "papers_top3", "out_of_vocabulary")
 
 
