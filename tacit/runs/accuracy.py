@@ -30,8 +30,8 @@ entries, 'unknown' and the end of the sentence included, which a keyboard never 
     if not isinstance(first, float) or not isinstance(three, float):
         return None
     return (
-        f"{PAPERS.capitalize()}, {first:.1%} of these words are the first guess and {three:.1%} among the first three. It ranks "
-        "a word among all entries, 'unknown' and the end of the sentence included, which a keyboard never suggests."
+        f"{PAPERS.capitalize()}, {first:.1%} of these words are the first guess and {three:.1%} among the first three. It "
+        "ranks a word among all entries, 'unknown' and the end of the sentence included, which a keyboard never suggests."
     )
 
 

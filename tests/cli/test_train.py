@@ -54,7 +54,8 @@ def test_json_is_one_object_and_nothing_else(tacit: Tacit, here: Path) -> None:
     assert told["privacy"]["epsilon"] > 0
     assert json.loads((here / "runs/tiny-1/summary.json").read_text()) == {k: v for k, v in told.items() if k != "run"}
     assert re.fullmatch(
-        r"Plan: 2 rounds of about 12 users\. ε will be \d.*\nVocabulary: \d+\.\d% of the held-out people's words are outside .*\n"
+        r"Plan: 2 rounds of about 12 users\. ε will be \d.*\n"
+        r"Vocabulary: \d+\.\d% of the held-out people's words are outside .*\n"
         r"round 2/2: top-1 \d+\.\d%, ε if planned to end here \d+\.\d\d\n",
         answer.err,
     )

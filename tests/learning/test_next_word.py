@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -91,7 +93,7 @@ def by_hand(table: np.ndarray, rows: np.ndarray) -> dict[str, float]:
     """Every word's place in a sorted list, one word after another."""
     words, unknown, ranks = 0, 0, []
     for row in rows.tolist():
-        for last, target in zip(row[:-1], row[1:], strict=True):
+        for last, target in pairwise(row):
             if target < OOV:
                 continue
             words, unknown = words + 1, unknown + (target == OOV)
