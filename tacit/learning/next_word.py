@@ -123,7 +123,7 @@ def evaluate(model: Any, rows: NDArray[np.int32], *, chunk: int | None = None) -
         papers_top1=float(papers_top1 / max(words, 1)),
         papers_top3=float(papers_top3 / max(words, 1)),
         perplexity=float(np.exp(min(loss / max(predictions, 1), 50.0))),
-        out_of_vocabulary=float(1 - known / max(words, 1)),
+        out_of_vocabulary=float((words - known) / max(words, 1)),
     )
 
 
