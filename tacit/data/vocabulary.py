@@ -23,6 +23,7 @@ from tacit.data.users import FIRST_WORD, OOV, RESERVED
 from tacit.errors import DataError
 
 PRIVATE = "private"
+_DISCOVERED = "discovered by the run "
 _PUBLIC_CORPUS = "public corpus: "
 _WORD_LIST = "word list: "
 _HEADER = "#tacit-vocabulary "
@@ -42,6 +43,11 @@ def public_corpus(name: str) -> str:
 def word_list(name: str) -> str:
     """The provenance of a word list of this name."""
     return _WORD_LIST + name
+
+
+def discovered_by(run_id: str) -> str:
+    """The provenance of words that a run discovered on users under differential privacy; by itself it proves nothing."""
+    return _DISCOVERED + run_id
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,43 @@ class DataSection(RecipeSection):
         return self
 
 
+class VocabularySection(RecipeSection):
+    """Which words the model knows, discovered on the users of the store under differential privacy, at a cost of its own.
+
+    The first words of a public list get a place unasked; the others compete with what people are found to use.
+    """
+
+    run: str | None = Field(
+        default=None, description="the folder of a discovery that has finished; instead of making one"
+    )
+    words: str | None = Field(default=None, description="a public word list, the most frequent words first")
+    size: int = Field(default=10_000, gt=4, description="entries of the vocabulary, four reserved ones included")
+    sure: int | None = Field(
+        default=None,
+        ge=0,
+        description="so many first words of the list get a place unasked; default: half of the places",
+    )
+    candidates: int | None = Field(
+        default=None, ge=0, description="so many further words of the list compete for a place; default: all"
+    )
+    epsilon: float = Field(default=1.0, gt=0, allow_inf_nan=False, description="what the discovery may cost by itself")
+    delta: float | None = Field(
+        default=None, gt=0, lt=1, description="δ of the discovery by itself; default: a hundredth of privacy.delta"
+    )
+    words_per_user: int = Field(default=1_000, ge=1, description="words of a user that count, at most")
+    largest_share: float = Field(
+        default=0.5, gt=0, le=1, description="share of a word in a user's contribution, whose norm is 1, at most"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> VocabularySection:
+        if self.sure is not None and self.sure > self.size - 4:
+            raise ValueError(f"expected vocabulary.sure ≤ {self.size - 4}, the places that there are, got {self.sure}")
+        if self.words is None and (self.sure or self.candidates):
+            raise ValueError("expected vocabulary.words, a public word list, with vocabulary.sure or candidates")
+        return self
+
+
 class PretrainSection(RecipeSection):
     """Central training on public text before the first round (Gboard, section 2.3): a store, or a built-in world.
 

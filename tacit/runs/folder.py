@@ -3,6 +3,7 @@
 run.json              the marker: the run's id and when it was made; written last, so a folder that has it is complete
 recipe.toml           the recipe the run follows
 vocabulary.txt        its words, one per line, if it has any
+totals.json           what a discovery of words released, in such a run (tacit.runs.word_discovery)
 ledger.jsonl          what was released (tacit.privacy.record.ledger)
 metrics.jsonl         one record a round
 checkpoints/          round-000123.safetensors

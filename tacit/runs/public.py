@@ -23,6 +23,7 @@ PUBLIC: tuple[PublicFile, ...] = (
     PublicFile("run.json", "which run this is, and when it was begun"),
     PublicFile("recipe.toml", "everything the run was told"),
     PublicFile("vocabulary.txt", "the words that the model knows"),
+    PublicFile("totals.json", "in a discovery of words: the noised totals, from which the words were chosen"),
     PublicFile("ledger.jsonl", "every release: its noise, its bounds, its sampling constants"),
     PublicFile("checkpoints/*.safetensors", "models after some of the rounds, and the state of the server's optimizer"),
     PublicFile("pretrained/*.safetensors", "the model that public data made, before the first round"),

@@ -27,6 +27,7 @@ from tacit.simulation.trial import seconds_a_round
 from tacit.training.pretraining import open_public
 from tacit.training.recipes import RecipeSetup, setup_of
 from tacit.training.setup import TrainingSetup
+from tacit.training.vocabularies import with_words, words_folder
 
 
 def start_run(recipe: Recipe, out: Path, callback: Callback) -> dict[str, Any]:
@@ -50,6 +51,12 @@ def setup_of_recipe(recipe: Recipe, out: Path) -> RecipeSetup:
     """What a recipe builds for a new run; every mistake in it is told here, before there is a folder."""
     refuse_if_taken(out)
     use_every_core()
+    if recipe.vocabulary is not None and recipe.vocabulary.run is None:
+        # First with the words that the store has: a discovery costs privacy, so nothing may be wrong after it.
+        words = words_folder(out)
+        refuse_if_taken(words)
+        setup_of_recipe(recipe.model_copy(update={"vocabulary": None}), out)
+        recipe = with_words(recipe, words)
     setup = RecipeSetup.build(recipe)
     open_public(recipe, setup.dataset)
     return setup

@@ -142,6 +142,7 @@ class TrainingSetup:
             secure_sum=None if self.secure is None else self.secure.record(),
             planted=None if self.dataset.canaries is None else planted_canaries(self.dataset.canaries),
             pretraining=self.pretraining,
+            vocabulary=self.dataset.vocabulary,
             notes=notes_of(*self.dataset.notes),
             batching=foreign_name(self.batches),
         )

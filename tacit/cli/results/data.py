@@ -59,3 +59,7 @@ class VocabularyResult(Result):
     size: int = key("how many entries, reserved ones included")
     provenance: str = key("where the words come from")
     fingerprint: str = key("the digest of its entries")
+    run: str | None = sometimes("--private: the folder of the run")
+    found: int | None = sometimes("--private: how many of the words are on no public list")
+    epsilon: float | None = sometimes("--private: what the discovery cost; null if infinite")
+    delta: float | None = sometimes("--private: at this delta")

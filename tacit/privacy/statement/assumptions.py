@@ -115,7 +115,7 @@ def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[
         f"every release is counted: its intent was on disk before {before}, and counts even if the round was cut off"
     ]
     trusted, kind, outside = devices_are_trusted(opened), kind_of(opened.mechanism), is_path(opened.mechanism)
-    if bounded and not trusted:
+    if bounded and not trusted and opened.discovery is None:
         found.append(
             "one user moves a released sum by at most the stated bound: norms, clipping and sums are computed in float64, and "
             "the bound includes rounding"
