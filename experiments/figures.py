@@ -21,7 +21,7 @@ def dp_fedavg_report(results: dict[str, Any], folder: Path) -> None:
             print(f"| {name} | diverged | | |")
             continue
         metrics = record["metrics"]
-        print(f"| {name} | {metrics['top1']:.2%} | {metrics['top3']:.2%} | {metrics['perplexity']:.3g} |")
+        print(f"| {name} | {metrics['papers_top1']:.2%} | {metrics['papers_top3']:.2%} | {metrics['perplexity']:.3g} |")
     print("\n| variant | top-10 words in the 10 most frequent: none, 1, 2, … 10 |\n|---|---|")
     for name, record in results.items():
         if "head_words" in record:
@@ -76,7 +76,7 @@ def gboard_report(results: dict[str, Any], folder: Path) -> None:
             seen = privacy.get("participation") or {}
             epsilon, rho = privacy["epsilon"], privacy.get("rho")
             print(
-                f"| {name} | {record['noise_multiplier']:.4g} | {record['metrics']['top1']:.2%} | "
+                f"| {name} | {record['noise_multiplier']:.4g} | {record['metrics']['papers_top1']:.2%} | "
                 f"{'∞' if epsilon is None else f'{epsilon:.3f}'} | {'' if rho is None else f'{rho:.3f}'} | "
                 f"{seen.get('min_separation', '')} | {seen.get('max_participation', '')} |"
             )

@@ -26,6 +26,7 @@ from tacit.models.word_lm import WordLM
 from tacit.privacy.record.ledger import Ledger
 from tacit.recipe.text_inspection import TextLook
 from tacit.recipe.training import Recipe
+from tacit.runs.accuracy import PAPERS
 from tacit.runs.folder import RunFolder
 from tacit.training.trained import load_trained
 
@@ -39,6 +40,8 @@ class PrimaryFindings:
 
     Its accuracy on `words` words of held-out users; its generated `sentences` and the `rates` of unknown words in them (None:
     withheld); `epsilon` (None: no claim) and `delta` of its run, which is in the folder `run` and has the id `run_id`.
+    `accuracy` is what a keyboard shows, and `papers_accuracy` the papers' metric; if that is None, `accuracy` is by the papers'
+    metric, because the findings were made before there were two.
     """
 
     run: str
@@ -49,6 +52,7 @@ class PrimaryFindings:
     rates: UnknownRates | None
     epsilon: float | None
     delta: float
+    papers_accuracy: float | None = None
 
     @property
     def claimed(self) -> bool:
@@ -72,8 +76,10 @@ class PrimaryFindings:
 
     def metric(self) -> str:
         """The model's accuracy and its rate of unknown words, in two sentences."""
+        papers = "" if self.papers_accuracy is None else f"{self.papers_accuracy:.1%} "
         right = (
-            f"The primary model ({self.run}) predicts {self.accuracy:.1%} of {self.words:,} words of held-out users."
+            f"The primary model ({self.run}) predicts {self.accuracy:.1%} of {self.words:,} words of held-out users "
+            f"({papers}{PAPERS})."
         )
         if self.rates is None:
             return f"{right} No privacy is claimed for it: its sentences are in the owner's report alone."
@@ -134,4 +140,5 @@ class Primary:
             drawn_rates(drawn),
             self.privacy["epsilon"],
             self.privacy["delta"],
+            scores.papers_top1,
         )
