@@ -270,10 +270,7 @@ def _counts(attacked: Sequence[Attacked], from_one: Mapping[int, int | None]) ->
 
 
 def table_of(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Column heads and one row per regime, as in Memorization's tables; an infinite epsilon is shown with that of the noise.
-
-    Results that were recorded before there were two metrics have the papers' metric as their only accuracy.
-    """
+    """Column heads and one row per regime, as in Memorization's tables; an infinite epsilon is shown with that of the noise."""
     canaries = max((found.get("canaries", 0) for found in results.values()), default=0)
     found_by = {
         f"RS, of {canaries}": "random_sampling",
@@ -287,7 +284,8 @@ def table_of(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
             rows.append([name, "diverged", *[""] * (len(heads) - 2)])
             continue
         counts = [str(found[key]) if key in found else "" for key in found_by.values()]
-        both = (None, found["top1"]) if "papers_top1" not in found else (found.get("top1"), found["papers_top1"])
+        # A recorded experiment may have the papers' metric alone.
+        both = (found.get("top1"), found["papers_top1"])
         shares = ["–" if share is None else f"{share:.2%}" for share in both]
         rows.append([name, *counts, f"{found['exposure']:.2f}", *shares, f"{found['perplexity']:.4g}", _epsilon(found)])
     return heads, rows

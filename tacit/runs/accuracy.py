@@ -48,19 +48,3 @@ def vocabulary_sentence(share: float | None) -> str | None:
         f"{share:.1%} of the held-out people's words are outside the vocabulary and can never be guessed: accuracy cannot "
         f"exceed {1 - share:.1%}."
     )
-
-
-def with_names_of_today(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """The metrics of a next-word model, under the names that they have today.
-
-    Runs that were made before there were two rankings have the papers' metric under the names that the keyboard's has now.
-
-    >>> with_names_of_today({"round": 4, "top1": 0.25, "in_vocabulary_top1": 0.26})
-    {'round': 4, 'papers_top1': 0.25}
-    >>> with_names_of_today({"top1": 0.3, "in_vocabulary_top1": 0.31, "papers_top1": 0.25})
-    {'top1': 0.3, 'in_vocabulary_top1': 0.31, 'papers_top1': 0.25}
-    """
-    if "in_vocabulary_top1" not in metrics or "papers_top1" in metrics:
-        return dict(metrics)
-    names = {"top1": "papers_top1", "top3": "papers_top3"}
-    return {names.get(name, name): value for name, value in metrics.items() if name != "in_vocabulary_top1"}

@@ -35,7 +35,6 @@ from tacit.files import disk_error, remove_leftovers, sync_folder, write_atomic
 from tacit.privacy.record.ledger import Ledger, LedgerWriter, read_ledger
 from tacit.privacy.record.records import Committed, Opened
 from tacit.runs import checkpoints
-from tacit.runs.accuracy import with_names_of_today
 from tacit.runs.consistency import OPENED, objection_to
 
 FORMAT = 1
@@ -217,8 +216,6 @@ class RunFolder:
             summary = None
         if not isinstance(summary, dict):
             raise RunError(f"The run {self.path} is damaged: its summary.json cannot be read.")
-        if isinstance(summary.get("metrics"), dict):
-            summary["metrics"] = with_names_of_today(summary["metrics"])
         return summary
 
     # The ledger and what it is checked against.

@@ -16,7 +16,6 @@ from typing import Any, Self
 
 from tacit.errors import RunError
 from tacit.files import disk_error, write_atomic
-from tacit.runs.accuracy import with_names_of_today
 
 # What the rounds so far would cost if the run had been planned to end with them. It is for a curve, and is not the run's cost:
 # a run that ends early is charged for its planned rounds (`tacit.runs.cost`).
@@ -26,13 +25,13 @@ EPSILON_SO_FAR = "epsilon_if_planned_to_end_here"
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
     """The records in order; none if there is no file. A torn last line is left out, any other damage is a RunError."""
     for line in _whole_lines(path):
-        yield with_names_of_today(json.loads(line))
+        yield json.loads(line)
 
 
 def last_metrics(path: Path) -> dict[str, Any] | None:
     """The last record, None if there is none."""
     lines = _whole_lines(path)
-    return with_names_of_today(json.loads(lines[-1])) if lines else None
+    return json.loads(lines[-1]) if lines else None
 
 
 def truncate_after(path: Path, round: int) -> None:

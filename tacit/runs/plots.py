@@ -6,7 +6,6 @@ from pathlib import Path
 
 from tacit.errors import RunError
 from tacit.plotting import load_pyplot, require_picture, save_figure
-from tacit.runs.accuracy import PAPERS
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import EPSILON_SO_FAR, read_metrics
 
@@ -15,7 +14,6 @@ INK, ACCENT, FAINT = "#1f2933", "#0b7285", "#9aa5b1"
 LOSS = "loss"
 MEASURES = {
     "top1": ("next word guessed right, %", "Accuracy on held-out people"),
-    "papers_top1": (f"guessed right {PAPERS}, %", "Accuracy on held-out people"),
     "accuracy": ("guessed right, %", "Accuracy on held-out people"),
     "inverted": ("images with a bright background, %", "What the model generates"),
     LOSS: ("mean loss", "Loss on held-out people"),

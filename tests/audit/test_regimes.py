@@ -173,7 +173,7 @@ def test_tables_count_what_was_memorised() -> None:
     assert counted["settings"]["rare"]["beam_search_from_one_word"] == 0
     assert counted["settings"]["rare"]["ranks"] == [1, 7]
     about = {"top1": 0.25, "papers_top1": 0.2, "perplexity": 80.0, "epsilon": None}
-    before = {"top1": 0.2, "perplexity": 80.0, "epsilon": None}  # recorded when the papers' metric was the only one
+    before = {"papers_top1": 0.2, "perplexity": 80.0, "epsilon": None}  # recorded by the papers' metric alone
     results = {"SGD": {**about, **counted}, "FedAvg": {"diverged": "So."}, "Adam": {**before, **counted}}
     heads, rows = table_of(results)
     assert heads[1:3] == ["RS, of 3", "BS, of 3"]

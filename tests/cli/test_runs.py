@@ -20,7 +20,7 @@ from tacit.privacy.record.records import FRESH_NOISE, Closed, Opened, Record, Re
 from tacit.privacy.statement.wording import epsilon_text
 from tacit.recipe.reading import toml_of
 from tacit.runs.folder import RunFolder
-from tacit.runs.metrics import MetricsWriter, read_metrics
+from tacit.runs.metrics import MetricsWriter
 from tests.support.first_record import NO_NOISE
 from tests.support.ledger_records import intent, opened
 
@@ -132,17 +132,6 @@ def test_the_papers_metric_and_words_outside_the_vocabulary_have_their_names() -
     assert (lines["top1"], lines["by the papers' metric, top1"]) == ("30.0%", "27.0%")
     assert lines["outside the vocabulary"] == "5.5%"
     assert "by the papers' metric, top1" in invoke("compare", "good", "seeded")
-
-
-def test_a_run_of_before_shows_its_accuracy_as_the_papers_metric() -> None:
-    run = of_before("old")
-    facts = json.loads(invoke("show", "old", "--json"))
-    assert (facts["metrics"]["papers_top1"], facts["metrics"]["papers_top3"]) == (0.2, 0.35)
-    assert not facts["metrics"].keys() & {"top1", "top3", "in_vocabulary_top1"}
-    assert "20.0%" in invoke("show", "old")
-    assert "20.0%" not in invoke("list")  # the list shows what a keyboard shows
-    curve = [(record.get("top1"), record["papers_top1"]) for record in read_metrics(run.metrics_path)]
-    assert curve == [(None, 0.2), (0.3, 0.25)]
 
 
 @pytest.mark.usefixtures("three")

@@ -50,7 +50,7 @@ def test_nothing_to_draw(tmp_path):
 
 @pytest.mark.parametrize(
     ("measure", "words"),
-    [("papers_top1", "by the papers"), ("accuracy", "guessed right"), ("inverted", "bright background")],
+    [("accuracy", "guessed right"), ("inverted", "bright background")],
 )
 def test_a_run_is_drawn_by_what_it_is_judged_by(tmp_path, measure, words):
     folder = RunFolder.create(tmp_path / "run", "name = 'x'\n")
@@ -65,5 +65,5 @@ def test_a_run_without_any_measure_is_refused(tmp_path):
     folder = RunFolder.create(tmp_path / "run", "name = 'x'\n")
     with MetricsWriter(folder.metrics_path) as metrics:
         metrics.append({"round": 1, EPSILON_SO_FAR: 1.0})
-    with pytest.raises(RunError, match="top1, papers_top1, accuracy, inverted, loss in its metrics"):
+    with pytest.raises(RunError, match="top1, accuracy, inverted, loss in its metrics"):
         plot_training(folder, tmp_path / "picture.svg")

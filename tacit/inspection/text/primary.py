@@ -40,19 +40,18 @@ class PrimaryFindings:
 
     Its accuracy on `words` words of held-out users; its generated `sentences` and the `rates` of unknown words in them (None:
     withheld); `epsilon` (None: no claim) and `delta` of its run, which is in the folder `run` and has the id `run_id`.
-    `accuracy` is what a keyboard shows, and `papers_accuracy` the papers' metric; if that is None, `accuracy` is by the papers'
-    metric, because the findings were made before there were two.
+    `accuracy` is what a keyboard shows, and `papers_accuracy` the papers' metric.
     """
 
     run: str
     run_id: str
     accuracy: float
+    papers_accuracy: float
     words: int
     sentences: tuple[str, ...]
     rates: UnknownRates | None
     epsilon: float | None
     delta: float
-    papers_accuracy: float | None = None
 
     @property
     def claimed(self) -> bool:
@@ -76,10 +75,9 @@ class PrimaryFindings:
 
     def metric(self) -> str:
         """The model's accuracy and its rate of unknown words, in two sentences."""
-        papers = "" if self.papers_accuracy is None else f"{self.papers_accuracy:.1%} "
         right = (
             f"The primary model ({self.run}) predicts {self.accuracy:.1%} of {self.words:,} words of held-out users "
-            f"({papers}{PAPERS})."
+            f"({self.papers_accuracy:.1%} {PAPERS})."
         )
         if self.rates is None:
             return f"{right} No privacy is claimed for it: its sentences are in the owner's report alone."
@@ -135,10 +133,10 @@ class Primary:
             str(self.path),
             self.ledger.opened.run_id,
             scores.top1,
+            scores.papers_top1,
             scores.words,
             tuple(in_words(sentence, self.words) for sentence in drawn[:SHOWN]),
             drawn_rates(drawn),
             self.privacy["epsilon"],
             self.privacy["delta"],
-            scores.papers_top1,
         )

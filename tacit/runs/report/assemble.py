@@ -12,7 +12,6 @@ from tacit.errors import RunError
 from tacit.files import write_atomic
 from tacit.privacy.record.reasons import in_words
 from tacit.privacy.statement.wording import round_up
-from tacit.runs.accuracy import PAPERS
 from tacit.runs.folder import RunFolder
 from tacit.runs.report.contents import own_sections
 from tacit.runs.report.page import Chapter, Tile, page
@@ -99,10 +98,7 @@ def _privacy_tile(run: Reading) -> list[Tile]:
 
 def _accuracy_tile(run: Reading) -> list[Tile]:
     metrics = run.summary.get("metrics") or (run.metrics[-1] if run.metrics else {})
-    if not isinstance(metrics, dict):
-        return []
-    for name, which in {"top1": "", "papers_top1": f", {PAPERS}"}.items():
-        if (share := finite(metrics.get(name))) is not None:
-            last = "" if run.summary else ", at last count"
-            return [Tile(f"{share:.1%}", f"of held-out words guessed right{which}{last}")]
+    top1 = finite(metrics.get("top1")) if isinstance(metrics, dict) else None
+    if top1 is not None:
+        return [Tile(f"{top1:.1%}", "of held-out words guessed right" + ("" if run.summary else ", at last count"))]
     return []

@@ -17,7 +17,7 @@ from tacit.runs.report.reading import Reading, finite
 
 # The names of curves, by the keys of the metrics.
 _MEASURES = {"top1": "first guess", "top3": "one of three", "accuracy": "right"}
-# The same by the papers' metric: in the table, and as curves where there is no other accuracy.
+# The same by the papers' metric, in the table.
 _PAPERS = {"papers_top1": f"first guess, {PAPERS}", "papers_top3": f"one of three, {PAPERS}"}
 # The same for a generative model's images.
 _MADE_UP = {"inverted": "bright background", "brightness": "mean intensity"}
@@ -38,7 +38,7 @@ def own_sections(run: Reading) -> list[Section]:
 
 
 def _training(run: Reading) -> Section | None:
-    curves = _curves(run, _MEASURES) or _curves(run, _PAPERS)
+    curves = _curves(run, _MEASURES)
     if not run.metrics:
         return None
     blocks: list[Block] = []

@@ -33,7 +33,7 @@ COST: dict[str, Any] = {
     "models": 2,
 }
 RATES = UnknownRates(0.04, (0.02, 0.06))
-SAID = PrimaryFindings("runs/words", "a1b2", 0.125, 400, ("see you UNK",), RATES, 3.0, 1e-6, papers_accuracy=0.1)
+SAID = PrimaryFindings("runs/words", "a1b2", 0.125, 0.1, 400, ("see you UNK",), RATES, 3.0, 1e-6)
 SAID_AFTER = dataclasses.replace(SAID, sentences=("UNK you soon",), rates=UnknownRates(0.09, (0.12,)))
 
 

@@ -91,17 +91,6 @@ def test_accuracy_is_the_keyboards_and_the_papers_metric_stands_beside_it(make_r
     assert ">first guess, by the papers&#x27; metric" in page
 
 
-def test_a_run_of_before_is_judged_by_the_papers_metric(make_run: MakeRun):
-    run = make_run()
-    before = {"top1": 0.2461, "top3": 0.4, "in_vocabulary_top1": 0.25}
-    run.summary_path.write_text(json.dumps(SUMMARY | {"metrics": before}))
-    run.metrics_path.write_text("".join(json.dumps({"round": n, **before}) + "\n" for n in (1, 2)))
-    page = report_html(run, share=True)
-    assert "of held-out words guessed right, by the papers&#x27; metric" in page
-    assert ">first guess, by the papers&#x27; metric" in page
-    assert ">first guess</th>" not in page
-
-
 def test_a_shared_copy_does_not_depend_on_anything_private(make_run: MakeRun):
     run = make_run()
     secret = Section(name="secret", title="Secret", order=60, private=True, blocks=[Paragraph(text="whisper")])
