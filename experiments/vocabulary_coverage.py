@@ -27,6 +27,7 @@ from tacit.data.users import FIRST_WORD
 from tacit.data.views import Subset, split_users
 from tacit.data.vocabulary import Vocabulary, load_vocabulary
 from tacit.recipe.sections import VocabularySection
+from tacit.runs.word_discovery import words_of
 from tacit.training.vocabularies import discover_words
 
 KEY = (Path(__file__).parent / "people.key").read_bytes()
@@ -67,10 +68,8 @@ def row(file: Path, listed: Vocabulary, words: Path) -> list[str]:
         found: list[Collection[str]] = []
         for epsilon in EPSILONS:
             section = VocabularySection(words=str(words), size=SIZE, epsilon=epsilon)
-            run = discover_words(
-                section, store.path, Path(place) / f"{epsilon}", population=POPULATION, delta=DELTA
-            )
-            found.append(run.vocabulary() or [])
+            run = discover_words(section, store.path, Path(place) / f"{epsilon}", population=POPULATION, delta=DELTA)
+            found.append(words_of(run))
     best = [word for word, _ in others.most_common(places)]
     return [covered(text, each) for each in (listed.words, *found, best)]
 
