@@ -210,7 +210,8 @@ def _from_list(lines: list[str], path: Path, limit: int | None, on_warning: Call
     )
     if on_warning is not None and (repeated := sum(map(has_token, lines)) - len(full.words) - _reserved(lines)) > 0:
         on_warning(
-            f"{repeated:,} {'line' if repeated == 1 else 'lines'} of the word list {path} repeat a word of an earlier line, "
+            f"{repeated:,} {'line' if repeated == 1 else 'lines'} of the word list {path} "
+            f"{'repeats' if repeated == 1 else 'repeat'} a word of an earlier line, "
             "perhaps in another spelling: each word counts once, at its first place."
         )
     return Vocabulary(full.words[:limit], full.provenance)
