@@ -7,17 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from pydantic import ValidationError
 
 from tacit.data.encoding import Encoded, require_texts, word_counts
 from tacit.data.store import Store, open_store
 from tacit.data.users import FIRST_WORD
-from tacit.data.views import split_users
 from tacit.data.vocabulary import Vocabulary, discovered_by, load_vocabulary, vocabulary_of_words
 from tacit.errors import DataError, PrivacyError, RunError
-from tacit.mistakes import recipe_error
 from tacit.privacy.discovery.shares import SharesRule
-from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.planning.word_noise import THRESHOLD_SHARE, word_noise
 from tacit.privacy.record.facts import DataRecord, VocabularyRecord
 from tacit.privacy.record.reasons import Reason, Why
@@ -82,24 +78,21 @@ def discovery_of(
     sure = places // 2 if section.sure is None else section.sure
     competing = listed[sure:]
     known, reasons = (None, ()) if outside is None else _known_words(outside)
-    try:
-        discovery = Discovery(
-            population=population,
-            noise_multiplier=word_noise(section.epsilon, delta, threshold_delta),
-            delta=delta,
-            threshold_delta=threshold_delta,
-            size=places,
-            rule=SharesRule(section.words_per_user, section.largest_share),
-            sure=listed[:sure],
-            candidates=competing if section.candidates is None else competing[: section.candidates],
-            known=known,
-            seed=seed,
-            reasons_not_private=reasons,
-            warnings=tuple(warnings),
-        )
-        discovery.plan()
-    except ValidationError as error:
-        raise recipe_error(error, PrivacyPlan, what="plan of a discovery") from None
+    discovery = Discovery(
+        population=population,
+        noise_multiplier=word_noise(section.epsilon, delta, threshold_delta),
+        delta=delta,
+        threshold_delta=threshold_delta,
+        size=places,
+        rule=SharesRule(section.words_per_user, section.largest_share),
+        sure=listed[:sure],
+        candidates=competing if section.candidates is None else competing[: section.candidates],
+        known=known,
+        seed=seed,
+        reasons_not_private=reasons,
+        warnings=tuple(warnings),
+    )
+    discovery.plan()
     _ = discovery.threshold  # there is none if δ is too small
     return discovery
 
@@ -154,7 +147,7 @@ def discover_words(
     `outside`: only words that this vocabulary, or the model of this run, does not have.
     """
     store = require_texts(open_store(store_path))
-    train, _ = split_users(store)
+    users = np.setdiff1d(np.arange(len(store), dtype=np.int64), store.held_out_users())
     discovery = discovery_of(section, population=population, delta=delta, seed=seed, outside=outside)
     settings = {
         "name": "words",
@@ -171,8 +164,8 @@ def discover_words(
         toml_of(settings),
         data=DataRecord(store=store.store_id),
         store=store_path,
-        users=np.arange(len(train), dtype=np.int64),
-        words=lambda: word_counts(store, train.members),
+        users=np.arange(len(users), dtype=np.int64),
+        words=lambda: word_counts(store, users),
     )
 
 

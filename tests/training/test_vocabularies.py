@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from tacit.api.run import open_run
 from tacit.data.encoding import word_counts
@@ -25,6 +26,7 @@ from tacit.runs.word_discovery import totals_of, words_of
 from tacit.simulation.training import resume_run, start_run
 from tacit.training.vocabularies import delta_of, discover_words, discovery_of, found_words
 from tests.support.chats import LISTED, SHARE, chat, write_chat, write_list
+from tests.support.commands import everything
 from tests.support.stopping import stopped
 from tests.support.store_keys import key_holding_out
 from tests.support.tiny_recipe import tiny
@@ -88,6 +90,30 @@ def test_words_of_held_out_people_are_never_read(tmp_path: Path, listed: Path) -
     assert totals.noise < 0.05  # so little that one person's share would show
     assert totals.candidates["aside"] == pytest.approx(0.0, abs=6 * totals.noise)
     assert totals.candidates["dog"] > 10 * 0.2
+
+
+def test_a_store_without_held_out_people_has_words_too(tmp_path: Path, listed: Path) -> None:
+    store = write_chat(tmp_path / "store", held_out=0.0)
+    assert "lol" in words_of(found(section(listed), store.path))
+
+
+def test_a_word_of_one_person_is_shown_as_often_as_delta_says_and_no_more(tmp_path: Path) -> None:
+    """Attack, from the store to the files: one person has four words that nobody else has. The bound is tight for them."""
+    trials, delta = 120, 0.5
+    pins = tuple(f"pin{number}" for number in range(4))
+    store = write_chat(tmp_path / "store", {"spy": [" ".join(pins)], **chat(6)}, held_out=0.0)
+    given = VocabularySection(epsilon=1.0, words_per_user=4, largest_share=0.5)
+    outside = write_list(tmp_path / "known.txt", ("the", "cat"))
+    shown = 0
+    for number in range(trials):
+        out = tmp_path / f"words{number}"
+        folder = discover_words(given, store.path, out, population=1, delta=delta, outside=outside)
+        words = words_of(folder)
+        shown += any(pin in words for pin in pins)
+        for name, content in everything(out).items():  # what is not shown is nowhere
+            assert not any(pin.encode() in content for pin in pins if pin not in words), name
+    assert shown <= binom.ppf(1 - 1e-6, trials, 0.1 * delta)  # a tenth of delta is the threshold's
+    assert shown >= 1  # the attack works: words do pass now and then
 
 
 def test_the_users_of_a_store_in_the_words_that_were_found(store: Path, listed: Path) -> None:
