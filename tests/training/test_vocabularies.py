@@ -97,6 +97,7 @@ def test_a_store_without_held_out_people_has_words_too(tmp_path: Path, listed: P
     assert "lol" in words_of(found(section(listed), store.path))
 
 
+@pytest.mark.slow
 def test_a_word_of_one_person_is_shown_as_often_as_delta_says_and_no_more(tmp_path: Path) -> None:
     """Attack, from the store to the files: one person has four words that nobody else has. The bound is tight for them."""
     trials, delta = 120, 0.5
