@@ -1,12 +1,11 @@
 """How much of held-out people's text a vocabulary covers: public words alone, found privately, counted without privacy.
 
-    pip install wordfreq
-    python experiments/vocabulary_coverage.py --list english.txt          (writes the public list of docs/vocabulary.md)
-    python experiments/vocabulary_coverage.py --words english.txt scotus_advocates_en.jsonl.gz irc_ubuntu_en.jsonl.gz \\
+    python experiments/public_words.py en > stores/english.txt
+    python experiments/vocabulary_coverage.py --words stores/english.txt scotus_advocates_en.jsonl.gz irc_ubuntu_en.jsonl.gz \\
         commits_en.jsonl.gz
 
-Every file is imported into a store; about 5% of its people are held out, and words are chosen by the others. "people" counts
-the words of the others without any privacy. What is printed is the table in docs/vocabulary.md. It takes a few minutes.
+Every file is imported into a store; about 5% of its people are held out, and words are chosen by the others. The last column
+counts the words of the others without any privacy. What is printed is the table in docs/vocabulary.md. It takes a few minutes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from tacit.data.formats import ReadOptions, read
 from tacit.data.importing import import_text
 from tacit.data.sources import TextSource
 from tacit.data.store import Store
-from tacit.data.text import tokenize
 from tacit.data.users import FIRST_WORD
 from tacit.data.views import Subset, split_users
 from tacit.data.vocabulary import Vocabulary, load_vocabulary
@@ -32,15 +30,6 @@ from tacit.training.vocabularies import discover_words
 
 KEY = (Path(__file__).parent / "people.key").read_bytes()
 DELTA, SIZE, POPULATION, EPSILONS = 1e-7, 10_000, 10_000, (0.5, 1.0, 2.0)
-PUNCTUATION = (".", ",", "?", "!", "-", ":", ";")
-
-
-def write_list(path: Path) -> None:
-    """The words of the wordfreq package that are one token here, most frequent first, after the punctuation."""
-    from wordfreq import top_n_list
-
-    words = dict.fromkeys((*PUNCTUATION, *top_n_list("en", 400_000, wordlist="large")))
-    path.write_text("".join(f"{word}\n" for word in words if tokenize(word) == [word]))
 
 
 def counted(store: Store, users: Subset) -> Counter[str]:
@@ -76,13 +65,9 @@ def row(file: Path, listed: Vocabulary, words: Path) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", type=Path, help="write the public list to this file, and do nothing else")
-    parser.add_argument("--words", type=Path, help="the public list")
-    parser.add_argument("files", type=Path, nargs="*")
+    parser.add_argument("--words", type=Path, required=True, help="the public list")
+    parser.add_argument("files", type=Path, nargs="+")
     given = parser.parse_args()
-    if given.list is not None:
-        write_list(given.list)
-        return
     listed = load_vocabulary(given.words, size=SIZE)
     print("| people | public list | " + " | ".join(f"ε = {epsilon:g}" for epsilon in EPSILONS) + " | counted |")
     print("|" + "---|" * (len(EPSILONS) + 3))

@@ -27,7 +27,7 @@ PRIVATE = "private"
 _DISCOVERED = "discovered by the run "
 _PUBLIC_CORPUS = "public corpus: "
 _WORD_LIST = "word list: "
-_HEADER = "#tacit-vocabulary "
+HEADER = "#tacit-vocabulary "
 
 # Counting keeps at most so many different words at a time, which bounds its memory to about a gigabyte.
 _MOST_COUNTED = 4_000_000
@@ -121,7 +121,7 @@ class Vocabulary:
         header = json.dumps(
             {"version": 1, "tokenizer": TOKENIZER, "provenance": self.provenance, "fingerprint": self.fingerprint}
         )
-        return "".join(f"{line}\n" for line in (_HEADER + header, *self.words))
+        return "".join(f"{line}\n" for line in (HEADER + header, *self.words))
 
     def save(self, path: Path) -> None:
         """Write a new text file. If that fails, there is no file."""
@@ -157,11 +157,11 @@ def load_vocabulary(
         raise DataError(f"The vocabulary file {path} is not UTF-8 text.") from None
     except OSError as error:
         raise DataError(f"The vocabulary file {path} cannot be read: {error.strerror}.") from None
-    if not lines[0].startswith(_HEADER):
+    if not lines[0].startswith(HEADER):
         return _from_list(lines, path, limit, on_warning)
     words = tuple(word for word in lines[1:] if word)
     try:
-        header = json.loads(lines[0].removeprefix(_HEADER))
+        header = json.loads(lines[0].removeprefix(HEADER))
         provenance, tokenizer, fingerprint = header["provenance"], header["tokenizer"], header["fingerprint"]
     except (ValueError, KeyError, TypeError):
         raise DataError(f"The first line of the vocabulary file {path} is damaged.") from None

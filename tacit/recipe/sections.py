@@ -121,6 +121,10 @@ class PretrainSection(RecipeSection):
     learning_rate: float = Field(default=0.005, gt=0, allow_inf_nan=False, description="step size of the optimizer")
     momentum: float = Field(default=0.9, ge=0, lt=1, description="of momentum and nesterov; others ignore it")
     order_seed: Seed = Field(default=1, description="order of the public text")
+    reuse: str | None = Field(
+        default=None,
+        description="a run with the same words and the same pre-training: its pre-trained model is taken, and not made again",
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> PretrainSection:
@@ -166,6 +170,10 @@ class WorkSection(RecipeSection):
     batch_size: int = Field(default=8, gt=0, description="rows a batch")
     learning_rate: float = Field(default=0.5, gt=0, allow_inf_nan=False, description="step size of the local SGD")
     clip_every_step: bool = Field(default=False, description="clip after each local step, as DP-FedAvg does")
+    trainable: tuple[Literal["embedding", "cell", "output", "output_bias"], ...] = Field(
+        default=(),
+        description="the parts of the model that users train; the others stay as pre-training left them. Default: all",
+    )
 
 
 class ServerSection(RecipeSection):
@@ -176,6 +184,13 @@ class ServerSection(RecipeSection):
     )
     learning_rate: float = Field(default=1.0, gt=0, allow_inf_nan=False, description="step size of the server")
     momentum: float = Field(default=0.9, ge=0, lt=1, description="of momentum and nesterov; others ignore it")
+    schedule: Literal["constant", "linear", "cosine"] = Field(
+        default="constant", description="how the learning rate falls over the run's rounds"
+    )
+    final: float = Field(
+        default=0.0, ge=0, le=1, description="under a schedule: the share of the learning rate that the last round has"
+    )
+    warmup: int = Field(default=0, ge=0, description="rounds over which the learning rate rises at the beginning")
 
 
 class RunSection(RecipeSection):

@@ -112,8 +112,8 @@ def _words_objection(recipe: Mapping[str, Any], opened: Opened) -> str | None:
     section = _section(recipe, "vocabulary")
     if opened.discovery is not None:
         for name in ("words_per_user", "largest_share", "threshold_delta"):
-            wanted, recorded = section.get(name), getattr(opened.discovery, name)
-            if wanted != recorded:
+            recorded = getattr(opened.discovery, name)
+            if (wanted := section.get(name, recorded)) != recorded:
                 return f"vocabulary.{name} is {wanted!r} in recipe.toml and {recorded!r} in the ledger's first record"
     elif section and opened.vocabulary is None and not opened.reasons_not_private:
         return "recipe.toml names a discovery of words, and the ledger does not say what that cost"

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tacit.learning.loop import TrainingState
+from tacit.learning.next_word import out_of_vocabulary
 from tacit.models.word_lm import parameter_count
 from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.participation.samplers import OwnRate, Sampler
@@ -55,7 +56,8 @@ def setup_of_recipe(recipe: Recipe, out: Path) -> RecipeSetup:
         words = words_folder(out)
         refuse_if_discovered(words)
         refuse_if_taken(words)
-        setup_of_recipe(recipe.model_copy(update={"vocabulary": None}), out)
+        pretrain = None if recipe.pretrain is None else recipe.pretrain.model_copy(update={"reuse": None})
+        setup_of_recipe(recipe.model_copy(update={"vocabulary": None, "pretrain": pretrain}), out)
         recipe = with_words(recipe, words)
     setup = RecipeSetup.build(recipe)
     open_public(recipe, setup.dataset)
@@ -154,7 +156,11 @@ def estimate_of_recipe(recipe: Recipe, *, trial: bool = True) -> tuple[RunEstima
 
 
 def estimate_of(setup: TrainingSetup, program: SimulatedProgram, *, trial: bool = True) -> RunEstimate:
-    """What a run of this program will cost. It depends on no user: epsilon follows from the plan, time from made-up users."""
+    """What a run of this program will cost.
+
+    It depends on no user who is trained on: epsilon follows from the plan, time from made-up users, and the share of words
+    outside the vocabulary from the held-out rows that accuracy is measured on.
+    """
     stated = spent_by(with_reasons(program), ())
     return RunEstimate(
         rounds=program.schedule.rounds,
@@ -164,6 +170,7 @@ def estimate_of(setup: TrainingSetup, program: SimulatedProgram, *, trial: bool 
         reasons_not_private=tuple(reason.sentence for reason in stated.reasons_not_private),
         seconds_a_round=seconds_a_round(program, len(setup.dataset.words)) if trial else None,
         words_a_user=setup.recipe.data.tokens_per_user if isinstance(setup, RecipeSetup) else None,
+        out_of_vocabulary=out_of_vocabulary(setup.dataset.held_out) if isinstance(setup, RecipeSetup) else None,
     )
 
 

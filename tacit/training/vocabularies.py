@@ -19,14 +19,13 @@ from tacit.privacy.record.facts import DataRecord, VocabularyRecord
 from tacit.privacy.record.reasons import Reason, Why
 from tacit.recipe.reading import toml_of
 from tacit.recipe.sections import VocabularySection
+from tacit.recipe.target import words_delta
 from tacit.recipe.training import Recipe
 from tacit.runs.folder import RunFolder, by_name, is_run
 from tacit.runs.word_discovery import Discovery, discover, discovered
 
 # In the recipe of a discovery: the vocabulary outside of which words were looked for.
 RARE = "rare"
-# Of the δ of a run that trains, what the discovery of its words gets if nothing else is said.
-DELTA_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -120,16 +119,10 @@ def _known_words(outside: Path) -> tuple[tuple[str, ...], tuple[Reason, ...]]:
         raise RunError(f"Expected a run whose model has words, got {outside}, which has none.")
     place = f"Line {{}} of {folder.vocabulary_path}".format
     reasons = opened.reasons_not_private
-    if (
-        "vocabulary" not in folder.recipe() or opened.vocabulary is not None
-    ):  # the words are not from a failed discovery
+    if "vocabulary" not in folder.recipe() or opened.vocabulary is not None:
+        # The words come from a public list, from the store or from a private discovery; only the store's may be counted.
         reasons = tuple(reason for reason in reasons if reason.code == Why.COUNTED_VOCABULARY)
     return vocabulary_of_words(entries, provenance=str(outside), place=place).words, reasons
-
-
-def delta_of(section: VocabularySection, delta: float) -> float:
-    """δ of the discovery by itself, as part of a run that trains with this δ."""
-    return DELTA_SHARE * delta if section.delta is None else section.delta
 
 
 def discover_words(
@@ -200,7 +193,7 @@ def with_words(recipe: Recipe, out: Path) -> Recipe:
         Path(str(recipe.data.store)),
         out,
         population=privacy.population,
-        delta=delta_of(section, privacy.delta),
+        delta=words_delta(section, privacy.delta),
         seed=recipe.run.seed,
     )
     return recipe.model_copy(update={"vocabulary": section.model_copy(update={"run": str(folder.path.resolve())})})

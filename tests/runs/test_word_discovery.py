@@ -89,6 +89,7 @@ def test_the_intent_is_durable_before_a_word_is_read(tmp_path: Path) -> None:
 def test_what_a_finished_discovery_leaves_behind(tmp_path: Path) -> None:
     folder = run(tmp_path, discovery())
     assert words_of(folder)[0] == "the"
+    assert folder.vocabulary() == list(words_of(folder))
     assert set(words_of(folder)) == {"the", "cat", "lol", "dog", "zebra"}
     assert load_vocabulary(folder.vocabulary_path).provenance == f"discovered by the run {folder.run_id}"
     assert not load_vocabulary(folder.vocabulary_path).is_public

@@ -17,6 +17,7 @@ from tacit.data.vocabulary import PRIVATE, Vocabulary
 from tacit.errors import DataError, PrivacyError, RecipeError, RunError, TacitError
 from tacit.privacy.record.reasons import Why
 from tacit.recipe.sections import VocabularySection
+from tacit.recipe.target import words_delta
 from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.callbacks import Callback
 from tacit.runs.cost import cost_of
@@ -24,7 +25,7 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.odometer import runs_of
 from tacit.runs.word_discovery import totals_of, words_of
 from tacit.simulation.training import resume_run, start_run
-from tacit.training.vocabularies import delta_of, discover_words, discovery_of, found_words
+from tacit.training.vocabularies import discover_words, discovery_of, found_words
 from tests.support.chats import LISTED, SHARE, chat, write_chat, write_list
 from tests.support.commands import everything
 from tests.support.stopping import stopped
@@ -70,8 +71,8 @@ def test_the_section_becomes_a_discovery(listed: Path) -> None:
     half = discovery_of(section(listed, sure=None), population=60, delta=1e-4)
     assert (half.sure, half.candidates) == (LISTED[:4], LISTED[4:])
     assert made.threshold_delta == pytest.approx(1e-5)
-    assert delta_of(section(), 1e-5) == pytest.approx(1e-7)
-    assert delta_of(section(delta=1e-6), 1e-5) == 1e-6
+    assert words_delta(section(), 1e-5) == pytest.approx(1e-7)
+    assert words_delta(section(delta=1e-6), 1e-5) == 1e-6
 
 
 def test_words_of_held_out_people_are_never_read(tmp_path: Path, listed: Path) -> None:

@@ -15,11 +15,15 @@ class Metrics(OpenResult):
     """What was measured. A task of your own names keys of its own."""
 
     words: int | float | None = sometimes("how many words were predicted")
-    top1: float | None = sometimes("next-word models: the share of words that were the first guess")
-    top3: float | None = sometimes("next-word models: the share among the first three guesses")
+    top1: float | None = sometimes("next-word models: the share of words that were the first suggestion of a keyboard")
+    top3: float | None = sometimes("next-word models: the share among the first three suggestions")
     in_vocabulary_top1: float | None = sometimes("next-word models: top1 among the words of the vocabulary")
+    papers_top1: float | None = sometimes("next-word models: top1 by the papers' metric, ranked among all entries")
+    papers_top3: float | None = sometimes("next-word models: top3 by the papers' metric")
     perplexity: float | None = sometimes("perplexity per word, or per letter for a model of letters")
-    out_of_vocabulary: float | None = sometimes("next-word models: the share of words that are not in the vocabulary")
+    out_of_vocabulary: float | None = sometimes(
+        "next-word models: the share of words outside the vocabulary, which can never be guessed"
+    )
     accuracy: float | None = sometimes("models of letters and classifiers: the share of right predictions")
     loss: float | None = sometimes("measured on devices: mean loss in nats")
 
