@@ -27,7 +27,7 @@ from tacit.simulation.trial import seconds_a_round
 from tacit.training.pretraining import open_public
 from tacit.training.recipes import RecipeSetup, setup_of
 from tacit.training.setup import TrainingSetup
-from tacit.training.vocabularies import with_words, words_folder
+from tacit.training.vocabularies import refuse_if_discovered, with_words, with_words_of, words_folder
 
 
 def start_run(recipe: Recipe, out: Path, callback: Callback) -> dict[str, Any]:
@@ -54,6 +54,7 @@ def setup_of_recipe(recipe: Recipe, out: Path) -> RecipeSetup:
     if recipe.vocabulary is not None and recipe.vocabulary.run is None:
         # First with the words that the store has: a discovery costs privacy, so nothing may be wrong after it.
         words = words_folder(out)
+        refuse_if_discovered(words)
         refuse_if_taken(words)
         pretrain = None if recipe.pretrain is None else recipe.pretrain.model_copy(update={"reuse": None})
         setup_of_recipe(recipe.model_copy(update={"vocabulary": None, "pretrain": pretrain}), out)
@@ -66,6 +67,7 @@ def setup_of_recipe(recipe: Recipe, out: Path) -> RecipeSetup:
 def setup_to_resume(folder: RunFolder, callback: Callback, recipe: Recipe | None = None) -> RecipeSetup:
     """What the recipe of a run builds, to go on with it; a recipe that differs from the run's own is refused."""
     if recipe is not None:
+        recipe = with_words_of(recipe, folder)
         folder.require_same_recipe(recipe.model_dump(mode="json", exclude_none=True))
     use_every_core()
     return setup_of(folder, callback)
