@@ -75,7 +75,7 @@ def suggested_recipe(store: str, name: str, wishes: Wishes) -> Recipe:
 
     >>> recipe = suggested_recipe("stores/mine", "mine", Wishes(population=10_000))
     >>> recipe.privacy.cohort, recipe.privacy.delta, recipe.privacy.noise_multiplier
-    (500.0, 1e-05, 0.9399)
+    (500.0, 1e-05, 0.9396)
     """
     population = wishes.population
     if population < FEWEST_PEOPLE:
