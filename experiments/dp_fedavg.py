@@ -91,7 +91,7 @@ class Say(tacit.Callback):
 
     def on_evaluation(self, round: int, metrics: Any) -> None:
         seconds = time.monotonic() - self._started
-        print(f"{self._name}: round {round}, top-1 {metrics['top1']:.2%}, {seconds:.0f} s", flush=True)
+        print(f"{self._name}: round {round}, top-1 {metrics['papers_top1']:.2%}, {seconds:.0f} s", flush=True)
 
 
 def step(names: list[str], folder: Path, results_path: Path, minutes: float, changes: list[str]) -> bool:
@@ -124,7 +124,7 @@ def step(names: list[str], folder: Path, results_path: Path, minutes: float, cha
             record["head_words"] = head_word_histogram(model, rows)
         except DivergedError as error:
             record["diverged"] = error.sentence
-        record["curve"] = [[m["round"], m["top1"], m["perplexity"]] for m in read_metrics(out / "metrics.jsonl")]
+        record["curve"] = [[m["round"], m["papers_top1"], m["perplexity"]] for m in read_metrics(out / "metrics.jsonl")]
         clip = [
             [d["round"], d["clipped"], *d["norm_quantiles"].values()]
             for d in read_metrics(RunFolder.open(out).diagnostics_path)

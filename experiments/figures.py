@@ -19,7 +19,7 @@ def dp_fedavg_report(results: dict[str, Any], folder: Path) -> None:
             print(f"| {name} | diverged | | |")
             continue
         metrics = record["metrics"]
-        print(f"| {name} | {metrics['top1']:.2%} | {metrics['top3']:.2%} | {metrics['perplexity']:.3g} |")
+        print(f"| {name} | {metrics['papers_top1']:.2%} | {metrics['papers_top3']:.2%} | {metrics['perplexity']:.3g} |")
     print("\n| variant | top-10 words in the 10 most frequent: none, 1, 2, … 10 |\n|---|---|")
     for name, record in results.items():
         if "head_words" in record:
@@ -70,7 +70,7 @@ def gboard_report(results: dict[str, Any], folder: Path) -> None:
             seen = privacy.get("participation") or {}
             epsilon, rho = privacy["epsilon"], privacy.get("rho")
             print(
-                f"| {name} | {record['noise_multiplier']:.4g} | {record['metrics']['top1']:.2%} | "
+                f"| {name} | {record['noise_multiplier']:.4g} | {record['metrics']['papers_top1']:.2%} | "
                 f"{'∞' if epsilon is None else f'{epsilon:.3f}'} | {'' if rho is None else f'{rho:.3f}'} | "
                 f"{seen.get('min_separation', '')} | {seen.get('max_participation', '')} |"
             )
@@ -177,3 +177,32 @@ def pretraining_report(results: dict[str, Any], folder: Path) -> None:
         each.spines[["top", "right"]].set_visible(False)
     save_figure(figure, folder / "curves.png")
     print(f"\nwrote {folder / 'curves.png'}")
+
+
+def real_epsilon_report(results: dict[str, Any], folder: Path) -> None:
+    """Print what every run reached and cost, and draw accuracy against epsilon."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    print("| run | epsilon | rounds | noise multiplier | top-1, keyboard | top-1, papers | before the first round |")
+    print("|---|---|---|---|---|---|---|")
+    corpora: dict[str, list[tuple[float, float]]] = {}
+    for name, record in results.items():
+        if "metrics" not in record:
+            continue
+        epsilon, metrics, curve = record["privacy"]["epsilon"], record["metrics"], record["curve"]
+        shown = "∞" if epsilon is None else f"{epsilon:.2f}"
+        accuracy = f"{metrics['top1']:.2%} | {metrics['papers_top1']:.2%} | {curve[0][1]:.2%}"
+        print(f"| {name} | {shown} | {record['rounds']} | {record['noise_multiplier']:.3f} | {accuracy} |")
+        if epsilon is not None:
+            corpora.setdefault(name.split("-")[0], []).append((epsilon, 100 * metrics["papers_top1"]))
+    figure, axes = pyplot.subplots(figsize=(6.5, 4), layout="constrained", facecolor="white")
+    for number, (corpus, points) in enumerate(corpora.items()):
+        axes.plot(*zip(*sorted(points), strict=True), "o-", color=INK[number], lw=1.5, label=corpus)
+    axes.set(xscale="log", xlabel="epsilon of the whole run, delta = 1e-5", ylabel="top-1 by the papers' metric, %")
+    axes.legend(frameon=False, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(folder / "epsilon.png", dpi=150)
+    print(f"\nwrote {folder / 'epsilon.png'}")

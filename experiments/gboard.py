@@ -137,7 +137,7 @@ def step(
             "clip": _clips(out)[:: max(1, recipe.run.rounds // 40)],
             **{key: summary[key] for key in ("metrics", "baselines", "privacy") if key in summary},
             "at_scale": summary.get("at_scale"),
-            "curve": [[m["round"], m["top1"]] for m in read_metrics(out / "metrics.jsonl")],
+            "curve": [[m["round"], m["papers_top1"]] for m in read_metrics(out / "metrics.jsonl")],
             "seconds": time.monotonic() - began,
         }
         longest = max(longest, record["seconds"])

@@ -22,6 +22,7 @@ from typing import Any
 import tacit
 from tacit.errors import DivergedError
 from tacit.privacy.record.ledger import read_ledger
+from tacit.recipe.target import at_epsilon
 from tacit.recipe.training import Recipe, load_recipe
 from tacit.runs.folder import is_run
 from tacit.runs.metrics import read_metrics
@@ -31,14 +32,16 @@ Results = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Case:
-    """A run: a name without spaces, a recipe, and what is changed in it."""
+    """A run: a name without spaces, a recipe, what is changed in it, and the epsilon that its noise is made for, if any."""
 
     name: str
     recipe: Path
     changes: tuple[str, ...] = ()
+    epsilon: float | None = None
 
     def load(self, more: Sequence[str] = ()) -> Recipe:
-        return load_recipe(self.recipe, [*self.changes, *more])
+        recipe = load_recipe(self.recipe, [*self.changes, *more])
+        return recipe if self.epsilon is None else at_epsilon(recipe, self.epsilon).recipe
 
 
 def read_results(path: Path) -> Results:
@@ -72,9 +75,9 @@ class Recorder(tacit.Callback):
 
     def on_evaluation(self, round: int, metrics: Any) -> None:
         seconds = time.monotonic() - self._began
-        self._curve.append([round, metrics["top1"], metrics["perplexity"]])
+        self._curve.append([round, metrics["papers_top1"], metrics["perplexity"]])
         add_line(self._path, {**self._record, "finished": False, "seconds": round_(seconds), "curve": self._curve})
-        print(f"{self._record['name']}: round {round}, top-1 {metrics['top1']:.2%}, {seconds:.0f} s", flush=True)
+        print(f"{self._record['name']}: round {round}, top-1 {metrics['papers_top1']:.2%}, {seconds:.0f} s", flush=True)
 
 
 def round_(seconds: float) -> float:
@@ -100,14 +103,14 @@ def run_case(case: Case, runs: Path, results: Path, more: Sequence[str] = ()) ->
         "noise_multiplier": plan.noise_multiplier,
         "seed": recipe.run.seed,
     }
-    curve = [[m["round"], m["top1"], m["perplexity"]] for m in _metrics(out)]
+    curve = [[m["round"], m["papers_top1"], m["perplexity"]] for m in _metrics(out)]
     recorder = Recorder(results, record, curve)
     try:
         summary = resume_run(out, recorder) if is_run(out) else start_run(recipe, out, recorder)
         record |= {key: summary[key] for key in ("metrics", "baselines", "privacy", "at_scale") if key in summary}
     except DivergedError as error:
         record["diverged"] = error.sentence
-    record["curve"] = [[m["round"], m["top1"], m["perplexity"]] for m in _metrics(out)]
+    record["curve"] = [[m["round"], m["papers_top1"], m["perplexity"]] for m in _metrics(out)]
     clips = [[intent.round, intent.blocks["update"]["bound"]] for intent in read_ledger(out / "ledger.jsonl").intents]
     record["clips"] = clips[:: max(1, len(clips) // 40)]
     seconds = round_(time.monotonic() - began)

@@ -52,7 +52,7 @@ def rates(records: list[dict[str, Any]]) -> str:
         epsilons = [_epsilon(cost[each]) for each in ("words", "letters", "together")]
         lines.append(
             f"| {record['share']:.0%} | {held_out['overall']:.2%} | {held_out['by_place'][0]:.1%} "
-            f"| {own['rates']['by_place'][0]:.1%} | {own['accuracy']:.2%} | {found['with_space']:.0%} "
+            f"| {own['rates']['by_place'][0]:.1%} | {own['papers_accuracy']:.2%} | {found['with_space']:.0%} "
             f"| {found['drawn_with_space']:.1%} | {' | '.join(epsilons)} | {cost['letters']['delta']:g} |"
         )
     return "\n".join(lines)

@@ -115,7 +115,7 @@ def report_production(results: dict[str, Any]) -> None:
     heads = ["", "expected to be seen", "seen", f"ranks among {results['suffixes']:,}", "found by beam search"]
     print_table(heads, rows)
     metrics = results["metrics"]
-    print(f"top-1 {metrics['top1']:.2%}, perplexity {metrics['perplexity']:.4g}")
+    print(f"top-1 {metrics['papers_top1']:.2%}, perplexity {metrics['perplexity']:.4g}")
     for whose, proven in {"a person": results["privacy"], "a device, at its own rate": results["proven"]}.items():
         epsilon = "infinite" if proven is None or proven["epsilon"] is None else f"{proven['epsilon']:.2f}"
         print(f"epsilon of {whose}: {epsilon}")

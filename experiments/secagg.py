@@ -56,7 +56,7 @@ class Say(tacit.Callback):
 
     def on_evaluation(self, round: int, metrics: Any) -> None:
         seconds = time.monotonic() - self._started
-        print(f"{self._name}: round {round}, top-1 {metrics['top1']:.2%}, {seconds:.0f} s", flush=True)
+        print(f"{self._name}: round {round}, top-1 {metrics['papers_top1']:.2%}, {seconds:.0f} s", flush=True)
 
 
 def step(names: list[str], folder: Path, results_path: Path, minutes: float, changes: list[str]) -> bool:
@@ -78,7 +78,7 @@ def step(names: list[str], folder: Path, results_path: Path, minutes: float, cha
             summary = resume_run(out, Say(name)) if is_run(out) else start_run(recipe, out, Say(name))
             opened = read_ledger(out / "ledger.jsonl")
             record |= {
-                "top1": summary["metrics"]["top1"],
+                "papers_top1": summary["metrics"]["papers_top1"],
                 "unigram_top1": summary["baselines"]["unigram_top1"],
                 "parameters": summary["parameters"],
                 "secagg": to_json(opened.opened.secure_sum),
@@ -110,7 +110,7 @@ def report(results: dict[str, Any]) -> str:
             secagg = record["secagg"]
             upload = plain if secagg is None else secagg["integers"] * secagg["bits"] / 8
             lines.append(
-                f"| {scheme} | {record['top1']:.2%} | {upload / 1000:.0f} | {upload / plain:.0%} "
+                f"| {scheme} | {record['papers_top1']:.2%} | {upload / 1000:.0f} | {upload / plain:.0%} "
                 f"| {record['bound'] / 0.5:.3f} | {record['seconds']:.0f} |"
             )
     return "\n".join(lines)

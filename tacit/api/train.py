@@ -11,6 +11,7 @@ from tacit.api.own_objects import HELD_OUT, objects_of
 from tacit.api.run import Run
 from tacit.errors import RecipeError, RunError
 from tacit.recipe.reading import find_recipe
+from tacit.recipe.target import at_epsilon
 from tacit.recipe.training import Recipe, load_recipe
 from tacit.runs.callbacks import Callback, Callbacks
 from tacit.runs.folder import RunFolder, by_name, next_folder, refuse_if_taken
@@ -95,6 +96,7 @@ def train(
     gate_audit: bool = True,
     recipe: str | Path | Recipe | None = None,
     changes: Iterable[str] = (),
+    epsilon: float | None = None,
     out: str | Path | None = None,
     callbacks: Iterable[Callback] = (),
 ) -> Run:
@@ -114,7 +116,8 @@ def train(
     - `out` is the run folder; without it, runs/run-1 or the next free number. `callbacks` are called as the run goes on.
 
     With `recipe` (a name, a file or a `Recipe`) everything but `out` and `callbacks` comes from the recipe, after `changes` of
-    the form "section.key=value" were made to it. The command `tacit train` does the same.
+    the form "section.key=value" were made to it. With `epsilon`, its noise is the least with which the run costs at most that
+    much. The command `tacit train` does the same.
 
     Ctrl-C stops the run after the current round, with a checkpoint, and raises `StopRequested`. `tacit.resume` goes on from
     there.
@@ -127,7 +130,7 @@ def train(
     ('finished', 0.0001)
     """
     given = {name: value for name, value in locals().items() if name in _SETTINGS}
-    began = _begin(model, task, users, given, recipe, changes, out, callbacks, catch_interrupt=True)
+    began = _begin(model, task, users, given, recipe, changes, epsilon, out, callbacks, catch_interrupt=True)
     for _ in began:
         pass
     return began.run
@@ -148,7 +151,9 @@ def rounds(model: Any = None, task: Any = None, users: Any = None, **settings: A
     ...     tacit.open_run(f"{folder}/run").state
     'stopped'
     """
-    outer = {name: settings.pop(name) for name in ("recipe", "changes", "out", "callbacks") if name in settings}
+    outer = {
+        name: settings.pop(name) for name in ("recipe", "changes", "epsilon", "out", "callbacks") if name in settings
+    }
     unknown = next((name for name in settings if name not in _SETTINGS), None)
     if unknown is not None:
         raise RecipeError(f"Unknown argument {unknown}: tacit.rounds takes the arguments of tacit.train.")
@@ -159,6 +164,7 @@ def rounds(model: Any = None, task: Any = None, users: Any = None, **settings: A
         settings,
         outer.get("recipe"),
         outer.get("changes", ()),
+        outer.get("epsilon"),
         outer.get("out"),
         outer.get("callbacks", ()),
         catch_interrupt=False,
@@ -238,6 +244,7 @@ def _begin(
     settings: dict[str, Any],
     recipe: str | Path | Recipe | None,
     changes: Iterable[str],
+    epsilon: float | None,
     out: str | Path | None,
     callbacks: Iterable[Callback],
     *,
@@ -257,11 +264,18 @@ def _begin(
         if isinstance(changes, str | Mapping):
             raise RecipeError(f'Expected changes to be a list such as ["run.rounds=20"], got {changes!r}.')
         followed = recipe if isinstance(recipe, Recipe) else load_recipe(find_recipe(str(recipe)), changes)
+        if epsilon is not None:
+            followed = at_epsilon(followed, epsilon).recipe
         where = next_folder(followed.name) if out is None else Path(out)
         setup: TrainingSetup = setup_of_recipe(followed, where)
     else:
         if changes:
             raise RecipeError("The argument changes is for a recipe, and no recipe is given.")
+        if epsilon is not None:
+            raise RecipeError(
+                "The argument epsilon is for a recipe, and no recipe is given.",
+                hint="A plan for an epsilon: privacy=tacit.calibrate(epsilon=8, rounds=100, ...).",
+            )
         needed = {name: settings.get(name) for name in ("work", "privacy", "server", "rounds")}
         _require("tacit.train", model=model, task=task, users=users, **needed)
         where = next_folder("run") if out is None else Path(out)

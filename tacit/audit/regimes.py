@@ -45,6 +45,8 @@ from tacit.training.trained import load_trained
 ONE_WORD = 1
 # The shares of the recipe's learning rate that are tried until one does not diverge.
 STEPS = (1.0, 0.5, 0.25)
+# What is measured of a model on held-out users.
+MEASURED = ("top1", "papers_top1", "perplexity")
 NO_NOISE = ("privacy.mechanism=none", "privacy.noise_multiplier=0.0")
 
 
@@ -204,7 +206,7 @@ def _federated(recipe: Recipe, out: Path) -> tuple[Any, Sequence[str], dict[str,
     summary = run_to_end(recipe, out)
     trained = load_trained(out)
     metrics, privacy = summary["metrics"], summary["privacy"]
-    about = {"top1": metrics["top1"], "perplexity": metrics["perplexity"], "epsilon": privacy["epsilon"]}
+    about = {name: metrics.get(name) for name in MEASURED} | {"epsilon": privacy["epsilon"]}
     about |= {"epsilon_of_noise": _epsilon_of_noise(trained.folder)}
     return trained.model, trained.words, about
 
@@ -237,8 +239,8 @@ def _central(recipe: Recipe, regime: Regime) -> tuple[Any, Sequence[str], dict[s
     model = build(model_config(recipe, len(dataset.words)), key=jax.random.key(recipe.model.init_seed))
     descent = Descent(NextWord(recipe.engine.precision), regime.optimizer, recipe.work.learning_rate)
     model = train_central(model, rows.tokens, order, descent, batch_size=recipe.work.batch_size)
-    scores = evaluate(model, dataset.held_out)
-    about = {"top1": scores.top1, "perplexity": scores.perplexity, "epsilon": None, "epsilon_of_noise": None}
+    scores = evaluate(model, dataset.held_out).as_dict()
+    about = {name: scores[name] for name in MEASURED} | {"epsilon": None, "epsilon_of_noise": None}
     return model, dataset.words, {**about, "epochs": epochs}
 
 
@@ -275,15 +277,17 @@ def table_of(results: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
         f"BS, of {canaries}": "beam_search",
         "BS from 1 word": "beam_search_from_one_word",
     }
-    heads = ["regime", *found_by, "exposure, bits", "top-1", "perplexity", "epsilon"]
+    heads = ["regime", *found_by, "exposure, bits", "top-1", "papers' top-1", "perplexity", "epsilon"]
     rows = []
     for name, found in results.items():
         if "diverged" in found:
             rows.append([name, "diverged", *[""] * (len(heads) - 2)])
             continue
         counts = [str(found[key]) if key in found else "" for key in found_by.values()]
-        figures = [f"{found['exposure']:.2f}", f"{found['top1']:.2%}", f"{found['perplexity']:.4g}"]
-        rows.append([name, *counts, *figures, _epsilon(found)])
+        # A recorded experiment may have the papers' metric alone.
+        both = (found.get("top1"), found["papers_top1"])
+        shares = ["–" if share is None else f"{share:.2%}" for share in both]
+        rows.append([name, *counts, f"{found['exposure']:.2f}", *shares, f"{found['perplexity']:.4g}", _epsilon(found)])
     return heads, rows
 
 

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from tacit.cli.commands import Commands
+from tacit.cli.data_files import FormatOption, TextOption, UserOption, progress_bar
 from tacit.cli.options import Json
 from tacit.cli.results import emit
-from tacit.cli.results.data import StoreResult, VocabularyResult
+from tacit.cli.results.data import StoreResult
+from tacit.cli.vocabulary import vocabulary
 from tacit.data import build
-from tacit.data.build import disk_errors
-from tacit.data.formats import FORMATS, ReadOptions, read
+from tacit.data.formats import ReadOptions, read
 from tacit.data.formats.npz import Fields
 from tacit.data.formats.pixels import Ink
 from tacit.data.importing import PrivateVocabulary, import_images, import_text
-from tacit.data.sources import ImageSource, Source, TextSource
+from tacit.data.sources import ImageSource, TextSource
 from tacit.data.store import Caps, Store, open_store
 from tacit.data.summary import summarise
-from tacit.data.vocabulary import Vocabulary, checked_size, count_vocabulary, load_vocabulary, public_corpus
+from tacit.data.vocabulary import Vocabulary, checked_size, load_vocabulary
 from tacit.errors import DataError
 
 app = Commands(
@@ -34,16 +33,7 @@ app = Commands(
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
-
-FormatOption = Annotated[
-    str | None,
-    typer.Option("--format", help=f"The format of the files, if their names do not show it: {', '.join(FORMATS)}."),
-]
-UserOption = Annotated[str | None, typer.Option("--user", help="The column with the user's id.")]
-TextOption = Annotated[
-    str | None,
-    typer.Option("--text", help="The column with the text, a string or a list of strings (each an example)."),
-]
+app.command("vocabulary")(vocabulary)
 
 
 @app.command("import")
@@ -129,7 +119,7 @@ def import_(
     wanted = _wanted_vocabulary(vocabulary, vocabulary_private)
     share, key = build.checked_share(held_out), None if key_file is None else _key(key_file)
     sources = [read(file, options) for file in files]
-    with _progress() as progress:
+    with progress_bar() as progress:
         if all(isinstance(source, ImageSource) for source in sources):
             if wanted is not None:
                 raise DataError(f"{files[0]} holds images, which have no vocabulary.")
@@ -147,56 +137,6 @@ def import_(
         else:
             raise DataError("Some of the files hold texts and some hold images: import them separately.")
     _print(store, as_json)
-
-
-@app.command("vocabulary")
-def vocabulary_(
-    out: Annotated[Path, typer.Option("--out", help="The vocabulary file to write.")],
-    size: Annotated[int, typer.Option("--size", help="How many entries, the four reserved ones included.")] = 10_000,
-    corpus: Annotated[
-        list[Path] | None, typer.Option("--corpus", help="A file of public text, in any format that can be imported.")
-    ] = None,
-    public_name: Annotated[
-        str | None, typer.Option("--public-name", help="The name of the public corpus, as guarantees will state it.")
-    ] = None,
-    words: Annotated[Path | None, typer.Option("--words", help="A public word list, one word a line.")] = None,
-    user: UserOption = None,
-    text: TextOption = None,
-    format: FormatOption = None,
-    as_json: Json = False,
-) -> None:
-    """Make a vocabulary of the most frequent words of a public corpus, or of a word list.
-
-    A vocabulary counted on private users reveals something about them, so this command is for public text only.
-
-    Example: tacit data vocabulary --corpus wiki.jsonl --user page --text text --public-name Wikipedia --out wiki.vocab
-    """
-    checked_size(size)
-    if out.exists():
-        raise DataError(f"{out} exists already; expected the name of a new file.")
-    if (words is None) == (not corpus):
-        raise DataError("Expected either --corpus or --words, got both or neither.")
-    if words is not None:
-        made = load_vocabulary(words, size=size)
-    else:
-        if public_name is None:
-            raise DataError("--corpus needs --public-name: guarantees name it as the source of the words.")
-        provenance = public_corpus(public_name)
-        sources = [read(path, ReadOptions(format, user, text)) for path in corpus or []]
-        with _progress() as progress:
-            made = count_vocabulary(_texts(sources, progress), size=size, provenance=provenance)
-    with disk_errors(out):
-        made.save(out)
-    summary = {
-        "vocabulary": str(out),
-        "size": len(made),
-        "provenance": made.provenance,
-        "fingerprint": made.fingerprint,
-    }
-    if as_json:
-        emit(VocabularyResult, summary)
-    else:
-        print(f"{out}: {len(made):,} entries, {made.provenance}.")
 
 
 @app.command()
@@ -234,40 +174,6 @@ def _wanted_vocabulary(file: Path | None, private: int | None) -> Vocabulary | P
     if private is not None:
         return PrivateVocabulary(checked_size(private))
     return None if file is None else load_vocabulary(file)
-
-
-def _texts(sources: list[Source], progress: build.Progress) -> Iterator[str]:
-    count = 0
-    for source in sources:
-        if not isinstance(source, TextSource):
-            raise DataError(f"{source.name} holds images; expected text.")
-        for _, _, text in source.rows:
-            yield text
-            count += 1
-            if count % 10_000 == 0:
-                progress("counting words", count, None)
-
-
-@contextmanager
-def _progress() -> Iterator[build.Progress]:
-    """A progress bar on stderr, if stderr is a terminal."""
-    console = Console(stderr=True)
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        tasks: dict[str, Any] = {}
-
-        def report(stage: str, done: int, total: int | None) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total)
-            bars.update(tasks[stage], completed=done, total=total)
-
-        yield report
 
 
 def _print(store: Store, as_json: bool) -> None:

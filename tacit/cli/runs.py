@@ -21,6 +21,7 @@ from tacit.cli.summary import owners_sentence
 from tacit.errors import RunError
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.statement.wording import epsilon_text
+from tacit.runs.accuracy import LABELS, SHARES
 from tacit.runs.cost import HAPPENED, cohorts_for_owner, cost_of
 from tacit.runs.folder import RUNS, RunFolder, by_name, find_runs
 from tacit.runs.metrics import last_metrics
@@ -70,8 +71,10 @@ def show(run: RunArgument, as_json: Json = False) -> None:
     again = facts["releases"] - facts["rounds"]
     more = f", and {again} further attempt{'' if again == 1 else 's'}, accounted in addition" if again > 0 else ""
     table.add_row("rounds", f"{facts['rounds']}{more}")
+    if (words := facts.get("discovery")) is not None:
+        table.add_row("words", f"{words['words']:,}; {words['found']:,} of them are on no public list")
     for name, value in facts["metrics"].items():
-        table.add_row(name, _figure(value, percent="top" in name))
+        table.add_row(LABELS.get(name, name), _figure(value, percent=name in SHARES))
     for name, value in _flat(facts["baselines"]):
         table.add_row(f"baseline {name}", _figure(value, percent="top" in name))
     table.add_row("privacy", _privacy_words(facts))
@@ -110,7 +113,8 @@ def compare(
     table.add_row("state", *(facts["state"] for facts in found))
     table.add_row("rounds", *(str(facts["rounds"]) for facts in found))
     for name in dict.fromkeys(name for facts in found for name in facts["metrics"]):
-        table.add_row(name, *(_figure(facts["metrics"].get(name), percent="top" in name) for facts in found))
+        figures = (_figure(facts["metrics"].get(name), percent=name in SHARES) for facts in found)
+        table.add_row(LABELS.get(name, name), *figures)
     table.add_row("privacy", *(_privacy_words(facts) for facts in found))
     _print_table(table)
 
@@ -144,7 +148,7 @@ def _facts(folder: RunFolder, *, recount: bool = False) -> dict[str, Any]:
     last = last_metrics(folder.metrics_path) or {}
     ledger = folder.accountable_ledger() if folder.begun else None
     privacy = _privacy(folder, ledger, summary.get("privacy"), recount) if ledger else None
-    metrics = summary.get("metrics") or {name: last[name] for name in ("top1", "top3", "perplexity") if name in last}
+    metrics = summary.get("metrics") or {name: last[name] for name in (*SHARES, "perplexity") if name in last}
     return {
         "run": str(folder.path),
         "run_id": folder.run_id,
@@ -155,6 +159,7 @@ def _facts(folder: RunFolder, *, recount: bool = False) -> dict[str, Any]:
         "metrics": metrics,
         "baselines": summary.get("baselines") or {},
         "privacy": privacy,
+        **({} if "found" not in summary else {"discovery": {name: summary[name] for name in ("words", "found")}}),
     }
 
 

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.privacy.statement.wording import epsilon_text, round_up
+from tacit.runs.accuracy import PAPERS, vocabulary_sentence
 from tacit.runs.gate_audit.outcome import GateOutcome
 
 
@@ -58,7 +59,7 @@ def print_summary(
 
 
 def _next_word_metrics(summary: Mapping[str, Any]) -> Table:
-    """How often the next word was guessed, beside simple guesses."""
+    """How often the next word was guessed, beside simple guesses and the papers' metric; what the vocabulary leaves out."""
     metrics, baselines = summary["metrics"], summary["baselines"]
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     guess = baselines["unigram_top1"]
@@ -68,6 +69,11 @@ def _next_word_metrics(summary: Mapping[str, Any]) -> Table:
     if best := baselines.get("best_possible"):
         table.add_row("  best possible", f"{best['top1']:.1%}  (knowing how the world makes its sentences)")
     table.add_row("In the top three", f"{metrics['top3']:.1%}")
+    if "papers_top1" in metrics:
+        papers = f"{metrics['papers_top1']:.1%}, and {metrics['papers_top3']:.1%} in the top three"
+        table.add_row(PAPERS.capitalize(), f"{papers}  ('unknown' and the end of a sentence count as guesses)")
+    if outside := vocabulary_sentence(metrics.get("out_of_vocabulary")):
+        table.add_row("Vocabulary", outside)
     return table
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from tacit.cli.results.runs import TrainResult
 from tacit.cli.running import interruptible
 from tacit.cli.summary import print_summary
 from tacit.errors import RecipeError
+from tacit.privacy.statement.wording import round_up
 from tacit.recipe.reading import apply_change, find_recipe
 from tacit.recipe.training import Recipe, load_recipe
 from tacit.runs.cost import HAPPENED, owners_figures
@@ -27,6 +29,14 @@ def train(
     ] = None,
     changes: Changes = None,
     out: NewRun = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(
+            "--epsilon",
+            help="Find the least noise with which the whole run, the discovery of its words included, costs at most this "
+            "epsilon at the recipe's delta.",
+        ),
+    ] = None,
     resume: Annotated[
         Path | None,
         typer.Option(
@@ -50,18 +60,24 @@ def train(
     --resume RUN --set run.rounds=N: epsilon for all of them is printed before they begin.
 
     Example: tacit train demo --set run.rounds=40 --out runs/short
+
+    Example: tacit train mine.toml --epsilon 8
     """
     if resume is not None and out is not None:
         raise RecipeError(f"Expected --resume or --out, got both: a resumed run stays in its folder, {resume}.")
     more = _rounds_to_extend_to(changes) if resume is not None and changes and recipe is None else None
     if older_checkpoint and resume is None:
         raise RecipeError("Expected --older-checkpoint with --resume only: a new run has no checkpoint.")
+    if epsilon is not None and resume is not None:
+        raise RecipeError("Expected --epsilon or --resume, got both: a run keeps the noise with which it began.")
     followed: Recipe | None = None
     wanted: Recipe | None = None  # with --resume: the recipe with which the run must have begun
     if resume is None:
         followed = load_recipe(find_recipe(recipe or "demo"), changes or ())
         folder = out or next_folder(followed.name)
         refuse_if_taken(folder)  # before the model is built, which takes seconds
+        if epsilon is not None:
+            followed = _at_epsilon(followed, epsilon)
     else:
         if recipe is not None:
             wanted = load_recipe(find_recipe(recipe), changes or ())
@@ -90,6 +106,20 @@ def train(
         emit(TrainResult, {"run": str(folder), **run.summary, **owner})
     else:
         print_summary(Console(), folder, run.summary, happened=happened, gate=run.gate_audit())
+
+
+def _at_epsilon(recipe: Recipe, epsilon: float) -> Recipe:
+    """The recipe with the noise for this epsilon, which is printed."""
+    from tacit.recipe.target import at_epsilon
+
+    found = at_epsilon(recipe, epsilon)
+    plan, rounds = found.recipe.privacy, found.recipe.run.rounds
+    print(
+        f"Noise: a noise multiplier of {plan.noise_multiplier:g} reaches ε = {round_up(found.planned.epsilon)} at "
+        f"δ = {plan.delta:g}, with {rounds:,} rounds of about {plan.cohort:,.0f} users.",
+        file=sys.stderr,
+    )
+    return found.recipe
 
 
 def _rounds_to_extend_to(changes: list[str]) -> int:

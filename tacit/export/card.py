@@ -15,7 +15,17 @@ from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import read_metrics
 
-_SCORES = ("words", "top1", "top3", "in_vocabulary_top1", "perplexity", "out_of_vocabulary", "measured_on")
+_SCORES = (
+    "words",
+    "top1",
+    "top3",
+    "in_vocabulary_top1",
+    "papers_top1",
+    "papers_top3",
+    "perplexity",
+    "out_of_vocabulary",
+    "measured_on",
+)
 
 
 def model_card(folder: RunFolder, checkpoint: Checkpoint) -> dict[str, Any]:

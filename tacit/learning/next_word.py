@@ -2,7 +2,12 @@
 
 A row of tokens asks for a prediction wherever the next token is not padding and not bos (which always follows eos and
 teaches nothing). Training counts words, oov and eos. Accuracy counts words only: eos is left out, and a word that the
-vocabulary does not have is always a mistake, even if the model says "unknown" (DP-FedAvg, appendix B).
+vocabulary does not have is always a mistake, whatever the model says.
+
+There are two rankings. The keyboard's ranks the target among words, because a keyboard never suggests a reserved entry
+(pad, bos, eos, oov): `top1`, `top3` and `in_vocabulary_top1`. It is the order of `suggest` and of `tacit.keyboard.replay`. The
+papers' metric ranks the target among all entries, so that a first guess of "unknown" or of the end of the sentence is a mistake
+(DP-FedAvg, appendix B): `papers_top1` and `papers_top3`. The first is never below the second.
 """
 
 from __future__ import annotations
@@ -64,8 +69,14 @@ class NextWord:
 
     def metrics(self, model: Any, tokens: jax.Array) -> dict[str, tuple[jax.Array, jax.Array]]:
         """Sums and counts of what `evaluate` measures of words."""
-        words, top1, top3, known, known_top1, _, _ = score_sums(model, tokens)
-        return {"top1": (top1, words), "top3": (top3, words), "in_vocabulary_top1": (known_top1, known)}
+        words, known, top1, top3, papers_top1, papers_top3, _, _ = score_sums(model, tokens)
+        return {
+            "top1": (top1, words),
+            "top3": (top3, words),
+            "in_vocabulary_top1": (top1, known),
+            "papers_top1": (papers_top1, words),
+            "papers_top3": (papers_top3, words),
+        }
 
 
 def prediction_mask(tokens: jax.Array) -> jax.Array:
@@ -76,12 +87,20 @@ def prediction_mask(tokens: jax.Array) -> jax.Array:
 
 @dataclass(frozen=True)
 class Scores:
-    """How well a model predicts held-out words."""
+    """How well a model predicts held-out words.
+
+    `top1` and `top3` are the shares of `words` that are the first suggestion of a keyboard, or among its first three;
+    `in_vocabulary_top1` is the same as `top1` among the words of the vocabulary. `papers_top1` and `papers_top3` rank the word
+    among all entries, reserved ones included. `out_of_vocabulary` is the share of words that no model with this vocabulary can
+    guess: `top1` and `top3` are at most one minus it.
+    """
 
     words: int
     top1: float
     top3: float
     in_vocabulary_top1: float
+    papers_top1: float
+    papers_top3: float
     perplexity: float
     out_of_vocabulary: float
 
@@ -92,37 +111,39 @@ class Scores:
 def evaluate(model: Any, rows: NDArray[np.int32], *, chunk: int | None = None) -> Scores:
     """Scores over these rows, each read from an empty state."""
     chunk = chunk or (128 if jax.default_backend() == "cpu" else 2048)
-    total = np.zeros(7, np.float64)
+    total = np.zeros(8, np.float64)
     for tokens in _chunks(rows, chunk):
         total += np.asarray(score_sums(model, tokens), np.float64)
-    words, top1, top3, known, known_top1, loss, predictions = total
+    words, known, top1, top3, papers_top1, papers_top3, loss, predictions = total
     return Scores(
         words=int(words),
         top1=float(top1 / max(words, 1)),
         top3=float(top3 / max(words, 1)),
-        in_vocabulary_top1=float(known_top1 / max(known, 1)),
+        in_vocabulary_top1=float(top1 / max(known, 1)),
+        papers_top1=float(papers_top1 / max(words, 1)),
+        papers_top3=float(papers_top3 / max(words, 1)),
         perplexity=float(np.exp(min(loss / max(predictions, 1), 50.0))),
-        out_of_vocabulary=float(1 - known / max(words, 1)),
+        out_of_vocabulary=float((words - known) / max(words, 1)),
     )
 
 
 @eqx.filter_jit
 def score_sums(model: Any, tokens: Any) -> jax.Array:
-    """Over rows: words, first and third guesses right, known words and first guesses among them, loss, predictions [7]."""
+    """Over rows: words, known words, right at first and in three guesses, both by the papers' metric, loss, predictions [8]."""
     targets = tokens[:, 1:]
     logits = jax.vmap(model)(tokens[:, :-1])  # [rows, length, vocabulary]
     own = jnp.take_along_axis(logits, targets[..., None], axis=-1)
-    # The target's rank, ties going to the smaller word number as argmax would have it.
-    earlier = jnp.arange(logits.shape[-1]) < targets[..., None]
-    rank = jnp.sum((logits > own) | ((logits == own) & earlier), axis=-1)
-    # Where logits overflow, every comparison is false: that is a mistake, not a triumph.
-    rank = jnp.where(jnp.isfinite(logits).all(axis=-1), rank, logits.shape[-1])
+    # What is guessed before the target, ties going to the smaller number as argmax would have it.
+    before = (logits > own) | ((logits == own) & (jnp.arange(logits.shape[-1]) < targets[..., None]))
+    rank = jnp.sum(before[..., FIRST_WORD:], axis=-1)  # among words, as a keyboard shows them
+    papers_rank = rank + jnp.sum(before[..., :FIRST_WORD], axis=-1)  # among all entries
     loss = jax.nn.logsumexp(logits, axis=-1) - own[..., 0]
     mask = prediction_mask(tokens)
-    word = targets >= OOV
-    known = targets >= FIRST_WORD
-    counts = [word, known & (rank == 0), known & (rank < 3), known, known & (rank == 0)]
-    sums = [jnp.sum(count, dtype=jnp.float32) for count in counts]
+    word, known = targets >= OOV, targets >= FIRST_WORD
+    # Where logits overflow, every comparison is false: that is a mistake, not a triumph.
+    may_be_right = known & jnp.isfinite(logits).all(axis=-1)
+    right = [may_be_right & (each < most) for each in (rank, papers_rank) for most in (1, 3)]
+    sums = [jnp.sum(count, dtype=jnp.float32) for count in (word, known, *right)]
     return jnp.stack([*sums, jnp.sum(loss * mask), jnp.sum(mask)])
 
 
@@ -152,8 +173,10 @@ Scoring = Callable[[Any, jax.Array], jax.Array]  # (model, tokens [rows, length]
 
 @eqx.filter_jit
 def _suggest(scores: Scoring, model: Any, tokens: Any, last: Any, count: int) -> Any:
-    probabilities = jax.nn.softmax(scores(model, tokens[None])[0, last])[FIRST_WORD:]
-    return jax.lax.top_k(probabilities, min(count, probabilities.shape[0]))
+    logits = scores(model, tokens[None])[0, last]
+    # By logits, as in `score_sums`: beside a reserved entry that is nearly certain, the probabilities of words round to zero.
+    _, words = jax.lax.top_k(logits[FIRST_WORD:], min(count, logits.shape[0] - FIRST_WORD))
+    return jax.nn.softmax(logits)[FIRST_WORD:][words], words
 
 
 # One object: a method of another instance is another function to JAX, and would be compiled again for each suggestion.
@@ -177,11 +200,21 @@ def suggest(
 
 
 def unigram_guess(rows: NDArray[np.int32]) -> float:
-    """The accuracy of always saying the word that is most frequent in these very rows: no single word does better."""
+    """The accuracy of always saying the word that is most frequent in these very rows: no single word does better.
+
+    It is the same by the keyboard's ranking and by the papers' metric, because what is said is a word.
+    """
     targets = rows[:, 1:]
     words = targets[targets >= OOV]
     known = words[words >= FIRST_WORD]
     return float(np.bincount(known).max(initial=0) / max(len(words), 1))
+
+
+def out_of_vocabulary(rows: NDArray[np.int32]) -> float | None:
+    """The share of these rows' words that the vocabulary does not have, as in `Scores`; None if there are no words."""
+    targets = rows[:, 1:]
+    words = int(np.count_nonzero(targets >= OOV))
+    return int(np.count_nonzero(targets == OOV)) / words if words else None
 
 
 def _chunks(rows: NDArray[np.int32], chunk: int) -> Iterator[NDArray[np.int32]]:

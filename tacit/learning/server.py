@@ -30,15 +30,45 @@ from tacit.privacy.noise.mechanisms import Release
 from tacit.privacy.record.records import UPDATE, WEIGHT
 
 OptimizerName = Literal["sgd", "momentum", "nesterov", "adam"]
+ScheduleName = Literal["constant", "linear", "cosine"]
 
 
-def build_optimizer(name: OptimizerName, learning_rate: float, momentum: float) -> optax.GradientTransformation:
+def build_optimizer(
+    name: OptimizerName, learning_rate: optax.ScalarOrSchedule, momentum: float
+) -> optax.GradientTransformation:
     """The server optimizers of Production's Table 6."""
     if name == "adam":
         return optax.adam(learning_rate)
     if name == "sgd":
         return optax.sgd(learning_rate)
     return optax.sgd(learning_rate, momentum=momentum, nesterov=name == "nesterov")
+
+
+def rate_schedule(
+    learning_rate: float, schedule: ScheduleName, rounds: int, *, warmup: int = 0, final: float = 0.0
+) -> optax.ScalarOrSchedule:
+    """The server's learning rate in every round: a constant, or a rise over `warmup` rounds and a fall to `final` times it.
+
+    It depends on public constants alone. Rounds beyond `rounds`, of a run that was extended, have the last rate.
+
+    >>> rate = rate_schedule(2.0, "linear", 10, warmup=2, final=0.5)
+    >>> [round(float(rate(number)), 2) for number in (0, 1, 2, 9, 20)]
+    [1.0, 2.0, 2.0, 1.0, 1.0]
+    """
+    if schedule == "constant" and warmup == 0:
+        return learning_rate
+    falling = max(rounds - warmup - 1, 1)
+    last = learning_rate if schedule == "constant" else final * learning_rate
+
+    def fall(step: Any) -> Any:
+        done = jnp.minimum(step / falling, 1.0)
+        share = done if schedule == "linear" else (1 - jnp.cos(jnp.pi * done)) / 2
+        return learning_rate + share * (last - learning_rate)
+
+    if warmup == 0:
+        return fall
+    rise = optax.linear_schedule(learning_rate / warmup, learning_rate, max(warmup - 1, 1))
+    return optax.join_schedules([rise, fall], [warmup])
 
 
 def mean_update(release: Release, denominator: float) -> Any:

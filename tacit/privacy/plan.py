@@ -24,7 +24,7 @@ from tacit.privacy.accounting.noise_split import bit_noise_multiplier, other_blo
 from tacit.privacy.accounting.sampled_gaussian import ADJACENCY as SAMPLED_ADJACENCY
 from tacit.privacy.accounting.sampled_gaussian import combined_noise_multiplier
 from tacit.privacy.gate.discretisation import SecAggSection
-from tacit.privacy.noise.kinds import KINDS, MechanismKind, kind_of
+from tacit.privacy.noise.kinds import KINDS, MechanismKind, kind_of, training_names
 from tacit.privacy.outside import IMPORT_FIRST, about, is_path
 from tacit.privacy.participation.custom import PARTICIPATIONS
 from tacit.privacy.participation.limits import ZERO_OUT, Gap
@@ -59,7 +59,7 @@ Norm = Annotated[Positive, AfterValidator(_within_reason)]
 
 def _mechanism_name(name: str) -> str:
     if name not in KINDS.names() and not is_path(name):
-        raise ValueError(f"expected privacy.mechanism of {', '.join(KINDS.names())} or module:Class, got {name!r}")
+        raise ValueError(f"expected privacy.mechanism of {', '.join(training_names())} or module:Class, got {name!r}")
     return name
 
 
@@ -166,7 +166,7 @@ class PrivacyPlan(BaseModel):
             raise ValueError(
                 f"expected privacy.clip_norm with mechanism '{self.mechanism}': noise needs a bound to be scaled to"
             )
-        if self.claims and self.cohort > LARGEST_COHORT:
+        if self.claims and self.kind.trains and self.cohort > LARGEST_COHORT:
             raise ValueError(
                 f"expected privacy.cohort ≤ {LARGEST_COHORT}, the largest for which rounding is proven, got {self.cohort:g}"
             )

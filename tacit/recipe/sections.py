@@ -58,6 +58,43 @@ class DataSection(RecipeSection):
         return self
 
 
+class VocabularySection(RecipeSection):
+    """Which words the model knows, discovered on the users of the store under differential privacy, at a cost of its own.
+
+    The first words of a public list get a place unasked; the others compete with what people are found to use.
+    """
+
+    run: str | None = Field(
+        default=None, description="the folder of a discovery that has finished; instead of making one"
+    )
+    words: str | None = Field(default=None, description="a public word list, the most frequent words first")
+    size: int = Field(default=10_000, gt=4, description="entries of the vocabulary, four reserved ones included")
+    sure: int | None = Field(
+        default=None,
+        ge=0,
+        description="so many first words of the list get a place unasked; default: half of the places",
+    )
+    candidates: int | None = Field(
+        default=None, ge=0, description="so many further words of the list compete for a place; default: all"
+    )
+    epsilon: float = Field(default=1.0, gt=0, allow_inf_nan=False, description="what the discovery may cost by itself")
+    delta: float | None = Field(
+        default=None, gt=0, lt=1, description="δ of the discovery by itself; default: a hundredth of privacy.delta"
+    )
+    words_per_user: int = Field(default=1_000, ge=1, description="words of a user that count, at most")
+    largest_share: float = Field(
+        default=0.5, gt=0, le=1, description="share of a word in a user's contribution, whose norm is 1, at most"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> VocabularySection:
+        if self.sure is not None and self.sure > self.size - 4:
+            raise ValueError(f"expected vocabulary.sure ≤ {self.size - 4}, the places that there are, got {self.sure}")
+        if self.words is None and (self.sure or self.candidates):
+            raise ValueError("expected vocabulary.words, a public word list, with vocabulary.sure or candidates")
+        return self
+
+
 class PretrainSection(RecipeSection):
     """Central training on public text before the first round (Gboard, section 2.3): a store, or a built-in world.
 
@@ -84,6 +121,10 @@ class PretrainSection(RecipeSection):
     learning_rate: float = Field(default=0.005, gt=0, allow_inf_nan=False, description="step size of the optimizer")
     momentum: float = Field(default=0.9, ge=0, lt=1, description="of momentum and nesterov; others ignore it")
     order_seed: Seed = Field(default=1, description="order of the public text")
+    reuse: str | None = Field(
+        default=None,
+        description="a run with the same words and the same pre-training: its pre-trained model is taken, and not made again",
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> PretrainSection:
@@ -129,6 +170,10 @@ class WorkSection(RecipeSection):
     batch_size: int = Field(default=8, gt=0, description="rows a batch")
     learning_rate: float = Field(default=0.5, gt=0, allow_inf_nan=False, description="step size of the local SGD")
     clip_every_step: bool = Field(default=False, description="clip after each local step, as DP-FedAvg does")
+    trainable: tuple[Literal["embedding", "cell", "output", "output_bias"], ...] = Field(
+        default=(),
+        description="the parts of the model that users train; the others stay as pre-training left them. Default: all",
+    )
 
 
 class ServerSection(RecipeSection):
@@ -139,6 +184,13 @@ class ServerSection(RecipeSection):
     )
     learning_rate: float = Field(default=1.0, gt=0, allow_inf_nan=False, description="step size of the server")
     momentum: float = Field(default=0.9, ge=0, lt=1, description="of momentum and nesterov; others ignore it")
+    schedule: Literal["constant", "linear", "cosine"] = Field(
+        default="constant", description="how the learning rate falls over the run's rounds"
+    )
+    final: float = Field(
+        default=0.0, ge=0, le=1, description="under a schedule: the share of the learning rate that the last round has"
+    )
+    warmup: int = Field(default=0, ge=0, description="rounds over which the learning rate rises at the beginning")
 
 
 class RunSection(RecipeSection):

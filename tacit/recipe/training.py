@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from tacit.errors import RecipeError
 from tacit.mistakes import recipe_error
+from tacit.privacy.noise.kinds.words import WORDS
 from tacit.privacy.plan import PrivacyPlan, with_rounds
 from tacit.privacy.planning.scaling import ScaleSection, scaled_up
 from tacit.privacy.record.reasons import Reason, Why
@@ -30,8 +31,10 @@ from tacit.recipe.sections import (
     RecipeSection,
     RunSection,
     ServerSection,
+    VocabularySection,
     WorkSection,
 )
+from tacit.runs.folder import by_name
 
 
 class Recipe(RecipeSection):
@@ -47,6 +50,7 @@ class Recipe(RecipeSection):
         default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="the run folder is named after it"
     )
     data: DataSection
+    vocabulary: VocabularySection | None = None
     model: ModelSection = ModelSection()
     pretrain: PretrainSection | None = None
     work: WorkSection = WorkSection()
@@ -72,6 +76,15 @@ class Recipe(RecipeSection):
     @model_validator(mode="after")
     def _plan_fits_rounds(self) -> Recipe:
         self.privacy.check_rounds(self.run.rounds)
+        if self.vocabulary is not None:
+            if self.data.store is None:
+                raise ValueError("expected data.store with [vocabulary]: the words of a world are its own")
+            if self.fleet is not None:
+                raise ValueError("expected no [vocabulary] with a [fleet]: the server cannot read the words of devices")
+            if (delta := self.vocabulary.delta) is not None and delta >= self.privacy.delta:
+                raise ValueError(
+                    f"expected vocabulary.delta < privacy.delta = {self.privacy.delta:g}, of which it is a part, got {delta:g}"
+                )
         if self.privacy.participation is not None and (self.population is not None or self.fleet is not None):
             raise ValueError(
                 "expected no privacy.participation with a [population] or a [fleet]: devices take part when they can, "
@@ -118,7 +131,7 @@ def reasons_of_settings(plan: PrivacyPlan, seed: int | None) -> tuple[Reason, ..
 def load_recipe(path: Path, changes: Iterable[str] = ()) -> Recipe:
     """Read and validate a recipe, with changes of the form section.key=value.
 
-    The path of a canary plan is made absolute, so that the run can be audited from any folder.
+    The paths of a canary plan and of a discovery of words are made absolute, so that the run can be opened from any folder.
 
     >>> from tacit.recipe.reading import find_recipe
     >>> import tacit
@@ -129,6 +142,9 @@ def load_recipe(path: Path, changes: Iterable[str] = ()) -> Recipe:
     for change in changes:
         apply_change(tree, change)
     recipe = parse_recipe(tree)
+    if recipe.vocabulary is not None and recipe.vocabulary.run is not None:
+        found = recipe.vocabulary.model_copy(update={"run": str(by_name(Path(recipe.vocabulary.run)).resolve())})
+        recipe = recipe.model_copy(update={"vocabulary": found})
     if recipe.audit is None or recipe.audit.plan is None:
         return recipe
     audit = recipe.audit.model_copy(update={"plan": str(Path(recipe.audit.plan).resolve())})
@@ -137,6 +153,11 @@ def load_recipe(path: Path, changes: Iterable[str] = ()) -> Recipe:
 
 def parse_recipe(tree: dict[str, Any]) -> Recipe:
     """Validate a recipe given as nested dictionaries."""
+    if tree.get("privacy", {}).get("mechanism") == WORDS:
+        raise RecipeError(
+            "Expected a recipe for training, got that of a discovery of words.",
+            hint="To train with its words, name its folder in another recipe: [vocabulary] run = ...",
+        )
     if "inspect" in tree:  # such a recipe has sections of its own (`text_inspection`, `image_inspection`)
         raise RecipeError(
             f"Expected a recipe for training, got one for an inspection (inspect = {json.dumps(tree['inspect'])}).",

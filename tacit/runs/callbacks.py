@@ -61,6 +61,8 @@ class RunEstimate:
     `epsilon` and `delta` are what the guarantee will state for all planned rounds, if no round has to run again;
     `reasons_not_private` says why epsilon is infinite, where it is. `seconds_a_round` was measured on this machine with made-up
     users, all of whom have as much text as the cap of `words_a_user` allows; None where no trial is possible.
+    `out_of_vocabulary` is the share of the held-out users' words that the vocabulary does not have, so that no model can guess
+    them; None where there is no vocabulary. Like accuracy, it is measured on users whom the guarantee does not cover.
     """
 
     rounds: int
@@ -70,6 +72,7 @@ class RunEstimate:
     reasons_not_private: tuple[str, ...] = ()
     seconds_a_round: float | None = None
     words_a_user: int | None = None
+    out_of_vocabulary: float | None = None
 
     @property
     def seconds(self) -> float | None:

@@ -1,22 +1,25 @@
-"""What a run will cost, in words: its rounds, epsilon and about how long they take."""
+"""What a run will cost, in words: its rounds, epsilon, about how long they take, and what no model can guess."""
 
 from __future__ import annotations
 
 import math
 
 from tacit.privacy.statement.wording import epsilon_text
+from tacit.runs.accuracy import vocabulary_sentence
 from tacit.runs.callbacks import RunEstimate
 
 
 def estimate_in_words(estimate: RunEstimate) -> str:
-    """One line for the terminal.
+    """One line for the terminal, and a second one if the vocabulary lacks words of held-out users.
 
     >>> print(estimate_in_words(RunEstimate(100, 500.0, 3.0449, 1e-05, (), 2.5, 400)))
     Plan: 100 rounds of about 500 users. ε will be 3.05 at δ = 1e-05. They take about 4 minutes on this machine, if every user \
 has 400 words (made-up users were timed), and less if users have less.
     """
     rounds = "1 round" if estimate.rounds == 1 else f"{estimate.rounds:,} rounds"
-    return f"Plan: {rounds} of about {estimate.cohort:,.0f} users. {_privacy(estimate)} {_time(estimate)}".rstrip()
+    plan = f"Plan: {rounds} of about {estimate.cohort:,.0f} users. {_privacy(estimate)} {_time(estimate)}".rstrip()
+    outside = vocabulary_sentence(estimate.out_of_vocabulary)
+    return plan if outside is None else f"{plan}\nVocabulary: {outside}"
 
 
 def _privacy(estimate: RunEstimate) -> str:

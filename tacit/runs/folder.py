@@ -3,6 +3,7 @@
 run.json              the marker: the run's id and when it was made; written last, so a folder that has it is complete
 recipe.toml           the recipe the run follows
 vocabulary.txt        its words, one per line, if it has any
+totals.json           what a discovery of words released, in such a run (tacit.runs.word_discovery)
 ledger.jsonl          what was released (tacit.privacy.record.ledger)
 metrics.jsonl         one record a round
 checkpoints/          round-000123.safetensors
@@ -29,6 +30,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tacit.data.vocabulary import HEADER
 from tacit.errors import LedgerError, RunError
 from tacit.files import disk_error, remove_leftovers, sync_folder, write_atomic
 from tacit.privacy.record.ledger import Ledger, LedgerWriter, read_ledger
@@ -194,9 +196,11 @@ class RunFolder:
     def vocabulary(self) -> list[str] | None:
         """The words, None if the run has none."""
         try:
-            return self.vocabulary_path.read_text().split("\n")[:-1]
+            lines = self.vocabulary_path.read_text().split("\n")[:-1]
         except FileNotFoundError:
             return None
+        # In a discovery of words the first line says where they come from.
+        return lines[1:] if lines and lines[0].startswith(HEADER) else lines
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         write_atomic(self.summary_path, json.dumps(summary, indent=2, allow_nan=False) + "\n")

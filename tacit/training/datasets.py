@@ -19,11 +19,12 @@ from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import AuditError, DataError, PrivacyError
 from tacit.learning.pretrain import Reworded
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.record.facts import DataRecord, PlantedCanaries
+from tacit.privacy.record.facts import DataRecord, PlantedCanaries, VocabularyRecord
 from tacit.privacy.record.notes import Note
 from tacit.privacy.record.reasons import Reason, Why
 from tacit.recipe.sections import AuditSection
 from tacit.recipe.training import Recipe
+from tacit.training.vocabularies import found_words
 
 # The best possible accuracy of a world is computed exactly, over so many held-out sentences: this takes about a second.
 IDEAL_SENTENCES = 600
@@ -36,7 +37,8 @@ class Dataset:
     """Training users, who are behind the gate, and held-out rows, which are read freely.
 
     `people` is how many of the training users are real. It is not public, so nothing that others see may depend on it.
-    `description` and `notes` are what the ledger says of the data.
+    `description` and `notes` are what the ledger says of the data, and `vocabulary` what it says of the discovery that chose
+    the words, `warnings` what it warned of.
     """
 
     train: Users
@@ -47,6 +49,8 @@ class Dataset:
     reasons_not_private: tuple[Reason, ...] = ()
     best_possible: Callable[[], Mapping[str, float]] | None = None
     canaries: CanaryPlan | None = None
+    vocabulary: VocabularyRecord | None = None
+    warnings: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
 
 
@@ -99,10 +103,11 @@ def _store(recipe: Recipe) -> Dataset:
     store = open_store(Path(str(data.store)))
     if store.vocabulary is None:
         raise DataError(f"Expected a store of text with a vocabulary, got {data.store}, which has none.")
-    train, held_out = split_users(store, data.held_out)
-    vocabulary = store.vocabulary
-    reasons = []
-    if not vocabulary.is_public:
+    found = None if recipe.vocabulary is None else found_words(recipe.vocabulary, store)
+    train, held_out = split_users(store if found is None else found.users, data.held_out)
+    vocabulary = store.vocabulary if found is None else found.users.vocabulary
+    reasons = [] if found is None else list(found.reasons_not_private)
+    if found is None and not vocabulary.is_public:
         reasons.append(Reason(Why.COUNTED_VOCABULARY))
     if data.iid:
         reasons.append(Reason(Why.MIXED_USERS))
@@ -113,6 +118,8 @@ def _store(recipe: Recipe) -> Dataset:
         words=tuple(vocabulary.decode(np.arange(len(vocabulary)))),  # the reserved entries too: a word at its number
         description=DataRecord(store=store.store_id, vocabulary=vocabulary.provenance),
         reasons_not_private=tuple(reasons),
+        vocabulary=None if found is None else found.record,
+        warnings=() if found is None else found.warnings,
     )
 
 

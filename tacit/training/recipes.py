@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, Self
 
 import jax
+import optax
 
 from tacit.errors import RunError
 from tacit.learning.batches import TextBatches
 from tacit.learning.loop import TrainingState
 from tacit.learning.next_word import NextWord, evaluate
-from tacit.learning.server import build_optimizer
+from tacit.learning.server import build_optimizer, rate_schedule
 from tacit.learning.tasks import Loss, Task
 from tacit.learning.trainable import Filter
 from tacit.learning.work import FedAvg, FedSGD, LocalWork, Work
@@ -23,6 +24,7 @@ from tacit.privacy.noise.strategies import Strategy, from_description
 from tacit.privacy.planning.scaling import scaled_up
 from tacit.privacy.record.ledger import Ledger, read_ledger
 from tacit.privacy.record.records import Opened
+from tacit.recipe.sections import ServerSection
 from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.callbacks import Callback
 from tacit.runs.driver import require_same_promise
@@ -80,14 +82,14 @@ class RecipeSetup(TrainingSetup):
             dataset=dataset,
             store=None if recipe.data.store is None else Path(recipe.data.store),
             model=model,
-            work=build_work(recipe, task, trainable),
+            work=build_work(recipe, task, PartsOfModel(work.trainable) if work.trainable else trainable),
             batches=TextBatches(
                 recipe.data.layout,
                 recipe.data.length,
                 work.batch_size,
                 -(-recipe.data.tokens_per_user // (recipe.data.length * work.batch_size)),
             ),
-            optimizer=build_optimizer(server.optimizer, server.learning_rate, server.momentum),
+            optimizer=server_optimizer(server, schedule.rounds),
             strategy=strategy or shaped_for.build_strategy(schedule.rounds),
             evaluate=lambda model: evaluate(model, dataset.held_out).as_dict(),
             summarise=summarise,
@@ -110,12 +112,28 @@ def model_config(recipe: Recipe, vocabulary: int) -> WordLMConfig:
     return dataclasses.replace(preset(recipe.model.preset), vocabulary=vocabulary, **changes)
 
 
+def server_optimizer(section: ServerSection, rounds: int) -> optax.GradientTransformation:
+    """The server's optimizer over so many rounds, as the recipe says."""
+    rate = rate_schedule(section.learning_rate, section.schedule, rounds, warmup=section.warmup, final=section.final)
+    return build_optimizer(section.optimizer, rate, section.momentum)
+
+
+@dataclass(frozen=True)
+class PartsOfModel:
+    """The filter (`tacit.learning.trainable`) of the parts with these names."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, path: str, leaf: Any) -> bool:
+        return path.split(".")[0] in self.names
+
+
 def build_work(recipe: Recipe, task: Task | Loss, trainable: Filter = None) -> LocalWork:
     """The work of each user, as the recipe says."""
     section = recipe.work
     work: Work = FedSGD(batch_size=section.batch_size, learning_rate=section.learning_rate)
     if section.kind == "fedavg":
-        work = FedAvg(**section.model_dump(exclude={"kind"}))
+        work = FedAvg(**section.model_dump(exclude={"kind", "trainable"}))
     return LocalWork(work, task, trainable, recipe.privacy.clipping)
 
 

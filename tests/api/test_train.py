@@ -295,3 +295,9 @@ def test_a_world_holds_out_people_beyond_its_own(tmp_path: Path) -> None:
     assert "the users of a generated world are not people" in run.guarantee().as_markdown()
     same, more = world.gather(np.arange(200)), world.with_more(3).gather(np.arange(200))
     np.testing.assert_array_equal(same.items, more.items)
+
+
+def test_a_target_epsilon_without_a_recipe_points_to_calibrate() -> None:
+    with pytest.raises(RecipeError, match="epsilon is for a recipe") as refused:
+        tacit.train(object(), object(), object(), epsilon=8.0)
+    assert "tacit.calibrate" in str(refused.value.hint)

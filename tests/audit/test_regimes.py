@@ -173,8 +173,12 @@ def test_tables_count_what_was_memorised() -> None:
     assert [counted[key] for key in ("random_sampling", "beam_search", "beam_search_from_one_word")] == [2, 2, 1]
     assert counted["settings"]["rare"]["beam_search_from_one_word"] == 0
     assert counted["settings"]["rare"]["ranks"] == [1, 7]
-    about = {"top1": 0.25, "perplexity": 80.0, "epsilon": None}
-    heads, rows = table_of({"SGD": {**about, **counted}, "FedAvg": {"diverged": "So."}})
+    about = {"top1": 0.25, "papers_top1": 0.2, "perplexity": 80.0, "epsilon": None}
+    before = {"papers_top1": 0.2, "perplexity": 80.0, "epsilon": None}  # recorded by the papers' metric alone
+    results = {"SGD": {**about, **counted}, "FedAvg": {"diverged": "So."}, "Adam": {**before, **counted}}
+    heads, rows = table_of(results)
     assert heads[1:3] == ["RS, of 3", "BS, of 3"]
-    assert rows[0] == ["SGD", "2", "2", "1", "2.33", "25.00%", "80", "∞"]
-    assert rows[1] == ["FedAvg", "diverged", *[""] * 6]
+    assert heads[5:7] == ["top-1", "papers' top-1"]
+    assert rows[0] == ["SGD", "2", "2", "1", "2.33", "25.00%", "20.00%", "80", "∞"]
+    assert rows[1] == ["FedAvg", "diverged", *[""] * 7]
+    assert rows[2] == ["Adam", "2", "2", "1", "2.33", "–", "20.00%", "80", "∞"]

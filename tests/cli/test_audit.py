@@ -236,7 +236,8 @@ def test_an_experiment_goes_on_where_it_was(tacit: Tacit, here: Path) -> None:
     assert said.code == 0
     assert "All done." in said.out
     head, figures, *_ = said.out.splitlines()[-3:]  # whole, whatever the terminal's width
-    assert head.split()[-4:] == ["bits", "top-1", "perplexity", "epsilon"]
+    assert head.split()[-5:] == ["bits", "top-1", "top-1", "perplexity", "epsilon"]
+    assert "papers'" in said.out.splitlines()[-4]  # above the second: headings may be broken between words
     assert figures.startswith("SGD, by user  ")
     assert "…" not in said.out
     sizes = tacit(*again[:-1], 21, *few).refusal(8)

@@ -39,7 +39,7 @@ PRIVATE = {
     "baselines": {"unigram": 0.066},
 }
 SEEDED = {
-    "metrics": {"top1": 0.3, "in_vocabulary_top1": 0.412},
+    "metrics": {"top1": 0.3, "in_vocabulary_top1": 0.412, "papers_top1": 0.27, "out_of_vocabulary": 0.055},
     "privacy": stated(epsilon=None, releases=1, reasons_not_private=["replayable noise"]),
 }
 
@@ -84,6 +84,16 @@ def three() -> None:
         metrics.append({"round": 0, "top1": 0.12, "epsilon_if_planned_to_end_here": 1.5, "delta": 1e-5})
 
 
+def of_before(name: str) -> RunFolder:
+    """A run that was made when the papers' metric was the only one and was called top1."""
+    metrics = {"words": 500, "top1": 0.2, "top3": 0.35, "in_vocabulary_top1": 0.21, "perplexity": 90.0}
+    run = make(name, "", [intent(0), intent(1), Closed(2, "finished")], {**PRIVATE, "metrics": metrics})
+    with MetricsWriter(run.metrics_path) as writer:
+        writer.append({"round": 1, **metrics})
+        writer.append({"round": 2, **metrics, "top1": 0.3, "papers_top1": 0.25, "papers_top3": 0.4})  # resumed since
+    return run
+
+
 def invoke(*arguments: str) -> str:
     result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
     assert result.exit_code == 0
@@ -114,6 +124,14 @@ def test_runs_alone_lists_them() -> None:
         "finished",
         "diverged",
     ]
+
+
+@pytest.mark.usefixtures("three")
+def test_the_papers_metric_and_words_outside_the_vocabulary_have_their_names() -> None:
+    lines = {line.rsplit(maxsplit=1)[0].strip(): line.split()[-1] for line in invoke("show", "seeded").splitlines()}
+    assert (lines["top1"], lines["by the papers' metric, top1"]) == ("30.0%", "27.0%")
+    assert lines["outside the vocabulary"] == "5.5%"
+    assert "by the papers' metric, top1" in invoke("compare", "good", "seeded")
 
 
 @pytest.mark.usefixtures("three")

@@ -54,7 +54,9 @@ def test_json_is_one_object_and_nothing_else(tacit: Tacit, here: Path) -> None:
     assert told["privacy"]["epsilon"] > 0
     assert json.loads((here / "runs/tiny-1/summary.json").read_text()) == {k: v for k, v in told.items() if k != "run"}
     assert re.fullmatch(
-        r"Plan: 2 rounds of about 12 users\. ε will be \d.*\nround 2/2: top-1 \d+\.\d%, ε if planned to end here \d+\.\d\d\n",
+        r"Plan: 2 rounds of about 12 users\. ε will be \d.*\n"
+        r"Vocabulary: \d+\.\d% of the held-out people's words are outside .*\n"
+        r"round 2/2: top-1 \d+\.\d%, ε if planned to end here \d+\.\d\d\n",
         answer.err,
     )
     assert_whole(here / "runs/tiny-1", 2)
@@ -67,6 +69,13 @@ def test_a_person_reads_accuracy_privacy_and_where_it_is(tacit: Tacit, here: Pat
     said = " ".join(answer.out.split())
     for words in ("Next word guessed right", "always the same word", "best possible", "In the top three"):
         assert words in said
+    metrics = json.loads((here / "my [red] run" / "summary.json").read_text())["metrics"]
+    outside = metrics["out_of_vocabulary"]
+    assert (
+        f"By the papers' metric {metrics['papers_top1']:.1%}, and {metrics['papers_top3']:.1%} in the top three" in said
+    )
+    assert f"Vocabulary {outside:.1%} of the held-out people's words are outside the vocabulary" in said
+    assert f"accuracy cannot exceed {1 - outside:.1%}." in said
     assert re.search(r"Privacy: ε = \d+\.\d\d at δ = 0\.0001, for all the data of any one user \(", said)
     assert "for the one round that was planned; it has run." in said
     assert said.endswith("""The run is in my [red] run. Try: tacit predict 'my [red] run' "see you\"""")
@@ -329,7 +338,8 @@ def test_a_log_gets_at_most_ten_lines_of_pretraining(here: Path, tacit: Tacit) -
     lines = answer.err.splitlines()
     assert re.fullmatch(r"pre-training step (\d+)/\1: loss \d\.\d{3}", lines[0])
     assert lines[1].startswith("Plan: 1 round of about 12 users.")
-    assert lines[2].startswith("round 0/1: top-1 ")
+    assert lines[2].startswith("Vocabulary: ")
+    assert lines[3].startswith("round 0/1: top-1 ")
     screen = io.StringIO()
     progress = Progress(console=Console(file=screen))
     for done in range(1, 1001):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -13,6 +15,9 @@ from tacit.data.users import BOS, EOS, OOV
 from tacit.errors import DataError
 from tacit.keyboard.replay import ReplayCounts, TypingHabits, record, replay
 from tacit.keyboard.taps import Keyboard, Typist
+from tacit.learning.next_word import evaluate
+from tacit.learning.stepwise import Neural
+from tacit.models.word_lm import WordLMConfig, build
 from tests.support.list_users import ListUsers
 
 WORDS = ["<pad>", "<bos>", "<eos>", "<oov>", "a", "be", "cat", "dune", "early"]
@@ -136,6 +141,25 @@ def test_a_model_of_nans_is_wrong_everywhere() -> None:
     tally = play([[[A, B]]], Broken(TABLE))
     assert [counts(tally, name) for name in ("top1", "top3", "picked", "composed")] == [[0], [0], [0], [0]]
     assert counts(tally, "modified") == [2]
+
+
+@pytest.mark.parametrize("first", [OOV, EOS])
+def test_a_word_has_the_rank_that_training_reports(first: int) -> None:
+    """Sentences that a row holds whole: the replay and `evaluate` then predict from the same state."""
+    config = WordLMConfig(vocabulary=len(WORDS), embedding=6, units=5, projection=6, output_bias=True)
+    model = build(config, key=jax.random.key(3))
+    bias = jax.random.normal(jax.random.key(4), (len(WORDS),)).at[first].set(40.0)
+    model = eqx.tree_at(lambda each: each.output_bias, model, bias)
+    generator = np.random.default_rng(5)
+    sentences = [generator.integers(OOV, len(WORDS), generator.integers(1, 6)).tolist() for _ in range(30)]
+    rows = np.zeros((len(sentences), 8), np.int32)
+    for row, sentence in zip(rows, sentences, strict=True):
+        row[: len(sentence) + 2] = [BOS, *sentence, EOS]
+    scores, tally = evaluate(model, rows), play([[sentence] for sentence in sentences], Neural(model))
+    assert tally.counts["words"].sum() == scores.words
+    assert tally.metrics()["top-1 recall"] == pytest.approx(scores.top1)
+    assert tally.metrics()["top-3 recall"] == pytest.approx(scores.top3)
+    assert scores.papers_top1 == 0 < scores.top1
 
 
 def test_nobody_and_nothing_to_replay_are_refused() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.learning.server import Server, build_optimizer, mean_update
+from tacit.learning.server import ScheduleName, Server, build_optimizer, mean_update, rate_schedule
 
 FLOOR = 2.0  # q W_min
 BOUND = 1.0  # S
@@ -74,3 +76,30 @@ def test_optimizers_step_along_the_mean():
     assert server_steps("nesterov", 2) == pytest.approx(0.5 * (1.9 + 0.9 * 1.9 + 1))
     with jax.numpy_dtype_promotion("standard"):  # optax's Adam mixes ints and floats
         assert server_steps("adam", 1) == pytest.approx(0.5, rel=1e-4)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_the_rate_falls_from_the_first_round_to_the_last_and_stays_there(schedule: ScheduleName) -> None:
+    rate = rate_schedule(4.0, schedule, 9, final=0.25)
+    rates = [float(rate(number)) for number in range(12)]
+    assert rates[0] == 4.0
+    assert rates[4] == pytest.approx(2.5)
+    assert rates[8:] == pytest.approx([1.0] * 4)
+    assert all(later <= earlier for earlier, later in pairwise(rates))
+
+
+def test_the_rate_rises_first_if_it_is_told_to() -> None:
+    rate = rate_schedule(4.0, "constant", 9, warmup=4)
+    assert [float(rate(number)) for number in range(6)] == pytest.approx([1.0, 2.0, 3.0, 4.0, 4.0, 4.0])
+    assert rate_schedule(4.0, "constant", 9) == 4.0
+
+
+def test_a_scheduled_step_is_that_of_its_round() -> None:
+    optimizer = build_optimizer("sgd", rate_schedule(1.0, "linear", 3), 0.0)
+    server = Server.build(optimizer, 1.0)
+    model, state = {"w": jnp.zeros(1)}, server.init({"w": jnp.zeros(1)})
+    seen = []
+    for _ in range(3):
+        model, state, _ = server.step(model, state, {"update": {"w": jnp.ones(1)}})
+        seen.append(float(model["w"][0]))
+    assert seen == pytest.approx([1.0, 1.5, 1.5])

@@ -74,8 +74,9 @@ def test_metrics_are_means_over_all_batches() -> None:
     rows = np.random.default_rng(0).integers(2, 9, (6, 5)).astype(np.int32)
     rows[4:, 2:] = 0
     found, expected = mean_metrics(NextWord(), model, [rows[None, :3], rows[None, 3:]]), evaluate(model, rows)
-    assert set(found) == {"loss", "top1", "top3", "in_vocabulary_top1"}
-    for name in ("top1", "top3", "in_vocabulary_top1"):
+    shares = {"top1", "top3", "in_vocabulary_top1", "papers_top1", "papers_top3"}
+    assert set(found) == {"loss", *shares}
+    for name in shares:
         assert found[name] == pytest.approx(getattr(expected, name))
     assert np.exp(found["loss"]) == pytest.approx(expected.perplexity, rel=1e-5)
     assert mean_metrics(NextWord(), model, [np.zeros((1, 2, 5), np.int32)])["loss"] == 0.0

@@ -48,7 +48,10 @@ def test_nothing_to_draw(tmp_path):
         plot_training(folder_with(tmp_path, []), tmp_path / "x.png")
 
 
-@pytest.mark.parametrize(("measure", "words"), [("accuracy", "guessed right"), ("inverted", "bright background")])
+@pytest.mark.parametrize(
+    ("measure", "words"),
+    [("accuracy", "guessed right"), ("inverted", "bright background")],
+)
 def test_a_run_is_drawn_by_what_it_is_judged_by(tmp_path, measure, words):
     folder = RunFolder.create(tmp_path / "run", "name = 'x'\n")
     with MetricsWriter(folder.metrics_path) as metrics:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from rich.console import Console
 
 import tacit
+from tacit.data.users import FIRST_WORD, OOV
+from tacit.learning.next_word import evaluate
 from tacit.runs import checkpoints
 from tacit.runs.callbacks import Callbacks, RunEstimate, RunStart
 from tacit.runs.estimates import estimate_in_words
@@ -139,6 +142,35 @@ def test_the_estimate_in_words():
     )
     infinite = estimate_in_words(RunEstimate(1, 500.0, math.inf, 1e-5, ("of a seed",), None, None))
     assert infinite == "Plan: 1 round of about 500 users. ε will be infinite, because of a seed."
+
+
+def test_the_estimate_says_which_words_no_model_can_guess(tmp_path):
+    setup, built = program(tmp_path)
+    before = estimate_of(setup, built, trial=False)
+    assert before.out_of_vocabulary == evaluate(setup.start.model, setup.dataset.held_out).out_of_vocabulary
+    assert 0 < before.out_of_vocabulary < 1
+    plan, words = estimate_in_words(replace(before, out_of_vocabulary=0.0551)).splitlines()
+    assert plan == estimate_in_words(replace(before, out_of_vocabulary=None))
+    assert words == (
+        "Vocabulary: 5.5% of the held-out people's words are outside the vocabulary and can never be guessed: accuracy cannot "
+        "exceed 94.5%."
+    )
+    for nothing in (0.0, 0.0004):
+        assert estimate_in_words(replace(before, out_of_vocabulary=nothing)) == plan
+
+
+def test_words_outside_the_vocabulary_are_counted_on_held_out_users_alone(tmp_path):
+    setup, built = program(tmp_path)
+    unknown = np.where(setup.dataset.held_out >= FIRST_WORD, OOV, setup.dataset.held_out)
+    aside = replace(setup, dataset=replace(setup.dataset, held_out=unknown))
+    assert estimate_of(aside, built, trial=False).out_of_vocabulary == 1.0
+
+    class Nobody:
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError("users who are trained on were read")
+
+    others = replace(setup, dataset=replace(setup.dataset, train=Nobody()))
+    assert estimate_of(others, built, trial=False) == estimate_of(setup, built, trial=False)
 
 
 def test_only_those_who_ask_are_told():

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from tacit.cli.app import app
+from tacit.cli.app import complete
 
 _FENCE = re.compile(r"^```(?:console|bash|sh|)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(tacit [^`]+)`")
@@ -55,7 +55,7 @@ def problem_of(line: str) -> str | None:
 
 @cache
 def _whole_command() -> Any:
-    return typer.main.get_command(app)
+    return typer.main.get_command(complete())
 
 
 def _words(line: str) -> list[str]:

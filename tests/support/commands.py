@@ -32,7 +32,7 @@ class Answer:
         assert self.code == code, self.err
         assert self.out == ""
         assert "Traceback" not in self.err
-        lines = [line for line in self.err.splitlines() if not line.startswith(("round ", "Plan: "))]
+        lines = [line for line in self.err.splitlines() if not line.startswith(("round ", "Plan: ", "Vocabulary: "))]
         assert lines, "nothing on stderr"
         assert lines[0].startswith("error: ")
         assert lines[0].endswith(".")

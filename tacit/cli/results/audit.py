@@ -114,7 +114,8 @@ class RegimeResult(OpenResult):
     """What one training regime has memorised; a central regime also has `epochs`."""
 
     diverged: str | None = sometimes("what went wrong; then there is no other key but seconds")
-    top1: float | None = sometimes("the share of held-out words that were the first guess")
+    top1: float | None = sometimes("the share of held-out words that were the first suggestion of a keyboard")
+    papers_top1: float | None = sometimes("the same by the papers' metric, ranked among all entries")
     perplexity: float | None = sometimes("perplexity on held-out words")
     epsilon: float | None = sometimes("epsilon of the run; null if it is infinite")
     epsilon_of_noise: float | None = sometimes("epsilon of the noise alone; null if it is infinite")

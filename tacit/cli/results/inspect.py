@@ -21,7 +21,8 @@ class PrimaryModel(Result):
 
     run: str = key("its run's folder")
     run_id: str = key("its run's id")
-    accuracy: float = key("the share of held-out words that it predicts, outside the guarantee")
+    accuracy: float = key("the share of held-out words that a keyboard with it suggests first, outside the guarantee")
+    papers_accuracy: float = key("the same by the papers' metric")
     words: int = key("how many held-out words")
     sentences: list[str] = key("sentences that it makes up; empty if they are withheld")
     rates: UnknownWords | None = key("unknown words in them; null if they are withheld")

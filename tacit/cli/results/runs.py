@@ -15,11 +15,15 @@ class Metrics(OpenResult):
     """What was measured. A task of your own names keys of its own."""
 
     words: int | float | None = sometimes("how many words were predicted")
-    top1: float | None = sometimes("next-word models: the share of words that were the first guess")
-    top3: float | None = sometimes("next-word models: the share among the first three guesses")
+    top1: float | None = sometimes("next-word models: the share of words that were the first suggestion of a keyboard")
+    top3: float | None = sometimes("next-word models: the share among the first three suggestions")
     in_vocabulary_top1: float | None = sometimes("next-word models: top1 among the words of the vocabulary")
+    papers_top1: float | None = sometimes("next-word models: top1 by the papers' metric, ranked among all entries")
+    papers_top3: float | None = sometimes("next-word models: top3 by the papers' metric")
     perplexity: float | None = sometimes("perplexity per word, or per letter for a model of letters")
-    out_of_vocabulary: float | None = sometimes("next-word models: the share of words that are not in the vocabulary")
+    out_of_vocabulary: float | None = sometimes(
+        "next-word models: the share of words outside the vocabulary, which can never be guessed"
+    )
     accuracy: float | None = sometimes("models of letters and classifiers: the share of right predictions")
     loss: float | None = sometimes("measured on devices: mean loss in nats")
 
@@ -67,6 +71,13 @@ class ServeResult(Result):
     from_the_participation_that_happened: OwnersFigure | None = sometimes(_OWNERS)
 
 
+class WordsFound(Result):
+    """What a discovery of words found."""
+
+    words: int = key("how many words have a place")
+    found: int = key("how many of them are on no public list")
+
+
 class RunFacts(Result):
     """A run as its folder shows it."""
 
@@ -79,6 +90,7 @@ class RunFacts(Result):
     metrics: Metrics = key("the last that was measured")
     baselines: dict[str, Any] = key("what simple guesses reach; empty until the run is finished")
     privacy: OwnedRunPrivacy | None = key("what the run costs its users; null until it has begun")
+    discovery: WordsFound | None = sometimes("a discovery of words that has finished: what it found")
 
 
 class DamagedRun(Result):

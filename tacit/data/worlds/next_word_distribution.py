@@ -28,7 +28,11 @@ _BATCH = 256
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums over predictions, from which the expected accuracies follow."""
+    """Sums over predictions, from which the expected accuracies follow.
+
+    `top1` and `top3` are what a keyboard shows: the guesses are words. They are also the best possible by the papers' metric,
+    because a guess of oov is a mistake there, and so is one of eos.
+    """
 
     sentences: int = 0
     words: int = 0  # targets counted, as they were written

@@ -51,6 +51,7 @@ from tacit.runs.opening import opening
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.placement import suitable_spread
 from tacit.simulation.program import SimulatedProgram
+from tacit.training.recipes import server_optimizer
 
 Side = Literal["high", "low"]
 SIDES: tuple[Side, Side] = ("high", "low")
@@ -278,7 +279,7 @@ def _network(section: ClassifierSection | GanSection) -> dict[str, Any]:
 
 
 def _optimizer(section: ImageTraining) -> Any:
-    return build_optimizer(section.server.optimizer, section.server.learning_rate, section.server.momentum)
+    return server_optimizer(section.server, section.run.rounds)
 
 
 def _text(

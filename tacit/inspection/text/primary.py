@@ -26,6 +26,7 @@ from tacit.models.word_lm import WordLM
 from tacit.privacy.record.ledger import Ledger
 from tacit.recipe.text_inspection import TextLook
 from tacit.recipe.training import Recipe
+from tacit.runs.accuracy import PAPERS
 from tacit.runs.folder import RunFolder
 from tacit.training.trained import load_trained
 
@@ -39,11 +40,13 @@ class PrimaryFindings:
 
     Its accuracy on `words` words of held-out users; its generated `sentences` and the `rates` of unknown words in them (None:
     withheld); `epsilon` (None: no claim) and `delta` of its run, which is in the folder `run` and has the id `run_id`.
+    `accuracy` is what a keyboard shows, and `papers_accuracy` the papers' metric.
     """
 
     run: str
     run_id: str
     accuracy: float
+    papers_accuracy: float
     words: int
     sentences: tuple[str, ...]
     rates: UnknownRates | None
@@ -73,7 +76,8 @@ class PrimaryFindings:
     def metric(self) -> str:
         """The model's accuracy and its rate of unknown words, in two sentences."""
         right = (
-            f"The primary model ({self.run}) predicts {self.accuracy:.1%} of {self.words:,} words of held-out users."
+            f"The primary model ({self.run}) predicts {self.accuracy:.1%} of {self.words:,} words of held-out users "
+            f"({self.papers_accuracy:.1%} {PAPERS})."
         )
         if self.rates is None:
             return f"{right} No privacy is claimed for it: its sentences are in the owner's report alone."
@@ -129,6 +133,7 @@ class Primary:
             str(self.path),
             self.ledger.opened.run_id,
             scores.top1,
+            scores.papers_top1,
             scores.words,
             tuple(in_words(sentence, self.words) for sentence in drawn[:SHOWN]),
             drawn_rates(drawn),

@@ -29,7 +29,9 @@ _STEP, _QUICK_STEP = 1e-4, 1e-3
 class Cost:
     """Exactly one of `rounds`, `rho` and `curve`, or an `objection`, which says why no finite ε may be stated.
 
-    `gaussian`: the ρ is that of Gaussian noise whose scale was settled beforehand, so its exact curve applies. `draws` is how
+    `gaussian`: the ρ is that of Gaussian noise whose scale was settled beforehand, so its exact curve applies. `beside` is the
+    ρ of Gaussian releases that come on top of sampled rounds. `threshold_delta` is the probability that a threshold shows what
+    only one user has (`tacit.privacy.discovery.threshold`): it is taken from δ. `draws` is how
     many releases drew noise whose tail is charged to δ (`tacit.privacy.noise.tail`); None means all of them.
 
     >>> import tacit
@@ -45,6 +47,8 @@ class Cost:
     rho: float | None = None
     gaussian: bool = False
     curve: Callable[[float], float] | None = None
+    beside: float = 0.0
+    threshold_delta: float = 0.0
     draws: int | None = None
     objection: str | None = None
 
@@ -55,7 +59,13 @@ class Cost:
 
     @classmethod
     def of_rho(
-        cls, rho: float, *, gaussian: bool = False, draws: int | None = None, objection: str | None = None
+        cls,
+        rho: float,
+        *,
+        gaussian: bool = False,
+        draws: int | None = None,
+        objection: str | None = None,
+        threshold_delta: float = 0.0,
     ) -> Self:
         """The cost of a ρ-zCDP mechanism.
 
@@ -64,7 +74,9 @@ class Cost:
         5.22
         """
         accountant = GAUSSIAN_CURVE if gaussian else ANY_CURVE
-        return cls(accountant, rho=rho, gaussian=gaussian, draws=draws, objection=objection)
+        return cls(
+            accountant, rho=rho, gaussian=gaussian, draws=draws, objection=objection, threshold_delta=threshold_delta
+        )
 
     @classmethod
     def of_curve(cls, curve: Callable[[float], float], accountant: str) -> Self:
@@ -91,8 +103,18 @@ class Cost:
 
     def epsilon(self, delta: float, *, quick: bool = False) -> tuple[float, str]:
         """ε at this δ, and how it was computed; infinite where nothing is known. `quick`: a coarser bound."""
+        if self.threshold_delta == 0:
+            return self._epsilon(delta, quick=quick)
+        if not 0 < self.threshold_delta < delta:
+            return math.inf, self.accountant
+        value, accountant = self._epsilon(delta - self.threshold_delta, quick=quick)
+        return value - math.log1p(-self.threshold_delta), accountant
+
+    def _epsilon(self, delta: float, *, quick: bool) -> tuple[float, str]:
+        """ε of what is released outside of the event that a threshold shows what one user alone has."""
         if self.rounds is not None:
-            return sampled_epsilon(self.rounds, delta, discretization=_QUICK_STEP if quick else _STEP)
+            step = _QUICK_STEP if quick else _STEP
+            return sampled_epsilon(self.rounds, delta, discretization=step, rho=self.beside)
         if self.rho is not None and self.rho >= 0:
             return (epsilon_of_gaussian if self.gaussian else epsilon_of_any)(self.rho, delta), self.accountant
         value = math.inf if self.curve is None else float(self.curve(delta))
@@ -101,7 +123,8 @@ class Cost:
     def parts(self, adjacency: str) -> tuple[Part, ...] | None:
         """The cost as it composes with that of other runs (`composition`); None where it does not compose."""
         if self.rounds is not None:
-            return tuple(Sampled(group) for group in self.rounds)
+            other = (Concentrated(self.beside, adjacency),) if self.beside else ()
+            return (*(Sampled(group) for group in self.rounds), *other)
         if self.rho is not None and self.rho >= 0:
             return (Concentrated(self.rho, adjacency, self.gaussian),)
         return None

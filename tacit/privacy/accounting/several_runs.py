@@ -9,6 +9,10 @@ Runs that were planned together, before any of them released anything, compose a
 were chosen by looking at earlier ones' releases go through an odometer (`adaptive`), and so do all runs if one of them was
 extended: how many rounds it has may have been decided by looking at its releases.
 
+A discovery of words (`tacit.privacy.discovery`) counts once, however many of the runs use its words, and whether it is among
+the runs or not. Its threshold takes δ_T from δ. Where runs were chosen by looking at earlier ones, half of δ is set aside for
+all thresholds, because their number must not decide the δ at which the rest is computed. If they need more, there is no bound.
+
 A run counts with its planned rounds, whether they have run or not (`record.planned`). A run without sampling (check_in)
 enters with its ρ, by the MinS and MaxP that its plan promises, or that its cohorts had where they are given and all planned
 rounds have run.
@@ -26,12 +30,15 @@ from numpy.typing import NDArray
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.adaptive import adaptively_composed
 from tacit.privacy.accounting.claims import author_claims, outside_objection
-from tacit.privacy.accounting.composition import Part, compose, the_one
+from tacit.privacy.accounting.composition import Concentrated, Part, compose, the_one
+from tacit.privacy.accounting.discovered_words import discovery_rho
 from tacit.privacy.accounting.spent import cost_of_releases, releases_of
 from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
+from tacit.privacy.record.facts import VocabularyRecord
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.planned import charged_for
 from tacit.privacy.record.reasons import Reason, Why
+from tacit.privacy.record.records import Opened
 
 Users = NDArray[np.int64]
 
@@ -80,19 +87,30 @@ def together(
         if run_id in ids[:place]:
             raise PrivacyError(f"Expected each run once, got the run {run_id} twice ({ledgers[place].path.parent}).")
     unit = the_one("unit of privacy", (opened.unit for opened in openings))
-    adjacency = the_one("adjacency", (opened.adjacency for opened in openings))
+    # A discovery of words is proven for every kind of neighbours, so it takes that of the other runs.
+    stated = [opened.adjacency for opened in openings if opened.discovery is None]
+    adjacency = the_one("adjacency", stated or (opened.adjacency for opened in openings))
     if delta is None:
-        delta = min(float(opened.plan["delta"]) for opened in openings)
-    costs = [_cost(ledger, (cohorts or {}).get(ledger.opened.run_id)) for ledger in ledgers]
+        # A discovery of words is part of the runs that use it, at their larger delta.
+        trained = [opened for opened in openings if opened.discovery is None]
+        delta = min(float(opened.plan["delta"]) for opened in trained or openings)
+    costs = [_cost(ledger, (cohorts or {}).get(ledger.opened.run_id), adjacency) for ledger in ledgers]
+    costs += [_discovery(each, adjacency) for each in _other_discoveries(openings)]
     releases = sum(len(ledger.intents) for ledger in ledgers)
-    reasons = [reason.in_run(run_id) for run_id, cost in zip(ids, costs, strict=True) for reason in cost.reasons]
+    reasons = [reason.in_run(run_id) for run_id, cost in zip(ids, costs, strict=False) for reason in cost.reasons]
     assumptions = tuple(each for each in ASSUMPTIONS if not (adaptive and each == PLANNED))
     assumptions += tuple(dict.fromkeys(claim for opened in openings for claim in author_claims(opened)))
     if reasons:
         return Together(math.inf, delta, None, "none", adjacency, unit, releases, tuple(reasons), assumptions)
     composition = adaptively_composed if adaptive else compose
-    found = composition([part for cost in costs for part in cost.parts], apart_from_tail(delta))
-    value, tail = found.epsilon, math.fsum(cost.tail for cost in costs)
+    within, lonely = apart_from_tail(delta), math.fsum(cost.threshold_delta for cost in costs)
+    # How many discoveries there are must not decide which delta the rest is computed at, unless that was settled beforehand.
+    set_aside = within / 2 if adaptive and lonely > 0 else lonely
+    if lonely > set_aside or set_aside >= within:
+        reasons = [Reason(Why.UNPROVEN_RELEASES, _too_much_for_thresholds(lonely, within / 2 if adaptive else within))]
+        return Together(math.inf, delta, None, "none", adjacency, unit, releases, tuple(reasons), assumptions)
+    found = composition([part for cost in costs for part in cost.parts], within - set_aside)
+    value, tail = found.epsilon - math.log1p(-set_aside), math.fsum(cost.tail for cost in costs)
     if math.isinf(value):
         reasons = [Reason(Why.NO_NOISE)]
     elif objection := tail_objection(tail, value, delta):
@@ -102,14 +120,30 @@ def together(
 
 @dataclass(frozen=True)
 class _RunCost:
-    """What a run composes of, τ of its noise, and why nothing may be claimed for it."""
+    """What a run composes of, τ of its noise, what its thresholds take from δ, and why nothing may be claimed for it."""
 
     parts: Sequence[Part]
     tail: float
     reasons: Sequence[Reason] = ()
+    threshold_delta: float = 0.0
 
 
-def _cost(ledger: Ledger, cohorts: Sequence[Users] | None) -> _RunCost:
+def _other_discoveries(openings: Sequence[Opened]) -> list[VocabularyRecord]:
+    """The discoveries that chose the words of these runs, each once, without those that are among the runs."""
+    used = {opened.vocabulary.run: opened.vocabulary for opened in openings if opened.vocabulary is not None}
+    return [record for run_id, record in used.items() if all(opened.run_id != run_id for opened in openings)]
+
+
+def _discovery(record: VocabularyRecord, adjacency: str) -> _RunCost:
+    rho = discovery_rho(record.noise_multiplier, record.releases, adjacency)
+    return _RunCost((Concentrated(rho, adjacency),), 0.0, threshold_delta=record.threshold_delta)
+
+
+def _too_much_for_thresholds(lonely: float, most: float) -> str:
+    return f"the thresholds of discoveries of words take {lonely:g} of delta together, and at most {most:g} is left for them"
+
+
+def _cost(ledger: Ledger, cohorts: Sequence[Users] | None, adjacency: str) -> _RunCost:
     opened, charged = ledger.opened, charged_for(ledger.opened, ledger.intents)
     if opened.reasons_not_private:
         return _RunCost((), 0.0, opened.reasons_not_private)
@@ -121,6 +155,9 @@ def _cost(ledger: Ledger, cohorts: Sequence[Users] | None) -> _RunCost:
         return _RunCost((), 0.0, [Reason(Why.UNPROVEN_RELEASES, unknown)])
     releases = releases_of(opened, charged, cohorts)
     cost = cost_of_releases(releases)
+    if opened.discovery is not None and cost.objection is None:
+        rho = discovery_rho(releases.noise_multiplier, len(releases.all), adjacency)
+        return _RunCost((Concentrated(rho, adjacency),), 0.0, threshold_delta=cost.threshold_delta)
     parts = cost.parts(opened.adjacency)
     if cost.objection is not None or parts is None:
         objection = cost.objection or "the cost of its mechanism is one that does not compose"

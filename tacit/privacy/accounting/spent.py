@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.adaptive import adaptively_composed
 from tacit.privacy.accounting.claims import author_claims, outside_objection
-from tacit.privacy.accounting.composition import Sampled
 from tacit.privacy.accounting.cost import Cost
+from tacit.privacy.accounting.discovered_words import discovery_objection, with_vocabulary
 from tacit.privacy.accounting.releases import Releases, branches_of
 from tacit.privacy.noise.kinds import kind_of
 from tacit.privacy.noise.kinds.base import RANDOM_BITS
@@ -44,7 +44,8 @@ from tacit.privacy.record.reasons import Reason, Why, reasons_as_json
 from tacit.privacy.record.records import Intent, Opened
 from tacit.privacy.statement.wording import rounds_in_words, times
 
-# What every run assumes; `ASSUMPTIONS` are those of a run with noise of Tacit's own.
+_UNWATCHED = "nobody else reads the process's memory or measures its timing"
+# What every run that trains assumes; `ASSUMPTIONS` are those of a run with noise of Tacit's own.
 COMMON: tuple[str, ...] = (
     "one person is one user, and it was decided before the run which users are trained on and which are held out",
     "settings such as the clip and the number of rounds were chosen without looking at these users",
@@ -52,7 +53,14 @@ COMMON: tuple[str, ...] = (
     "trained on",
     "the cost is that of this run alone; other runs on the same users cost more in addition, and so does a copy of this run "
     "that is continued separately",
-    "nobody else reads the process's memory or measures its timing",
+    _UNWATCHED,
+)
+# What a discovery of words assumes instead: it trains no model and measures no accuracy.
+COMMON_OF_WORDS: tuple[str, ...] = (
+    "one person is one user, and it was decided before the run which users are held out",
+    "settings such as the noise, and the public list, were chosen without looking at these users",
+    "the cost is that of this run alone; other runs on the same users cost more in addition",
+    _UNWATCHED,
 )
 ASSUMPTIONS: tuple[str, ...] = (*COMMON, RANDOM_BITS)
 # Amplification holds against somebody who does not know the sample.
@@ -122,7 +130,7 @@ def spent_by(
     """
     charged = charged_for(opened, intents)
     releases = releases_of(opened, charged, cohorts)
-    cost = cost_of_releases(releases)
+    cost = with_vocabulary(cost_of_releases(releases), opened.vocabulary, opened.adjacency)
     delta, reasons = float(opened.plan["delta"]), opened.reasons_not_private
     value, accountant = math.inf, cost.accountant
     if not reasons and (standing := charged.objection or outside_objection(opened)) is not None:
@@ -138,11 +146,14 @@ def spent_by(
         tail = tail_probability(opened.release.coordinates, opened.release.arrays, draws)
         if math.isinf(value) and accountant == _NOT_EXTENDABLE:
             reasons = (Reason(Why.UNPROVEN_RELEASES, _NOT_EXTENDABLE),)
+        elif objection := discovery_objection(cost, apart_from_tail(delta)):
+            value, reasons = math.inf, (Reason(Why.UNPROVEN_RELEASES, objection),)
         elif math.isinf(value):
             reasons = (Reason(Why.NO_FINITE_COST if is_path(opened.mechanism) else Why.NO_NOISE),)
         elif objection := tail_objection(tail, value, delta):
             value, reasons = math.inf, (Reason(Why.NOISE_TAIL, objection),)
-    assumptions = (SAMPLED_ASSUMPTIONS if releases.sampled else ()) + COMMON
+    drawn = releases.sampled and opened.discovery is None  # everybody is in a discovery of words
+    assumptions = (SAMPLED_ASSUMPTIONS if drawn else ()) + (COMMON if opened.discovery is None else COMMON_OF_WORDS)
     assumptions += kind_of(opened.mechanism).assumptions(opened) + author_claims(opened)
     participation = releases.participation
     if opened.extended_from:
@@ -151,7 +162,7 @@ def spent_by(
         assumptions += (CUT_OFF,)
     if participation is not None and not participation.observed:
         assumptions += ("no user took part more often, or with fewer rounds in between, than the plan promises",)
-    if opened.data.vocabulary is not None:
+    if opened.data.vocabulary is not None and opened.vocabulary is None:
         assumptions += (
             f"the words of the model were chosen without looking at these users ({opened.data.vocabulary})",
         )
@@ -173,7 +184,7 @@ def spent_by(
         charged.rounds_run,
         reasons,
         assumptions,
-        cost.rho if math.isfinite(value) else None,
+        cost.rho if math.isfinite(value) and cost.threshold_delta == 0 else None,
         participation,
     )
 
@@ -185,10 +196,12 @@ _NOT_EXTENDABLE = "the run was extended, and only Gaussian rounds on sampled use
 
 def _extended_epsilon(cost: Cost, opened: Opened, delta: float) -> tuple[float, str]:
     """ε of all rounds of an extended run, whose number may have been decided by looking at releases."""
-    parts = cost.parts(opened.adjacency)
-    if parts is None or not all(isinstance(part, Sampled) for part in parts):
+    if cost.rounds is None or (parts := cost.parts(opened.adjacency)) is None:
         return math.inf, _NOT_EXTENDABLE
-    return adaptively_composed(parts, delta).epsilon, EXTENDED
+    found = cost.threshold_delta  # settled before the first round, like the noise of the discovery
+    if found >= delta:
+        return math.inf, EXTENDED
+    return adaptively_composed(parts, delta - found).epsilon - math.log1p(-found), EXTENDED
 
 
 def extension_in_words(opened: Opened) -> str:

@@ -107,6 +107,49 @@ class GateAuditRecord(Typed):
 
 
 @dataclass(frozen=True)
+class DiscoveryRecord(Typed):
+    """How a run discovers words: the limits on one user's shares, and the probability that their words alone are shown.
+
+    `candidates` is how many words of a public list compete without a threshold, and `list_digest` the SHA-256 of that list.
+    """
+
+    words_per_user: int
+    largest_share: float
+    threshold_delta: float
+    candidates: int
+    list_digest: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.words_per_user < 1 or not 0 < self.largest_share <= 1 or self.candidates < 0:
+            raise ValueError("expected words_per_user ≥ 1, largest_share in (0, 1] and candidates ≥ 0 of a discovery")
+        if not 0 < self.threshold_delta < 1:
+            raise ValueError(f"expected a threshold_delta above 0 and below 1, got {self.threshold_delta}")
+
+
+@dataclass(frozen=True)
+class VocabularyRecord(Typed):
+    """The discovery that chose the words of the model: what it cost is part of what this run costs.
+
+    `run` is the id of that run and `head` the digest of the last record of its ledger. It made `releases`, each with this
+    noise; `threshold_delta` is that of all of them together.
+    """
+
+    run: str
+    head: str
+    noise_multiplier: float
+    releases: int
+    threshold_delta: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.noise_multiplier < math.inf or self.releases < 1 or not 0 < self.threshold_delta < 1:
+            raise ValueError(
+                "expected noise above 0, at least 1 release and a threshold_delta in (0, 1) of a discovery"
+            )
+
+
+@dataclass(frozen=True)
 class PretrainingRecord(Typed):
     """The public data that the first model was trained on, and the digest of that model.
 

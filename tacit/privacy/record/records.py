@@ -15,16 +15,18 @@ from tacit.privacy.record import codec
 from tacit.privacy.record.codec import Typed
 from tacit.privacy.record.facts import (
     DataRecord,
+    DiscoveryRecord,
     FleetRecord,
     GateAuditRecord,
     PlantedCanaries,
     PretrainingRecord,
     ReleaseSize,
     SecureSumRecord,
+    VocabularyRecord,
 )
 from tacit.privacy.record.reasons import Reason
 
-FORMAT = 4
+FORMAT = 5
 FRESH_NOISE = "fresh noise, accounted again"
 SEEDED_REPLAY = "seeded replay"
 POLICIES = (FRESH_NOISE, SEEDED_REPLAY)
@@ -51,7 +53,8 @@ class Opened(Record):
     early it ends (`record.planned`). `reasons_not_private` is empty exactly when the run may claim a finite epsilon.
     `recipe` is the SHA-256 of the settings that the run folder keeps. `evaluates` is the SHA-256 of the model that devices
     measure, where they train none. `batching` names a batching that is not Tacit's (`tacit.learning.batches`). `selected_by`
-    are the runs whose releases decide which users this one reads. `notes` are what higher layers keep here for themselves, by
+    are the runs whose releases decide which users this one reads. `discovery` says how words are found, in a run that finds
+    words; `vocabulary` names the run that found this one's. `notes` are what higher layers keep here for themselves, by
     owner (`record.notes`). `outside` holds version and description of what comes from outside Tacit, by field of the plan
     (`tacit.privacy.outside`).
     """
@@ -76,6 +79,8 @@ class Opened(Record):
     planted: PlantedCanaries | None = None
     gate_audit: GateAuditRecord | None = None
     pretraining: PretrainingRecord | None = None
+    discovery: DiscoveryRecord | None = None
+    vocabulary: VocabularyRecord | None = None
     fleet: FleetRecord | None = None
     batching: str | None = None
     evaluates: str | None = None

@@ -105,13 +105,13 @@ class Guarantee:
             said,
             parts=(
                 Part("Setting and trust", parts.trust(said, ledger, observed)),
-                Part("Data accesses covered", parts.covered(said)),
+                Part("Data accesses covered", parts.covered(said, ledger)),
                 Part("Not covered", parts.not_covered(ledger, listed)),
-                Part("What is released", parts.what_is_released(released)),
+                Part("What is released", parts.what_is_released(ledger, released)),
                 Part("Unit of privacy and neighbours", parts.unit(said)),
                 Part("Accounting", parts.accounting(said, ledger, happened)),
                 Part("What it rests on", assumptions),
-                Part("The formal statement", parts.formal(said)),
+                Part("The formal statement", parts.formal(said, ledger)),
                 Part("How to check it", parts.how_to_check(said, ledger)),
             ),
         )

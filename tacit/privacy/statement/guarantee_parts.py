@@ -14,12 +14,12 @@ from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.noise.kinds import kind_of
 from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
 from tacit.privacy.outside import is_path
-from tacit.privacy.record.facts import PlantedCanaries
+from tacit.privacy.record.facts import DiscoveryRecord, PlantedCanaries, VocabularyRecord
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.planned import charged_for
 from tacit.privacy.record.reasons import in_words
 from tacit.privacy.statement.assumptions import SAMPLED, Observed
-from tacit.privacy.statement.wording import Line, round_up, times
+from tacit.privacy.statement.wording import Line, plain, round_up, times
 
 if TYPE_CHECKING:
     from tacit.privacy.statement.guarantee import Guarantee
@@ -39,6 +39,10 @@ _CENTRAL = (
     "This is central differential privacy: whoever runs the training sees each user's update and adds the noise. That party "
     "is trusted to run this code and to keep the run's private folder secret.",
 )
+_CENTRAL_WORDS = (
+    "This is central differential privacy: whoever runs the discovery reads each user's words and adds the noise. That party "
+    "is trusted to run this code and to keep the run's private folder secret.",
+)
 _MASKED = (
     "This is central differential privacy with secure aggregation: the server sees the sum of a round's updates and no single "
     "update, and it adds the noise. The server is trusted to run this code and to keep the sums and the run's private folder "
@@ -56,6 +60,14 @@ _DISTRIBUTED = (
 _SECRET_SAMPLE = (
     "Part of the protection may come from the secrecy of the sample. Nothing is claimed against somebody who steals the "
     "participation record and knows who was drawn."
+)
+_MODELS = (
+    "The outcome is the noised sum of every round, and therefore the model of every round and not only the last one: each of "
+    "them may be published or sent to those who take part."
+)
+_WORD_TOTALS = (
+    "The outcome is a noised total for every word of the public list, and for those other words whose noised total reaches the "
+    "threshold. The vocabulary is computed from these totals alone."
 )
 _BOUNDED_OUTSIDE = (
     "The adversary is computationally bounded. How well the noise hides what it should is up to the mechanism's author."
@@ -77,8 +89,9 @@ class ListedRuns:
 def trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[Line, ...]:
     """Who is trusted with what, and against whom nothing is claimed."""
     secure, kind = ledger.opened.secure_sum is not None, kind_of(said.mechanism)
-    masked = secure and ledger.opened.fleet is not None
-    lines = [Line(text) for text in (_DISTRIBUTED if kind.on_devices else _MASKED if masked else _CENTRAL)]
+    masked, words = secure and ledger.opened.fleet is not None, ledger.opened.discovery is not None
+    central = _CENTRAL_WORDS if words else _CENTRAL
+    lines = [Line(text) for text in (_DISTRIBUTED if kind.on_devices else _MASKED if masked else central)]
     if secure and not masked and not kind.on_devices:
         lines.append(
             Line(
@@ -96,16 +109,16 @@ def trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[L
             )
         )
     outside = is_path(said.mechanism)
-    if said.private and said.sampling in SAMPLED:
+    if said.private and said.sampling in SAMPLED and not words:
         lines.append(Line(_SECRET_SAMPLE if outside else _stolen_record(said, ledger, observed)))
     elif said.private and not outside:
         lines.append(Line("The proof also holds against an adversary who knows who takes part in which round."))
     if not (masked and kind.on_devices):  # where devices add the noise, the server holds nothing without it
-        updates = "sums of updates" if masked else "updates"
+        sees = "words of users and totals" if words else "sums of updates" if masked else "updates"
         lines.append(
             Line(
-                f"Whoever reads the memory of the process while it trains sees {updates} without noise and the key of the "
-                "noise. Nothing is claimed against such an adversary."
+                f"Whoever reads the memory of the process while it {'runs' if words else 'trains'} sees {sees} without noise "
+                "and the key of the noise. Nothing is claimed against such an adversary."
             )
         )
     if said.private:
@@ -134,9 +147,20 @@ def _stolen_record(said: Guarantee, ledger: Ledger, observed: Observed | None) -
     )
 
 
-def covered(said: Guarantee) -> tuple[Line, ...]:
+def covered(said: Guarantee, ledger: Ledger) -> tuple[Line, ...]:
     """What the statement is about."""
+    if ledger.opened.discovery is not None:
+        return (
+            Line(
+                f"Every time this run reads the words of a {said.unit}, in {said.rounds_in_words}. A discovery that was cut "
+                "off counts like one that finished."
+            ),
+            Line("Everything that is computed from the noised totals alone: the vocabulary, and what is chosen by it."),
+        )
+    vocabulary = ledger.opened.vocabulary
+    found = () if vocabulary is None else (Line(_words_found(vocabulary)),)
     return (
+        *found,
         Line(
             f"Every time this run reads the data of a {said.unit} whom it trains on, in {said.rounds_in_words}. Rounds that "
             "were cut off count as releases too."
@@ -150,9 +174,20 @@ def covered(said: Guarantee) -> tuple[Line, ...]:
     )
 
 
+def _words_found(found: VocabularyRecord) -> str:
+    return (
+        f"The choice of the words that the model knows, by the run {plain(found.run)}, which read the same users. It added "
+        f"noise with the multiplier {found.noise_multiplier:.4g} to how much each word is used, {times(found.releases)}, and "
+        f"shows a word that only one user has with a probability of at most {found.threshold_delta:.3g}. What that cost is "
+        "part of epsilon and delta."
+    )
+
+
 def not_covered(ledger: Ledger, listed: ListedRuns | None) -> tuple[Line, ...]:
     """What the statement says nothing about."""
     opened = ledger.opened
+    if opened.discovery is not None:
+        return (Line("Held-out users, whom the run does not read."), _other_runs(ledger, listed))
     held_out = (
         "Accuracy and its baselines were measured on held-out users. The run does not train on them, and this statement does "
         "not cover them."
@@ -168,7 +203,7 @@ def not_covered(ledger: Ledger, listed: ListedRuns | None) -> tuple[Line, ...]:
             )
         )
     lines.append(_other_runs(ledger, listed))
-    if opened.data.vocabulary is not None:
+    if opened.data.vocabulary is not None and opened.vocabulary is None:
         lines.append(
             Line(
                 f"The choice of the words that the model knows ({opened.data.vocabulary}) is not part of the mechanism."
@@ -236,14 +271,15 @@ def _canaries(planted: PlantedCanaries) -> str:
     )
 
 
-def what_is_released(released: Sequence[str]) -> tuple[Line, ...]:
+def what_is_released(ledger: Ledger, released: Sequence[str]) -> tuple[Line, ...]:
     """The outcome that the statement speaks of."""
-    lines = [
-        Line(
-            "The outcome is the noised sum of every round, and therefore the model of every round and not only the last one: "
-            "each of them may be published or sent to those who take part."
+    lines = [Line(_WORD_TOTALS if ledger.opened.discovery is not None else _MODELS)]
+    if ledger.opened.vocabulary is not None:
+        lines.append(
+            Line(
+                "The words of the model are part of the outcome, and so is everything that the run that found them released."
+            )
         )
-    ]
     if released:
         lines.append(Line("It lies in these files of the run, all of which may be published:"))
         lines += [Line(each) for each in released]
@@ -272,7 +308,11 @@ def accounting(said: Guarantee, ledger: Ledger, happened: Spent | None) -> tuple
     if not said.private:
         return tuple(lines)
     lines.append(Line(f"Composed by {_ACCOUNTANTS.get(said.accountant, said.accountant)}."))
-    lines.append(Line(f"Epsilon is that of {said.rounds_in_words}. It was computed from {said.computed_from}."))
+    if ledger.opened.discovery is not None:
+        lines.append(Line(f"Epsilon is that of {said.rounds_in_words}."))
+        lines.append(Line(_threshold_in_words(ledger.opened.discovery, said)))
+    else:
+        lines.append(Line(f"Epsilon is that of {said.rounds_in_words}. It was computed from {said.computed_from}."))
     if happened is not None:
         lines.append(Line(f"{what_happened(happened)}."))
     if (
@@ -291,6 +331,14 @@ def accounting(said: Guarantee, ledger: Ledger, happened: Spent | None) -> tuple
     return tuple(lines)
 
 
+def _threshold_in_words(record: DiscoveryRecord, said: Guarantee) -> str:
+    return (
+        f"At most {record.words_per_user:,} words of a {said.unit} count, each with a share of at most "
+        f"{record.largest_share:g}. A word that is on no public list and that only one {said.unit} has is shown with a "
+        f"probability of at most {record.threshold_delta:.3g} in each release. That is part of delta."
+    )
+
+
 def what_happened(happened: Spent) -> str:
     """The owner's second figure, named so that nobody takes it for the headline."""
     if math.isinf(happened.epsilon):
@@ -301,6 +349,8 @@ def what_happened(happened: Spent) -> str:
 
 def _law(said: Guarantee, ledger: Ledger) -> str:
     plan, law = ledger.opened.plan, ledger.intents[0].sampling if ledger.intents else {}
+    if ledger.opened.discovery is not None:
+        return f"every {said.unit} takes part"
     if said.sampling == "poisson":
         chance = f" q = {law['probability']:.4g}" if "probability" in law else ""
         return f"each {said.unit} is drawn for each round independently, with the public probability{chance}"
@@ -324,7 +374,15 @@ def _as_the_papers_print(said: Guarantee, ledger: Ledger) -> float | None:
     )
 
 
-def formal(said: Guarantee) -> tuple[Line, ...]:
+def _why_no_rho(said: Guarantee, ledger: Ledger) -> str:
+    if ledger.opened.discovery is not None or ledger.opened.vocabulary is not None:
+        return "because a threshold shows what one user alone has with a small probability, which ρ does not allow"
+    if said.sampling in SAMPLED:
+        return "because zero-concentrated privacy gives no useful bound for sampled users"
+    return "because the author of the mechanism states epsilon alone"
+
+
+def formal(said: Guarantee, ledger: Ledger) -> tuple[Line, ...]:
     """The inequality, and what it means for a test."""
     if not said.private:
         return (Line(f"None. Epsilon is infinite, because {in_words(said.reasons)}."),)
@@ -336,12 +394,7 @@ def formal(said: Guarantee) -> tuple[Line, ...]:
         )
     ]
     if said.rho is None:
-        why = (
-            "because zero-concentrated privacy gives no useful bound for sampled users"
-            if said.sampling in SAMPLED
-            else "because the author of the mechanism states epsilon alone"
-        )
-        lines.append(Line(f"No ρ is stated, {why}."))
+        lines.append(Line(f"No ρ is stated, {_why_no_rho(said, ledger)}."))
     else:
         lines.append(
             Line(f"The releases are ρ-zero-concentrated differentially private with ρ = {round_up(said.rho, 4)}.")

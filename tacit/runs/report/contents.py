@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tacit.privacy.statement.assumptions import SAMPLED
 from tacit.privacy.statement.wording import round_up, times
+from tacit.runs.accuracy import PAPERS, papers_sentence, vocabulary_sentence
 from tacit.runs.metrics import EPSILON_SO_FAR
 from tacit.runs.report.blocks import Bars, Block, Code, Level, Lines, Paragraph, Section, Series, Table
 from tacit.runs.report.reading import Reading, finite
 
 # The names of curves, by the keys of the metrics.
 _MEASURES = {"top1": "first guess", "top3": "one of three", "accuracy": "right"}
+# The same by the papers' metric, in the table.
+_PAPERS = {"papers_top1": f"first guess, {PAPERS}", "papers_top3": f"one of three, {PAPERS}"}
 # The same for a generative model's images.
 _MADE_UP = {"inverted": "bright background", "brightness": "mean intensity"}
 _HELD_OUT = "Measured on held-out users, who are not trained on and are outside the guarantee."
@@ -35,7 +38,7 @@ def own_sections(run: Reading) -> list[Section]:
 
 
 def _training(run: Reading) -> Section | None:
-    curves = [Series(name=label, points=points) for name, label in _MEASURES.items() if (points := _curve(run, name))]
+    curves = _curves(run, _MEASURES)
     if not run.metrics:
         return None
     blocks: list[Block] = []
@@ -44,17 +47,19 @@ def _training(run: Reading) -> Section | None:
     if points := _curve(run, "perplexity"):
         perplexity = [Series(name="perplexity", points=points)]
         blocks.append(Lines(x="round", y="perplexity", series=perplexity, log=_far_apart(perplexity)))
-    if made_up := [
-        Series(name=label, points=points) for name, label in _MADE_UP.items() if (points := _curve(run, name))
-    ]:
+    if made_up := _curves(run, _MADE_UP):
         blocks.append(Lines(x="round", y="of images it makes up", series=made_up, percent=True))
     others = _other_measures(run)
     for name in others:
         series = [Series(name=name, points=_curve(run, name))]
         blocks.append(Lines(x="round", y=name, series=series, log=_far_apart(series)))
     where = "Counted on what the model makes up, which costs nothing more." if made_up else _HELD_OUT
+    metrics = run.summary.get("metrics") or run.metrics[-1]
+    if isinstance(metrics, dict):
+        said = (papers_sentence(metrics), vocabulary_sentence(metrics.get("out_of_vocabulary")))
+        blocks += [Paragraph(text=sentence) for sentence in said if sentence is not None]
     blocks.append(Paragraph(text=where, note=True))
-    shown = (*_MEASURES, *_MADE_UP, "perplexity", *others)
+    shown = (*_MEASURES, *_PAPERS, *_MADE_UP, "perplexity", *others)
     names = [name for name in shown if any(name in record for record in run.metrics)]
     rows = [
         [
@@ -64,9 +69,10 @@ def _training(run: Reading) -> Section | None:
         ]
         for record in _thinned(run.metrics)
     ]
+    labels = _MEASURES | _PAPERS | _MADE_UP
     blocks.append(
         Table(
-            columns=["round", *((_MEASURES | _MADE_UP).get(name, name) for name in names), "ε if planned to end here"],
+            columns=["round", *(labels.get(name, name) for name in names), "ε if planned to end here"],
             rows=rows,
             folded=True,
             caption="All evaluations" if len(rows) == len(run.metrics) else "Evaluations",
@@ -77,7 +83,7 @@ def _training(run: Reading) -> Section | None:
 
 def _other_measures(run: Reading) -> list[str]:
     """The metrics of a task of somebody's own, and its loss where there is no perplexity; at most so many."""
-    known = {*_MEASURES, *_MADE_UP, *_OF_WORDS, "round", EPSILON_SO_FAR}
+    known = {*_MEASURES, *_PAPERS, *_MADE_UP, *_OF_WORDS, "round", EPSILON_SO_FAR}
     names = dict.fromkeys(name for record in run.metrics for name in record if name not in known)
     return [name for name in names if _curve(run, name)][:_MOST_OTHERS]
 
@@ -169,7 +175,7 @@ def _participation(run: Reading) -> Section | None:
         f"{len(seen):,} users took part at least once; the plan states a population of {population:,}. Nobody took part "
         f"more than {times(int(seen.max()))}, rounds that ran again counted."
     )
-    if run.ledger.opened.plan.get("sampling") in SAMPLED:
+    if run.ledger.opened.plan.get("sampling") in SAMPLED and run.ledger.opened.discovery is None:
         text += " Who was drawn must stay secret: the amplification by sampling rests on it."
     chart = Bars(x="times a user took part", y="users", bars=_histogram(seen))
     note = Paragraph(text=text)
@@ -200,6 +206,11 @@ def _recipe(run: Reading) -> Section:
 def _without_paths(recipe: str) -> str:
     """The recipe without paths on the owner's machine, which may show who the owner is."""
     return re.sub(r'(= )"[^"\n]*/[^"\n]*"', r'\1"(a path on the owner\'s machine)"', recipe)
+
+
+def _curves(run: Reading, names: Mapping[str, str]) -> list[Series]:
+    """The curves of these metrics, by their labels; those that the run does not have are left out."""
+    return [Series(name=label, points=points) for name, label in names.items() if (points := _curve(run, name))]
 
 
 def _curve(run: Reading, name: str) -> list[tuple[float, float]]:

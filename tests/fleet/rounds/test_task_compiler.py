@@ -11,6 +11,7 @@ import jax.export
 import numpy as np
 import pytest
 
+from tacit.data.users import FIRST_WORD, OOV
 from tacit.errors import FleetError, RecipeError
 from tacit.fleet.rounds import task_compiler
 from tacit.fleet.wire.blobs import packed_leaves, sha256_of
@@ -140,6 +141,21 @@ def test_an_evaluation_is_a_bounded_vector_that_says_what_the_scores_say():
     scores, found = evaluate(made.start.model, rows), task_compiler.metrics_of(np.asarray(vector, np.float64))
     assert found["top1"] == pytest.approx(scores.top1, abs=1e-6)
     assert found["loss"] == pytest.approx(math.log(scores.perplexity), rel=1e-5)
+
+
+def test_an_evaluation_ranks_words_among_words_as_a_keyboard_does():
+    made = setup()
+    prepared = task_compiler.prepare_evaluation(made, timer_s=0.0)
+    task = prepared.task
+    plan = jax.export.deserialize(bytearray(prepared.blobs[task.plan]))
+    nothing = jax.tree.map(np.zeros_like, made.start.model)  # equal logits: padding is first, and A the first word
+    rows = np.full((task.steps * task.batch_size, task.length + 1), FIRST_WORD, np.int32)
+    rows[:, 1:3] = OOV, FIRST_WORD + 1
+    batches = rows.reshape(task.steps, task.batch_size, task.length + 1)
+    (vector,) = plan.call(tuple(jax.tree.leaves(nothing)), batches, np.int32(3), np.float32(1))
+    scores = evaluate(nothing, rows)
+    assert (scores.top1, scores.papers_top1) == (0.5, 0.0)
+    assert task_compiler.metrics_of(np.asarray(vector, np.float64))["top1"] == pytest.approx(0.5, abs=1e-6)
 
 
 def test_an_evaluation_of_a_model_that_is_badly_wrong_is_still_bounded():

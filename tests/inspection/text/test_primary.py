@@ -76,6 +76,7 @@ def test_it_is_looked_into_and_its_cost_is_added(trained: Path, tmp_path: Path) 
     found = summary["inspection"]["primary"]
     assert (found["run"], found["epsilon"]) == (str(trained), recorded["privacy"]["epsilon"])
     assert (found["accuracy"], found["words"]) == (recorded["metrics"]["top1"], recorded["metrics"]["words"])
+    assert found["papers_accuracy"] == recorded["metrics"]["papers_top1"]
     assert len(found["sentences"]) == SHOWN
     assert all(len(sentence.split()) <= LONGEST for sentence in found["sentences"])
     each = (found["epsilon"], summary["privacy"]["epsilon"])

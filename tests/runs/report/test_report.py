@@ -79,6 +79,18 @@ def test_the_owners_copy_has_everything(make_run: MakeRun):
     assert "soon (31%)" in page
 
 
+@pytest.mark.parametrize("share", [True, False])
+def test_accuracy_is_the_keyboards_and_the_papers_metric_stands_beside_it(make_run: MakeRun, share: bool):
+    page = report_html(make_run(), share=share)
+    assert re.search(r"24\.6%.{0,60}of held-out words guessed right<", page, re.DOTALL)
+    assert (
+        "By the papers&#x27; metric, 22.2% of these words are the first guess and 33.6% among the first three." in page
+    )
+    assert "5.5% of the held-out people&#x27;s words are outside the vocabulary and can never be guessed" in page
+    assert "accuracy cannot exceed 94.5%" in page
+    assert ">first guess, by the papers&#x27; metric" in page
+
+
 def test_a_shared_copy_does_not_depend_on_anything_private(make_run: MakeRun):
     run = make_run()
     secret = Section(name="secret", title="Secret", order=60, private=True, blocks=[Paragraph(text="whisper")])

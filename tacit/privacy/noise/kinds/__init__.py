@@ -6,6 +6,6 @@ program look kinds up by name in `registry`.
 """
 
 from tacit.privacy.noise.kinds.base import MechanismKind
-from tacit.privacy.noise.kinds.registry import KINDS, kind_of, register_mechanism, register_strategy
+from tacit.privacy.noise.kinds.registry import KINDS, kind_of, register_mechanism, register_strategy, training_names
 
-__all__ = ["KINDS", "MechanismKind", "kind_of", "register_mechanism", "register_strategy"]
+__all__ = ["KINDS", "MechanismKind", "kind_of", "register_mechanism", "register_strategy", "training_names"]

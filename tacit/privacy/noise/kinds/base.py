@@ -72,6 +72,8 @@ class MechanismKind:
     #: Whether the noise on block j is Gaussian with standard deviation z_j · bound_j, correlated as its strategy says. The
     #: gate-level audit tests exactly this, and cannot audit other noise.
     gaussian_noise: bool = True
+    #: Whether a model can be trained with it.
+    trains: bool = True
     #: Whether it uses `privacy.most_bands`.
     has_bands: bool = False
     #: False if only the name is known (`UnknownKind`).

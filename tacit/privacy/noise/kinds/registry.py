@@ -9,6 +9,7 @@ from tacit.privacy.noise.kinds.base import SAMPLINGS, MechanismKind, UnknownKind
 from tacit.privacy.noise.kinds.correlated import BANDED, BLT, TREE, CorrelatedKind
 from tacit.privacy.noise.kinds.discrete import DiscreteKind
 from tacit.privacy.noise.kinds.gaussian import GaussianKind, NoNoiseKind
+from tacit.privacy.noise.kinds.words import WordsKind
 from tacit.privacy.noise.strategies import STRATEGIES
 from tacit.privacy.outside import Registry, path_of
 
@@ -16,13 +17,18 @@ Kind = TypeVar("Kind", bound=type[MechanismKind])
 AnyStrategy = TypeVar("AnyStrategy", bound=type[Any])
 
 # Tacit's own; one line adds another.
-_OWN: tuple[MechanismKind, ...] = (GaussianKind(), TREE, BLT, BANDED, DiscreteKind(), NoNoiseKind())
+_OWN: tuple[MechanismKind, ...] = (GaussianKind(), TREE, BLT, BANDED, DiscreteKind(), NoNoiseKind(), WordsKind())
 KINDS: Registry[MechanismKind] = Registry("mechanism", {kind.name: kind for kind in _OWN})
 
 
 def kind_of(name: str) -> MechanismKind:
     """The kind of this name; where none is known, one that builds nothing and claims nothing."""
     return KINDS.find(name) or UnknownKind(name, KINDS.missing(name))
+
+
+def training_names() -> list[str]:
+    """The names of Tacit's own mechanisms that a model can be trained with."""
+    return [kind.name for kind in _OWN if kind.trains]
 
 
 def register_mechanism(kind: Kind) -> Kind:

@@ -75,7 +75,7 @@ def opened_of(plan: PrivacyPlan, /, **changes: Any) -> Opened:
 
 
 def test_tacits_own_are_there_and_known():
-    assert KINDS.names() == ["gaussian", "tree", "blt", "banded", "discrete", "none"]
+    assert KINDS.names() == ["gaussian", "tree", "blt", "banded", "discrete", "none", "words"]
     assert [name for name in KINDS.names() if kind_of(name).correlated] == ["tree", "blt", "banded"]
     assert all(kind_of(name).name == name and kind_of(name).noise for name in KINDS.names())
 
