@@ -19,7 +19,6 @@ from tacit.training.recipes import RecipeSetup
 from tests.support.run_arrays import final_arrays
 from tests.support.tiny_recipe import tiny
 
-pytestmark = pytest.mark.usefixtures("quick_ideal")
 SHORT = {"rounds": 2, "evaluate_every": 2}
 
 
