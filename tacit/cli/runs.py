@@ -72,7 +72,7 @@ def show(run: RunArgument, as_json: Json = False) -> None:
     more = f", and {again} further attempt{'' if again == 1 else 's'}, accounted in addition" if again > 0 else ""
     table.add_row("rounds", f"{facts['rounds']}{more}")
     if (words := facts.get("discovery")) is not None:
-        table.add_row("words", f"{words['words']:,}; {words['found']:,} of them are on no public list")
+        table.add_row("words", f"{words['words']:,}, {words['found']:,} of them on no public list")
     for name, value in facts["metrics"].items():
         table.add_row(LABELS.get(name, name), _figure(value, percent=name in SHARES))
     for name, value in _flat(facts["baselines"]):

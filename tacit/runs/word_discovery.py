@@ -237,8 +237,8 @@ def unused_list(totals: WordTotals) -> list[str]:
 
 def _section(words: int, found: Mapping[str, float], *, rare: bool) -> Section:
     """The part of the report that shows what was found."""
-    new = "are outside the earlier vocabulary" if rare else "are on no public list"
-    text = f"{counted(words, 'word')} {'has' if words == 1 else 'have'} a place. {len(found):,} of them {new}."
+    where = "outside the earlier vocabulary" if rare else "with a place"
+    text = f"{counted(words, 'word')} {where}, {len(found):,} of them on no public list."
     most = sorted(found.items(), key=lambda each: (-each[1], each[0]))
     rows = [[word, f"{value:,.1f}"] for word, value in most[:_SHOWN]]
     table = [Table(columns=["word found", "noised total"], rows=rows)] if rows else []

@@ -159,13 +159,13 @@ def test_words_are_discovered(tacit: Tacit, store: Path) -> None:
     assert "lol" in load_vocabulary(store.parent / "words" / "vocabulary.txt").words
     assert tacit("account", "run", "words", "--json").object["epsilon"] <= 40
     shown = tacit("runs", "show", "words").out
-    assert "11; 1 of them are on no public list" in shown
+    assert "11, 1 of them on no public list" in shown
     assert tacit("runs", "list", ".", "--json").object["runs"][0]["discovery"] == {"words": 11, "found": 1}
     assert tacit("report", "words", "--share").code == 0
     assert tacit("report", "words").code == 0
     page = (store.parent / "words" / "report.html").read_text()
     assert "<td>lol</td>" in page
-    assert "It found words." in page
+    assert "It ran to its end." in page
 
 
 def test_json_of_a_discovery(tacit: Tacit, store: Path) -> None:

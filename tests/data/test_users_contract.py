@@ -14,17 +14,20 @@ from tacit.audit.run_audit import AsTrained
 from tacit.data.canaries.plan import word_phrases
 from tacit.data.canaries.planting import SecretSharers
 from tacit.data.canaries.synthetic_users import WithCoinUsers, WithDevices
+from tacit.data.encoding import Encoded
 from tacit.data.faults import CaseKept, Concatenated, Inverted, Relabelled, Rotated
 from tacit.data.memory import MemoryUsers, users
 from tacit.data.store import Store, open_store
 from tacit.data.users import Examples, Users, names_of_numbers
 from tacit.data.views import Capped, Reshuffled, Subset
+from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.data.worlds import HandwritingWorld, KeyboardWorld
 from tacit.inspection.example_scores import Marks
 from tacit.inspection.selection import Classes, Selected, Threshold, UnknownWords, Unlabelled, UserAccuracy
 from tacit.learning.batches import TextBatches
 from tacit.learning.pretrain import Reworded
 from tacit.testing.users import UsersContract
+from tests.support.chats import write_chat
 from tests.support.implementations import covered, implementations
 from tests.support.store_keys import KEY
 
@@ -107,6 +110,24 @@ class TestImageStore(TestStore):
 
     def without(self, number: int) -> Users:
         return self.stored(drawing(number))
+
+
+class TestEncoded(UsersContract):
+    """A store of texts that is read with other words."""
+
+    implementation = Encoded
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.folders = (tmp_path / str(number) for number in itertools.count())
+
+    def users(self) -> Users:
+        return self.without(-1)
+
+    def without(self, number: int) -> Users:
+        wrote = {name: texts for name, texts in CHATS.items() if texts}  # an import leaves out who wrote nothing
+        store = write_chat(next(self.folders), _less(wrote, number), words=WORDS[:2], held_out=0.4)
+        return Encoded(store, Vocabulary(tuple(WORDS[1:5]), word_list("other")))
 
 
 class TestKeyboardWorld(UsersContract):

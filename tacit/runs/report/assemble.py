@@ -32,7 +32,6 @@ _STATES = {
 _STATES_OF_WORDS = {
     "running": "It is still reading words.",
     "interrupted": "It was cut off: what it cost counts, and its words are lost.",
-    "finished": "It found words.",
 }
 _OWNER = (
     "Owner's copy.",
@@ -112,7 +111,7 @@ def _words_tile(run: Reading) -> list[Tile]:
     words, found = (finite(run.summary.get(name)) for name in ("words", "found"))
     if words is None or found is None:
         return []
-    return [Tile(f"{words:,.0f}", f"words; {found:,.0f} of them are on no public list")]
+    return [Tile(f"{words:,.0f}", f"words, {found:,.0f} of them on no public list")]
 
 
 def _accuracy_tile(run: Reading) -> list[Tile]:
