@@ -191,3 +191,32 @@ def pretraining_report(results: dict[str, Any], folder: Path) -> None:
         each.spines[["top", "right"]].set_visible(False)
     figure.savefig(folder / "curves.png", dpi=150)
     print(f"\nwrote {folder / 'curves.png'}")
+
+
+def real_epsilon_report(results: dict[str, Any], folder: Path) -> None:
+    """Print what every run reached and cost, and draw accuracy against epsilon."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    print("| run | epsilon | rounds | noise multiplier | top-1, keyboard | top-1, papers | before the first round |")
+    print("|---|---|---|---|---|---|---|")
+    corpora: dict[str, list[tuple[float, float]]] = {}
+    for name, record in results.items():
+        if "metrics" not in record:
+            continue
+        epsilon, metrics, curve = record["privacy"]["epsilon"], record["metrics"], record["curve"]
+        shown = "∞" if epsilon is None else f"{epsilon:.2f}"
+        accuracy = f"{metrics['top1']:.2%} | {metrics['papers_top1']:.2%} | {curve[0][1]:.2%}"
+        print(f"| {name} | {shown} | {record['rounds']} | {record['noise_multiplier']:.3f} | {accuracy} |")
+        if epsilon is not None:
+            corpora.setdefault(name.split("-")[0], []).append((epsilon, 100 * metrics["papers_top1"]))
+    figure, axes = pyplot.subplots(figsize=(6.5, 4), layout="constrained", facecolor="white")
+    for number, (corpus, points) in enumerate(corpora.items()):
+        axes.plot(*zip(*sorted(points), strict=True), "o-", color=INK[number], lw=1.5, label=corpus)
+    axes.set(xscale="log", xlabel="epsilon of the whole run, delta = 1e-5", ylabel="top-1 by the papers' metric, %")
+    axes.legend(frameon=False, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(folder / "epsilon.png", dpi=150)
+    print(f"\nwrote {folder / 'epsilon.png'}")

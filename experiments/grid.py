@@ -22,6 +22,7 @@ from typing import Any
 import tacit
 from tacit.errors import DivergedError
 from tacit.privacy.record.ledger import read_ledger
+from tacit.recipe.target import at_epsilon
 from tacit.recipe.training import Recipe, load_recipe
 from tacit.runs.folder import is_run
 from tacit.runs.metrics import read_metrics
@@ -31,14 +32,16 @@ Results = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Case:
-    """A run: a name without spaces, a recipe, and what is changed in it."""
+    """A run: a name without spaces, a recipe, what is changed in it, and the epsilon that its noise is made for, if any."""
 
     name: str
     recipe: Path
     changes: tuple[str, ...] = ()
+    epsilon: float | None = None
 
     def load(self, more: Sequence[str] = ()) -> Recipe:
-        return load_recipe(self.recipe, [*self.changes, *more])
+        recipe = load_recipe(self.recipe, [*self.changes, *more])
+        return recipe if self.epsilon is None else at_epsilon(recipe, self.epsilon).recipe
 
 
 def read_results(path: Path) -> Results:

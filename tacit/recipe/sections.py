@@ -121,6 +121,10 @@ class PretrainSection(RecipeSection):
     learning_rate: float = Field(default=0.005, gt=0, allow_inf_nan=False, description="step size of the optimizer")
     momentum: float = Field(default=0.9, ge=0, lt=1, description="of momentum and nesterov; others ignore it")
     order_seed: Seed = Field(default=1, description="order of the public text")
+    reuse: str | None = Field(
+        default=None,
+        description="a run with the same words and the same pre-training: its pre-trained model is taken, and not made again",
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> PretrainSection:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 from tacit import __version__
 from tacit.errors import RecipeError
@@ -25,6 +26,7 @@ from tacit.privacy.record.records import FORMAT, UNIT, Opened
 from tacit.privacy.statement.wording import round_up
 from tacit.recipe.sections import VocabularySection
 from tacit.recipe.training import Recipe
+from tacit.runs.folder import RunFolder, by_name
 
 _DIGITS = 4
 _MOST_NOISE = 10_000.0
@@ -94,6 +96,15 @@ def planned_words(recipe: Recipe) -> VocabularyRecord | None:
     section = recipe.vocabulary
     if section is None:
         return None
+    if section.run is not None:
+        from tacit.runs.word_discovery import discovered  # loads JAX, which most recipes can do without here
+
+        _, record, reasons = discovered(RunFolder.open(by_name(Path(section.run))))
+        if record is None:
+            raise RecipeError(
+                f"No noise is enough: the words of {section.run} were found without privacy, {in_words(reasons)}."
+            )
+        return record
     delta = words_delta(section, recipe.privacy.delta)
     threshold = THRESHOLD_SHARE * delta
     return VocabularyRecord("planned", "", word_noise(section.epsilon, delta, threshold), 1, threshold)

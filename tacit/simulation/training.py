@@ -55,7 +55,8 @@ def setup_of_recipe(recipe: Recipe, out: Path) -> RecipeSetup:
         # First with the words that the store has: a discovery costs privacy, so nothing may be wrong after it.
         words = words_folder(out)
         refuse_if_taken(words)
-        setup_of_recipe(recipe.model_copy(update={"vocabulary": None}), out)
+        pretrain = None if recipe.pretrain is None else recipe.pretrain.model_copy(update={"reuse": None})
+        setup_of_recipe(recipe.model_copy(update={"vocabulary": None, "pretrain": pretrain}), out)
         recipe = with_words(recipe, words)
     setup = RecipeSetup.build(recipe)
     open_public(recipe, setup.dataset)

@@ -28,10 +28,10 @@ from tacit.learning.state import load_model, model_arrays
 from tacit.privacy.record.codec import from_json
 from tacit.privacy.record.facts import PretrainingRecord
 from tacit.recipe.sections import PretrainSection
-from tacit.recipe.training import Recipe
+from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs import checkpoints
 from tacit.runs.callbacks import Callback, notifying
-from tacit.runs.folder import RunFolder
+from tacit.runs.folder import RunFolder, by_name, first_difference
 from tacit.training.datasets import Dataset
 
 WORLD_USERS = 2_000
@@ -60,6 +60,8 @@ def open_public(recipe: Recipe, dataset: Dataset) -> PublicText | None:
     section = recipe.pretrain
     if section is None:
         return None
+    if section.reuse is not None:
+        _run_to_reuse(recipe, dataset, section.reuse)
     asserted = section.store is not None
     users, words, public = _store(section, dataset) if asserted else _world(section, dataset)
     reworded = Reworded(users, words, dataset.words)
@@ -85,7 +87,10 @@ def pretrained(
     if not path.exists():
         if folder.begun:
             raise RunError(f"The pre-trained model {path}, with which the run {folder.path} began, is missing.")
-        _make(recipe, dataset, model, folder, callback or Callback())
+        if recipe.pretrain.reuse is None:
+            _make(recipe, dataset, model, folder, callback or Callback())
+        else:
+            _copy(_run_to_reuse(recipe, dataset, recipe.pretrain.reuse), folder)
     kept = checkpoints.load(path)
     try:
         record = from_json(PretrainingRecord, {**json.loads(kept.metadata[_DESCRIPTION]), "digest": kept.digest})
@@ -112,13 +117,46 @@ def _make(recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, callb
         "unknown_words": round(unknown_share(rows), 4),
         "steps": schedule.steps_of(len(rows)),
     }
+    _make_folder(folder)
+    metadata = {_DESCRIPTION: json.dumps(description, sort_keys=True)}
+    checkpoints.save(folder.pretrained_path, 0, model_arrays(trained), metadata)
+
+
+def _run_to_reuse(recipe: Recipe, dataset: Dataset, path: str) -> RunFolder:
+    """The run whose pre-trained model is the one that this recipe would make; RunError if it is not."""
+    other = RunFolder.open(by_name(Path(path)))
+    if other.vocabulary() != list(dataset.words):
+        raise RunError(f"Expected a run with the same words in pretrain.reuse, got {other.path}, whose words differ.")
+    wanted, there = (_what_decides(each) for each in (recipe, parse_recipe(other.recipe())))
+    if (difference := first_difference(there, wanted)) is not None:
+        name, theirs, ours = difference
+        raise RunError(
+            f"Expected a run with the same pre-training in pretrain.reuse, got {other.path}, where {name} is {theirs} and not "
+            f"{ours}."
+        )
+    return other
+
+
+def _copy(other: RunFolder, folder: RunFolder) -> None:
+    kept = checkpoints.load(checkpoints.path_of(other.pretrained_path, 0))
+    _make_folder(folder)
+    checkpoints.save(folder.pretrained_path, 0, kept.arrays, kept.metadata)
+
+
+def _what_decides(recipe: Recipe) -> dict[str, Any]:
+    """The settings that a pre-trained model follows from, beside the words."""
+    section = None if recipe.pretrain is None else recipe.pretrain.model_dump(mode="json", exclude={"reuse"})
+    rows = recipe.data.model_dump(mode="json", include={"layout", "length"})
+    precision = recipe.engine.precision
+    return {"pretrain": section, "model": recipe.model.model_dump(mode="json"), "data": rows, "engine": precision}
+
+
+def _make_folder(folder: RunFolder) -> None:
     try:
         folder.pretrained_path.mkdir(exist_ok=True)
         sync_folder(folder.path)
     except OSError as error:
         raise disk_error(error, folder.pretrained_path, "the run has not begun") from error
-    metadata = {_DESCRIPTION: json.dumps(description, sort_keys=True)}
-    checkpoints.save(folder.pretrained_path, 0, model_arrays(trained), metadata)
 
 
 def _world(section: PretrainSection, dataset: Dataset) -> tuple[Users, Sequence[str], str]:

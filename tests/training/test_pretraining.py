@@ -280,3 +280,32 @@ def _share_of(recipe: Recipe, word: str) -> float:
     assert public is not None
     items = public.users.gather(np.arange(40)).items
     return float((items == dataset.words.index(word)).mean())
+
+
+def test_the_model_of_a_run_with_the_same_pretraining_is_taken_and_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_run(recipe_with(WORLD), tmp_path / "first", tacit.Callback())
+    monkeypatch.setattr(pretraining, "_make", None)  # would be called if the model were made again
+    start_run(recipe_with({**WORLD, "reuse": str(tmp_path / "first")}), tmp_path / "second", tacit.Callback())
+    assert_same_arrays(tmp_path / "first", tmp_path / "second")
+    first, second = (read_ledger(tmp_path / name / "ledger.jsonl").opened.pretraining for name in ("first", "second"))
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"pretrain": {"epochs": 2}}, "pretrain.epochs is 1 and not 2"),
+        ({"model": {"units": 6}}, "model.units is 5 and not 6"),
+        ({"data": {"vocabulary": 200}}, "whose words differ"),
+    ],
+)
+def test_a_pretrained_model_of_other_settings_or_words_is_refused(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    start_run(recipe_with(WORLD), tmp_path / "first", tacit.Callback())
+    other = {**WORLD, "reuse": str(tmp_path / "first"), **changes.pop("pretrain", {})}
+    with pytest.raises(RunError, match=said):
+        start_run(recipe_with(other, **changes), tmp_path / "second", tacit.Callback())
+    assert not (tmp_path / "second").exists()
