@@ -16,7 +16,7 @@ import typer
 import yaml
 
 import tacit
-from tacit.cli.app import app
+from tacit.cli.app import complete
 from tacit.recipe.describing import keys_of, sections_of
 from tacit.recipe.kinds import KINDS
 from tests.support.command_lines import lines_in, problem_of
@@ -44,7 +44,7 @@ def test_every_command_of_a_page_parses(page):
 
 
 def test_every_example_of_the_help_parses(site):
-    helps = [command.help or "" for _, command in site("commands").walk(typer.main.get_command(app), "tacit")]
+    helps = [command.help or "" for _, command in site("commands").walk(typer.main.get_command(complete()), "tacit")]
     found = [
         " ".join(line.split()) for text in helps for line in re.findall(r"Example: (tacit .*?)(?:\n\n|\Z)", text, re.S)
     ]
@@ -79,7 +79,7 @@ def test_lines_of_blocks_and_of_code_are_found():
 def test_the_reference_of_commands_has_every_command_and_option(site):
     commands = site("commands")
     pages = commands.pages()
-    whole = typer.main.get_command(app)
+    whole = typer.main.get_command(complete())
     for top, command in whole.commands.items():
         page = pages[f"reference/commands/{top}.md"]
         for name, each in commands.walk(command, f"tacit {top}"):

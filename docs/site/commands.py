@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from tacit.cli.app import app
+from tacit.cli.app import complete
 
 _RANGE = re.compile(r"[\d.<=]*x[<>=\d.]*")
 
@@ -31,7 +31,7 @@ def walk(command: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _all() -> dict[str, Any]:
-    return dict(typer.main.get_command(app).commands)
+    return dict(typer.main.get_command(complete()).commands)
 
 
 def _only_groups(command: Any) -> bool:
@@ -48,7 +48,7 @@ def _anchor(name: str) -> str:
 
 
 def _index() -> str:
-    whole = typer.main.get_command(app)
+    whole = typer.main.get_command(complete())
     lines = [
         "# Commands",
         "",

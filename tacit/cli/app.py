@@ -1,50 +1,80 @@
-"""The command line: one command a file, listed here. A person's mistake ends in one sentence and its exit code."""
+"""The command line: one command a file, listed here. A person's mistake ends in one sentence and its exit code.
+
+Only the command that is asked for is imported. Of the others the line in `COMMANDS` is enough: it is what `tacit --help` shows.
+"""
 
 from __future__ import annotations
 
 import io
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from tacit import __version__
-from tacit.cli import (
-    account,
-    audit,
-    compare,
-    data,
-    device,
-    export,
-    fleet,
-    fleet_demo,
-    init,
-    inspect,
-    plan,
-    population,
-    predict,
-    recipe,
-    report,
-    runs,
-    serve,
-    train,
-)
-from tacit.cli.commands import Commands
+from tacit.cli.commands import Commands, Group
 from tacit.errors import TacitError
 from tacit.privacy.outside import import_module_named
 
-app = Commands(
-    name="tacit",
-    help="Train language models on text nobody may look at, and prove how much they can have learned about any one person.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",  # paragraphs flow with the terminal, and [fleet] is not taken for a style
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+# The commands, in the order of the help: where each is, and the first line of its help.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "train": (
+        "tacit.cli.train:train",
+        "Train a model. Without a recipe: the demo, a private next-word model on a built-in world.",
+    ),
+    "init": (
+        "tacit.cli.init:init",
+        "Write a recipe for a store of your own, and say what it will cost in time and epsilon.",
+    ),
+    "serve": (
+        "tacit.cli.serve:serve",
+        "Train a recipe on devices: select them for rounds, add up their updates, train the model, keep the ledger.",
+    ),
+    "predict": ("tacit.cli.predict:predict", "Show the most likely next words, with their probabilities."),
+    "compare": (
+        "tacit.cli.compare:compare",
+        "Replay the typing of held-out users with each model, and compare suggestions, completions and corrections.",
+    ),
+    "export": (
+        "tacit.cli.export:export",
+        "Write a run's model as ONNX or safetensors, with its guarantee, accuracy and recipe digest in the file's metadata.",
+    ),
+    "population": (
+        "tacit.cli.population:population",
+        "Simulate which devices take part, how long rounds take, and which MinS and MaxP follow (Gboard, section 2.2).",
+    ),
+    "report": (
+        "tacit.cli.report:report",
+        "Write a run as one HTML page with curves, the guarantee and the recipe. The page needs no network and has no script.",
+    ),
+    "guarantee": (
+        "tacit.cli.report:guarantee",
+        "Print the guarantee of a run, as Markdown: what is claimed, for whom, what it rests on, and how to check it.",
+    ),
+    "plan": (
+        "tacit.cli.plan:plan",
+        "Choose report goal, noise multiplier and MinS, for a target or for the noise with which a simulation learned well.",
+    ),
+    "account": ("tacit.cli.account:app", "Compute epsilon, delta and rho, of settings or of the ledgers of runs."),
+    "audit": (
+        "tacit.cli.audit:app",
+        "Test whether a run keeps its promise: plant canaries, attack the model, compare training regimes.",
+    ),
+    "data": ("tacit.cli.data:app", "Import users' data, make vocabularies, and show how much data there is."),
+    "device": ("tacit.cli.device:app", "Take part in a fleet's training with text that stays on this machine."),
+    "fleet": ("tacit.cli.fleet_demo:app", "Administer a running fleet: enrolment tokens, status, revoking devices."),
+    "inspect": (
+        "tacit.cli.inspect:app",
+        "Find faults in data that nobody may open, with private models that make up similar data.",
+    ),
+    "recipe": ("tacit.cli.recipe:app", "List and show recipes, and print their schema."),
+    "runs": ("tacit.cli.runs:app", "List, show, compare and plot runs."),
+}
 
 
 def _print_version(asked: bool) -> None:
@@ -53,7 +83,6 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _tacit(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
@@ -72,33 +101,53 @@ def _tacit(
         import_module_named(module)
 
 
-app.command("train")(train.train)
-app.command("init")(init.init)
-app.command("serve")(serve.serve)
-app.command("predict")(predict.predict)
-app.command("compare")(compare.compare)
-app.command("export")(export.export)
-app.command("population")(population.population)
-app.command("report")(report.report)
-app.command("guarantee")(report.guarantee)
-app.command("plan")(plan.plan)
-app.add_typer(account.app, name="account")
-app.add_typer(audit.app, name="audit")
-app.add_typer(data.app, name="data")
-app.add_typer(device.app, name="device")
-fleet.app.command("demo")(fleet_demo.demo)
-app.add_typer(fleet.app, name="fleet")
-app.add_typer(inspect.app, name="inspect")
-app.add_typer(recipe.app, name="recipe")
-app.add_typer(runs.app, name="runs")
+class _InOrder(Group):
+    """The commands in the order of the table, whichever of them are loaded."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+
+@cache
+def build(chosen: frozenset[str]) -> Commands:
+    """The command line, in which these commands can run and the others are listed."""
+    app = Commands(
+        name="tacit",
+        cls=_InOrder,
+        help="Train language models on text nobody may look at, and prove how much they can have learned about any one person.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="markdown",  # paragraphs flow with the terminal, and [fleet] is not taken for a style
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_tacit)
+    for name, (path, line) in COMMANDS.items():
+        module, _, attribute = path.partition(":")
+        found = getattr(import_module(module), attribute) if name in chosen else None
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name, help=None if found else line)(found or _not_loaded)
+    return app
+
+
+def _not_loaded() -> None:
+    raise AssertionError("only a command that was asked for runs")
+
+
+def complete() -> Commands:
+    """The command line with every command."""
+    return build(frozenset(COMMANDS))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The `tacit` command: ends in SystemExit, with what went wrong on stderr and never on stdout."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show ε gets an escape, not an error
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        app(args=arguments, prog_name="tacit")
+        build(frozenset(COMMANDS).intersection(given))(args=arguments, prog_name="tacit")
     except TacitError as error:
         _explain(error)
         sys.exit(error.exit_code)

@@ -16,7 +16,9 @@ class _Command(TyperCommand):
         return _with_flags(super().get_params(ctx))
 
 
-class _Group(TyperGroup):
+class Group(TyperGroup):
+    """A group whose flags are described by no value."""
+
     def get_params(self, ctx: Any) -> list[Any]:
         return _with_flags(super().get_params(ctx))
 
@@ -25,7 +27,7 @@ class Commands(typer.Typer):
     """`typer.Typer`, whose help names the type of every option that takes a value, and of no other."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**{"cls": _Group, **settings})
+        super().__init__(**{"cls": Group, **settings})
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Function], Function]:
         """Add a command, as `typer.Typer.command` does."""

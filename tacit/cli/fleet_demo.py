@@ -19,7 +19,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tacit.cli.fleet import without_extra
+from tacit.cli.fleet import app, without_extra
 from tacit.cli.options import Json
 from tacit.cli.results import emit
 from tacit.cli.results.runs import TrainResult
@@ -47,6 +47,7 @@ class _Device:
     last_message: str = "waits for its first round"
 
 
+@app.command()
 def demo(
     devices: Annotated[int, typer.Option(help="How many devices.", min=4, max=64)] = 8,
     rounds: Annotated[int, typer.Option(help="How many rounds.", min=1, max=1000)] = 5,

@@ -20,7 +20,6 @@ from tacit.data.formats.files import bare_suffix, lines
 from tacit.data.store import INFO, Store, open_store
 from tacit.errors import DataError, RecipeError, TacitError
 from tacit.files import write_atomic
-from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.statement.wording import epsilon_text
 from tacit.recipe.suggestion import EPSILON, ROUNDS, Wishes, explained, suggested_recipe
 from tacit.recipe.training import Recipe
@@ -91,7 +90,7 @@ def init(
     if epsilon is None:
         asked = "Which epsilon may all rounds cost any one of them? (less is more private, and learns less)"
         epsilon = float(typer.prompt(asked, default=EPSILON, err=True)) if asks else EPSILON
-    wishes = Wishes(stated, epsilon, rounds, cohort, delta, preset)
+    wishes = Wishes(stated, epsilon, rounds, cohort, delta, preset, _words_to_discover(opened))
     recipe = suggested_recipe(str(opened.path), _name_of(opened.path), wishes)
     estimate, warnings = _estimate(recipe, trial=trial)
     minutes = _minutes_here(estimate, opened, recipe)
@@ -100,7 +99,8 @@ def init(
     if as_json:
         emit(InitResult, _facts(out, recipe, estimate, minutes, warnings))
         return
-    for line in [_seen(opened), _made(out, recipe, counted=population is None and not asks), *privacy]:
+    made = _made(out, recipe, counted=population is None and not asks)
+    for line in [_seen(opened), made, *_discovery_lines(recipe), *privacy]:
         print(line)
     if minutes is not None:
         print(_time_line(estimate, minutes, recipe))
@@ -155,6 +155,23 @@ def _columns(path: Path) -> tuple[str, str]:
     known = {name.strip().lower(): name.strip() for name in names if _COLUMN_NAME.fullmatch(name.strip())}
     user = next((known[name] for name in _USER_COLUMNS if name in known), "USER")
     return user, next((known[name] for name in _TEXT_COLUMNS if name in known), "TEXT")
+
+
+def _words_to_discover(store: Store) -> int | None:
+    """How many words the recipe should discover: as many as the store has, if these were counted on its people."""
+    words = store.vocabulary
+    return None if words is None or words.is_public else len(words)
+
+
+def _discovery_lines(recipe: Recipe) -> list[str]:
+    section = recipe.vocabulary
+    if section is None:
+        return []
+    return [
+        f"Words: those of the store were counted on its people, which would make ε infinite. The recipe discovers at most "
+        f"{section.size:,} words under differential privacy, for ε = {section.epsilon:g} of the total. With a public word list "
+        "in vocabulary.words it finds more."
+    ]
 
 
 def _people(store: Store) -> int:
@@ -218,13 +235,7 @@ def _privacy_lines(estimate: RunEstimate) -> list[str]:
             f"Privacy: ε = {epsilon_text(estimate.epsilon)} at δ = {estimate.delta:g}, for all the data of any one person, in "
             f"{estimate.rounds:,} rounds."
         ]
-    found = [f"Privacy: none can be claimed (ε is infinite), because {'; '.join(estimate.reasons_not_private)}."]
-    if Reason(Why.COUNTED_VOCABULARY).sentence in estimate.reasons_not_private:
-        found.append(
-            "ε becomes finite with a vocabulary of public words: import again with --vocabulary, a public word list or what "
-            "`tacit data vocabulary` makes of a public text."
-        )
-    return found
+    return [f"Privacy: none can be claimed (ε is infinite), because {'; '.join(estimate.reasons_not_private)}."]
 
 
 def _time_line(estimate: RunEstimate, seconds: float, recipe: Recipe) -> str:

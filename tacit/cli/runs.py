@@ -71,6 +71,8 @@ def show(run: RunArgument, as_json: Json = False) -> None:
     again = facts["releases"] - facts["rounds"]
     more = f", and {again} further attempt{'' if again == 1 else 's'}, accounted in addition" if again > 0 else ""
     table.add_row("rounds", f"{facts['rounds']}{more}")
+    if (words := facts.get("discovery")) is not None:
+        table.add_row("words", f"{words['words']:,}; {words['found']:,} of them are on no public list")
     for name, value in facts["metrics"].items():
         table.add_row(LABELS.get(name, name), _figure(value, percent=name in SHARES))
     for name, value in _flat(facts["baselines"]):
@@ -157,6 +159,7 @@ def _facts(folder: RunFolder, *, recount: bool = False) -> dict[str, Any]:
         "metrics": metrics,
         "baselines": summary.get("baselines") or {},
         "privacy": privacy,
+        **({} if "found" not in summary else {"discovery": {name: summary[name] for name in ("words", "found")}}),
     }
 
 

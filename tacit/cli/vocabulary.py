@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from tacit.cli.data_files import FormatOption, TextOption, UserOption, progress_bar
 from tacit.cli.options import Json
@@ -26,7 +28,11 @@ from tacit.data.vocabulary import (
     public_corpus,
 )
 from tacit.errors import DataError
+from tacit.mistakes import recipe_error
 from tacit.privacy.statement.wording import round_up
+
+if TYPE_CHECKING:
+    from tacit.runs.folder import RunFolder
 
 
 def vocabulary(
@@ -69,6 +75,14 @@ def vocabulary(
         int | None,
         typer.Option("--sure", help="--private: so many first words of the list get a place unasked.", metavar="N"),
     ] = None,
+    rare: Annotated[
+        Path | None,
+        typer.Option(
+            "--rare",
+            metavar="VOCABULARY|RUN",
+            help="--private: discover only words that this vocabulary, or the model of this run, does not have.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Make a vocabulary: of a public text, of a word list, or of the words that private users are found to use.
@@ -76,20 +90,28 @@ def vocabulary(
     Words that are counted on private users reveal something about them. With --private they are discovered under
     differential privacy: noise is added to how much each word is used, and a word that is on no public list must
     reach a threshold. That is a run with a ledger, and `tacit guarantee` states its cost. To train with the words, name the
-    run in the recipe: [vocabulary] run = "...". Its cost is then part of the training run's.
+    run in the recipe: [vocabulary] run = "...". Its cost is then part of the training run's. With --rare, the words are
+    shown that people use and that an earlier vocabulary does not have.
 
     Example: tacit data vocabulary --corpus wiki.jsonl --user page --text text --public-name Wikipedia --out wiki.vocab
 
     Example: tacit data vocabulary --private chat --words english.txt --population 10000 --out runs/words
+
+    Example: tacit data vocabulary --private chat --rare runs/words --population 10000 --out runs/new-words
     """
     checked_size(size)
     if private is not None:
         if corpus:
             raise DataError("Expected --private or --corpus, got both.", hint="Public words go with --words.")
+        if rare is not None and (words is not None or sure is not None):
+            raise DataError(
+                f"Expected --rare without {'--words' if words is not None else '--sure'}: only words outside {rare} are "
+                "looked for, and each of them must reach the threshold."
+            )
         settings = {"epsilon": epsilon, "sure": sure, "words": None if words is None else str(words)}
-        _discover(private, out, size, population, delta, settings, as_json)
+        _discover(private, out, size, population, delta, rare, settings, as_json)
         return
-    given = {"--epsilon": epsilon, "--delta": delta, "--population": population, "--sure": sure}
+    given = {"--epsilon": epsilon, "--delta": delta, "--population": population, "--sure": sure, "--rare": rare}
     if unused := next((name for name, value in given.items() if value is not None), None):
         raise DataError(f"Expected {unused} with --private only: public words cost nothing.")
     if out.exists():
@@ -115,7 +137,7 @@ def _public(
     if (words is None) == (not corpus):
         raise DataError("Expected either --corpus or --words, got both or neither.")
     if words is not None:
-        return load_vocabulary(words, size=size)
+        return load_vocabulary(words, size=size, on_warning=_warn)
     if public_name is None:
         raise DataError("--corpus needs --public-name: guarantees name it as the source of the words.")
     provenance = public_corpus(public_name)
@@ -130,6 +152,7 @@ def _discover(
     size: int,
     population: int | None,
     delta: float | None,
+    rare: Path | None,
     settings: dict[str, Any],
     as_json: bool,
 ) -> None:
@@ -143,32 +166,84 @@ def _discover(
             hint="The exact number is private, so Tacit does not count it for you.",
         )
     refuse_if_taken(out)
-    section = VocabularySection(size=size, **{name: value for name, value in settings.items() if value is not None})
-    folder = discover_words(section, store, out, population=population, delta=1e-7 if delta is None else delta)
+    try:
+        section = VocabularySection(size=size, **{name: value for name, value in settings.items() if value is not None})
+    except ValidationError as error:
+        raise recipe_error(error, VocabularySection, what="vocabulary", section=("vocabulary",)) from None
+    folder = discover_words(
+        section, store, out, population=population, delta=1e-7 if delta is None else delta, outside=rare
+    )
     summary = folder.summary() or {}
-    words = Vocabulary(tuple(folder.vocabulary() or ()), discovered_by(folder.run_id))
-    privacy = summary["privacy"]
+    for sentence in summary["warnings"]:
+        _warn(sentence)
     if as_json:
-        emit(
-            VocabularyResult,
-            {
-                "vocabulary": str(folder.vocabulary_path),
-                "size": len(words),
-                "provenance": words.provenance,
-                "fingerprint": words.fingerprint,
-                "run": str(folder.path),
-                "found": summary["found"],
-                "epsilon": privacy["epsilon"],
-                "delta": privacy["delta"],
-            },
-        )
+        emit(VocabularyResult, _result(folder, summary, rare is not None))
         return
-    listed = len(words) - FIRST_WORD - summary["found"]
-    found = f"{listed:,} are words of the public list, {summary['found']:,} were found"
-    print(f"{folder.vocabulary_path}: {len(words):,} entries; {found}.")
-    cost = f"epsilon {round_up(privacy['epsilon'])} at delta {privacy['delta']:g}"
-    print(f"It cost {cost}. The statement: tacit guarantee {folder.path}")
-    print(f'To train with these words, add to the recipe:\n\n[vocabulary]\nrun = "{folder.path}"')
+    if rare is None:
+        _print_words(folder, summary)
+    else:
+        _print_rare_words(folder, summary, rare)
+    privacy = summary["privacy"]
+    if privacy["epsilon"] is None:
+        cost = f"It can claim no privacy, because {'; '.join(privacy['reasons_not_private'])}."
+    else:
+        cost = f"It cost epsilon {round_up(privacy['epsilon'])} at delta {privacy['delta']:g}."
+    print(f"{cost} The statement: tacit guarantee {folder.path}")
+    if rare is None:
+        print(f'To train with these words, add to the recipe:\n\n[vocabulary]\nrun = "{folder.path}"')
+
+
+def _result(folder: RunFolder, summary: dict[str, Any], rare: bool) -> dict[str, Any]:
+    """What --json prints of a discovery."""
+    from tacit.runs.word_discovery import words_of
+
+    privacy, words = summary["privacy"], words_of(folder)
+    vocabulary = Vocabulary(words, discovered_by(folder.run_id)) if words else None
+    return {
+        "vocabulary": None if vocabulary is None else str(folder.vocabulary_path),
+        "size": 0 if vocabulary is None else len(vocabulary),
+        "provenance": discovered_by(folder.run_id),
+        "fingerprint": None if vocabulary is None else vocabulary.fingerprint,
+        "run": str(folder.path),
+        "found": summary["found"],
+        "epsilon": privacy["epsilon"],
+        "delta": privacy["delta"],
+        "warnings": summary["warnings"],
+        **({"totals": _totals(folder)} if rare else {}),
+    }
+
+
+def _totals(folder: RunFolder) -> dict[str, float]:
+    """The words that were found, the most used first, with their noised totals."""
+    from tacit.runs.word_discovery import totals_of, words_of
+
+    found = totals_of(folder).found
+    return {word: found[word] for word in words_of(folder)}
+
+
+def _print_words(folder: RunFolder, summary: dict[str, Any]) -> None:
+    listed = summary["words"] - summary["found"]
+    found = {0: "none was", 1: "1 was"}.get(summary["found"], f"{summary['found']:,} were")
+    print(
+        f"{folder.vocabulary_path}: {summary['words'] + FIRST_WORD:,} entries; {listed:,} are words of the public list, "
+        f"{found} found."
+    )
+
+
+def _print_rare_words(folder: RunFolder, summary: dict[str, Any], known: Path) -> None:
+    threshold = f"the noised total that a word must reach is {summary['threshold']:.1f}"
+    if not summary["found"]:
+        print(f"No word was found that {known} does not have: {threshold}.")
+        return
+    words = "1 word was" if summary["found"] == 1 else f"{summary['found']:,} words were"
+    print(f"{words} found that {known} does not have; {threshold}:\n")
+    for word, total in _totals(folder).items():
+        print(f"{total:12,.1f}  {word}")
+    print()
+
+
+def _warn(sentence: str) -> None:
+    print(f"warning: {sentence}", file=sys.stderr)
 
 
 def _texts(sources: list[Source], progress: build.Progress) -> Iterator[str]:

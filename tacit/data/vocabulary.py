@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,11 +27,12 @@ PRIVATE = "private"
 _DISCOVERED = "discovered by the run "
 _PUBLIC_CORPUS = "public corpus: "
 _WORD_LIST = "word list: "
-_HEADER = "#tacit-vocabulary "
+HEADER = "#tacit-vocabulary "
 
 # Counting keeps at most so many different words at a time, which bounds its memory to about a gigabyte.
 _MOST_COUNTED = 4_000_000
 _BLOCK = 4096
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # not the blanks: tab and the ends of lines
 
 
 def public_corpus(name: str) -> str:
@@ -114,15 +116,18 @@ class Vocabulary:
         """The words with these ids; the reserved ones in angle brackets."""
         return [self.words[i - FIRST_WORD] if i >= FIRST_WORD else RESERVED[i] for i in ids]
 
-    def save(self, path: Path) -> None:
-        """Write a new text file: one header line, then one word a line. If that fails, there is no file."""
+    def as_text(self) -> str:
+        """The text of a file: one header line, then one word a line."""
         header = json.dumps(
             {"version": 1, "tokenizer": TOKENIZER, "provenance": self.provenance, "fingerprint": self.fingerprint}
         )
+        return "".join(f"{line}\n" for line in (HEADER + header, *self.words))
+
+    def save(self, path: Path) -> None:
+        """Write a new text file. If that fails, there is no file."""
         with open(path, "x", encoding="utf-8", newline="\n") as file:
             try:
-                file.write(f"{_HEADER}{header}\n")
-                file.writelines(word + "\n" for word in self.words)
+                file.write(self.as_text())
                 file.flush()
             except BaseException:
                 path.unlink()
@@ -136,10 +141,12 @@ class _Index(dict[str, int]):
         return OOV
 
 
-def load_vocabulary(path: Path, *, size: int | None = None) -> Vocabulary:
+def load_vocabulary(
+    path: Path, *, size: int | None = None, on_warning: Callable[[str], None] | None = None
+) -> Vocabulary:
     """Read a file that `Vocabulary.save` wrote, or a plain word list (one word a line, the most frequent first).
 
-    `size` keeps the first ``size - FIRST_WORD`` words.
+    `size` keeps the first ``size - FIRST_WORD`` words. `on_warning` is told if a word list repeats words.
     """
     limit = None if size is None else checked_size(size) - FIRST_WORD
     try:
@@ -150,11 +157,11 @@ def load_vocabulary(path: Path, *, size: int | None = None) -> Vocabulary:
         raise DataError(f"The vocabulary file {path} is not UTF-8 text.") from None
     except OSError as error:
         raise DataError(f"The vocabulary file {path} cannot be read: {error.strerror}.") from None
-    if not lines[0].startswith(_HEADER):
-        return _from_list(lines, path, limit)
+    if not lines[0].startswith(HEADER):
+        return _from_list(lines, path, limit, on_warning)
     words = tuple(word for word in lines[1:] if word)
     try:
-        header = json.loads(lines[0].removeprefix(_HEADER))
+        header = json.loads(lines[0].removeprefix(HEADER))
         provenance, tokenizer, fingerprint = header["provenance"], header["tokenizer"], header["fingerprint"]
     except (ValueError, KeyError, TypeError):
         raise DataError(f"The first line of the vocabulary file {path} is damaged.") from None
@@ -176,10 +183,12 @@ def vocabulary_of_words(entries: Iterable[str], *, provenance: str, place: Calla
     """
     words: dict[str, None] = {}
     entries = tuple(entries)
-    reserved = len(RESERVED) if entries[: len(RESERVED)] == RESERVED else 0
+    reserved = _reserved(entries)
     for number, entry in enumerate(entries[reserved:], reserved + 1):
         if not isinstance(entry, str):
             raise DataError(f"{place(number)} is no string but {type(entry).__name__}.")
+        if (control := _CONTROL.search(entry)) is not None:
+            raise DataError(f"{place(number)} holds the control character U+{ord(control[0]):04X}; expected a word.")
         tokens = tokenize(entry)
         if len(tokens) > 1:
             raise DataError(f"{place(number)} holds {len(tokens)} words; expected one.")
@@ -187,13 +196,24 @@ def vocabulary_of_words(entries: Iterable[str], *, provenance: str, place: Calla
     return Vocabulary(tuple(words), provenance)
 
 
-def _from_list(lines: list[str], path: Path, limit: int | None) -> Vocabulary:
+def _reserved(entries: Sequence[str]) -> int:
+    """How many reserved entries a list begins with: all of them or none."""
+    return len(RESERVED) if tuple(entries[: len(RESERVED)]) == RESERVED else 0
+
+
+def _from_list(lines: list[str], path: Path, limit: int | None, on_warning: Callable[[str], None] | None) -> Vocabulary:
     """The vocabulary of a file with one word a line."""
     if not any(map(has_token, lines)):
         raise DataError(f"The word list {path} holds no word.")
     full = vocabulary_of_words(
         lines, provenance=word_list(path.name), place=lambda number: f"Line {number} of the word list {path}"
     )
+    if on_warning is not None and (repeated := sum(map(has_token, lines)) - len(full.words) - _reserved(lines)) > 0:
+        on_warning(
+            f"{repeated:,} {'line' if repeated == 1 else 'lines'} of the word list {path} "
+            f"{'repeats' if repeated == 1 else 'repeat'} a word of an earlier line, "
+            "perhaps in another spelling: each word counts once, at its first place."
+        )
     return Vocabulary(full.words[:limit], full.provenance)
 
 

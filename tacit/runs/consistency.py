@@ -5,7 +5,7 @@ edits a field and hashes the chain again must also make all of these agree, whic
 
     recipe.toml     its SHA-256 is in the first record; its [privacy] is the plan there; no round beyond [run] rounds, or
                     beyond those of the last extension; a seed in it is in the first record, with the reason why nothing may
-                    be claimed
+                    be claimed; so is what a discovery of words in its [vocabulary] cost
     first record    mechanism, population, neighbours and unit are those of the plan; correlated noise is described
     intents         sampling, noise, bounds, denominator and restarts are those of the plan (`privacy.departures`)
     checkpoints     each names the first record's digest in its metadata, and the ledger names each by its own digest
@@ -91,6 +91,8 @@ def _first_record_objection(plan: PrivacyPlan, rounds: int, recipe: Mapping[str,
             return f"{name} is {value!r} by recipe.toml and {getattr(opened, name)!r} in the ledger's first record"
     if (first := (*opened.extended_from, opened.rounds)[0]) != rounds:
         return f"rounds is {rounds!r} by recipe.toml and {first!r} in the ledger's first record"
+    if (objection := _words_objection(recipe, opened)) is not None:
+        return objection
     if plan.kind.known and opened.strategy.get("strategy") != (plan.mechanism if plan.kind.correlated else None):
         return undescribed(plan.mechanism)
     forbids = {
@@ -102,6 +104,21 @@ def _first_record_objection(plan: PrivacyPlan, rounds: int, recipe: Mapping[str,
     for name, (holds, why) in forbids.items():
         if holds and why not in named:
             return f"{name} in recipe.toml forbids to claim privacy, and the ledger does not name it as a reason"
+    return None
+
+
+def _words_objection(recipe: Mapping[str, Any], opened: Opened) -> str | None:
+    """The recipe of a discovery says how; that of a run that uses its words must be charged for it, or claim nothing."""
+    section = _section(recipe, "vocabulary")
+    if opened.discovery is not None:
+        for name in ("words_per_user", "largest_share", "threshold_delta"):
+            recorded = getattr(opened.discovery, name)
+            if (wanted := section.get(name, recorded)) != recorded:
+                return f"vocabulary.{name} is {wanted!r} in recipe.toml and {recorded!r} in the ledger's first record"
+    elif section and opened.vocabulary is None and not opened.reasons_not_private:
+        return "recipe.toml names a discovery of words, and the ledger does not say what that cost"
+    elif opened.vocabulary is not None and not section:
+        return "the ledger names a discovery of words, and recipe.toml does not"
     return None
 
 

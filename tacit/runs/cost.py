@@ -36,15 +36,12 @@ from tacit.privacy.statement.assumptions import Observed, departures, objections
 from tacit.privacy.statement.guarantee import Guarantee, ListedRuns
 from tacit.runs import odometer
 from tacit.runs.folder import RunFolder
-from tacit.runs.public import PUBLIC
+from tacit.runs.public import released_files
 
 # What the owner's second figure is called in JSON.
 HAPPENED = "from_the_participation_that_happened"
 
 WhoTookPart = Sequence[NDArray[np.int64]]
-
-# The outcome that a statement speaks of.
-RELEASED: tuple[str, ...] = tuple(f"{public.path}: {public.what}" for public in PUBLIC)
 
 
 @dataclass(frozen=True)
@@ -57,8 +54,9 @@ class RunCost:
 
     def guarantee(self, *, observed: Observed | None = None, listed: ListedRuns | None = None) -> Guarantee:
         """The statement. With `observed`, or a figure from the participation that happened, it is for the owner alone."""
+        released = released_files(words=self.ledger.opened.discovery is not None)
         return Guarantee.of(
-            self.ledger, self.stated, observed=observed, happened=self.happened, released=RELEASED, listed=listed
+            self.ledger, self.stated, observed=observed, happened=self.happened, released=released, listed=listed
         )
 
     def owners_figures(self) -> dict[str, Any] | None:

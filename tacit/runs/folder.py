@@ -30,6 +30,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tacit.data.vocabulary import HEADER
 from tacit.errors import LedgerError, RunError
 from tacit.files import disk_error, remove_leftovers, sync_folder, write_atomic
 from tacit.privacy.record.ledger import Ledger, LedgerWriter, read_ledger
@@ -195,9 +196,11 @@ class RunFolder:
     def vocabulary(self) -> list[str] | None:
         """The words, None if the run has none."""
         try:
-            return self.vocabulary_path.read_text().split("\n")[:-1]
+            lines = self.vocabulary_path.read_text().split("\n")[:-1]
         except FileNotFoundError:
             return None
+        # In a discovery of words the first line says where they come from.
+        return lines[1:] if lines and lines[0].startswith(HEADER) else lines
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         write_atomic(self.summary_path, json.dumps(summary, indent=2, allow_nan=False) + "\n")

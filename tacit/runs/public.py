@@ -23,7 +23,6 @@ PUBLIC: tuple[PublicFile, ...] = (
     PublicFile("run.json", "which run this is, and when it was begun"),
     PublicFile("recipe.toml", "everything the run was told"),
     PublicFile("vocabulary.txt", "the words that the model knows"),
-    PublicFile("totals.json", "in a discovery of words: the noised totals, from which the words were chosen"),
     PublicFile("ledger.jsonl", "every release: its noise, its bounds, its sampling constants"),
     PublicFile("checkpoints/*.safetensors", "models after some of the rounds, and the state of the server's optimizer"),
     PublicFile("pretrained/*.safetensors", "the model that public data made, before the first round"),
@@ -34,7 +33,26 @@ PUBLIC: tuple[PublicFile, ...] = (
 )
 
 
+# Those of a discovery of words, which trains no model.
+OF_WORDS: tuple[PublicFile, ...] = (
+    PublicFile("run.json", "which run this is, and when it was begun"),
+    PublicFile("recipe.toml", "everything the run was told"),
+    PublicFile("ledger.jsonl", "the release: its noise and its bounds"),
+    PublicFile("totals.json", "the noised totals"),
+    PublicFile("vocabulary.txt", "the words that were chosen by these totals"),
+    PublicFile("summary.json", "how many words there are, and what they cost"),
+    PublicFile("sections/*.json", "parts of the report for everybody"),
+    PublicFile("report.html", "the report that `tacit report --share` writes"),
+)
+
+
+def released_files(*, words: bool) -> tuple[str, ...]:
+    """The files that a statement names as the outcome, a line each; `words`: of a run that discovers words."""
+    return tuple(f"{public.path}: {public.what}" for public in (OF_WORDS if words else PUBLIC))
+
+
 def public_files(folder: RunFolder) -> dict[str, bytes]:
     """The content of every public file that there is, by its path in the run's folder."""
-    found = (path for public in PUBLIC for path in sorted(folder.path.glob(public.path)) if path.is_file())
+    patterns = dict.fromkeys(public.path for public in (*PUBLIC, *OF_WORDS))
+    found = (path for pattern in patterns for path in sorted(folder.path.glob(pattern)) if path.is_file())
     return {str(path.relative_to(folder.path)): path.read_bytes() for path in found}

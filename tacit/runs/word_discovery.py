@@ -2,7 +2,7 @@
 
     run.json, recipe.toml, ledger.jsonl     as in every run: the plan, and the intent on disk before a word was read
     totals.json                             the release: noised totals of the listed words, and of the words that were found
-    vocabulary.txt                          what is computed from it: the words that get a place
+    vocabulary.txt                          what is computed from it: the words that get a place; its first line names the run
     summary.json                            how many words were found, and what that cost
 
 The words of a run that was cut off are lost, and so is what it cost: it counts in the store's odometer, and another discovery
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,11 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit import __version__
+from tacit.data.vocabulary import Vocabulary, discovered_by, load_vocabulary
 from tacit.errors import DataError, PrivacyError, RunError
 from tacit.files import write_atomic
-from tacit.privacy.discovery.ranking import best_words
+from tacit.privacy.discovery.ranking import STANDS_OUT, best_words
 from tacit.privacy.discovery.release import WordTotals, release, summed
 from tacit.privacy.discovery.shares import SharesRule
+from tacit.privacy.discovery.threshold import threshold_for
 from tacit.privacy.noise.kinds.words import WORDS
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.log import ParticipationWriter
@@ -35,11 +38,17 @@ from tacit.privacy.record.facts import DataRecord, DiscoveryRecord, ReleaseSize,
 from tacit.privacy.record.ledger import LedgerWriter
 from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import FORMAT, UNIT, UPDATE, Closed, Intent, Opened
+from tacit.privacy.statement.wording import counted
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.odometer import Odometer
+from tacit.runs.report.blocks import Paragraph, Section, Table
+from tacit.runs.report.sections import write_section
 
 TOTALS = "totals.json"
+# So many first candidates tell whether a list is one of the users' language.
+_FIRST = 1_000
+_SHOWN = 100
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,9 @@ class Discovery:
 
     `sure` are words that get a place without being asked for, and `candidates` further words of public lists, most frequent
     first: noise tells which of them people use. Any other word must reach the threshold. `size` is how many words there may be.
+
+    With `known`, the words of an earlier vocabulary, only words outside it are looked for: a user's whole contribution goes to
+    these. `reasons_not_private` is why nothing may be claimed, `warnings` what is wrong with the list.
     """
 
     population: int
@@ -58,7 +70,15 @@ class Discovery:
     rule: SharesRule = field(default_factory=SharesRule)
     sure: tuple[str, ...] = ()
     candidates: tuple[str, ...] = ()
+    known: tuple[str, ...] | None = None
     seed: int | None = None
+    reasons_not_private: tuple[Reason, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def threshold(self) -> float:
+        """The noised total that a word on no public list must reach."""
+        return threshold_for(self.threshold_delta, self.noise_multiplier, self.rule)
 
     def plan(self) -> PrivacyPlan:
         """The plan of the run: everybody takes part in its one round."""
@@ -73,7 +93,7 @@ class Discovery:
 
     def record(self) -> DiscoveryRecord:
         """What the ledger's first record says of it."""
-        listed = "\n".join([*self.sure, "", *self.candidates])
+        listed = "\n".join([*self.sure, "", *self.candidates, *(() if self.known is None else ("", *self.known))])
         return DiscoveryRecord(
             self.rule.words_per_user,
             self.rule.largest_share,
@@ -109,8 +129,9 @@ def discover(
         _record_head(listed, folder, ledger)
         _intend(plan, folder, ledger, users)
         randomness = Randomness.fresh() if discovery.seed is None else Randomness.from_seed(discovery.seed)
-        sure = frozenset(discovery.sure)
-        total = summed(({word: n for word, n in each.items() if word not in sure} for each in words()), discovery.rule)
+        unasked = frozenset((*discovery.sure, *(discovery.known or ())))
+        asked = ({word: n for word, n in each.items() if word not in unasked} for each in words())
+        total = summed(asked, discovery.rule)
         totals = release(
             total,
             discovery.candidates,
@@ -129,7 +150,7 @@ def discover(
 
 
 def _opened(discovery: Discovery, plan: PrivacyPlan, folder: RunFolder, settings: str, data: DataRecord) -> Opened:
-    reasons = () if discovery.seed is None else (Reason(Why.SEEDED),)
+    reasons = discovery.reasons_not_private + (() if discovery.seed is None else (Reason(Why.SEEDED),))
     return Opened(
         run_id=folder.run_id,
         format=FORMAT,
@@ -174,23 +195,54 @@ def _write(folder: RunFolder, discovery: Discovery, totals: WordTotals) -> None:
     """The release, what follows from it, and what it cost."""
     room = max(discovery.size - len(discovery.sure), 0)
     words = (*discovery.sure[: discovery.size], *best_words(totals, room))
-    if not words:
+    if not words and discovery.known is None:
         raise DataError(
             "No word was found: too few people use the same words for so much noise, and there is no public list.",
             hint="Give a public list of words, or spend more epsilon on the discovery.",
         )
-    content = {"noise": totals.noise, "listed": totals.candidates, "found": totals.found}
+    content = {
+        "noise": totals.noise,
+        "threshold": discovery.threshold,
+        "listed": totals.candidates,
+        "found": totals.found,
+    }
     write_atomic(folder.path / TOTALS, json.dumps(content, ensure_ascii=False) + "\n")
-    write_atomic(folder.vocabulary_path, "".join(f"{word}\n" for word in words))
+    if words:
+        write_atomic(folder.vocabulary_path, Vocabulary(words, discovered_by(folder.run_id)).as_text())
     taken = frozenset(words)
+    found = {word: value for word, value in totals.found.items() if word in taken}
+    write_section(folder, _section(len(words), found, rare=discovery.known is not None))
     folder.write_summary(
         {
             "words": len(words),
             "listed": len(discovery.sure) + len(discovery.candidates),
-            "found": sum(word in taken for word in totals.found),
+            "found": len(found),
+            "threshold": discovery.threshold,
+            "warnings": [*discovery.warnings, *unused_list(totals)],
             "privacy": cost_of(folder).stated.as_dict(),
         }
     )
+
+
+def unused_list(totals: WordTotals) -> list[str]:
+    """A warning if people do not use the first words that compete; it is computed from the release alone."""
+    first = list(totals.candidates.values())[:_FIRST]
+    if not first or sum(first) > STANDS_OUT * totals.noise * math.sqrt(len(first)):
+        return []
+    return [
+        f"The first {len(first):,} words of the public list that compete for a place are used no more than noise explains: the "
+        "list may be in another alphabet or language than the texts, or there are too few users."
+    ]
+
+
+def _section(words: int, found: Mapping[str, float], *, rare: bool) -> Section:
+    """The part of the report that shows what was found."""
+    new = "are outside the earlier vocabulary" if rare else "are on no public list"
+    text = f"{counted(words, 'word')} {'has' if words == 1 else 'have'} a place. {len(found):,} of them {new}."
+    most = sorted(found.items(), key=lambda each: (-each[1], each[0]))
+    rows = [[word, f"{value:,.1f}"] for word, value in most[:_SHOWN]]
+    table = [Table(columns=["word found", "noised total"], rows=rows)] if rows else []
+    return Section(name="words", title="The words", order=10, blocks=[Paragraph(text=text), *table])
 
 
 def _record_head(listed: Odometer | None, folder: RunFolder, ledger: LedgerWriter) -> None:
@@ -207,17 +259,26 @@ def totals_of(folder: RunFolder) -> WordTotals:
         raise RunError(f"The run {folder.path} has no {TOTALS} that can be read.") from None
 
 
+def words_of(folder: RunFolder) -> tuple[str, ...]:
+    """The words of a finished discovery; DataError if the file was changed.
+
+    There are none, and no file, where words outside another vocabulary were looked for and none was found.
+    """
+    return load_vocabulary(folder.vocabulary_path).words if folder.vocabulary_path.exists() else ()
+
+
 def discovered(folder: RunFolder) -> tuple[Sequence[str], VocabularyRecord | None, tuple[Reason, ...]]:
     """The words of a finished discovery, what the ledger of a run that uses them says, and why such a run claims nothing.
 
     RunError if the folder is that of another kind of run, or of a discovery that did not finish.
     """
     ledger = folder.accountable_ledger()
-    opened, words = ledger.opened, folder.vocabulary()
+    opened = ledger.opened
     if opened.discovery is None:
         raise RunError(f"Expected a run that discovers words, got {folder.path}, which is another kind of run.")
-    if ledger.closed is None or ledger.closed.outcome != "finished" or words is None:
+    if ledger.closed is None or ledger.closed.outcome != "finished":
         raise RunError(f"The discovery of words {folder.path} did not finish, so it has no words.")
+    words = words_of(folder)
     stated = cost_of(folder, ledger).stated
     if stated.reasons_not_private:
         return words, None, stated.reasons_not_private

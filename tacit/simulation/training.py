@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +13,10 @@ from tacit.learning.next_word import out_of_vocabulary
 from tacit.models.word_lm import parameter_count
 from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.participation.samplers import OwnRate, Sampler
+from tacit.privacy.record.facts import VocabularyRecord
+from tacit.privacy.record.reasons import Why
 from tacit.privacy.record.records import Opened
+from tacit.recipe.target import planned_words
 from tacit.recipe.training import Recipe
 from tacit.runs.callbacks import Callback, RunEstimate
 from tacit.runs.driver import Rounds, first_rounds, further_rounds, to_the_end
@@ -27,7 +31,7 @@ from tacit.simulation.trial import seconds_a_round
 from tacit.training.pretraining import open_public
 from tacit.training.recipes import RecipeSetup, setup_of
 from tacit.training.setup import TrainingSetup
-from tacit.training.vocabularies import with_words, words_folder
+from tacit.training.vocabularies import refuse_if_discovered, with_words, with_words_of, words_folder
 
 
 def start_run(recipe: Recipe, out: Path, callback: Callback) -> dict[str, Any]:
@@ -54,6 +58,7 @@ def setup_of_recipe(recipe: Recipe, out: Path) -> RecipeSetup:
     if recipe.vocabulary is not None and recipe.vocabulary.run is None:
         # First with the words that the store has: a discovery costs privacy, so nothing may be wrong after it.
         words = words_folder(out)
+        refuse_if_discovered(words)
         refuse_if_taken(words)
         pretrain = None if recipe.pretrain is None else recipe.pretrain.model_copy(update={"reuse": None})
         setup_of_recipe(recipe.model_copy(update={"vocabulary": None, "pretrain": pretrain}), out)
@@ -66,6 +71,7 @@ def setup_of_recipe(recipe: Recipe, out: Path) -> RecipeSetup:
 def setup_to_resume(folder: RunFolder, callback: Callback, recipe: Recipe | None = None) -> RecipeSetup:
     """What the recipe of a run builds, to go on with it; a recipe that differs from the run's own is refused."""
     if recipe is not None:
+        recipe = with_words_of(recipe, folder)
         folder.require_same_recipe(recipe.model_dump(mode="json", exclude_none=True))
     use_every_core()
     return setup_of(folder, callback)
@@ -146,20 +152,33 @@ def program_of(setup: TrainingSetup, folder: RunFolder) -> SimulatedProgram:
 
 
 def estimate_of_recipe(recipe: Recipe, *, trial: bool = True) -> tuple[RunEstimate, list[str]]:
-    """What a run of this recipe would cost, and the warnings that it would begin with. Nothing is left on disk."""
+    """What a run of this recipe would cost, and the warnings that it would begin with. Nothing is left on disk.
+
+    Words that the recipe would discover are not discovered, since that costs privacy: the store's own take their place, and
+    what the discovery would cost is counted.
+    """
+    words = None
+    if recipe.vocabulary is not None and recipe.vocabulary.run is None:
+        words, recipe = planned_words(recipe), recipe.model_copy(update={"vocabulary": None})
     with TemporaryDirectory() as place:
         setup = setup_of_recipe(recipe, Path(place) / "run")
         folder = RunFolder.create(Path(place) / "run", setup.settings)
-        return estimate_of(setup, program_of(setup, folder), trial=trial), setup.warnings()
+        return estimate_of(setup, program_of(setup, folder), trial=trial, words=words), setup.warnings()
 
 
-def estimate_of(setup: TrainingSetup, program: SimulatedProgram, *, trial: bool = True) -> RunEstimate:
-    """What a run of this program will cost.
+def estimate_of(
+    setup: TrainingSetup, program: SimulatedProgram, *, trial: bool = True, words: VocabularyRecord | None = None
+) -> RunEstimate:
+    """What a run of this program will cost, after a discovery of words that is still to come, if any.
 
     It depends on no user who is trained on: epsilon follows from the plan, time from made-up users, and the share of words
     outside the vocabulary from the held-out rows that accuracy is measured on.
     """
-    stated = spent_by(with_reasons(program), ())
+    opened = with_reasons(program)
+    if words is not None:
+        reasons = tuple(each for each in opened.reasons_not_private if each.code != Why.COUNTED_VOCABULARY)
+        opened = dataclasses.replace(opened, vocabulary=words, reasons_not_private=reasons)
+    stated = spent_by(opened, ())
     return RunEstimate(
         rounds=program.schedule.rounds,
         cohort=program.plan.cohort,

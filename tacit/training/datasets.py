@@ -38,7 +38,7 @@ class Dataset:
 
     `people` is how many of the training users are real. It is not public, so nothing that others see may depend on it.
     `description` and `notes` are what the ledger says of the data, and `vocabulary` what it says of the discovery that chose
-    the words.
+    the words, `warnings` what it warned of.
     """
 
     train: Users
@@ -50,6 +50,7 @@ class Dataset:
     best_possible: Callable[[], Mapping[str, float]] | None = None
     canaries: CanaryPlan | None = None
     vocabulary: VocabularyRecord | None = None
+    warnings: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
 
 
@@ -118,6 +119,7 @@ def _store(recipe: Recipe) -> Dataset:
         description=DataRecord(store=store.store_id, vocabulary=vocabulary.provenance),
         reasons_not_private=tuple(reasons),
         vocabulary=None if found is None else found.record,
+        warnings=() if found is None else found.warnings,
     )
 
 

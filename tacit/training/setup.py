@@ -115,11 +115,11 @@ class TrainingSetup:
         return dataclasses.replace(self, schedule=schedule, mechanism=mechanism)
 
     def warnings(self) -> list[str]:
-        """Warnings that the noise will harm the model.
+        """Warnings of the discovery of words, and that the noise will harm the model.
 
         Nothing here may depend on users, not even on how many there are: others may read what a run prints.
         """
-        return warnings_of(
+        return [*self.dataset.warnings] + warnings_of(
             self.plan,
             parameters=parameter_count(self.learned),
             model_norm=float(np.sqrt(sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(self.learned)))),

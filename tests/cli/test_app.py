@@ -7,10 +7,12 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from tacit import __version__
 from tacit.cli import app as module
@@ -96,7 +98,7 @@ def test_what_a_person_typed_is_printed_as_it_is(
     def fail(**_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(module, "app", fail)
+    monkeypatch.setattr(module, "build", lambda _: fail)
     answer = tacit()
     assert answer.refusal(error.exit_code) == error.sentence.replace("\n", " ")
     if error.hint is not None:
@@ -116,7 +118,7 @@ def test_a_bug_shows_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(**_: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(module, "app", fail)
+    monkeypatch.setattr(module, "build", lambda _: fail)
     with pytest.raises(ZeroDivisionError):
         module.main()
 
@@ -175,3 +177,19 @@ def test_a_store_is_never_overwritten(tacit: Tacit, here: Path) -> None:
     command = ("data", "import", "chat.jsonl", "--user", "user", "--text", "text", "--vocabulary", "words.txt", "--out")
     assert "mine" in tacit(*command, "mine").refusal(3)
     assert everything(here / "mine") == {"letter.txt": b"dear diary"}
+
+
+def test_the_line_of_a_command_in_the_list_is_the_first_of_its_help() -> None:
+    """Only the command that is asked for is imported, so the list has the lines of the others."""
+    for name, (path, line) in module.COMMANDS.items():
+        where, _, attribute = path.partition(":")
+        command = getattr(import_module(where), attribute)
+        text = command.info.help if isinstance(command, typer.Typer) else command.__doc__
+        assert " ".join(text.strip().split("\n\n")[0].split()) == line, name
+
+
+def test_the_help_is_the_same_whichever_commands_are_loaded(tacit: Tacit, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = tacit("--help").out
+    with_all = module.complete()
+    monkeypatch.setattr(module, "build", lambda _: with_all)
+    assert tacit("--help").out == short

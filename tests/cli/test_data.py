@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from tacit.cli.data import app
 from tacit.data.store import open_store
-from tacit.errors import DataError, StoreError, TacitError
+from tacit.errors import DataError, StoreError
 
 SECRET = "xylophone"
 USER = "somebody@example.org"
@@ -89,24 +89,6 @@ def test_a_key_file_names_the_same_people_alike(tmp_path: Path, chat: Path) -> N
         run(*arguments, "--key-file", tmp_path / "short", "--out", tmp_path / "d")
 
 
-def test_a_vocabulary_from_a_public_corpus(tmp_path: Path, chat: Path) -> None:
-    out = tmp_path / "v"
-    columns = ("--user", "user", "--text", "said")
-    made = run("vocabulary", "--corpus", chat, *columns, "--public-name", "Chat", "--size", 5, "--out", out, "--json")
-    assert json.loads(made)["provenance"] == "public corpus: Chat"
-    assert out.read_text().splitlines()[1:] == ["the"]
-    run("import", chat, *columns, "--vocabulary", out, "--out", tmp_path / "s")
-    vocabulary = open_store(tmp_path / "s").vocabulary
-    assert vocabulary is not None
-    assert vocabulary.is_public
-
-
-def test_a_vocabulary_from_a_word_list(tmp_path: Path, words: Path) -> None:
-    assert "5 entries, word list: words.txt" in run(
-        "vocabulary", "--words", words, "--size", 5, "--out", tmp_path / "v"
-    )
-
-
 def test_images(tmp_path: Path) -> None:
     path = tmp_path / "i.npz"
     np.savez(path, pictures=np.zeros((2, 28, 28), np.uint8), labels=np.array([1, 2]), writers=np.array([7, 7]))
@@ -149,30 +131,9 @@ def test_texts_and_images_do_not_mix(tmp_path: Path, chat: Path) -> None:
         run("import", chat, path, *TABLE, "--vocabulary-private", 9, "--out", tmp_path / "s")
     with pytest.raises(DataError, match="images, which have no vocabulary"):
         run("import", path, "--vocabulary-private", 9, "--out", tmp_path / "s")
-    with pytest.raises(DataError, match="holds images; expected text"):
-        run("vocabulary", "--corpus", path, "--public-name", "x", "--out", tmp_path / "v")
-    assert not (tmp_path / "v").exists()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("--size", 0), "at least 5"),
-        ((), "either --corpus or --words"),
-        (("--corpus", "a", "--words", "b"), "either --corpus or --words"),
-        (("--corpus", "a"), "needs --public-name"),
-        (("--corpus", "a", "--public-name", " "), "name of the public corpus"),
-    ],
-)
-def test_bad_vocabularies(tmp_path: Path, arguments: tuple[Any, ...], sentence: str) -> None:
-    with pytest.raises(TacitError, match=sentence):
-        run("vocabulary", *arguments, "--out", tmp_path / "v")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_nothing_is_overwritten(tmp_path: Path, words: Path) -> None:
-    with pytest.raises(DataError, match="exists already"):
-        run("vocabulary", "--words", words, "--out", words)
+def test_there_is_no_store(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="There is no store"):
         run("show", tmp_path / "missing")
 

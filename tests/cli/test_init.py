@@ -14,6 +14,7 @@ from tacit.privacy.statement.wording import epsilon_text
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.suggestion import Wishes, suggested_recipe
 from tacit.recipe.training import load_recipe
+from tacit.runs import odometer
 from tests.support.commands import Tacit, everything
 
 PEOPLE = 400
@@ -61,7 +62,7 @@ def test_every_line_is_explained_and_the_recipe_is_the_one_that_was_meant(tacit:
         assert not line or "#" in line or line.startswith("["), line
 
 
-def test_words_counted_on_the_people_make_epsilon_infinite_and_it_says_what_helps(
+def test_words_counted_on_the_people_are_discovered_again_under_privacy(
     tacit: Tacit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -71,11 +72,15 @@ def test_words_counted_on_the_people_make_epsilon_infinite_and_it_says_what_help
     assert tacit("data", "import", *asked).code == 0
     answer = tacit("init", "--yes", "--no-trial", "--rounds", 2)
     assert answer.code == 0, answer.err
-    assert "none can be claimed (ε is infinite), because the vocabulary was counted on the private users" in answer.out
-    assert "ε becomes finite with a vocabulary of public words: import again with --vocabulary" in answer.out
+    assert "The recipe discovers at most 7 words under differential privacy, for ε = 1 of the total" in answer.out
+    assert "Privacy: ε = " in answer.out
+    section = load_recipe(Path("recipe.toml")).vocabulary
+    assert section is not None
+    assert (section.size, section.epsilon) == (7, 1.0)
+    assert not odometer.read(Path("stores/chat"))  # an estimate discovers nothing
     facts = tacit("init", "--json", "--no-trial", "--rounds", 2, "--out", "other.toml").object
-    assert facts["epsilon"] is None
-    assert "vocabulary" in facts["reasons_not_private"][0]
+    assert 3.8 < facts["epsilon"] <= 4
+    assert facts["reasons_not_private"] == []
 
 
 @pytest.mark.parametrize(

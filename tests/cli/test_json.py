@@ -18,7 +18,7 @@ import typer
 
 import tacit
 from tacit.cli import fleet_demo
-from tacit.cli.app import app
+from tacit.cli.app import complete
 from tacit.cli.results import RESULTS, STREAMS, WITHOUT_JSON
 from tacit.cli.results.base import OpenResult, Result, emit, key, sometimes
 from tacit.cli.results.page import page
@@ -98,7 +98,7 @@ def commands() -> dict[str, Any]:
         for word, each in (inside or {}).items():
             walk(each, f"{name} {word}".strip())
 
-    walk(typer.main.get_command(app), "")
+    walk(typer.main.get_command(complete()), "")
     return found
 
 

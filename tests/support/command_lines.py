@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from tacit.cli.app import app
+from tacit.cli.app import complete
 
 _FENCE = re.compile(r"^```(?:console|bash|sh|)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(tacit [^`]+)`")
@@ -33,7 +33,7 @@ def problem_of(line: str) -> str | None:
     `...` and shell variables are passed over.
     """
     words = _words(line)
-    command: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(complete())
     name, rest = "tacit", words[1:]
     while True:
         context = command.context_class(command, info_name=name)

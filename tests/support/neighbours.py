@@ -23,10 +23,10 @@ import numpy as np
 import pytest
 
 from tacit.cli.app import main
-from tacit.data.build import save_users
+from tacit.data.build import pseudonym, save_users
 from tacit.data.ragged import offsets_of
 from tacit.data.store import open_store
-from tacit.data.users import Examples
+from tacit.data.users import Examples, is_held_out
 from tacit.data.views import Subset, View, split_users
 from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.data.worlds.handwriting import HandwritingWorld
@@ -125,9 +125,14 @@ class World:
 
 
 def _salted(run: RunFolder) -> set[bytes]:
-    """The digests of the ledger that hang on a random salt."""
+    """The digests of the ledger that hang on a random salt.
+
+    The digest of a checkpoint does where the ledger's first record names another run's ledger; what a checkpoint holds is
+    compared byte by byte.
+    """
     lines = [json.loads(line) for line in run.ledger_path.read_text().splitlines()]
-    return {line[name].encode() for line in lines for name in ("digest", "previous", "participation") if line.get(name)}
+    names = ("digest", "previous", "participation", "checkpoint")
+    return {line[name].encode() for line in lines for name in names if line.get(name)}
 
 
 def _without_allowed(name: str, content: bytes, salted: set[bytes]) -> bytes:
@@ -156,6 +161,15 @@ def people(number: int = PEOPLE) -> dict[str, list[str]]:
         ]
         for user in range(number)
     }
+
+
+def trained_on(name: str) -> str:
+    """A name that begins like this, of somebody who is not held out."""
+    for number in range(100):
+        found = f"{name} {number}"
+        if not is_held_out(np.frombuffer(pseudonym(found.encode(), KEY), "<u8").reshape(1, 2), SHARE)[0]:
+            return found
+    raise AssertionError
 
 
 def write_text_store(folder: Path, wrote: dict[str, list[str]]) -> None:

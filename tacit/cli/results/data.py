@@ -55,11 +55,15 @@ class StoreResult(Result):
 class VocabularyResult(Result):
     """A vocabulary."""
 
-    vocabulary: str = key("the file that was written")
+    vocabulary: str | None = key("the file that was written; null if --rare found nothing")
     size: int = key("how many entries, reserved ones included")
     provenance: str = key("where the words come from")
-    fingerprint: str = key("the digest of its entries")
+    fingerprint: str | None = key("the digest of its entries; null if --rare found nothing")
     run: str | None = sometimes("--private: the folder of the run")
     found: int | None = sometimes("--private: how many of the words are on no public list")
     epsilon: float | None = sometimes("--private: what the discovery cost; null if infinite")
     delta: float | None = sometimes("--private: at this delta")
+    warnings: list[str] | None = sometimes("--private: what may be wrong with the public list")
+    totals: dict[str, float] | None = sometimes(
+        "--rare: the words found, the most used first, with their noised totals"
+    )

@@ -71,6 +71,13 @@ class ServeResult(Result):
     from_the_participation_that_happened: OwnersFigure | None = sometimes(_OWNERS)
 
 
+class WordsFound(Result):
+    """What a discovery of words found."""
+
+    words: int = key("how many words have a place")
+    found: int = key("how many of them are on no public list")
+
+
 class RunFacts(Result):
     """A run as its folder shows it."""
 
@@ -83,6 +90,7 @@ class RunFacts(Result):
     metrics: Metrics = key("the last that was measured")
     baselines: dict[str, Any] = key("what simple guesses reach; empty until the run is finished")
     privacy: OwnedRunPrivacy | None = key("what the run costs its users; null until it has begun")
+    discovery: WordsFound | None = sometimes("a discovery of words that has finished: what it found")
 
 
 class DamagedRun(Result):

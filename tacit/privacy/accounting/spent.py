@@ -44,7 +44,8 @@ from tacit.privacy.record.reasons import Reason, Why, reasons_as_json
 from tacit.privacy.record.records import Intent, Opened
 from tacit.privacy.statement.wording import rounds_in_words, times
 
-# What every run assumes; `ASSUMPTIONS` are those of a run with noise of Tacit's own.
+_UNWATCHED = "nobody else reads the process's memory or measures its timing"
+# What every run that trains assumes; `ASSUMPTIONS` are those of a run with noise of Tacit's own.
 COMMON: tuple[str, ...] = (
     "one person is one user, and it was decided before the run which users are trained on and which are held out",
     "settings such as the clip and the number of rounds were chosen without looking at these users",
@@ -52,7 +53,14 @@ COMMON: tuple[str, ...] = (
     "trained on",
     "the cost is that of this run alone; other runs on the same users cost more in addition, and so does a copy of this run "
     "that is continued separately",
-    "nobody else reads the process's memory or measures its timing",
+    _UNWATCHED,
+)
+# What a discovery of words assumes instead: it trains no model and measures no accuracy.
+COMMON_OF_WORDS: tuple[str, ...] = (
+    "one person is one user, and it was decided before the run which users are held out",
+    "settings such as the noise, and the public list, were chosen without looking at these users",
+    "the cost is that of this run alone; other runs on the same users cost more in addition",
+    _UNWATCHED,
 )
 ASSUMPTIONS: tuple[str, ...] = (*COMMON, RANDOM_BITS)
 # Amplification holds against somebody who does not know the sample.
@@ -145,7 +153,7 @@ def spent_by(
         elif objection := tail_objection(tail, value, delta):
             value, reasons = math.inf, (Reason(Why.NOISE_TAIL, objection),)
     drawn = releases.sampled and opened.discovery is None  # everybody is in a discovery of words
-    assumptions = (SAMPLED_ASSUMPTIONS if drawn else ()) + COMMON
+    assumptions = (SAMPLED_ASSUMPTIONS if drawn else ()) + (COMMON if opened.discovery is None else COMMON_OF_WORDS)
     assumptions += kind_of(opened.mechanism).assumptions(opened) + author_claims(opened)
     participation = releases.participation
     if opened.extended_from:

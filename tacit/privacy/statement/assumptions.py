@@ -21,7 +21,7 @@ from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import Intent, Opened
 from tacit.privacy.statement.on_devices import device_lines, devices_are_trusted
-from tacit.privacy.statement.wording import Line, Mark, plain, times
+from tacit.privacy.statement.wording import Line, Mark, counted, plain, times
 
 # Samplings whose secrecy the proof rests on.
 SAMPLED = ("poisson", "fixed")
@@ -128,7 +128,7 @@ def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[
             f"sums of {opened.secure_sum.bits}-bit integers cannot wrap around: the largest cohort times the "
             "largest entry is below half the modulus; the bound on one user's share includes what rounding adds"
         )
-    if sampling in SAMPLED and opened.plan.get("participation") is None:
+    if sampling in SAMPLED and opened.plan.get("participation") is None and opened.discovery is None:
         found.append(
             "the sampler is the one that was accounted for: one plan builds both, and a cohort is never cut or filled up"
         )
@@ -159,14 +159,14 @@ def _seen(ledger: Ledger) -> list[str]:
         return found
     again = len(intents) - len({intent.round for intent in intents})
     found.append(
-        f"{len(intents):,} releases in {len(intents) - again:,} rounds"
+        f"{counted(len(intents), 'release')} in {counted(len(intents) - again, 'round')}"
         + (f"; {again:,} of them are further attempts at a round, and are accounted too" if again else "")
     )
     for name in intents[0].blocks:
         blocks = [intent.blocks.get(name, {"bound": None, "noise_multiplier": 0.0}) for intent in intents]
         bounds, noise = (_span([block[key] for block in blocks]) for key in ("bound", "noise_multiplier"))
         found.append(f"block {plain(name)}: bound on one user's share {bounds}, noise multiplier {noise}")
-    if len({(str(intent.sampling), intent.denominator) for intent in intents}) == 1:
+    if len(intents) > 1 and len({(str(intent.sampling), intent.denominator) for intent in intents}) == 1:
         found.append("every release names the same sampling constants and the same public denominator")
     return found
 

@@ -39,6 +39,10 @@ _CENTRAL = (
     "This is central differential privacy: whoever runs the training sees each user's update and adds the noise. That party "
     "is trusted to run this code and to keep the run's private folder secret.",
 )
+_CENTRAL_WORDS = (
+    "This is central differential privacy: whoever runs the discovery reads each user's words and adds the noise. That party "
+    "is trusted to run this code and to keep the run's private folder secret.",
+)
 _MASKED = (
     "This is central differential privacy with secure aggregation: the server sees the sum of a round's updates and no single "
     "update, and it adds the noise. The server is trusted to run this code and to keep the sums and the run's private folder "
@@ -85,8 +89,9 @@ class ListedRuns:
 def trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[Line, ...]:
     """Who is trusted with what, and against whom nothing is claimed."""
     secure, kind = ledger.opened.secure_sum is not None, kind_of(said.mechanism)
-    masked = secure and ledger.opened.fleet is not None
-    lines = [Line(text) for text in (_DISTRIBUTED if kind.on_devices else _MASKED if masked else _CENTRAL)]
+    masked, words = secure and ledger.opened.fleet is not None, ledger.opened.discovery is not None
+    central = _CENTRAL_WORDS if words else _CENTRAL
+    lines = [Line(text) for text in (_DISTRIBUTED if kind.on_devices else _MASKED if masked else central)]
     if secure and not masked and not kind.on_devices:
         lines.append(
             Line(
@@ -104,16 +109,16 @@ def trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[L
             )
         )
     outside = is_path(said.mechanism)
-    if said.private and said.sampling in SAMPLED and ledger.opened.discovery is None:
+    if said.private and said.sampling in SAMPLED and not words:
         lines.append(Line(_SECRET_SAMPLE if outside else _stolen_record(said, ledger, observed)))
     elif said.private and not outside:
         lines.append(Line("The proof also holds against an adversary who knows who takes part in which round."))
     if not (masked and kind.on_devices):  # where devices add the noise, the server holds nothing without it
-        updates = "sums of updates" if masked else "updates"
+        sees = "words of users and totals" if words else "sums of updates" if masked else "updates"
         lines.append(
             Line(
-                f"Whoever reads the memory of the process while it trains sees {updates} without noise and the key of the "
-                "noise. Nothing is claimed against such an adversary."
+                f"Whoever reads the memory of the process while it {'runs' if words else 'trains'} sees {sees} without noise "
+                "and the key of the noise. Nothing is claimed against such an adversary."
             )
         )
     if said.private:
@@ -144,6 +149,14 @@ def _stolen_record(said: Guarantee, ledger: Ledger, observed: Observed | None) -
 
 def covered(said: Guarantee, ledger: Ledger) -> tuple[Line, ...]:
     """What the statement is about."""
+    if ledger.opened.discovery is not None:
+        return (
+            Line(
+                f"Every time this run reads the words of a {said.unit}, in {said.rounds_in_words}. A discovery that was cut "
+                "off counts like one that finished."
+            ),
+            Line("Everything that is computed from the noised totals alone: the vocabulary, and what is chosen by it."),
+        )
     vocabulary = ledger.opened.vocabulary
     found = () if vocabulary is None else (Line(_words_found(vocabulary)),)
     return (
@@ -173,6 +186,8 @@ def _words_found(found: VocabularyRecord) -> str:
 def not_covered(ledger: Ledger, listed: ListedRuns | None) -> tuple[Line, ...]:
     """What the statement says nothing about."""
     opened = ledger.opened
+    if opened.discovery is not None:
+        return (Line("Held-out users, whom the run does not read."), _other_runs(ledger, listed))
     held_out = (
         "Accuracy and its baselines were measured on held-out users. The run does not train on them, and this statement does "
         "not cover them."
@@ -293,9 +308,11 @@ def accounting(said: Guarantee, ledger: Ledger, happened: Spent | None) -> tuple
     if not said.private:
         return tuple(lines)
     lines.append(Line(f"Composed by {_ACCOUNTANTS.get(said.accountant, said.accountant)}."))
-    lines.append(Line(f"Epsilon is that of {said.rounds_in_words}. It was computed from {said.computed_from}."))
     if ledger.opened.discovery is not None:
+        lines.append(Line(f"Epsilon is that of {said.rounds_in_words}."))
         lines.append(Line(_threshold_in_words(ledger.opened.discovery, said)))
+    else:
+        lines.append(Line(f"Epsilon is that of {said.rounds_in_words}. It was computed from {said.computed_from}."))
     if happened is not None:
         lines.append(Line(f"{what_happened(happened)}."))
     if (

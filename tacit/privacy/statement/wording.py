@@ -56,6 +56,11 @@ def epsilon_text(epsilon: float | None) -> str:
     return round_up(math.inf if epsilon is None else epsilon)
 
 
+def counted(number: int, noun: str) -> str:
+    """How many, with the noun in its plural if it needs one."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def times(count: int) -> str:
     """How often, in words."""
     return {1: "once", 2: "twice"}.get(count, f"{count:,} times")

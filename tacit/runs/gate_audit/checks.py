@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from scipy import linalg, stats
+from scipy import special
 
 from tacit.privacy.record.records import UPDATE
 from tacit.runs.gate_audit.layout import Floats
@@ -120,7 +120,7 @@ def measure(design: Design, rounds: Sequence[Seen]) -> Measured:
         scale=scale_interval(counted, coordinates),
         shift=(shift - _quantile() * error, shift, shift + _quantile() * error),
         detectable_scale=detectable_scale(coordinates, level_of(design)),
-        detectable_shift=float(stats.norm.isf(level_of(design) / 2) + stats.norm.ppf(POWER)) * error,
+        detectable_shift=float(special.ndtri(POWER) - special.ndtri(level_of(design) / 2)) * error,
     )
 
 
@@ -142,19 +142,19 @@ def detectable_scale(trials: int, level: float) -> float:
 
     The test fails where Σ w² is below the quantile of χ² at level / 2, and Σ w² is (1 - η)² χ².
     """
-    fails_below = float(stats.chi2.ppf(level / 2, trials))
-    return 1 - math.sqrt(fails_below / float(stats.chi2.ppf(POWER, trials)))
+    fails_below = _chi2_quantile(level / 2, trials)
+    return 1 - math.sqrt(fails_below / _chi2_quantile(POWER, trials))
 
 
 def scale_interval(squares: float, trials: int) -> tuple[float, float, float]:
     """(lowest, estimate, highest) of the noise's standard deviation in stated units, from a sum of squares."""
     half = (1 - CONFIDENCE) / 2
-    low, high = (math.sqrt(squares / float(stats.chi2.isf(each, trials))) for each in (half, 1 - half))
+    low, high = (math.sqrt(squares / (2 * float(special.gammainccinv(trials / 2, each)))) for each in (half, 1 - half))
     return low, math.sqrt(squares / trials), high
 
 
 def _quantile() -> float:
-    return float(stats.norm.isf((1 - CONFIDENCE) / 2))
+    return -float(special.ndtri((1 - CONFIDENCE) / 2))
 
 
 def _stated(design: Design, rounds: Sequence[Seen], blocks: Sequence[str]) -> Floats:
@@ -172,6 +172,8 @@ class _Decorrelation:
     def __call__(self, series: Floats) -> Floats:
         if self._factor is None:
             return series
+        from scipy import linalg
+
         return np.asarray(linalg.solve_triangular(self._factor, series, lower=True))
 
 
@@ -193,7 +195,7 @@ def _unusable(rounds: int, what: str) -> Measured:
 
 def _two_sided(squares: float, trials: int) -> float:
     """The p-value of a sum of squares that is too small or too large."""
-    return min(1.0, 2 * min(float(stats.chi2.cdf(squares, trials)), float(stats.chi2.sf(squares, trials))))
+    return min(1.0, 2 * min(float(special.gammainc(trials / 2, squares / 2)), _chi2_tail(squares, trials)))
 
 
 def _scale(name: str, white: Floats) -> Finding:
@@ -235,8 +237,8 @@ def _coordinates(design: Design, rounds: Sequence[Seen], energies: Floats, sizes
     sigma = _stated(design, rounds, [array.block for array in design.layout.arrays])
     largest = float((np.array([each.largest for each in rounds]) / sigma).max())
     all_of_them = int(sizes.sum())
-    below = math.exp(all_of_them * math.log1p(-2 * float(stats.norm.sf(largest)))) if largest > 0 else 0.0
-    above = -math.expm1(all_of_them * math.log1p(-2 * float(stats.norm.sf(largest)))) if largest > 0 else 1.0
+    below = math.exp(all_of_them * math.log1p(-2 * float(special.ndtr(-largest)))) if largest > 0 else 0.0
+    above = -math.expm1(all_of_them * math.log1p(-2 * float(special.ndtr(-largest)))) if largest > 0 else 1.0
     what = f"The largest of {all_of_them:,} values of the noise is {largest:.3g} standard deviations."
     return [*found, Finding("largest", min(1.0, 2 * min(below, above)), what)]
 
@@ -247,7 +249,7 @@ def _mean(white: Floats) -> Finding:
     what = (
         f"The noise has a mean that stays the same over the rounds: {squares / channels:.3g} times what chance gives."
     )
-    return Finding("mean", float(stats.chi2.sf(squares, channels)), what)
+    return Finding("mean", _chi2_tail(squares, channels), what)
 
 
 def _neighbours(white: Floats) -> list[Finding]:
@@ -258,7 +260,7 @@ def _neighbours(white: Floats) -> list[Finding]:
             continue
         score = float((even * odd).sum() / math.sqrt(float((even**2).sum())))
         what = f"The noise of neighbouring rounds is not correlated as stated ({score:.3g} standard deviations off)."
-        found.append(Finding(f"neighbouring rounds, from {first + 1}", 2 * float(stats.norm.sf(abs(score))), what))
+        found.append(Finding(f"neighbouring rounds, from {first + 1}", 2 * float(special.ndtr(-abs(score))), what))
     return found
 
 
@@ -269,7 +271,7 @@ def _pairs(white: Floats) -> Finding:
     scores = np.triu(np.abs(products) / np.where(lengths > 0, lengths, 1.0)[:, None], k=1)
     first, second = np.unravel_index(int(scores.argmax()), scores.shape)
     pairs = len(white) * (len(white) - 1) // 2
-    chance = min(1.0, pairs * 2 * float(stats.norm.sf(float(scores.max())))) if pairs else 1.0
+    chance = min(1.0, pairs * 2 * float(special.ndtr(-float(scores.max())))) if pairs else 1.0
     what = f"The noise of two rounds, number {first + 1} and {second + 1} of those seen, has a part in common."
     return Finding("pairs of rounds", chance, what)
 
@@ -289,7 +291,7 @@ def _arrays(design: Design, white: Floats) -> Finding:
         if score > worst:
             worst, which = score, (a, b)
     what = f"Arrays {which[0] + 1} and {which[1] + 1} have noise in common."
-    return Finding("pairs of arrays", min(1.0, pairs * 2 * float(stats.norm.sf(worst))) if pairs else 1.0, what)
+    return Finding("pairs of arrays", min(1.0, pairs * 2 * float(special.ndtr(-worst))) if pairs else 1.0, what)
 
 
 def _admitted(design: Design, rounds: Sequence[Seen], added: Floats) -> Finding:
@@ -328,4 +330,14 @@ def _shift(
     estimate = float((expected * decorrelate(np.array(along))).sum()) / information
     error = 1 / math.sqrt(information)
     what = f"A canary moves the release by {estimate:.3g} times what it should ({error:.2g} is the standard error)."
-    return estimate, error, Finding("shift", 2 * float(stats.norm.sf(abs(estimate - 1) / error)), what)
+    return estimate, error, Finding("shift", 2 * float(special.ndtr(-abs(estimate - 1) / error)), what)
+
+
+def _chi2_quantile(probability: float, degrees: float) -> float:
+    """Where the distribution function of χ² reaches this probability."""
+    return 2 * float(special.gammaincinv(degrees / 2, probability))
+
+
+def _chi2_tail(value: float, degrees: float) -> float:
+    """The probability that χ² exceeds this value."""
+    return float(special.gammaincc(degrees / 2, value / 2))

@@ -29,6 +29,11 @@ _STATES = {
     "finished": "It ran to its end.",
     "diverged": "It diverged: the model left the finite numbers, and training ended there.",
 }
+_STATES_OF_WORDS = {
+    "running": "It is still reading words.",
+    "interrupted": "It was cut off: what it cost counts, and its words are lost.",
+    "finished": "It found words.",
+}
 _OWNER = (
     "Owner's copy.",
     "It shows how users were sampled and diagnostics without noise, which the guarantee does not cover. Do not pass it "
@@ -70,7 +75,7 @@ def report_html(folder: RunFolder, *, share: bool) -> str:
         placed.append((_GUARANTEE_ORDER, chapter.name, chapter))
     return page(
         title=run.name,
-        lede=f"Begun {folder.created.replace('T', ' ').replace('+00:00', ' UTC')}. {_STATES[run.state]}",
+        lede=f"Begun {folder.created.replace('T', ' ').replace('+00:00', ' UTC')}. {_state(run)}",
         badge=_SHARED if share else _OWNER,
         owner=not share,
         tiles=_tiles(run),
@@ -78,12 +83,19 @@ def report_html(folder: RunFolder, *, share: bool) -> str:
     )
 
 
+def _state(run: Reading) -> str:
+    words = run.ledger is not None and run.ledger.opened.discovery is not None
+    return (_STATES | (_STATES_OF_WORDS if words else {}))[run.state]
+
+
 def _tiles(run: Reading) -> list[Tile]:
     done = run.ledger.next_round if run.ledger is not None else 0
     planned = "" if run.rounds_planned is None else f" of {run.rounds_planned:,}"
     again = (len(run.ledger.intents) if run.ledger is not None else 0) - done
-    rounds = "rounds" + (f", and {again:,} that ran again and count again" if again > 0 else "")
-    return [*_privacy_tile(run), *_accuracy_tile(run), Tile(f"{done:,}{planned}", rounds)]
+    rounds = ("round" if run.rounds_planned == 1 else "rounds") + (
+        f", and {again:,} that ran again and count again" if again > 0 else ""
+    )
+    return [*_privacy_tile(run), *_accuracy_tile(run), *_words_tile(run), Tile(f"{done:,}{planned}", rounds)]
 
 
 def _privacy_tile(run: Reading) -> list[Tile]:
@@ -94,6 +106,13 @@ def _privacy_tile(run: Reading) -> list[Tile]:
         return [Tile("ε = ∞", f"no privacy is claimed: {in_words(guarantee.reasons)}", "bad")]
     meaning = f"at δ = {guarantee.delta:g}, for any one {guarantee.unit} ({guarantee.adjacency})"
     return [Tile(f"ε = {round_up(guarantee.epsilon)}", meaning, "good")]
+
+
+def _words_tile(run: Reading) -> list[Tile]:
+    words, found = (finite(run.summary.get(name)) for name in ("words", "found"))
+    if words is None or found is None:
+        return []
+    return [Tile(f"{words:,.0f}", f"words; {found:,.0f} of them are on no public list")]
 
 
 def _accuracy_tile(run: Reading) -> list[Tile]:
