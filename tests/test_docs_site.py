@@ -83,7 +83,9 @@ def test_long_examples_are_broken_and_stay_the_same_command(site):
     assert max(len(line) for block in blocks for line in block.splitlines()) <= 100
     population = next(block for block in blocks if block.startswith("$ tacit population"))
     assert population.count("\n") == 1
-    assert "--timer-hours 24 --timer-hours 144 --plot population.png" in " ".join(population.replace("\\\n", "").split())
+    assert "--timer-hours 24 --timer-hours 144 --plot population.png" in " ".join(
+        population.replace("\\\n", "").split()
+    )
 
 
 def test_the_reference_of_commands_has_every_command_and_option(site):
