@@ -76,6 +76,18 @@ def test_lines_of_blocks_and_of_code_are_found():
     assert list(lines_in(page)) == ["tacit runs    show x", "tacit fleet token", "tacit plan"]
 
 
+def test_long_examples_are_broken_and_stay_the_same_command(site):
+    pages = site("commands").pages()
+    blocks = [block for page in pages.values() for block in re.findall(r"^```\n(\$ tacit .*?)\n```", page, re.M | re.S)]
+    assert len(blocks) > 20
+    assert max(len(line) for block in blocks for line in block.splitlines()) <= 100
+    population = next(block for block in blocks if block.startswith("$ tacit population"))
+    assert population.count("\n") == 1
+    assert "--timer-hours 24 --timer-hours 144 --plot population.png" in " ".join(
+        population.replace("\\\n", "").split()
+    )
+
+
 def test_the_reference_of_commands_has_every_command_and_option(site):
     commands = site("commands")
     pages = commands.pages()

@@ -72,10 +72,23 @@ def _page(name: str, command: Any) -> str:
             lines += ["", f"## {full} {{ #{_anchor(full)} }}"]
         for paragraph in _paragraphs(each):
             example = paragraph.removeprefix("Example: ")
-            lines += ["", paragraph] if example == paragraph else ["", "```", f"$ {example}", "```"]
+            lines += ["", paragraph] if example == paragraph else ["", "```", *_folded(f"$ {example}"), "```"]
         if not _only_groups(each):
             lines += ["", *_parameters(each, full)]
     return "\n".join(lines) + "\n"
+
+
+def _folded(line: str, width: int = 98) -> list[str]:
+    """A command as lines that fit the page, broken before options."""
+    first, *options = re.split(r" (?=--)", line)
+    lines = [first]
+    for option in options:
+        if len(lines[-1]) + 1 + len(option) <= width - 2:
+            lines[-1] += f" {option}"
+        else:
+            lines[-1] += " \\"
+            lines.append(f"    {option}")
+    return lines
 
 
 def _paragraphs(command: Any) -> list[str]:

@@ -100,8 +100,8 @@ def unit() -> Canvas:
         c.box(x + 135, 198, 150, 40, "all releases", colour="public")
     c.text(682, 118, "one user, with", colour="private", size=11)
     c.text(682, 132, "all they wrote", colour="private", size=11)
-    c.arrow((432, 218), (294, 218), colour="noise")
-    c.arrow((468, 218), (602, 218), colour="noise")
+    c.arrow((449, 218), (294, 218), colour="noise")
+    c.arrow((449, 218), (602, 218), colour="noise")
     c.text(450, 262, "whatever you look for in the releases, its probability on one side", size=13)
     c.text(450, 280, "is at most e^ε times that on the other, plus δ", size=13)
     return c

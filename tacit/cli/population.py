@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tacit.simulation.population.summary import PopulationOutcome
 
 MOST_ROUNDS = 1_000_000
+TIMERS = (24.0, 48.0, 72.0, 96.0, 144.0, 192.0)
 
 
 def population(
@@ -27,12 +28,13 @@ def population(
     report_goal: Annotated[int, typer.Option("--report-goal", help="How many reports complete a round.")] = 130,
     rounds: Annotated[int, typer.Option("--rounds", help="How many rounds to complete.")] = 1_500,
     timer_hours: Annotated[
-        str,
+        list[float] | None,
         typer.Option(
             "--timer-hours",
-            help="How many hours a device waits after a report; several, separated by commas, are compared.",
+            help="How many hours a device waits after a report; may be repeated, and the timers are then compared.",
+            show_default=", ".join(f"{hours:g}" for hours in TIMERS),
         ),
-    ] = "24,48,72,96,144,192",
+    ] = None,
     over_selection: Annotated[
         float, typer.Option("--over-selection", help="How many devices are selected for each report of the goal.")
     ] = 1.3,
@@ -62,7 +64,7 @@ def population(
 ) -> None:
     """Simulate which devices take part, how long rounds take, and which MinS and MaxP follow (Gboard, section 2.2).
 
-    Example: tacit population --devices 5000000 --report-goal 6500 --rounds 1500 --timer-hours 24,144 --plot population.png
+    Example: tacit population --devices 5000000 --report-goal 6500 --timer-hours 24 --timer-hours 144 --plot population.png
     """
     from tacit.simulation.population.settings import PopulationSettings
     from tacit.simulation.population.summary import simulate
@@ -107,13 +109,11 @@ def population(
         _print(outcomes, rounds)
 
 
-def _timers(text: str) -> list[float]:
-    try:
-        timers = [float(part) for part in text.split(",")]
-    except ValueError:
-        raise RecipeError(f"Expected --timer-hours to be hours like 24 or 24,48,72, got {text!r}.") from None
+def _timers(asked: Sequence[float] | None) -> Sequence[float]:
+    timers = asked or TIMERS
     if len(set(timers)) < len(timers):
-        raise RecipeError(f"Expected --timer-hours to name each timer once, got {text!r}.")
+        said = ", ".join(f"{hours:g}" for hours in timers)
+        raise RecipeError(f"Expected --timer-hours to name each timer once, got {said}.")
     return timers
 
 

@@ -11,10 +11,11 @@ import pytest
 from tests.support.commands import Tacit
 
 SMALL = ("population", "--devices", 3000, "--report-goal", 20, "--rounds", 150)
+TWO = ("--timer-hours", 24, "--timer-hours", 96)
 
 
 def test_the_answer_as_json(tacit: Tacit) -> None:
-    found = tacit(*SMALL, "--timer-hours", "24,96", "--json").object
+    found = tacit(*SMALL, *TWO, "--json").object
     assert found["largest_separation"] == 149
     assert found["settings"]["devices"] == 3000
     day, days = found["timers"]
@@ -23,8 +24,8 @@ def test_the_answer_as_json(tacit: Tacit) -> None:
     assert day["max_participation"] > days["max_participation"]
     assert day["counts"]["check_ins"] > 150 * 20
     assert len(day["round_s_by_hour_utc"]) == 24
-    assert tacit(*SMALL, "--timer-hours", "24,96", "--json").object == found
-    assert tacit(*SMALL, "--timer-hours", "24,96", "--json", "--seed", 1).object != found
+    assert tacit(*SMALL, *TWO, "--json").object == found
+    assert tacit(*SMALL, *TWO, "--json", "--seed", 1).object != found
 
 
 def test_the_answer_in_words(tacit: Tacit) -> None:
@@ -43,7 +44,7 @@ def test_the_answer_in_words(tacit: Tacit) -> None:
     ("name", "magic"), [("a.png", b"\x89PNG"), pytest.param("a.svg", b"<?xml", marks=pytest.mark.slow)]
 )
 def test_a_picture(tacit: Tacit, tmp_path: Path, name: str, magic: bytes) -> None:
-    assert tacit(*SMALL, "--timer-hours", "24,48", "--plot", tmp_path / name).code == 0
+    assert tacit(*SMALL, "--timer-hours", 24, "--timer-hours", 48, "--plot", tmp_path / name).code == 0
     assert (tmp_path / name).read_bytes().startswith(magic)
 
 
@@ -57,8 +58,8 @@ def test_a_picture_where_nobody_took_part_twice(tacit: Tacit, tmp_path: Path) ->
     [
         (("--rounds", 0), 2, "Expected --rounds from 1 to 1000000, got 0."),
         (("--seed", -1), 2, "Expected --seed of at least 0, got -1."),
-        (("--timer-hours", "soon"), 2, "Expected --timer-hours to be hours like 24 or 24,48,72, got 'soon'."),
-        (("--timer-hours", "24,24"), 2, "Expected --timer-hours to name each timer once, got '24,24'."),
+        (("--timer-hours", 24, "--timer-hours", 24), 2, "Expected --timer-hours to name each timer once, got 24, 24."),
+        (("--timer-hours", "nan"), 2, "timer_hours"),
         (("--report-goal", 5000), 2, "Expected report_goal from 1 to 3000 (every device at once), got 5000."),
         (("--min-separation", 400, "--rounds", 500), 2, "got 400."),
         (("--max-participation", 1, "--rounds", 500), 2, "got 1."),
@@ -70,6 +71,20 @@ def test_a_picture_where_nobody_took_part_twice(tacit: Tacit, tmp_path: Path) ->
 )
 def test_refusals(tacit: Tacit, tmp_path: Path, options: tuple[object, ...], code: int, sentence: str) -> None:
     assert sentence in tacit(*SMALL, *options).refusal(code)
+
+
+def test_timers_are_compared_in_the_order_given_and_there_are_six_unless_some_are(tacit: Tacit) -> None:
+    few = ("population", "--devices", 500, "--report-goal", 5, "--rounds", 3, "--json")
+    assert [each["timer_hours"] for each in tacit(*few).object["timers"]] == [24, 48, 72, 96, 144, 192]
+    asked = tacit(*few, "--timer-hours", 48, "--timer-hours", 24).object["timers"]
+    assert [each["timer_hours"] for each in asked] == [48, 24]
+
+
+@pytest.mark.parametrize("hours", ["soon", "24,48"])
+def test_a_timer_is_one_number(tacit: Tacit, hours: str) -> None:
+    refused = tacit(*SMALL, "--timer-hours", hours)
+    assert refused.code == 2
+    assert "Invalid value for '--timer-hours'" in refused.err
 
 
 @pytest.mark.process
