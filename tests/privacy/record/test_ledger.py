@@ -338,6 +338,7 @@ while True:
 """
 
 
+@pytest.mark.process
 def test_kill_9_in_the_middle_of_appends(path: Path) -> None:
     write(path, [opened()])
     shown: list[int] = []
