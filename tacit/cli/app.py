@@ -141,13 +141,17 @@ def complete() -> Commands:
     return build(frozenset(COMMANDS))
 
 
+def load(arguments: Sequence[str]) -> Commands:
+    """The command line in which the commands that these arguments name can run. Importing them takes a while."""
+    return build(frozenset(COMMANDS).intersection(arguments))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """The `tacit` command: ends in SystemExit, with what went wrong on stderr and never on stdout."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that cannot show ε gets an escape, not an error
-    given = sys.argv[1:] if arguments is None else arguments
     try:
-        build(frozenset(COMMANDS).intersection(given))(args=arguments, prog_name="tacit")
+        load(sys.argv[1:] if arguments is None else arguments)(args=arguments, prog_name="tacit")
     except TacitError as error:
         _explain(error)
         sys.exit(error.exit_code)

@@ -26,8 +26,10 @@ def main() -> None:
 
         return command()
     signal.signal(signal.SIGINT, _leave)
+    from tacit.cli.app import load
     from tacit.cli.app import main as command
 
+    load(sys.argv[1:])
     interrupt = _Interrupt()
     signal.signal(signal.SIGINT, interrupt)
     sys.unraisablehook = interrupt.unraisable
