@@ -47,6 +47,7 @@ def trained_on(texts: list[str]) -> CharLM:
     return jax.jit(lambda model: jax.lax.fori_loop(0, 200, step, (model, optimizer.init(model)))[0])(model)
 
 
+@pytest.mark.slow
 def test_a_memorised_number_has_rank_one() -> None:
     typed, *others = canaries_of("my number is ###-##-####", 12)
     model = trained_on([typed.text])

@@ -86,7 +86,7 @@ def stopped(recipe: Recipe, run: Path, monkeypatch: pytest.MonkeyPatch, *, round
             start_run(recipe, run, tacit.Callback())
 
 
-@pytest.mark.parametrize("tied", [True, False], ids=["one table", "two tables"])
+@pytest.mark.parametrize("tied", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["one table", "two tables"])
 def test_the_rounds_start_from_the_pretrained_model(tied, tmp_path, monkeypatch):
     starts = []
     collect = BatchedUsers.collect

@@ -74,7 +74,7 @@ CASES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ["a dict of arrays", pytest.param("a transformer", marks=pytest.mark.slow)])
 def test_a_model_of_ones_own_learns_behind_the_gate(case: str, tmp_path: Path) -> None:
     made, task, work, frozen, optimizer = CASES[case]
     model = made()
