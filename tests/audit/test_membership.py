@@ -53,6 +53,7 @@ def test_the_way_shows_exactly_who_went_it(model: WordLM) -> None:
     assert scores[is_in].min() > 5 * np.abs(scores[~is_in]).max()
 
 
+@pytest.mark.slow
 def test_the_loss_of_a_phrase_falls_by_what_the_score_says(model: WordLM) -> None:
     who = np.arange(6)
     after = moved(model, who)

@@ -64,7 +64,13 @@ def test_for_the_built_in_world(tacit: Tacit, here: Path) -> None:
         assert part in recipe
 
 
-@pytest.mark.parametrize("held", [("--devices", 0, "--coins", 4), ("--public", "news")], ids=["coins", "devices"])
+@pytest.mark.parametrize(
+    "held",
+    [
+        pytest.param(("--devices", 0, "--coins", 4), marks=pytest.mark.slow, id="coins"),
+        pytest.param(("--public", "news"), id="devices"),
+    ],
+)
 def test_for_a_store(tacit: Tacit, here: Path, held: tuple[object, ...]) -> None:
     write_store(here / "my store", 100)
     write_store(here / "news", 30)

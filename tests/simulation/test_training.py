@@ -66,6 +66,7 @@ def test_what_is_said_before_a_run_does_not_depend_on_how_many_users_there_are()
     assert few == many
 
 
+@pytest.mark.slow
 def test_two_private_runs_draw_different_noise(tmp_path):
     for name in ("a", "b"):
         start_run(tiny(run={"rounds": 1}), tmp_path / name, tacit.Callback())
