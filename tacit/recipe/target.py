@@ -17,6 +17,7 @@ from tacit.privacy.accounting.discovered_words import with_vocabulary
 from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.noise.tail import apart_from_tail
 from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.planning.calibration import rounded_up
 from tacit.privacy.planning.scaling import scaled_up
 from tacit.privacy.planning.search import LEAST_SEARCHED_NOISE, largest_within
 from tacit.privacy.planning.word_noise import THRESHOLD_SHARE, word_noise
@@ -28,7 +29,6 @@ from tacit.recipe.sections import VocabularySection
 from tacit.recipe.training import Recipe
 from tacit.runs.folder import RunFolder, by_name
 
-_DIGITS = 4
 _MOST_NOISE = 10_000.0
 # More coordinates than any model here has: the tail of the noise is charged for them.
 _LARGEST_RELEASE = ReleaseSize(10**12, 10**6)
@@ -79,7 +79,7 @@ def at_epsilon(recipe: Recipe, target: float) -> Targeted:
     found = largest_within(
         lambda x: spent(1 / x, quick=True).epsilon, target, 1 / _MOST_NOISE, 1 / LEAST_SEARCHED_NOISE, start=1.0
     )
-    noise = _MOST_NOISE if found is None else _rounded_up(1 / found)
+    noise = _MOST_NOISE if found is None else rounded_up(1 / found)
     planned = spent(noise, quick=False)
     if planned.epsilon > target:
         raise RecipeError(
@@ -144,9 +144,3 @@ def _opened(plan: PrivacyPlan, rounds: int, strategy: dict[str, object], words: 
         outside=plan.outside,
         vocabulary=words,
     )
-
-
-def _rounded_up(noise: float) -> float:
-    unit = 10.0 ** (_DIGITS - 1 - math.floor(math.log10(noise)))
-    up = math.ceil(noise * unit) / unit
-    return up if up >= noise else math.nextafter(noise, math.inf)

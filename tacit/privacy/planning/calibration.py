@@ -212,18 +212,18 @@ def _verified(
 ) -> tuple[float, tuple[float, str]]:
     """A value near the one found, with few digits, whose cost is within the target; and that cost."""
     noise = setting == "noise_multiplier"
-    value = _rounded_up(found) if noise else math.floor(found)
+    value = rounded_up(found) if noise else math.floor(found)
     answer = spent(value)
     step = 10.0**-_DIGITS
     while answer[0] > target:
-        value = _rounded_up(value * (1 + step)) if noise else min(math.floor(value * (1 - step)), value - 1)
+        value = rounded_up(value * (1 + step)) if noise else min(math.floor(value * (1 - step)), value - 1)
         if value > MOST_NOISE if noise else value < 1:
             raise RecipeError(_unreachable(setting, f"the target of {target:g}"))
         answer, step = spent(value), 2 * step
     return value, answer
 
 
-def _rounded_up(value: float) -> float:
+def rounded_up(value: float) -> float:
     """To so many significant digits, never below the value."""
     unit = 10.0 ** (_DIGITS - 1 - math.floor(math.log10(value)))
     up = math.ceil(value * unit * (1 - TOLERANCE * 1e-6)) / unit
