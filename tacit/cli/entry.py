@@ -1,9 +1,10 @@
 """Where the `tacit` command starts. It imports next to nothing, so that Ctrl-C is heard from the first moment on.
 
 Ctrl-C ends every command with exit code 130 and without a traceback. The imports take up to a second, and a KeyboardInterrupt
-inside of them can be swallowed, turned into another error, or leave a library half set up that then crashes when Python shuts
-down. So while the commands are being imported Ctrl-C leaves at once, and afterwards it leaves as soon as the command has
-cleaned up, in both cases without shutting Python down. What a command has written by then is durable (`tacit.files`).
+inside of them can be swallowed, turned into another error, or leave a library half set up that then crashes. So while the
+command is being imported Ctrl-C leaves at once. Afterwards it leaves as soon as the command has cleaned up; a command that is
+importing a library at that moment finishes the import first. In both cases Python is not shut down. What a command has written
+by then is durable (`tacit.files`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,16 @@ import signal
 import sys
 from _thread import interrupt_main
 from contextlib import suppress
+from threading import Timer
+from types import FrameType
 from typing import Any, NoReturn
 
 # What a shell gives a command that Ctrl-C ended.
 STOPPED = 130
+# Where Python imports a module, some frame on the stack is of this file.
+IMPORT = "<frozen importlib._bootstrap>"
+# How long to wait before asking again whether an import has ended, in seconds.
+PATIENCE = 0.02
 
 
 def main() -> None:
@@ -48,12 +55,17 @@ def main() -> None:
 
 
 class _Interrupt:
-    """Answers SIGINT with KeyboardInterrupt, and remembers it."""
+    """Answers SIGINT with KeyboardInterrupt, and remembers it. Inside an import it waits for the end of that import."""
 
     def __init__(self) -> None:
         self.raised = False
 
-    def __call__(self, number: int, frame: Any) -> NoReturn:
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if _importing(frame):
+            again = Timer(PATIENCE, interrupt_main)
+            again.daemon = True
+            again.start()
+            return
         self.raised = True
         raise KeyboardInterrupt
 
@@ -63,6 +75,12 @@ class _Interrupt:
             interrupt_main()
         else:
             sys.__unraisablehook__(error)
+
+
+def _importing(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_filename != IMPORT:
+        frame = frame.f_back
+    return frame is not None
 
 
 def _leave(*_: Any) -> NoReturn:

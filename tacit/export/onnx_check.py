@@ -24,6 +24,8 @@ SENTENCE = 10
 # Sums in another order differ in the last bits. Probabilities may differ by this share, and words whose probabilities differ by
 # less count as equally likely. A logit x may differ by this times max(1, |x|).
 TOLERANCE = 1e-4
+# Contexts that are compared at a time, so that memory does not grow with how many are asked for.
+AT_ONCE = 2 * SENTENCE * 512
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,22 @@ def require_agreement(onnx_file: bytes, model: WordLM, words: list[str], *, cont
     They agree if the file has the model's logits and shows its likeliest words with its probabilities. Words whose
     probabilities are equal up to rounding may change places.
     """
+    session, ours, generator = session_of(onnx_file), Neural(model), np.random.default_rng(seed)
+    parts = [
+        _compared(session, ours, words, min(AT_ONCE, contexts - seen), generator)
+        for seen in range(0, contexts, AT_ONCE)
+    ]
+    return Agreement(
+        contexts,
+        sum(part.same for part in parts),
+        max(part.largest_difference for part in parts),
+        max(part.largest_logit_difference for part in parts),
+    )
+
+
+def _compared(session: Any, ours: Neural, words: list[str], contexts: int, generator: np.random.Generator) -> Agreement:
     rows = -(-contexts // (2 * SENTENCE))
-    tokens = synthetic_contexts(rows, len(words), np.random.default_rng(seed))
-    session, ours = session_of(onnx_file), Neural(model)
+    tokens = synthetic_contexts(rows, len(words), generator)
     state = {each.name: np.zeros((rows, each.shape[1]), np.float32) for each in session.get_inputs()[1:]}
     our_state = ours.begin(rows)
     seen, same, largest, largest_logit = 0, 0, 0.0, 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from threading import Thread
 import pytest
 
 from tacit.cli.app import main
+from tacit.cli.entry import _Interrupt
 from tests.support.tiny_recipe import tiny
 
 pytestmark = pytest.mark.process
@@ -109,3 +111,17 @@ def test_training_at_any_moment(trained: Path, tmp_path: Path, seconds: float) -
     assert "Exception" not in ended.err
     if (tmp_path / "new").exists():
         assert ended.err.splitlines()[-1].endswith("Go on with: tacit train --resume new")
+
+
+def test_an_import_under_way_is_finished_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(0.1)\nfinished = True\n"
+    (tmp_path / "stopped_half_way.py").write_text(body)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = signal.signal(signal.SIGINT, _Interrupt())
+    try:
+        imported = importlib.import_module("stopped_half_way")
+        assert imported.finished
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(10)
+    finally:
+        signal.signal(signal.SIGINT, before)

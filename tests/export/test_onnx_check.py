@@ -39,6 +39,15 @@ def test_a_faithful_file_agrees_on_as_many_contexts_as_asked_for(model: WordLM, 
     assert 0 < found.largest_logit_difference < 1e-4
 
 
+def test_many_contexts_are_compared_part_by_part(model: WordLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tacit.export.onnx_check.AT_ONCE", 100)
+    found = require_agreement(file_of(model), model, WORDS, contexts=230, seed=0)
+    assert found.contexts == 230
+    assert found.same >= 229
+    with pytest.raises(RunError, match="disagree on"):
+        require_agreement(file_of(MISTAKES["one word's bias"](model)), model, WORDS, contexts=230, seed=0)
+
+
 MISTAKES: dict[str, Callable[[WordLM], WordLM]] = {
     "one kernel a little off": lambda m: eqx.tree_at(lambda n: n.cell.gates["forget"].kernel, m, replace_fn=lambda a: a * 1.1),
     "fed back a little off": lambda m: eqx.tree_at(
