@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -180,29 +181,64 @@ def pretraining_report(results: dict[str, Any], folder: Path) -> None:
 
 
 def real_epsilon_report(results: dict[str, Any], folder: Path) -> None:
-    """Print what every run reached and cost, and draw accuracy against epsilon."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    """Print what every run reached and cost, and draw accuracy against epsilon, with n-grams and public models as lines."""
     print("| run | epsilon | rounds | noise multiplier | top-1, keyboard | top-1, papers | before the first round |")
     print("|---|---|---|---|---|---|---|")
-    corpora: dict[str, list[tuple[float, float]]] = {}
+    corpora: dict[str, list[dict[str, Any]]] = {}
     for name, record in results.items():
         if "metrics" not in record:
             continue
-        epsilon, metrics, curve = record["privacy"]["epsilon"], record["metrics"], record["curve"]
+        corpora.setdefault(name.split("-")[0], []).append(record)
+        epsilon, metrics = record["privacy"]["epsilon"], record["metrics"]
         shown = "∞" if epsilon is None else f"{epsilon:.2f}"
-        accuracy = f"{metrics['top1']:.2%} | {metrics['papers_top1']:.2%} | {curve[0][1]:.2%}"
+        accuracy = f"{metrics['top1']:.2%} | {metrics['papers_top1']:.2%} | {record['curve'][0][1]:.2%}"
         print(f"| {name} | {shown} | {record['rounds']} | {record['noise_multiplier']:.3f} | {accuracy} |")
-        if epsilon is not None:
-            corpora.setdefault(name.split("-")[0], []).append((epsilon, 100 * metrics["papers_top1"]))
-    figure, axes = pyplot.subplots(figsize=(6.5, 4), layout="constrained", facecolor="white")
-    for number, (corpus, points) in enumerate(corpora.items()):
-        axes.plot(*zip(*sorted(points), strict=True), "o-", color=INK[number], lw=1.5, label=corpus)
-    axes.set(xscale="log", xlabel="epsilon of the whole run, delta = 1e-5", ylabel="top-1 by the papers' metric, %")
-    axes.legend(frameon=False, fontsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(folder / "epsilon.png", dpi=150)
+    ngrams = _best_ngrams(folder / "ngrams.jsonl")
+    pyplot = load_pyplot()
+    columns = min(2, len(corpora))
+    shape = (-(-len(corpora) // columns), columns)
+    figure, panels = pyplot.subplots(
+        *shape, figsize=(5.2 * shape[1], 3.6 * shape[0]), layout="constrained", facecolor="white", squeeze=False
+    )
+    for axes in panels.flat[len(corpora) :]:
+        axes.remove()
+    for axes, (corpus, records) in zip(panels.flat, corpora.items(), strict=False):
+        _epsilon_panel(axes, corpus, records, ngrams.get(corpus, {}))
+    save_figure(figure, folder / "epsilon.png")
     print(f"\nwrote {folder / 'epsilon.png'}")
+
+
+def _best_ngrams(path: Path) -> dict[str, dict[str, float]]:
+    """By corpus and by whose text was counted: the top-1 of the best order."""
+    found: dict[str, dict[str, float]] = {}
+    for line in path.read_text().splitlines() if path.exists() else []:
+        record = json.loads(line)
+        best = found.setdefault(record["name"], {})
+        best[record["counted_on"]] = max(best.get(record["counted_on"], 0.0), record["papers_top1"])
+    return found
+
+
+def _epsilon_panel(axes: Any, corpus: str, records: list[dict[str, Any]], ngrams: dict[str, float]) -> None:
+    points = sorted(
+        (record["privacy"]["epsilon"], 100 * record["metrics"]["papers_top1"])
+        for record in records
+        if record["privacy"]["epsilon"] is not None
+    )
+    axes.plot(*zip(*points, strict=True), "o-", color=INK[0], lw=1.8, label="private, everything included")
+    without_noise = [record["metrics"]["papers_top1"] for record in records if record["privacy"]["epsilon"] is None]
+    lines = {
+        "the same without noise": max(without_noise, default=None),
+        "n-grams of everybody, no privacy": ngrams.get("everybody"),
+        "pre-trained on public text alone": max(record["curve"][0][1] for record in records),
+        "n-grams of public text": ngrams.get("public"),
+    }
+    for (label, height), ink, style in zip(lines.items(), INK[1:], ("-", "--", "-.", ":"), strict=False):
+        if height is not None:
+            axes.axhline(100 * height, color=ink, ls=style, lw=1.2, label=label)
+    axes.set(
+        xscale="log", title=corpus, xlabel="epsilon of the whole run, delta = 1e-5", ylabel="top-1, papers' metric, %"
+    )
+    axes.set_xticks([epsilon for epsilon, _ in points], [f"{epsilon:.3g}" for epsilon, _ in points], minor=False)
+    axes.minorticks_off()
+    axes.legend(frameon=False, fontsize=7)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,23 +1,20 @@
 """Accuracy against epsilon on real people, everything included: words, pre-training, training.
 
-    python experiments/public_words.py en > stores/english.txt
-    tacit data import commits_en.jsonl.gz irc_ubuntu_en.jsonl.gz stackexchange_small_en.jsonl.gz \\
-        --user user --text sentences --vocabulary stores/english.txt --out stores/public_text
-    tacit data import scotus_advocates_en.jsonl.gz --user user --text sentences --vocabulary stores/english.txt \\
-        --held-out 0.0432 --key-file experiments/people.key --out stores/scotus
-    tacit data vocabulary --private stores/scotus --words stores/english.txt --epsilon 0.4 --population 8800 \\
-        --out runs/real_epsilon/scotus-words
-    python experiments/real_epsilon.py --minutes 8        (again, until it says that all is done)
+    python experiments/corpora.py --data DATA scotus             (its top says what it needs)
+    python experiments/real_epsilon.py --only scotus --minutes 8     (again, until it says that all is done)
+    python experiments/real_epsilon_ngrams.py scotus
     python experiments/real_epsilon.py --report
 
-Every epsilon is that of the whole run, its words included, at delta = 1e-5, for all the data of any one person (add or remove
-one), and `tacit guarantee` of the run prints it. Lines go to docs/experiments/real_epsilon/results.jsonl.
+and the same for irc, pooled and spanish. Every epsilon is that of the whole run, its words included, at delta = 1e-5, for all
+the data of any one person (add or remove one), and `tacit guarantee` of the run prints it. Lines go to
+docs/experiments/real_epsilon/results.jsonl.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from corpora import CORPORA, RUNS, Corpus
 from grid import Case, main
 
 HERE = Path(__file__).parent
@@ -25,22 +22,30 @@ RECIPE = HERE / "real_epsilon.toml"
 RESULTS = HERE.parent / "docs" / "experiments" / "real_epsilon" / "results.jsonl"
 
 NO_NOISE = ("privacy.mechanism=none", "privacy.noise_multiplier=0.0")
-# By epsilon: rounds, and the rate of the server.
-TARGETS = {1: (60, 1.5), 2: (60, 2.0), 4: (90, 2.0), 8: (120, 2.0)}
-FIRST = "scotus-eps8"
+# By epsilon, None for no noise: rounds, and the rate of the server.
+SETTINGS: dict[float | None, tuple[int, float]] = {
+    8: (120, 2.0),
+    4: (90, 2.0),
+    2: (60, 2.0),
+    1: (60, 1.5),
+    None: (200, 3.0),
+}
 
 
-def scotus(epsilon: float | None, rounds: int, rate: float) -> Case:
-    """The pre-trained model is that of the first case: words and public text are the same in all."""
-    name = "scotus-no-noise" if epsilon is None else f"scotus-eps{epsilon:g}"
+def case(corpus: Corpus, epsilon: float | None) -> Case:
+    """A run. All runs of a corpus have the same words and public text, so that the first one's pre-trained model serves all."""
+    rounds, rate = SETTINGS[epsilon]
+    name, first = name_of(corpus, epsilon), name_of(corpus, next(iter(SETTINGS)))
     changes = (f"run.rounds={rounds}", f"server.learning_rate={rate}", *(NO_NOISE if epsilon is None else ()))
-    reuse = () if name == FIRST else (f"pretrain.reuse=runs/real_epsilon/{FIRST}",)
-    return Case(name, RECIPE, (*changes, *reuse), epsilon)
+    reuse = () if name == first else (f"pretrain.reuse={RUNS / first}",)
+    return Case(name, RECIPE, (*corpus.changes(), *changes, *reuse), epsilon)
 
 
-CASES = [scotus(epsilon, *settings) for epsilon, settings in sorted(TARGETS.items(), reverse=True)] + [
-    scotus(None, 200, 3.0)
-]
+def name_of(corpus: Corpus, epsilon: float | None) -> str:
+    return f"{corpus.name}-no-noise" if epsilon is None else f"{corpus.name}-eps{epsilon:g}"
+
+
+CASES = [case(corpus, epsilon) for corpus in CORPORA.values() for epsilon in SETTINGS]
 
 
 if __name__ == "__main__":

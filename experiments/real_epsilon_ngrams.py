@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from corpora import CORPORA
 from grid import add_line
 
 from tacit.data.store import open_store
@@ -64,12 +65,11 @@ def scores(katz: Katz, rows: np.ndarray) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", help="the corpus: its store is stores/NAME")
+    parser.add_argument("name", choices=[*CORPORA], help="the corpus")
     parser.add_argument("--set", dest="changes", action="append", default=[], help="change a value of the recipe")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the file that gets the lines")
     options = parser.parse_args()
-    places = [f"data.store=stores/{options.name}", f"vocabulary.run=runs/real_epsilon/{options.name}-words"]
-    recipe = load_recipe(HERE / "real_epsilon.toml", [*places, *options.changes])
+    recipe = load_recipe(HERE / "real_epsilon.toml", [*CORPORA[options.name].changes(), *options.changes])
     dataset = open_dataset(recipe)
     assert recipe.pretrain is not None
     public = open_store(str(recipe.pretrain.store))

@@ -161,3 +161,54 @@ def test_the_report_on_pretraining_says_when_the_target_was_reached(
     assert "| tree-pretrained-s1 | 20.00% | 25 | 1.6 | 0.265 | 5.250 |" in printed
     assert (tmp_path / "curves.png").stat().st_size > 1_000
     sys.modules.pop("figures", None)
+
+
+def test_every_run_of_the_real_people_has_a_valid_recipe(modules: tuple[Any, Any]):
+    import corpora
+    import real_epsilon
+
+    from tacit.recipe.training import load_recipe
+
+    names = [case.name for case in real_epsilon.CASES]
+    assert len(set(names)) == len(names) == 20
+    for case in real_epsilon.CASES:
+        recipe, corpus = load_recipe(case.recipe, list(case.changes)), corpora.CORPORA[case.name.split("-")[0]]
+        assert recipe.data.store == str(corpus.store)
+        assert recipe.pretrain is not None
+        assert recipe.pretrain.store == str(corpus.public_store)
+        assert not set(corpus.files) & set(corpus.public)  # nobody's private text is called public
+        assert (recipe.privacy.mechanism == "none") == (case.epsilon is None)
+        assert (recipe.pretrain.reuse is None) == case.name.endswith("eps8")
+    for name in ("corpora", "real_epsilon"):
+        sys.modules.pop(name, None)
+
+
+def test_the_report_on_real_people_draws_the_public_models_beside_the_private_ones(
+    modules: tuple[Any, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    grid, _ = modules
+    from figures import _best_ngrams, real_epsilon_report
+
+    results = {
+        f"scotus-{name}": {
+            "metrics": {"top1": accuracy + 0.01, "papers_top1": accuracy},
+            "privacy": {"epsilon": epsilon},
+            "curve": [[0, 0.134, 90.0], [60, accuracy, 80.0]],
+            "rounds": 60,
+            "noise_multiplier": 4.6,
+        }
+        for name, epsilon, accuracy in (("eps1", 0.99, 0.18), ("eps8", 7.96, 0.22), ("no-noise", None, 0.24))
+    }
+    for order, public in ((3, 0.11), (5, 0.12)):
+        line = {"name": "scotus", "counted_on": "public", "order": order, "papers_top1": public}
+        grid.add_line(tmp_path / "ngrams.jsonl", line)
+    assert _best_ngrams(tmp_path / "ngrams.jsonl") == {"scotus": {"public": 0.12}}
+    before = load_pyplot().get_fignums()
+    real_epsilon_report(results | {"irc-eps8": {"curve": []}}, tmp_path)
+    assert load_pyplot().get_fignums() == before
+    printed = capsys.readouterr().out
+    assert "| scotus-eps1 | 0.99 | 60 | 4.600 | 19.00% | 18.00% | 13.40% |" in printed
+    assert "| scotus-no-noise | ∞ | 60 | 4.600 | 25.00% | 24.00% | 13.40% |" in printed
+    assert "irc" not in printed
+    assert (tmp_path / "epsilon.png").stat().st_size > 1_000
+    sys.modules.pop("figures", None)
