@@ -253,6 +253,7 @@ def _begin(
     from tacit.simulation.placement import use_every_core
     from tacit.simulation.training import first_rounds_of, setup_of_recipe
     from tacit.training.calls import setup_of_call
+    from tacit.training.datasets import reasons_of_data
 
     use_every_core()
     if recipe is not None:
@@ -265,7 +266,7 @@ def _begin(
             raise RecipeError(f'Expected changes to be a list such as ["run.rounds=20"], got {changes!r}.')
         followed = recipe if isinstance(recipe, Recipe) else load_recipe(find_recipe(str(recipe)), changes)
         if epsilon is not None:
-            followed = at_epsilon(followed, epsilon).recipe
+            followed = at_epsilon(followed, epsilon, reasons_of_data(followed)).recipe
         where = next_folder(followed.name) if out is None else Path(out)
         setup: TrainingSetup = setup_of_recipe(followed, where)
     else:

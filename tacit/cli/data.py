@@ -24,7 +24,7 @@ from tacit.data.formats.pixels import Ink
 from tacit.data.importing import PrivateVocabulary, import_images, import_text
 from tacit.data.sources import ImageSource, TextSource
 from tacit.data.store import Caps, Store, open_store
-from tacit.data.summary import summarise
+from tacit.data.summary import NOT_COVERED, summarise
 from tacit.data.vocabulary import Vocabulary, checked_size, load_vocabulary
 from tacit.errors import DataError
 
@@ -223,7 +223,7 @@ def _remarks(summary: dict[str, Any]) -> Iterator[str]:
             yield f"cap: {cap:,} {name} a user"
     for reason, count in summary["skipped"].items():
         yield f"left out: {count:,} {reason}"
-    yield "These are exact figures about private users. No guarantee covers them."
+    yield NOT_COVERED
 
 
 def _quantile_name(key: str) -> str:

@@ -16,8 +16,10 @@ import typer
 
 from tacit.cli.results import emit
 from tacit.cli.results.recipes import InitResult
+from tacit.data.formats.columns import COLUMN_NAME, TEXT_COLUMNS, USER_COLUMNS
 from tacit.data.formats.files import bare_suffix, lines
 from tacit.data.store import INFO, Store, open_store
+from tacit.data.summary import NOT_COVERED
 from tacit.errors import DataError, RecipeError, TacitError
 from tacit.files import write_atomic
 from tacit.privacy.statement.wording import epsilon_text
@@ -30,9 +32,8 @@ if TYPE_CHECKING:
 
 STORES = Path("stores")
 # Names that columns often have, the likeliest first.
-_USER_COLUMNS = ("user", "user_id", "userid", "author", "client_id", "client", "speaker", "sender", "name", "id")
-_TEXT_COLUMNS = ("text", "body", "message", "content", "sentence", "sentences", "comment", "tweet", "post")
-_COLUMN_NAME = re.compile(r"[A-Za-z_][\w.-]{0,31}")
+# How many entries a vocabulary that is discovered has at most. A constant: how many words people have is private.
+_DISCOVERED = 10_000
 
 
 def init(
@@ -82,7 +83,7 @@ def init(
         raise RecipeError(f"The file {out} exists already, and is left as it is.", hint="--out names another file.")
     opened = _open(_the_store() if store is None else store)
     asks = sys.stdin.isatty() and not yes and not as_json
-    stated = _people(opened) if population is None else population
+    stated = counted = _people(opened) if population is None else population
     if asks and population is None:
         stated = int(
             typer.prompt("How many people are there, as you would say it in public?", default=stated, err=True)
@@ -94,13 +95,14 @@ def init(
     recipe = suggested_recipe(str(opened.path), _name_of(opened.path), wishes)
     estimate, warnings = _estimate(recipe, trial=trial)
     minutes = _minutes_here(estimate, opened, recipe)
+    if population is None and stated == counted:
+        warnings = [_counted_warning(stated), *warnings]
     privacy = _privacy_lines(estimate)
     write_atomic(out, explained(recipe, [_made_for(opened), *privacy, f"Train with: tacit train {out}"]))
     if as_json:
         emit(InitResult, _facts(out, recipe, estimate, minutes, warnings))
         return
-    made = _made(out, recipe, counted=population is None and not asks)
-    for line in [_seen(opened), made, *_discovery_lines(recipe), *privacy]:
+    for line in [_seen(opened), NOT_COVERED, _made(out, recipe), *_discovery_lines(recipe), *privacy]:
         print(line)
     if minutes is not None:
         print(_time_line(estimate, minutes, recipe))
@@ -152,15 +154,15 @@ def _columns(path: Path) -> tuple[str, str]:
             names = next(csv.reader([first], delimiter="\t" if bare_suffix(path) == ".tsv" else ","))
     except (TacitError, OSError, StopIteration, TypeError, ValueError, csv.Error):
         pass  # the import will say what is wrong with the file
-    known = {name.strip().lower(): name.strip() for name in names if _COLUMN_NAME.fullmatch(name.strip())}
-    user = next((known[name] for name in _USER_COLUMNS if name in known), "USER")
-    return user, next((known[name] for name in _TEXT_COLUMNS if name in known), "TEXT")
+    known = {name.strip().lower(): name.strip() for name in names if COLUMN_NAME.fullmatch(name.strip())}
+    user = next((known[name] for name in USER_COLUMNS if name in known), "USER")
+    return user, next((known[name] for name in TEXT_COLUMNS if name in known), "TEXT")
 
 
 def _words_to_discover(store: Store) -> int | None:
-    """How many words the recipe should discover: as many as the store has, if these were counted on its people."""
+    """How many words the recipe should discover, if those of the store were counted on its people."""
     words = store.vocabulary
-    return None if words is None or words.is_public else len(words)
+    return None if words is None or words.is_public else _DISCOVERED
 
 
 def _discovery_lines(recipe: Recipe) -> list[str]:
@@ -214,18 +216,19 @@ def _made_for(store: Store) -> str:
     return f"A recipe for the people in {store.path}, made by `tacit init`. Change what you like; # explains each line."
 
 
-def _made(out: Path, recipe: Recipe, *, counted: bool) -> str:
+def _made(out: Path, recipe: Recipe) -> str:
     plan = recipe.privacy
-    said = (
+    return (
         f"{out}: {recipe.run.rounds:,} rounds, each with about {plan.cohort:,.0f} of {plan.population:,} people, and noise of "
         f"{plan.noise_multiplier:g} times the most that one of them can contribute."
     )
-    if counted:
-        said += (
-            f" The {plan.population:,} people were counted in the store and rounded down; the figure becomes public. Give "
-            "--population if it should not follow from the store."
-        )
-    return said
+
+
+def _counted_warning(population: int) -> str:
+    return (
+        f"The {population:,} people were counted in the store and rounded down, and the figure becomes public. Give "
+        "--population if it should not follow from the store."
+    )
 
 
 def _privacy_lines(estimate: RunEstimate) -> list[str]:

@@ -111,8 +111,9 @@ def train(
 def _at_epsilon(recipe: Recipe, epsilon: float) -> Recipe:
     """The recipe with the noise for this epsilon, which is printed."""
     from tacit.recipe.target import at_epsilon
+    from tacit.training.datasets import reasons_of_data
 
-    found = at_epsilon(recipe, epsilon)
+    found = at_epsilon(recipe, epsilon, reasons_of_data(recipe))
     plan, rounds = found.recipe.privacy, found.recipe.run.rounds
     print(
         f"Noise: a noise multiplier of {plan.noise_multiplier:g} reaches ε = {round_up(found.planned.epsilon)} at "

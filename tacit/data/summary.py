@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from tacit.data.store import Store
 from tacit.data.users import OOV, in_blocks
 
+# What is said wherever figures of a store are shown.
+NOT_COVERED = "These are exact figures about private users. No guarantee covers them."
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 

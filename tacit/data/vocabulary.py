@@ -85,7 +85,7 @@ class Vocabulary:
     @cached_property
     def fingerprint(self) -> str:
         """The SHA-256 of the words in their order: the same for two vocabularies with the same ids."""
-        return hashlib.sha256("\n".join([TOKENIZER, *self.words]).encode()).hexdigest()
+        return _fingerprint(self.words)
 
     @cached_property
     def dtype(self) -> np.dtype[np.unsignedinteger]:
@@ -117,11 +117,8 @@ class Vocabulary:
         return [self.words[i - FIRST_WORD] if i >= FIRST_WORD else RESERVED[i] for i in ids]
 
     def as_text(self) -> str:
-        """The text of a file: one header line, then one word a line."""
-        header = json.dumps(
-            {"version": 1, "tokenizer": TOKENIZER, "provenance": self.provenance, "fingerprint": self.fingerprint}
-        )
-        return "".join(f"{line}\n" for line in (HEADER + header, *self.words))
+        """The text of a file that `load_vocabulary` reads."""
+        return vocabulary_text(self.words, self.provenance)
 
     def save(self, path: Path) -> None:
         """Write a new text file. If that fails, there is no file."""
@@ -134,6 +131,20 @@ class Vocabulary:
                 raise
 
 
+def vocabulary_text(entries: Sequence[str], provenance: str) -> str:
+    """The text of a vocabulary file: a line that says where the words come from, then one word a line.
+
+    The entries may begin with the reserved ones, as the words of a model do.
+    """
+    words = entries[_reserved(entries) :]
+    header = {"version": 1, "tokenizer": TOKENIZER, "provenance": provenance, "fingerprint": _fingerprint(words)}
+    return "".join(f"{line}\n" for line in (HEADER + json.dumps(header), *entries))
+
+
+def _fingerprint(words: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join([TOKENIZER, *words]).encode()).hexdigest()
+
+
 class _Index(dict[str, int]):
     """Words to ids; every other word is `OOV`."""
 
@@ -144,7 +155,7 @@ class _Index(dict[str, int]):
 def load_vocabulary(
     path: Path, *, size: int | None = None, on_warning: Callable[[str], None] | None = None
 ) -> Vocabulary:
-    """Read a file that `Vocabulary.save` wrote, or a plain word list (one word a line, the most frequent first).
+    """Read a file that `Vocabulary.save` or a run wrote, or a plain word list (one word a line, the most frequent first).
 
     `size` keeps the first ``size - FIRST_WORD`` words. `on_warning` is told if a word list repeats words.
     """
@@ -159,7 +170,7 @@ def load_vocabulary(
         raise DataError(f"The vocabulary file {path} cannot be read: {error.strerror}.") from None
     if not lines[0].startswith(HEADER):
         return _from_list(lines, path, limit, on_warning)
-    words = tuple(word for word in lines[1:] if word)
+    words = tuple(word for word in lines[1 + _reserved(lines[1:]) :] if word)
     try:
         header = json.loads(lines[0].removeprefix(HEADER))
         provenance, tokenizer, fingerprint = header["provenance"], header["tokenizer"], header["fingerprint"]

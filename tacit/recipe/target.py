@@ -22,7 +22,7 @@ from tacit.privacy.planning.scaling import scaled_up
 from tacit.privacy.planning.search import LEAST_SEARCHED_NOISE, largest_within
 from tacit.privacy.planning.word_noise import THRESHOLD_SHARE, word_noise
 from tacit.privacy.record.facts import DataRecord, ReleaseSize, VocabularyRecord
-from tacit.privacy.record.reasons import in_words
+from tacit.privacy.record.reasons import Reason, in_words
 from tacit.privacy.record.records import FORMAT, UNIT, Opened
 from tacit.privacy.statement.wording import round_up
 from tacit.recipe.sections import VocabularySection
@@ -42,9 +42,10 @@ class Targeted:
     planned: Spent
 
 
-def at_epsilon(recipe: Recipe, target: float) -> Targeted:
+def at_epsilon(recipe: Recipe, target: float, reasons_of_data: tuple[Reason, ...] = ()) -> Targeted:
     """The recipe with the least noise, to four digits, with which the run costs at most `target` at its δ.
 
+    `reasons_of_data`: why a run on these users can claim nothing (`tacit.training.datasets`).
     RecipeError if no noise does, or if the recipe can claim nothing whatever its noise is.
     """
     if not 0 < target < math.inf:
@@ -59,7 +60,7 @@ def at_epsilon(recipe: Recipe, target: float) -> Targeted:
             f"Expected a mechanism whose noise the server adds, got {recipe.privacy.mechanism!r}: choose its noise with "
             "`tacit plan`."
         )
-    if reasons := recipe.reasons_not_private():
+    if reasons := (*recipe.reasons_not_private(), *reasons_of_data):
         raise RecipeError(f"No noise reaches epsilon {target:g}, because {in_words(reasons)}.")
     words = planned_words(recipe)
     shaped_for = recipe.privacy if recipe.scale is None else scaled_up(recipe.privacy, recipe.scale)

@@ -81,6 +81,11 @@ class Recipe(RecipeSection):
                 raise ValueError("expected data.store with [vocabulary]: the words of a world are its own")
             if self.fleet is not None:
                 raise ValueError("expected no [vocabulary] with a [fleet]: the server cannot read the words of devices")
+            if self.vocabulary.run is None and self.pretrain is not None and self.pretrain.reuse is not None:
+                raise ValueError(
+                    "expected vocabulary.run, a discovery that has finished, with pretrain.reuse: a new discovery finds other "
+                    "words than the reused model has"
+                )
             if (delta := self.vocabulary.delta) is not None and delta >= self.privacy.delta:
                 raise ValueError(
                     f"expected vocabulary.delta < privacy.delta = {self.privacy.delta:g}, of which it is a part, got {delta:g}"

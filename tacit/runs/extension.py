@@ -79,6 +79,13 @@ def require_extendable(ledger: Ledger, folder: RunFolder, rounds: int) -> None:
         raise RunError(
             f"Expected run.rounds > {opened.rounds:,}, the rounds that {folder.path} has run, got {rounds:,}."
         )
+    server = folder.recipe().get("server", {})
+    if server.get("schedule", "constant") != "constant" and server.get("final") == 0:
+        raise RunError(
+            f"The run {folder.path} cannot be extended beyond its {opened.rounds:,} rounds: its learning rate has fallen to 0 "
+            "(server.final), so that further rounds would cost privacy and change nothing.",
+            hint="Begin a new run with more rounds.",
+        )
     if (objection := objection_to_extending(opened)) is not None:
         raise RunError(
             f"The run {folder.path} cannot be extended beyond its {opened.rounds:,} rounds: {objection}.",

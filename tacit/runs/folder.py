@@ -2,7 +2,7 @@
 
 run.json              the marker: the run's id and when it was made; written last, so a folder that has it is complete
 recipe.toml           the recipe the run follows
-vocabulary.txt        its words, one per line, if it has any
+vocabulary.txt        where its words come from, then the words, one per line, if it has any
 totals.json           what a discovery of words released, in such a run (tacit.runs.word_discovery)
 ledger.jsonl          what was released (tacit.privacy.record.ledger)
 metrics.jsonl         one record a round
@@ -30,7 +30,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tacit.data.vocabulary import HEADER
+from tacit.data.vocabulary import PRIVATE, vocabulary_text
 from tacit.errors import LedgerError, RunError
 from tacit.files import disk_error, remove_leftovers, sync_folder, write_atomic
 from tacit.privacy.record.ledger import Ledger, LedgerWriter, read_ledger
@@ -62,8 +62,13 @@ class RunFolder:
     created: str
 
     @classmethod
-    def create(cls, path: Path, recipe_text: str, *, vocabulary: Sequence[str] | None = None) -> RunFolder:
+    def create(
+        cls, path: Path, recipe_text: str, *, vocabulary: Sequence[str] | None = None, provenance: str = PRIVATE
+    ) -> RunFolder:
         """Make the folder of a new run, in a directory that is empty or not there yet.
+
+        `provenance` says where the words come from. The file of words begins with it, so that nobody takes words that were
+        counted on private users for a public list.
 
         RunError if the path is taken: nothing is changed. RunError if the disk fails: nothing is left behind.
         """
@@ -83,7 +88,7 @@ class RunFolder:
                 (path / name).mkdir()
             write_atomic(path / "recipe.toml", recipe_text)
             if vocabulary is not None:
-                write_atomic(path / "vocabulary.txt", "".join(f"{word}\n" for word in vocabulary))
+                write_atomic(path / "vocabulary.txt", vocabulary_text(vocabulary, provenance))
             write_atomic(path / _MARKER, json.dumps(marker) + "\n")
             sync_folder(path.parent)
         except BaseException as error:
@@ -199,8 +204,7 @@ class RunFolder:
             lines = self.vocabulary_path.read_text().split("\n")[:-1]
         except FileNotFoundError:
             return None
-        # In a discovery of words the first line says where they come from.
-        return lines[1:] if lines and lines[0].startswith(HEADER) else lines
+        return lines[1:]  # the first line says where they come from
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         write_atomic(self.summary_path, json.dumps(summary, indent=2, allow_nan=False) + "\n")

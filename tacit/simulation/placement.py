@@ -26,7 +26,11 @@ FLOATS_A_PARAMETER = 3
 
 @dataclass(frozen=True)
 class Spread:
-    """`chunk` users per compiled call on one of `devices`, `lanes` of them in lockstep."""
+    """`chunk` users per compiled call on one of `devices`, `lanes` of them in lockstep.
+
+    A chunk is a whole number of lanes. Otherwise the last users of a chunk would be compiled in another width, which may round
+    differently, and who is last depends on the other users.
+    """
 
     devices: tuple[Any, ...]
     chunk: int
@@ -74,7 +78,7 @@ def _warn_of_idle_cores(devices: int) -> None:
 
 
 def suitable_spread(parameters: int, cohort: int, chunk: int | None = None) -> Spread:
-    """The spread that suits this machine, with chunks of the given size if there is one."""
+    """The spread that suits this machine, with chunks of the given size, rounded up to whole lanes, if there is one."""
     devices = tuple(jax.devices())
     share = -(-cohort // len(devices))
     if jax.default_backend() == "cpu":
@@ -84,5 +88,7 @@ def suitable_spread(parameters: int, cohort: int, chunk: int | None = None) -> S
     else:
         free = (devices[0].memory_stats() or {}).get("bytes_limit", 16 << 30) // 2
         share = lanes = max(1, min(share, 2048, free // (4 * FLOATS_A_PARAMETER * parameters)))
-    chunk = chunk or share
-    return Spread(devices, chunk, min(lanes, chunk))
+    wanted = chunk or share
+    groups = -(-wanted // lanes)
+    lanes = -(-wanted // groups)
+    return Spread(devices, groups * lanes, lanes)

@@ -60,8 +60,7 @@ def setup_of_recipe(recipe: Recipe, out: Path) -> RecipeSetup:
         words = words_folder(out)
         refuse_if_discovered(words)
         refuse_if_taken(words)
-        pretrain = None if recipe.pretrain is None else recipe.pretrain.model_copy(update={"reuse": None})
-        setup_of_recipe(recipe.model_copy(update={"vocabulary": None, "pretrain": pretrain}), out)
+        setup_of_recipe(recipe.model_copy(update={"vocabulary": None}), out)
         recipe = with_words(recipe, words)
     setup = RecipeSetup.build(recipe)
     open_public(recipe, setup.dataset)
@@ -83,7 +82,9 @@ def first_rounds_of(
     """A new run folder for the setup, and its rounds."""
     for sentence in setup.warnings():
         callback.on_warning(sentence)
-    folder = RunFolder.create(out, setup.settings, vocabulary=setup.dataset.words or None)
+    folder = RunFolder.create(
+        out, setup.settings, vocabulary=setup.dataset.words or None, provenance=setup.dataset.provenance
+    )
     return folder, _first_rounds(setup, folder, callback, catch_interrupt=catch_interrupt)
 
 

@@ -15,6 +15,7 @@ from tacit.data.rows import to_rows
 from tacit.data.store import Store, open_store
 from tacit.data.users import Examples, Users
 from tacit.data.views import Reshuffled, split_users
+from tacit.data.vocabulary import PRIVATE, word_list
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import AuditError, DataError, PrivacyError
 from tacit.learning.pretrain import Reworded
@@ -53,6 +54,12 @@ class Dataset:
     warnings: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()
 
+    @property
+    def provenance(self) -> str:
+        """Where the words come from; those of a world are made up, and those of an unknown origin count as private."""
+        of_a_world = PRIVATE if self.description.world is None else word_list(f"the {self.description.world} world")
+        return self.description.vocabulary or of_a_world
+
 
 def open_dataset(recipe: Recipe) -> Dataset:
     """Open what the recipe's [data] names, and check it against what the plan promises."""
@@ -65,6 +72,18 @@ def open_dataset(recipe: Recipe) -> Dataset:
         dataset = replace(dataset, train=dealt, people=synthetic)
     check_population(recipe.privacy, dataset, recipe.run.rounds, counted=recipe.fleet is None)
     return dataset
+
+
+def reasons_of_data(recipe: Recipe) -> tuple[Reason, ...]:
+    """Why a run on the recipe's data can claim no finite epsilon, whatever its noise is; the users' text is not read."""
+    reasons = []
+    if recipe.data.store is not None and recipe.vocabulary is None:
+        words = open_store(Path(recipe.data.store)).vocabulary
+        if words is not None and not words.is_public:
+            reasons.append(Reason(Why.COUNTED_VOCABULARY))
+    if recipe.data.iid:
+        reasons.append(Reason(Why.MIXED_USERS))
+    return tuple(reasons)
 
 
 def check_population(plan: PrivacyPlan, dataset: Dataset, rounds: int, *, counted: bool = True) -> None:
@@ -106,18 +125,14 @@ def _store(recipe: Recipe) -> Dataset:
     found = None if recipe.vocabulary is None else found_words(recipe.vocabulary, store)
     train, held_out = split_users(store if found is None else found.users, data.held_out)
     vocabulary = store.vocabulary if found is None else found.users.vocabulary
-    reasons = [] if found is None else list(found.reasons_not_private)
-    if found is None and not vocabulary.is_public:
-        reasons.append(Reason(Why.COUNTED_VOCABULARY))
-    if data.iid:
-        reasons.append(Reason(Why.MIXED_USERS))
+    reasons = () if found is None else found.reasons_not_private
     return Dataset(
         train=train,
         people=len(train),
         held_out=_rows(held_out, np.arange(len(held_out)), recipe),
         words=tuple(vocabulary.decode(np.arange(len(vocabulary)))),  # the reserved entries too: a word at its number
         description=DataRecord(store=store.store_id, vocabulary=vocabulary.provenance),
-        reasons_not_private=tuple(reasons),
+        reasons_not_private=(*reasons, *reasons_of_data(recipe)),
         vocabulary=None if found is None else found.record,
         warnings=() if found is None else found.warnings,
     )

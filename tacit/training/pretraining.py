@@ -60,10 +60,10 @@ def open_public(recipe: Recipe, dataset: Dataset) -> PublicText | None:
     section = recipe.pretrain
     if section is None:
         return None
-    if section.reuse is not None:
-        _run_to_reuse(recipe, dataset, section.reuse)
     asserted = section.store is not None
     users, words, public = _store(section, dataset) if asserted else _world(section, dataset)
+    if section.reuse is not None:
+        _model_to_reuse(recipe, dataset, section.reuse, public)
     reworded = Reworded(users, words, dataset.words)
     if reworded.shared == 0:
         raise DataError(
@@ -87,22 +87,28 @@ def pretrained(
     if not path.exists():
         if folder.begun:
             raise RunError(f"The pre-trained model {path}, with which the run {folder.path} began, is missing.")
+        public = open_public(recipe, dataset)
+        assert public is not None
         if recipe.pretrain.reuse is None:
-            _make(recipe, dataset, model, folder, callback or Callback())
+            _make(recipe, public, model, folder, callback or Callback())
         else:
-            _copy(_run_to_reuse(recipe, dataset, recipe.pretrain.reuse), folder)
+            kept = _model_to_reuse(recipe, dataset, recipe.pretrain.reuse, public.public)
+            _make_folder(folder)
+            checkpoints.save(folder.pretrained_path, 0, kept.arrays, kept.metadata)
     kept = checkpoints.load(path)
+    return Pretrained(load_model(model, kept.arrays), _record(kept, path))
+
+
+def _record(kept: checkpoints.Checkpoint, path: Path) -> PretrainingRecord:
     try:
-        record = from_json(PretrainingRecord, {**json.loads(kept.metadata[_DESCRIPTION]), "digest": kept.digest})
+        return from_json(PretrainingRecord, {**json.loads(kept.metadata[_DESCRIPTION]), "digest": kept.digest})
     except (KeyError, TypeError, ValueError):
         raise RunError(f"The file {path} is a checkpoint, and no pre-trained model.") from None
-    return Pretrained(load_model(model, kept.arrays), record)
 
 
-def _make(recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, callback: Callback) -> None:
-    section, public = recipe.pretrain, open_public(recipe, dataset)
+def _make(recipe: Recipe, public: PublicText, model: Any, folder: RunFolder, callback: Callback) -> None:
+    section = recipe.pretrain
     assert section is not None
-    assert public is not None
     rows = public_rows(public.users, layout=recipe.data.layout, length=recipe.data.length)
     schedule = PretrainingSchedule(section.batch_size, section.epochs, section.steps, section.order_seed)
     descent = Descent(
@@ -122,8 +128,12 @@ def _make(recipe: Recipe, dataset: Dataset, model: Any, folder: RunFolder, callb
     checkpoints.save(folder.pretrained_path, 0, model_arrays(trained), metadata)
 
 
-def _run_to_reuse(recipe: Recipe, dataset: Dataset, path: str) -> RunFolder:
-    """The run whose pre-trained model is the one that this recipe would make; RunError if it is not."""
+def _model_to_reuse(recipe: Recipe, dataset: Dataset, path: str, public: str) -> checkpoints.Checkpoint:
+    """The pre-trained model of another run, if it is the one that this recipe would make of `public`; RunError if it is not.
+
+    The name of a store in a recipe may stand for other data in another folder or on another day. So what the model says
+    that it was trained on is compared with the public data of this recipe, which is never the private store.
+    """
     other = RunFolder.open(by_name(Path(path)))
     if other.vocabulary() != list(dataset.words):
         raise RunError(f"Expected a run with the same words in pretrain.reuse, got {other.path}, whose words differ.")
@@ -134,13 +144,14 @@ def _run_to_reuse(recipe: Recipe, dataset: Dataset, path: str) -> RunFolder:
             f"Expected a run with the same pre-training in pretrain.reuse, got {other.path}, where {name} is {theirs} and not "
             f"{ours}."
         )
-    return other
-
-
-def _copy(other: RunFolder, folder: RunFolder) -> None:
-    kept = checkpoints.load(checkpoints.path_of(other.pretrained_path, 0))
-    _make_folder(folder)
-    checkpoints.save(folder.pretrained_path, 0, kept.arrays, kept.metadata)
+    kept_path = checkpoints.path_of(other.pretrained_path, 0)
+    kept = checkpoints.load(kept_path)
+    if (theirs := _record(kept, kept_path).public) != public:
+        raise RunError(
+            f"Expected a model that was pre-trained on {public} in pretrain.reuse, got that of {other.path}, which was "
+            f"trained on {theirs}."
+        )
+    return kept
 
 
 def _what_decides(recipe: Recipe) -> dict[str, Any]:

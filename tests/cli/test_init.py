@@ -73,15 +73,18 @@ def test_words_counted_on_the_people_are_discovered_again_under_privacy(
     assert tacit("data", "import", *asked).code == 0
     answer = tacit("init", "--yes", "--no-trial", "--rounds", 2)
     assert answer.code == 0, answer.err
-    assert "The recipe discovers at most 7 words under differential privacy, for ε = 1 of the total" in answer.out
+    assert "The recipe discovers at most 10,000 words under differential privacy, for ε = 1 of the total" in answer.out
     assert "Privacy: ε = " in answer.out
     section = load_recipe(Path("recipe.toml")).vocabulary
     assert section is not None
-    assert (section.size, section.epsilon) == (7, 1.0)
+    assert (section.size, section.epsilon) == (10_000, 1.0)  # and not how many words people have
     assert not odometer.read(Path("stores/chat"))  # an estimate discovers nothing
     facts = tacit("init", "--json", "--no-trial", "--rounds", 2, "--out", "other.toml").object
     assert 3.8 < facts["epsilon"] <= 4
     assert facts["reasons_not_private"] == []
+    assert "people were counted in the store and rounded down" in facts["warnings"][0]
+    assert "people were counted in the store and rounded down" in answer.out
+    assert "These are exact figures about private users." in answer.out
 
 
 @pytest.mark.parametrize(

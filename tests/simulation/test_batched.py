@@ -325,3 +325,12 @@ def test_what_one_user_adds_does_not_depend_on_who_shares_their_chunk(work: Any,
     alone = [total([user]) for user in people]
     assert min(map(abs, alone)) > 0
     assert total(people) == pytest.approx(sum(alone), rel=1e-5)
+
+
+@pytest.mark.parametrize("parameters", [100, 30_000, 70_000, 10**6])
+def test_a_chunk_is_a_whole_number_of_lanes(parameters: int) -> None:
+    """Otherwise the last users of a chunk are compiled in another width, and who is last depends on the others."""
+    for wanted in range(1, 70):
+        for spread in (suitable_spread(parameters, wanted), suitable_spread(parameters, 100, chunk=wanted)):
+            assert spread.chunk % spread.lanes == 0
+        assert wanted <= spread.chunk < wanted + spread.lanes

@@ -197,3 +197,16 @@ def test_a_recipe_that_names_other_rounds_than_the_first_record_is_noticed(exten
     (run / "recipe.toml").write_text(longer.to_toml())
     with pytest.raises(LedgerError, match=r"recipe.toml is not the one that the ledger names"):
         tacit.open_run(run).cost()
+
+
+def test_a_run_whose_learning_rate_has_fallen_to_zero_gets_no_rounds_that_change_nothing(tmp_path: Path) -> None:
+    server = {"schedule": "linear", "learning_rate": 1.0}
+    start_run(tiny(run={"rounds": 2}, server=server), tmp_path / "run", tacit.Callback())
+    with pytest.raises(RunError, match="would cost privacy and change nothing"):
+        extension_of(RunFolder.open(tmp_path / "run"), 4)
+
+
+def test_the_guarantee_says_that_added_rounds_are_charged_as_such(finished: Path, extended: Path) -> None:
+    charged = "The decision to add rounds may depend on what was released"
+    assert charged in " ".join(tacit.open_run(extended).guarantee().as_markdown().split())
+    assert charged not in " ".join(tacit.open_run(finished).guarantee().as_markdown().split())

@@ -307,3 +307,19 @@ def test_a_pretrained_model_of_other_settings_or_words_is_refused(
     with pytest.raises(RunError, match=said):
         start_run(recipe_with(other, **changes), tmp_path / "second", tacit.Callback())
     assert not (tmp_path / "second").exists()
+
+
+def test_a_model_that_was_pretrained_on_other_data_under_the_same_name_is_refused(
+    tmp_path: Path, public_store: Path
+) -> None:
+    """A recipe names a store by its path, and another store may lie there now: the private one, for example."""
+    of_store = {"store": str(public_store), "public": True, "epochs": 1, "batch_size": 4}
+    start_run(recipe_with(of_store), tmp_path / "first", tacit.Callback())
+    words = KeyboardWorld(1, 1, vocabulary_size=60).words[4:]
+    public_store.rename(tmp_path / "earlier")
+    sentences = np.random.default_rng(1).integers(4, 60, (12, 3, 8)).tolist()
+    vocabulary = Vocabulary(tuple(words), PRIVATE)
+    save_users(ListUsers(sentences), public_store, source="letters", vocabulary=vocabulary, key=KEY)
+    with pytest.raises(RunError, match="which was trained on store"):
+        start_run(recipe_with({**of_store, "reuse": str(tmp_path / "first")}), tmp_path / "second", tacit.Callback())
+    assert not (tmp_path / "second").exists()

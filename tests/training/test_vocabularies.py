@@ -10,12 +10,20 @@ import pytest
 from scipy.stats import binom
 
 from tacit.api.run import open_run
+from tacit.api.train import train
 from tacit.data.encoding import word_counts
+from tacit.data.importing import import_text
+from tacit.data.sources import TextSource
 from tacit.data.store import open_store
+from tacit.data.users import RESERVED
 from tacit.data.views import split_users
-from tacit.data.vocabulary import PRIVATE, Vocabulary
+from tacit.data.vocabulary import PRIVATE, Vocabulary, count_vocabulary, load_vocabulary
 from tacit.errors import DataError, PrivacyError, RecipeError, RunError, TacitError
+from tacit.privacy.accounting.cost import Cost
+from tacit.privacy.noise.tail import apart_from_tail
 from tacit.privacy.record.reasons import Why
+from tacit.privacy.statement.assumptions import Observed
+from tacit.privacy.statement.wording import round_up
 from tacit.recipe.sections import VocabularySection
 from tacit.recipe.target import words_delta
 from tacit.recipe.training import Recipe, parse_recipe
@@ -29,7 +37,7 @@ from tacit.training.vocabularies import discover_words, discovery_of, found_word
 from tests.support.chats import LISTED, SHARE, chat, write_chat, write_list
 from tests.support.commands import everything
 from tests.support.stopping import stopped
-from tests.support.store_keys import key_holding_out
+from tests.support.store_keys import KEY, key_holding_out
 from tests.support.tiny_recipe import tiny
 
 
@@ -277,3 +285,50 @@ def test_a_section_that_cannot_be(store: Path, vocabulary: dict[str, Any], sente
     given = {"size": 12, "words": "list.txt"} | vocabulary
     with pytest.raises(RecipeError, match=sentence):
         parse_recipe(tree | {"vocabulary": {name: value for name, value in given.items() if value is not None}})
+
+
+def counted_store(path: Path) -> Path:
+    """A store whose words were counted on its people, words of one person among them."""
+    wrote = chat()
+    rows = [(place, user, text) for place, (user, text) in enumerate((u, t) for u in wrote for t in wrote[u])]
+    words = count_vocabulary((text for _, _, text in rows), size=40, provenance=PRIVATE)
+    source = TextSource("chat", "made up", "row", iter(rows))
+    return import_text([source], path, vocabulary=words, held_out=SHARE, key=KEY).path
+
+
+def test_the_words_of_a_run_are_as_public_as_they_were_before(tmp_path: Path, store: Path) -> None:
+    for name, of, public in (("counted", counted_store(tmp_path / "counted-store"), False), ("listed", store, True)):
+        start_run(recipe(of, None), tmp_path / name, Callback())
+        folder = RunFolder.open(tmp_path / name)
+        kept = load_vocabulary(folder.vocabulary_path)
+        assert kept.is_public == public
+        assert [*RESERVED, *kept.words] == folder.vocabulary()
+    with pytest.raises(DataError, match="Expected a public word list"):
+        discovery_of(section(tmp_path / "counted" / "vocabulary.txt"), population=60, delta=1e-4)
+    start_run(tiny(run={"rounds": 1}), tmp_path / "world", Callback())
+    assert load_vocabulary(tmp_path / "world" / "vocabulary.txt").provenance == "word list: the keyboard world"
+
+
+def test_no_epsilon_is_promised_for_words_that_were_counted(tmp_path: Path) -> None:
+    counted = recipe(counted_store(tmp_path / "store"), None)
+    with pytest.raises(RecipeError, match="No noise reaches epsilon 4, because the vocabulary was counted"):
+        train(recipe=counted, epsilon=4.0, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_new_discovery_with_a_pretrained_model_of_another_run_is_refused_before_anything_is_paid(store: Path) -> None:
+    tree = recipe(store, section()).model_dump(mode="json", exclude_none=True)
+    tree["pretrain"] = {"store": "public", "public": True, "steps": 3, "reuse": "runs/other"}
+    with pytest.raises(RecipeError, match="a new discovery finds other words than the reused model has"):
+        parse_recipe(tree)
+
+
+def test_the_owner_reads_what_a_stolen_record_costs_together_with_the_words(store: Path, listed: Path) -> None:
+    start_run(recipe(store, section(listed, epsilon=4.0)), store.parent / "run", Callback())
+    cost = cost_of(RunFolder.open(store.parent / "run"))
+    words = cost.ledger.opened.vocabulary
+    assert words is not None
+    text = cost.guarantee(observed=Observed(4)).as_markdown()
+    rho = 4 / (2 * 2.0**2) + 1 / (2 * words.noise_multiplier**2)
+    both = Cost.of_rho(rho, gaussian=True, threshold_delta=words.threshold_delta).epsilon(apart_from_tail(1e-4))[0]
+    assert f"which makes epsilon {round_up(both)} at the same delta, the words included" in " ".join(text.split())

@@ -15,7 +15,10 @@ from tacit.errors import DataError
 Record = tuple[int, dict[str, Any]]
 
 # What may be a column's name. A file without a header line has somebody's text there, which no message may quote.
-_COLUMN_NAME = re.compile(r"[A-Za-z_][\w.-]{0,31}")
+COLUMN_NAME = re.compile(r"[A-Za-z_][\w.-]{0,31}")
+# What such columns are often called, the likeliest first.
+USER_COLUMNS = ("user", "user_id", "userid", "author", "client_id", "client", "speaker", "sender", "name", "id")
+TEXT_COLUMNS = ("text", "body", "message", "content", "sentence", "sentences", "comment", "tweet", "post")
 
 
 @dataclass(frozen=True)
@@ -44,10 +47,19 @@ def table(
     return TextSource(path.name, format, unit, _rows(records, columns, path, unit, skipped), skipped)
 
 
-def check_columns(there: Sequence[str], columns: Columns, path: Path, where: str) -> None:
-    """DataError unless both columns are among these, once each; `where` says what has these columns."""
+def check_columns(there: Sequence[str], columns: Columns, path: Path, where: str, *, header: bool = True) -> None:
+    """DataError unless both columns are among these, once each; `where` says what has these columns.
+
+    `header`: these are names for certain. The first line of a CSV file may be somebody's text instead, so its words are
+    shown only if one of them is a usual name of a column.
+    """
     for wanted, option in ((columns.user, "--user"), (columns.text, "--text")):
         if wanted not in there:
+            if not header and not {name.strip().lower() for name in there} & {*USER_COLUMNS, *TEXT_COLUMNS}:
+                raise DataError(
+                    f"{path}: {where} has no column {wanted!r} among its {len(there)}.",
+                    hint=f"The first line of the file names its columns, and {option} is one of these names.",
+                )
             named = ", ".join(map(shown_name, there[:20])) or "none"
             raise DataError(
                 f"{path}: {where} has no column {wanted!r}; the columns are {named}.",
@@ -59,7 +71,7 @@ def check_columns(there: Sequence[str], columns: Columns, path: Path, where: str
 
 def shown_name(column: str) -> str:
     """The column's name as a message may show it: somebody's text instead of a name becomes a question mark."""
-    return repr(column) if _COLUMN_NAME.fullmatch(column) else "?"
+    return repr(column) if COLUMN_NAME.fullmatch(column) else "?"
 
 
 def _rows(

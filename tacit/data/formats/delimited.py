@@ -66,7 +66,7 @@ def _check_header(header: list[str], columns: Columns, path: Path, line: int) ->
     if len(set(header)) != len(header):
         twice = next(name for name in header if header.count(name) > 1)
         raise DataError(f"{path}, line {line} names a column twice: {shown_name(twice)}.")
-    check_columns(header, columns, path, f"line {line}")
+    check_columns(header, columns, path, f"line {line}", header=False)
 
 
 class _Feed:

@@ -159,7 +159,9 @@ class Coordinator:
             return folder
         setup = RecipeSetup.build(recipe)
         open_public(recipe, setup.dataset)  # so that a mistake in it is reported before a folder exists
-        return RunFolder.create(out, recipe.to_toml(), vocabulary=setup.dataset.words)
+        return RunFolder.create(
+            out, recipe.to_toml(), vocabulary=setup.dataset.words, provenance=setup.dataset.provenance
+        )
 
     def _is_temporary(self, error: Exception) -> bool:
         """Whether waiting can help: the database or disk is unavailable, or the round or lease is lost."""

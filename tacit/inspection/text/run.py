@@ -125,7 +125,9 @@ def start_inspection(recipe: TextInspection, out: Path, callback: Callback) -> d
     inspector = Inspector.build(recipe)
     for sentence in inspector.setup.warnings():
         callback.on_warning(sentence)
-    folder = RunFolder.create(out, recipe.to_toml(), vocabulary=inspector.setup.dataset.words)
+    folder = RunFolder.create(
+        out, recipe.to_toml(), vocabulary=inspector.setup.dataset.words, provenance=inspector.setup.dataset.provenance
+    )
     return begin(inspector.program(folder), folder, callback)
 
 

@@ -10,8 +10,10 @@ were chosen by looking at earlier ones' releases go through an odometer (`adapti
 extended: how many rounds it has may have been decided by looking at its releases.
 
 A discovery of words (`tacit.privacy.discovery`) counts once, however many of the runs use its words, and whether it is among
-the runs or not. Its threshold takes δ_T from δ. Where runs were chosen by looking at earlier ones, half of δ is set aside for
-all thresholds, because their number must not decide the δ at which the rest is computed. If they need more, there is no bound.
+the runs or not. Its threshold takes δ_T from δ. Where runs were chosen by looking at earlier ones, a fifth of δ is always set
+aside for thresholds, because neither their number nor whether there are any may decide the δ at which the rest is computed: a
+person who discovers words only after a harmless first run would otherwise have spent δ before and a part of δ again. If the
+thresholds need more than a fifth, there is no bound.
 
 A run counts with its planned rounds, whether they have run or not (`record.planned`). A run without sampling (check_in)
 enters with its ρ, by the MinS and MaxP that its plan promises, or that its cohorts had where they are given and all planned
@@ -41,6 +43,9 @@ from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import Opened
 
 Users = NDArray[np.int64]
+
+# Of δ, what is set aside for the thresholds of discoveries where runs may have been chosen by looking at earlier ones.
+THRESHOLDS = 0.2
 
 # What an odometer does not need.
 PLANNED = "each run's noise, sampling and number of rounds were chosen without looking at what the other runs released"
@@ -81,7 +86,8 @@ def together(
     PrivacyError if a run is given twice, or if the runs are stated for different units or neighbours.
     """
     openings = [ledger.opened for ledger in ledgers]
-    adaptive = adaptive or any(opened.extended_from for opened in openings)
+    odometer = adaptive or any(opened.extended_from for opened in openings)
+    adaptive = adaptive or (odometer and len(ledgers) > 1)  # the words of one run were settled before its first round
     ids = [opened.run_id for opened in openings]
     for place, run_id in enumerate(ids):
         if run_id in ids[:place]:
@@ -102,12 +108,12 @@ def together(
     assumptions += tuple(dict.fromkeys(claim for opened in openings for claim in author_claims(opened)))
     if reasons:
         return Together(math.inf, delta, None, "none", adjacency, unit, releases, tuple(reasons), assumptions)
-    composition = adaptively_composed if adaptive else compose
+    composition = adaptively_composed if odometer else compose
     within, lonely = apart_from_tail(delta), math.fsum(cost.threshold_delta for cost in costs)
-    # How many discoveries there are must not decide which delta the rest is computed at, unless that was settled beforehand.
-    set_aside = within / 2 if adaptive and lonely > 0 else lonely
+    set_aside = THRESHOLDS * within if adaptive else lonely
     if lonely > set_aside or set_aside >= within:
-        reasons = [Reason(Why.UNPROVEN_RELEASES, _too_much_for_thresholds(lonely, within / 2 if adaptive else within))]
+        most = set_aside if adaptive else within
+        reasons = [Reason(Why.UNPROVEN_RELEASES, _too_much_for_thresholds(lonely, most))]
         return Together(math.inf, delta, None, "none", adjacency, unit, releases, tuple(reasons), assumptions)
     found = composition([part for cost in costs for part in cost.parts], within - set_aside)
     value, tail = found.epsilon - math.log1p(-set_aside), math.fsum(cost.tail for cost in costs)
@@ -115,7 +121,8 @@ def together(
         reasons = [Reason(Why.NO_NOISE)]
     elif objection := tail_objection(tail, value, delta):
         value, reasons = math.inf, [Reason(Why.NOISE_TAIL, objection)]
-    return Together(value, delta, found.rho, found.accountant, adjacency, unit, releases, tuple(reasons), assumptions)
+    rho = found.rho if lonely == 0 else None  # a threshold is not zero-concentrated
+    return Together(value, delta, rho, found.accountant, adjacency, unit, releases, tuple(reasons), assumptions)
 
 
 @dataclass(frozen=True)
@@ -163,4 +170,5 @@ def _cost(ledger: Ledger, cohorts: Sequence[Users] | None, adjacency: str) -> _R
         objection = cost.objection or "the cost of its mechanism is one that does not compose"
         return _RunCost((), 0.0, [Reason(Why.UNPROVEN_RELEASES, objection)])
     draws = len(releases.all) if cost.draws is None else cost.draws
-    return _RunCost(parts, tail_probability(opened.release.coordinates, opened.release.arrays, draws))
+    tail = tail_probability(opened.release.coordinates, opened.release.arrays, draws)
+    return _RunCost(parts, tail, threshold_delta=cost.threshold_delta)

@@ -72,7 +72,8 @@ class Spent:
     """(ε, δ) of a run, for a unit and an adjacency, under assumptions; infinite with the reasons.
 
     Without sampling there is also a ρ, and the MinS and MaxP that it was computed from. `releases` are those in the ledger;
-    the cost is that of all `rounds_planned`, of which `rounds_run` have run, and of every further attempt.
+    the cost is that of all `rounds_planned`, of which `rounds_run` have run, and of every further attempt. `rho` is None
+    where a threshold was used, which is not zero-concentrated; `rho_of_noise` is then that of everything else.
     """
 
     epsilon: float
@@ -87,11 +88,12 @@ class Spent:
     assumptions: tuple[str, ...] = ASSUMPTIONS
     rho: float | None = None
     participation: Participation | None = None
+    rho_of_noise: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: an infinite epsilon is null, and its reasons say why."""
         return {
-            **vars(self),
+            **{name: value for name, value in vars(self).items() if name != "rho_of_noise"},
             "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
             "rho": self.rho if self.rho is not None and math.isfinite(self.rho) else None,
             "assumptions": list(self.assumptions),
@@ -166,6 +168,10 @@ def spent_by(
         assumptions += (
             f"the words of the model were chosen without looking at these users ({opened.data.vocabulary})",
         )
+    if opened.vocabulary is not None:
+        assumptions += (
+            "noise, sampling and number of rounds were chosen without looking at the words that had been discovered",
+        )
     if opened.pretraining is not None:
         assumptions += (_public_data(opened.pretraining),)
     if opened.selected_by:
@@ -186,6 +192,7 @@ def spent_by(
         assumptions,
         cost.rho if math.isfinite(value) and cost.threshold_delta == 0 else None,
         participation,
+        cost.rho if math.isfinite(value) and cost.threshold_delta > 0 else None,
     )
 
 

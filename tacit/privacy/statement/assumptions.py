@@ -50,7 +50,7 @@ def objections(ledger: Ledger, spent: Spent) -> list[Reason]:
         rounds = f"{spent.rounds_planned} rounds were accounted, the ledger plans {opened.rounds}"
         found.append(Reason(Why.WRONG_ACCOUNT, rounds))
     if sampling not in SAMPLED and kind.adds_noise and not spent.reasons_not_private:
-        found += _doubts_about_rho(spent.rho, opened, ledger.intents)
+        found += _doubts_about_rho(spent.rho_of_noise if spent.rho is None else spent.rho, opened, ledger.intents)
     return found
 
 

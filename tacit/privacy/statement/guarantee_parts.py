@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tacit.privacy.accounting.conventions import without_replacement_epsilon
+from tacit.privacy.accounting.cost import Cost
+from tacit.privacy.accounting.discovered_words import with_vocabulary
 from tacit.privacy.accounting.releases import rounds_of
 from tacit.privacy.accounting.spent import Spent
-from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 from tacit.privacy.noise.kinds import kind_of
 from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
 from tacit.privacy.outside import is_path
@@ -72,6 +73,14 @@ _WORD_TOTALS = (
 _BOUNDED_OUTSIDE = (
     "The adversary is computationally bounded. How well the noise hides what it should is up to the mechanism's author."
 )
+_CHARGED_AS_PLANNED = (
+    "A run that ends early is charged for all planned rounds, so the decision to end it may depend on what was released. "
+    "Rounds that are added to the ledger without an extension make epsilon infinite."
+)
+_CHARGED_AS_EXTENDED = (
+    "The run was extended. The decision to add rounds may depend on what was released: all rounds are charged by a bound that "
+    "holds for rounds that are chosen in that way (a Rényi odometer)."
+)
 _BOUNDED = (
     "The adversary is computationally bounded. The noise comes from a cipher with a 256-bit key; an adversary who cannot break "
     "the cipher cannot tell the noise from true randomness."
@@ -127,23 +136,31 @@ def trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[L
 
 
 def _stolen_record(said: Guarantee, ledger: Ledger, observed: Observed | None) -> str:
-    """Without the secrecy of the sample, k Gaussian releases about one user are left: rho = k Δ² / (2 z²)."""
+    """Without the secrecy of the sample, k Gaussian releases about one user are left: rho = k Δ² / (2 z²).
+
+    The discovery of the run's words, if there was one, comes on top.
+    """
+    found, words = ledger.opened.vocabulary, ""
+    if found is not None:
+        words = ", to which the discovery of the words adds its own"
     text = (
         "Part of the protection comes from the secrecy of the sample. Whoever steals the participation record knows who was "
         "drawn, and against them the statement below does not hold: a user who took part k times then has rho = "
-        f"{'k/(2z²)' if said.sampling == 'poisson' else '2k/z²'} with the noise multiplier z of a round"
+        f"{'k/(2z²)' if said.sampling == 'poisson' else '2k/z²'} with the noise multiplier z of a round{words}"
     )
     noise = min((group.noise_multiplier for group in rounds_of(ledger.intents)), default=0.0)
     if observed is None or noise <= 0:
         return text + "."
     rho = observed.most_participations * (1 if said.sampling == "poisson" else 4) / (2 * noise**2)
-    epsilon, size = epsilon_of_gaussian(rho, apart_from_tail(said.delta)), ledger.opened.release
+    alone = with_vocabulary(Cost.of_rho(rho, gaussian=True), found, said.adjacency)
+    epsilon, size = alone.epsilon(apart_from_tail(said.delta))[0], ledger.opened.release
     tail = tail_probability(size.coordinates, size.arrays, said.releases)
     if tail_objection(tail, epsilon, said.delta):
         return f"{text}. In this run that is too much for any statement: nothing is claimed against them."
     return (
-        f"{text}. In this run nobody took part more than {times(observed.most_participations)}, which makes rho "
-        f"{round_up(rho, 4)} and epsilon {round_up(epsilon)} at the same delta."
+        f"{text}. In this run nobody took part more than {times(observed.most_participations)}, which makes "
+        f"{f'rho {round_up(rho, 4)} and ' if found is None else ''}epsilon {round_up(epsilon)} at the same delta"
+        f"{'' if found is None else ', the words included'}."
     )
 
 
@@ -165,11 +182,7 @@ def covered(said: Guarantee, ledger: Ledger) -> tuple[Line, ...]:
             f"Every time this run reads the data of a {said.unit} whom it trains on, in {said.rounds_in_words}. Rounds that "
             "were cut off count as releases too."
         ),
-        Line(
-            "A run that ends early is charged for all planned rounds, so the decision to end it may depend on what was "
-            "released. Rounds cannot be added in that way (no privacy filter is used): more rounds than planned make epsilon "
-            "infinite."
-        ),
+        Line(_CHARGED_AS_EXTENDED if ledger.opened.extended_from else _CHARGED_AS_PLANNED),
         Line("Everything that is computed from the releases alone: the models, their suggestions, attacks on them."),
     )
 

@@ -85,7 +85,8 @@ def test_csv_with_quotes_and_line_breaks(tmp_path: Path) -> None:
         ("who,text\nann,x\n", "has no column 'said'; the columns are 'who', 'text'"),
         ("who,said\nann\n", "line 2 has 1 values; expected 2"),
         ("who,who,said\n", "names a column twice"),
-        ("ann,My secret diary\nbob,hi\n", "the columns are 'ann', [?]"),
+        ("user,My secret diary\nbob,hi\n", "the columns are 'user', [?]"),
+        ("ann,yes\nbob,hi\n", "line 1 has no column 'who' among its 2[.]$"),
     ],
 )
 def test_bad_csv(tmp_path: Path, content: str, sentence: str) -> None:

@@ -9,17 +9,21 @@ from typing import Any
 
 import pytest
 
+from tacit.privacy.accounting.adaptive import adaptively_composed
 from tacit.privacy.accounting.cost import Cost
 from tacit.privacy.accounting.discovered_words import discovery_rho, with_vocabulary
+from tacit.privacy.accounting.releases import Releases
 from tacit.privacy.accounting.sampled_gaussian import SampledRounds
 from tacit.privacy.accounting.several_runs import together
-from tacit.privacy.accounting.spent import spent_by
+from tacit.privacy.accounting.spent import cost_of_releases, spent_by
 from tacit.privacy.accounting.zcdp import epsilon_of_any, epsilon_of_gaussian
 from tacit.privacy.noise.tail import apart_from_tail
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.planning.word_noise import word_noise
 from tacit.privacy.record.facts import DiscoveryRecord, VocabularyRecord
+from tacit.privacy.record.reasons import Why
 from tacit.privacy.record.records import Intent, Opened, extended
+from tacit.privacy.statement.assumptions import objections
 from tests.support.planned_ledgers import CHECK_IN, FIXED, POISSON, intent_of, ledger_of, opened_with
 
 ADD, REPLACE = "add or remove one user", "replace one user"
@@ -149,11 +153,47 @@ def test_one_run_and_together_agree(tmp_path: Path) -> None:
     assert together([run]).epsilon == pytest.approx(spent_by(run.opened, run.intents).epsilon, rel=1e-9)
 
 
-def test_thresholds_that_take_more_than_half_of_delta_have_no_adaptive_bound(tmp_path: Path) -> None:
+def test_thresholds_that_take_more_than_a_fifth_of_delta_have_no_adaptive_bound(tmp_path: Path) -> None:
     found, run = ledgers(tmp_path, POISSON)
     assert math.isfinite(together([found, run], 1.5e-8).epsilon)
-    assert math.isinf(together([found, run], 1.5e-8, adaptive=True).epsilon)
+    assert math.isinf(together([found, run], 4.9e-8, adaptive=True).epsilon)
+    assert math.isfinite(together([found, run], 5.1e-8, adaptive=True).epsilon)
     assert math.isinf(together([found, run], 1e-8).epsilon)
+
+
+def test_whether_there_is_a_discovery_does_not_decide_the_delta_of_the_rest(tmp_path: Path) -> None:
+    """An odometer reads a first run at the same δ whether words are discovered afterwards or not."""
+    run = ledger_of(tmp_path, POISSON)
+    parts = cost_of_releases(Releases(run.opened, run.intents)).parts(ADD)
+    assert parts is not None
+    expected = adaptively_composed(parts, 0.8 * apart_from_tail(1e-6)).epsilon
+    assert together([run], 1e-6, adaptive=True).epsilon == pytest.approx(expected, abs=1e-6)
+
+
+def test_no_rho_is_stated_where_a_threshold_was_used(tmp_path: Path) -> None:
+    found, run = ledgers(tmp_path, CHECK_IN)
+    assert together([found]).rho is None
+    assert together([found, run]).rho is None
+    (tmp_path / "alone").mkdir()
+    assert together([ledger_of(tmp_path / "alone", CHECK_IN)]).rho is not None
+
+
+def test_a_run_whose_users_check_in_states_an_epsilon_with_discovered_words(tmp_path: Path) -> None:
+    run = ledgers(tmp_path, CHECK_IN)[1]
+    spent = spent_by(run.opened, run.intents)
+    assert math.isfinite(spent.epsilon)
+    assert spent.rho is None
+    assert objections(run, spent) == []
+    less = dataclasses.replace(spent, rho_of_noise=1e-9)
+    assert [reason.code for reason in objections(run, less)] == [Why.WRONG_ACCOUNT]
+
+
+def test_words_that_were_seen_must_not_have_decided_the_plan(tmp_path: Path) -> None:
+    run = ledgers(tmp_path, POISSON)[1]
+    assumed = "were chosen without looking at the words that had been discovered"
+    assert any(assumed in line for line in spent_by(run.opened, run.intents).assumptions)
+    without = dataclasses.replace(run.opened, vocabulary=None)
+    assert not any(assumed in line for line in spent_by(without, run.intents).assumptions)
 
 
 def test_an_extended_run_is_charged_for_its_words(tmp_path: Path) -> None:
