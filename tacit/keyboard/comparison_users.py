@@ -1,6 +1,9 @@
 """The users that models are compared on: the same for all models, and held out from every run that is compared.
 
 A store holds out the same users for every run. In a world, users beyond those that any of the runs was trained on are used.
+
+The words are those of the store, or those of the first run whose words were discovered (`tacit.privacy.discovery`): the texts
+are then encoded with these.
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ from typing import Final
 
 import numpy as np
 
+from tacit.data.encoding import Encoded
 from tacit.data.store import Store, open_store
 from tacit.data.users import Users
 from tacit.data.views import Subset, split_users
+from tacit.data.vocabulary import Vocabulary, load_vocabulary
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError
 from tacit.recipe.sections import DataSection
@@ -50,7 +55,7 @@ def open_comparison_users(
     sections = {run: parse_recipe(RunFolder.open(run).recipe()).data for run in runs}
     if on == WORLD:
         return _world(list(sections.values()), WORLD_HELD_OUT if held_out is None else held_out)
-    found = _store(open_store(on), on, held_out)
+    found = _store(open_store(on), on, held_out, _discovered_words(runs))
     if len(found.held_out) < wanted:
         raise DataError(f"Expected at least {wanted} held-out users, one a bucket, got {len(found.held_out)} of {on}.")
     return found
@@ -75,11 +80,20 @@ def _world(sections: Sequence[DataSection], held_out: int) -> ComparisonUsers:
     )
 
 
-def _store(store: Store, on: str, held_out: int | None) -> ComparisonUsers:
+def _discovered_words(runs: Sequence[Path]) -> Vocabulary | None:
+    """The words of the first of these runs whose words were discovered; None if there is none."""
+    for folder in map(RunFolder.open, runs):
+        if parse_recipe(folder.recipe()).vocabulary is not None:
+            return load_vocabulary(folder.vocabulary_path)
+    return None
+
+
+def _store(store: Store, on: str, held_out: int | None, discovered: Vocabulary | None) -> ComparisonUsers:
     if store.vocabulary is None:
         raise DataError(f"Expected a store of text with a vocabulary, got {on}, which has none.")
     if len(store) == 0:
         raise DataError(f"Expected held-out users to replay, got {on}, which has no users.")
-    others, aside = split_users(store, held_out)
-    words = tuple(store.vocabulary.decode(np.arange(len(store.vocabulary))))
+    others, aside = split_users(store if discovered is None else Encoded(store, discovered), held_out)
+    vocabulary = discovered or store.vocabulary
+    words = tuple(vocabulary.decode(np.arange(len(vocabulary))))
     return ComparisonUsers(f"the store {on}", aside, others, words, store.store_id)

@@ -17,7 +17,11 @@ from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.keyboard import comparison_users as comparison_users
 from tacit.keyboard.comparison_users import open_comparison_users
 from tacit.keyboard.replay import METRICS
+from tacit.recipe.training import parse_recipe
+from tacit.runs.callbacks import Callback
+from tacit.runs.folder import RunFolder
 from tacit.simulation.training import start_run
+from tests.support.chats import write_chat, write_list
 from tests.support.commands import Tacit
 from tests.support.list_users import ListUsers
 from tests.support.tiny_recipe import tiny
@@ -160,3 +164,20 @@ def test_what_is_no_model_and_what_is_no_store_are_refused(tacit: Tacit, tmp_pat
         "compare", "ngram", "ngram+history", *on, "--ngram-order", 6
     ).refusal(3)
     assert ".png or .svg" in tacit("compare", "ngram", "ngram+history", *on, "--plot", tmp_path / "c.pdf").refusal(4)
+
+
+def test_runs_with_discovered_words_are_compared_in_these_words(tacit: Tacit, tmp_path: Path) -> None:
+    store = write_chat(tmp_path / "store").path
+    tree = tiny(
+        data={"world": None, "store": str(store), "held_out": 12},
+        privacy={"population": 60, "noise_multiplier": 2.0},
+        run={"rounds": 1},
+    ).model_dump(mode="json", exclude_none=True)
+    words = {"words": str(write_list(tmp_path / "words.txt")), "size": 12, "epsilon": 40.0}
+    start_run(parse_recipe(tree | {"vocabulary": words}), tmp_path / "run", Callback())
+    users = open_comparison_users(str(store), [tmp_path / "run"], held_out=12)
+    assert "lol" in users.words  # on no list, and not among the words of the store
+    assert list(users.words) == RunFolder.open(tmp_path / "run").vocabulary()
+    found = tacit("compare", "ngram", tmp_path / "run", "--on", store, *FEW, "--ngram-order", 2, "--json").object
+    assert [model["model"] for model in found["models"]] == ["ngram", str(tmp_path / "run")]
+    assert found["models"][0]["metrics"]["top-1 recall"] > 0
