@@ -50,6 +50,7 @@ from tacit.simulation.training import program_of
 from tacit.training.datasets import Dataset, open_dataset
 from tacit.training.recipes import RecipeSetup
 from tacit.training.summary import at_scale
+from tacit.training.vocabularies import found_words
 
 # What the ledger calls the model of unknown words.
 STAGE = "words"
@@ -168,7 +169,9 @@ def _held_out(recipe: TextInspection) -> tuple[Users, NDArray[np.int64]]:
     if data.store is None:
         world = KeyboardWorld(data.world_seed, data.users + data.held_out, vocabulary_size=data.vocabulary)
         return world, np.arange(data.users, data.users + data.held_out, dtype=np.int64)
-    aside = split_users(open_store(Path(data.store)), data.held_out)[1]
+    store = open_store(Path(data.store))
+    words = recipe.vocabulary
+    aside = split_users(store if words is None else found_words(words, store).users, data.held_out)[1]
     return aside, np.arange(len(aside), dtype=np.int64)
 
 

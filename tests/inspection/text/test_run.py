@@ -16,12 +16,15 @@ from tacit.cli.app import main
 from tacit.errors import DataError, PrivacyError, RunError
 from tacit.inspection.record import InspectionRecord
 from tacit.inspection.text.comparison import compare_inspections
-from tacit.inspection.text.run import resume_inspection, start_inspection
+from tacit.inspection.text.run import Inspector, resume_inspection, start_inspection
 from tacit.privacy.record.ledger import read_ledger
+from tacit.recipe.sections import VocabularySection
+from tacit.recipe.text_inspection import TextInspection
 from tacit.runs import checkpoints, odometer
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal, StopRequested
 from tacit.runs.report import write_report
+from tacit.training.vocabularies import discover_words
 from tests.support.store_keys import key_holding_out
 from tests.support.tiny_text import tiny_text
 
@@ -179,3 +182,16 @@ def test_only_finished_inspections_are_compared(tmp_path: Path) -> None:
 
 def _interrupted(self: RunJournal, cohort: Any, norms: Any) -> None:
     raise KeyboardInterrupt
+
+
+def test_with_discovered_words_the_held_out_people_are_read_in_these_words(store: Path, tmp_path: Path) -> None:
+    """Of seven words that each of them says, one is unknown to the store, and two to a list without the word "you"."""
+    listed = tmp_path / "words.txt"
+    listed.write_text("good\nday\nto\n")
+    asked = VocabularySection(words=str(listed), size=7, sure=3, epsilon=4.0)
+    folder = discover_words(asked, store, tmp_path / "words", population=7, delta=1e-3)
+    tree = tiny_text(data={**STORE, "store": str(store)}).model_dump(mode="json", exclude_none=True)
+    shares = []
+    for words in ({}, {"vocabulary": {"run": str(folder.path)}}):
+        shares.append(Inspector.build(TextInspection.model_validate(tree | words)).held_out.rates.overall)
+    assert shares == [pytest.approx(1 / 7), pytest.approx(2 / 7)]
