@@ -69,7 +69,7 @@ def check_sampler(
             name = f"{sorted(intent.sampling.items())!r}, group {cohort.round % count}"
             if name not in groups:
                 law = {"kind": "poisson", "probability": intent.sampling["probability"]}
-                groups[name] = _Group(law, turns[count].size(cohort.round))
+                groups[name] = _Group(law, turns[count].size(cohort.round), before="its group's cohort before it")
             groups[name].add(cohort)
             continue
         if intent.sampling["kind"] not in ("poisson", "fixed"):
@@ -99,12 +99,11 @@ class _Turns:
     """Whose turn it is in cyclic sampling: by the users' names, or by where each user was seen first."""
 
     def __init__(self, count: int, users: int | None, names: NDArray[np.uint64] | None) -> None:
-        self.count, self.known = count, names is not None
+        self.count, self.users, self.known = count, users, names is not None
         if names is not None and len(names) != users:
             raise LedgerError("Expected the name of every user to draw from, to know their groups.")
         self.group = np.full(users or 1024, -1, np.int64) if names is None else groups_of(names, count)
-        # By user: their number among the users of their group, or their own number where groups are not known.
-        self.number = np.zeros(len(self.group), np.int64)
+        self.number = np.zeros(len(self.group), np.int64)  # by user: their number among the users of their group
         if self.known:
             for group in range(count):
                 members = self.group == group
@@ -118,7 +117,7 @@ class _Turns:
         """The cohort, its users numbered within their group; LedgerError if it was not the turn of one of them."""
         users, turn = cohort.users, cohort.round % self.count
         highest = int(users[-1]) if len(users) else -1
-        if self.known and highest >= len(self.group):
+        if self.users is not None and highest >= self.users:
             raise LedgerError(
                 f"The cohort of round {cohort.round} names a user beyond those there are: it was not drawn from these data."
             )
@@ -138,9 +137,9 @@ class _Turns:
 class _Group:
     """The cohorts of intents with the same sampling constants, and of the same group where groups take turns."""
 
-    def __init__(self, sampling: dict[str, Any], users: int | None) -> None:
+    def __init__(self, sampling: dict[str, Any], users: int | None, before: str = "the cohort before it") -> None:
         self.kind = sampling["kind"]
-        self.users = users
+        self.users, self.before = users, before
         self.fixed_size = int(sampling["size"]) if self.kind == "fixed" else None
         if self.fixed_size is not None and users is not None and users < int(sampling["population"]):
             raise LedgerError(
@@ -187,7 +186,7 @@ class _Group:
             yield from self._size_findings(self.users)
         T = len(self.sizes)
         round, repeated, chance = min(self.overlaps, key=lambda each: each[2], default=(0, 0, 1.0))
-        what = f"round {round} repeats {repeated} users of the cohort before it"
+        what = f"round {round} repeats {repeated} users of {self.before}"
         yield _Finding(what, min(1.0, chance * max(1, T - 1)))
         among = MOST_USERS if self.users is None else self.users
         most = int(self.counts.max(initial=0))
