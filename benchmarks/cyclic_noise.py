@@ -3,10 +3,10 @@
     python benchmarks/cyclic_noise.py > cyclic_noise.md
 
 Nothing is trained: noise is calibrated for a population of 8,800 people at δ = 1e-5, and two figures follow from it, both in
-units of clip / population. The noise on the mean of one round is z · population / cohort. The root mean square over rounds of the
-noise on the sum of all means so far is the noise on the mean times the strategy's prefix error. A cell has both. The smallest
-prefix error of a cohort is in bold. Cohorts are expected ones; with b bands, one of b groups has its turn, so a cohort is at
-most population / b.
+units of clip / population. The noise on the mean of one round is z · population / cohort. The root mean square over rounds of
+the noise on the sum of all means so far is the noise on the mean times the strategy's prefix error. A cell has both. The
+smallest prefix error of a cohort is in bold. Cohorts are expected ones; with b bands, one of b groups has its turn, so a
+cohort is at most population / b.
 """
 
 from __future__ import annotations

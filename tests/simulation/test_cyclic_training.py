@@ -20,6 +20,9 @@ from tacit.privacy.participation.log import verified
 from tacit.privacy.participation.samplers import Poisson
 from tacit.privacy.record.ledger import Ledger, read_ledger
 from tacit.privacy.record.records import UPDATE
+from tacit.privacy.statement.assumptions import Observed
+from tacit.privacy.statement.guarantee import Guarantee
+from tacit.privacy.statement.wording import round_up
 from tacit.recipe.target import at_epsilon
 from tacit.recipe.training import Recipe
 from tacit.runs.folder import RunFolder
@@ -66,10 +69,25 @@ def test_a_run_draws_from_groups_in_turn_and_states_what_that_costs(tmp_path):
     assert (privacy["adjacency"], privacy["rho"]) == ("add or remove one user", None)
     assert evidence_of(run).cohorts == "the cohorts agree with the stated sampling"
     said = tacit.open_run(run).guarantee().as_markdown()
-    assert "each user belongs to one of 3 groups that take turns" in said
+    assert (
+        "each user belongs to one of 3 groups that take turns, so a group has 2 of the planned rounds at most" in said
+    )
     assert "A user's group is a keyed hash of their own name" in said
     with pytest.raises(RunError, match="correlated between rounds, and was planned and charged for this number"):
         tacit.resume(run, rounds=9)
+
+
+def test_whoever_knows_the_cohorts_gets_the_cost_of_whole_columns(tmp_path):
+    """The secrecy of the sample is part of the protection: the owner is told what is left without it."""
+    run = tmp_path / "run"
+    start_run(cyclic(rounds=5), run, tacit.Callback())
+    ledger = read_ledger(run / "ledger.jsonl")
+    spent = spent_by(ledger.opened, ledger.intents)
+    text = Guarantee.of(ledger, spent, observed=Observed(2)).as_markdown()
+    column = sum(each**2 for each in ledger.opened.strategy["coefficients"])
+    assert column > 1.2
+    assert f"which makes rho {round_up(2 * column * (1 + 1e-12) / (2 * 2.0**2), 4)}" in text
+    assert "rho = k s²/(2z²)" in text
 
 
 def test_a_seeded_run_that_was_stopped_goes_on_with_the_same_groups_and_noise(tmp_path):

@@ -373,10 +373,12 @@ def _law(said: Guarantee, ledger: Ledger) -> str:
         chance = f" q = {law['probability']:.4g}" if "probability" in law else ""
         return f"each {said.unit} is drawn for each round independently, with the public probability{chance}"
     if said.sampling == CYCLIC:
-        groups, chance = law.get("groups", "?"), f" {law['probability']:.4g}" if "probability" in law else ""
+        groups, turns = int(plan["bands"]), -(-said.rounds_planned // int(plan["bands"]))
+        chance = f" {law['probability']:.4g}" if "probability" in law else ""
         return (
-            f"each {said.unit} belongs to one of {groups} groups that take turns; a round draws each {said.unit} of its group "
-            f"independently, with the public probability{chance}"
+            f"each {said.unit} belongs to one of {groups:,} groups that take turns, so a group has {turns:,} of the "
+            f"planned rounds at most; a round draws each {said.unit} of its group independently, with the public "
+            f"probability{chance}"
         )
     if said.sampling == "fixed":
         return f"each round draws exactly {plan.get('cohort', 0):,.0f} of {plan.get('population', 0):,} without replacement"
