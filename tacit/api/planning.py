@@ -6,8 +6,10 @@ from typing import Any, Literal
 
 from tacit.errors import RecipeError
 from tacit.privacy.accounting import gaussian
+from tacit.privacy.participation.cyclic import CYCLIC
 from tacit.privacy.plan import LEAST_NOISE, PrivacyPlan
 from tacit.privacy.planning.calibration import calibrate_sampled, calibrate_unsampled
+from tacit.privacy.planning.cyclic import calibrate_cyclic
 from tacit.training.calls import require_rounds
 
 
@@ -33,6 +35,8 @@ def calibrate(*, epsilon: float, rounds: int, **plan: Any) -> PrivacyPlan:
             f"Expected mechanism to be 'gaussian' or one with correlated noise, such as 'blt', got {asked.mechanism!r}."
         )
     require_rounds(asked, rounds)
+    if asked.sampling == CYCLIC:
+        return PrivacyPlan(**plan, noise_multiplier=calibrate_cyclic(epsilon, asked, rounds))
     if asked.sampling == "check_in":
         squared = _sensitivity_squared(asked, rounds)
         found = calibrate_unsampled(lambda _: squared, asked.delta, epsilon=epsilon, rounds=rounds)

@@ -26,6 +26,7 @@ from tacit.learning.batches import TextBatches
 from tacit.learning.work import reads_one_batch_at_a_time
 from tacit.models.word_lm import WordLM
 from tacit.privacy.accounting.spent import spent_by
+from tacit.privacy.participation.cyclic import CYCLIC
 from tacit.privacy.participation.log import participations, verified
 from tacit.privacy.plan import ADJACENCY, PrivacyPlan
 from tacit.privacy.record.ledger import Ledger
@@ -174,7 +175,7 @@ def _exposures(
 
 def _rate(plan: PrivacyPlan, drawn_from: int) -> float:
     """The probability that a user takes part in a round: the plan's q, or cohort size / number of users drawn from."""
-    return plan.sampling_probability if plan.sampling == "poisson" else plan.cohort / drawn_from
+    return plan.sampling_probability if plan.sampling in ("poisson", CYCLIC) else plan.cohort / drawn_from
 
 
 def _bounds(setup: TrainingSetup, plan: CanaryPlan, model: Any, words: Sequence[str]) -> dict[str, LowerBound]:

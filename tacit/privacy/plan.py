@@ -27,6 +27,7 @@ from tacit.privacy.gate.discretisation import SecAggSection
 from tacit.privacy.noise.kinds import KINDS, MechanismKind, kind_of, training_names
 from tacit.privacy.outside import IMPORT_FIRST, about, is_path
 from tacit.privacy.participation.custom import PARTICIPATIONS
+from tacit.privacy.participation.cyclic import CYCLIC, CyclicPoisson
 from tacit.privacy.participation.limits import ZERO_OUT, Gap
 from tacit.privacy.participation.samplers import CheckIn, FixedSize, Poisson, Sampler
 from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from tacit.privacy.noise.strategies import Strategy
 
 # What two neighbouring data sets differ in. With check_in the user is in the same rounds on both sides, with zeros.
-ADJACENCY = {**SAMPLED_ADJACENCY, "check_in": ZERO_OUT}
+ADJACENCY = {**SAMPLED_ADJACENCY, CYCLIC: SAMPLED_ADJACENCY["poisson"], "check_in": ZERO_OUT}
 
 # Rounding in the gate is covered by its bound up to this many users a round (tacit.privacy.gate.sums).
 LARGEST_COHORT = 100_000
@@ -105,8 +106,14 @@ class PrivacyPlan(BaseModel):
     )
     population: int = Field(gt=0, description="how many users there are, a public estimate [K]")
     cohort: Positive = Field(description="users a round: expected (Poisson) or exact [C, report goal m]")
-    sampling: Literal["poisson", "fixed", "check_in"] = Field(
-        default="poisson", description="each user by a coin, a fixed number of users, or whoever checks in"
+    sampling: Literal["poisson", "fixed", "check_in", "cyclic_poisson"] = Field(
+        default="poisson",
+        description="each user by a coin, a fixed number of users, whoever checks in, or each user of one group by a coin",
+    )
+    bands: int | None = Field(
+        default=None,
+        ge=1,
+        description="with cyclic_poisson: groups of users that take turns, and rounds over which noise is correlated [b]",
     )
     participation: Annotated[str, AfterValidator(_participation_name)] | None = Field(
         default=None, description="module:Class of a sampler from outside that draws users by this sampling"
@@ -158,7 +165,7 @@ class PrivacyPlan(BaseModel):
     def _fits_together(self) -> PrivacyPlan:
         if self.cohort > self.population:
             raise ValueError(f"expected privacy.cohort ≤ privacy.population = {self.population}, got {self.cohort:g}")
-        if self.sampling != "poisson" and self.cohort != int(self.cohort):
+        if self.sampling not in ("poisson", CYCLIC) and self.cohort != int(self.cohort):
             raise ValueError(
                 f"expected a whole number for privacy.cohort unless sampling is Poisson, got {self.cohort:g}"
             )
@@ -206,9 +213,15 @@ class PrivacyPlan(BaseModel):
 
     def _participation_fits(self) -> None:
         kind = self.kind
-        if kind.correlated and self.sampling not in kind.proven_under:
+        if self.sampling == CYCLIC and kind.known and CYCLIC not in kind.proven_under:
             raise ValueError(
-                f"expected privacy.sampling = 'check_in' with mechanism '{self.mechanism}': correlated noise rests on how far "
+                f"expected privacy.mechanism = 'banded' with sampling '{CYCLIC}', for which alone it is proven, "
+                f"got '{self.mechanism}'"
+            )
+        if kind.correlated and self.sampling not in kind.proven_under:
+            proven = " or ".join(f"'{each}'" for each in kind.proven_under)
+            raise ValueError(
+                f"expected privacy.sampling = {proven} with mechanism '{self.mechanism}': correlated noise rests on how far "
                 f"apart a user's rounds are, got '{self.sampling}'"
             )
         if self.sampling not in kind.proven_under and not kind.on_devices:
@@ -232,12 +245,15 @@ class PrivacyPlan(BaseModel):
             raise ValueError(
                 f"expected privacy.min_separation and max_participation with sampling 'check_in' only, got '{self.sampling}'"
             )
+        self._groups_fit()
         if kind.known and not kind.correlated and self.restarts:
             own = ", ".join(each.name for each in KINDS.own.values() if each.correlated)
             raise ValueError(f"expected privacy.restarts with mechanisms {own} only, got '{self.mechanism}'")
         if kind.known and not kind.has_bands and self.most_bands is not None:
             own = " or ".join(f"'{each.name}'" for each in KINDS.own.values() if each.has_bands)
             raise ValueError(f"expected privacy.most_bands with mechanism {own} only, got '{self.mechanism}'")
+        if self.sampling == CYCLIC and self.most_bands is not None:
+            raise ValueError(f"expected privacy.bands and no privacy.most_bands with sampling '{CYCLIC}', got both")
         restarts = list(self.restarts)
         if restarts != sorted(set(restarts)) or min(restarts, default=1) < 1:
             raise ValueError(f"expected rising rounds of 1 and above in privacy.restarts, got {restarts}")
@@ -246,6 +262,20 @@ class PrivacyPlan(BaseModel):
             raise ValueError(
                 f"expected the clip to change only in rounds of privacy.restarts with mechanism '{self.mechanism}', "
                 f"got a change in round {within[0]}"
+            )
+
+    def _groups_fit(self) -> None:
+        """Cyclic sampling: as many groups as bands, each of them large enough for a cohort."""
+        if self.sampling != CYCLIC:
+            if self.bands is not None:
+                raise ValueError(f"expected privacy.bands with sampling '{CYCLIC}' only, got '{self.sampling}'")
+            return
+        if self.bands is None:
+            raise ValueError(f"expected privacy.bands with sampling '{CYCLIC}'")
+        if self.bands * self.cohort > self.population:
+            raise ValueError(
+                f"expected privacy.bands ≤ {int(self.population // self.cohort)} with sampling '{CYCLIC}', so that each of the "
+                f"groups has {self.cohort:g} of {self.population} users, got {self.bands}"
             )
 
     def _adaptive_fits(self) -> None:
@@ -321,6 +351,11 @@ class PrivacyPlan(BaseModel):
     def sampling_probability(self) -> float:
         """q: the share of the population that takes part in a round."""
         return self.cohort / self.population
+
+    @property
+    def group_probability(self) -> float:
+        """With cyclic sampling: the probability that a user is drawn when it is their group's turn."""
+        return (self.bands or 1) * self.cohort / self.population
 
     @property
     def denominator(self) -> float:
@@ -409,6 +444,9 @@ class PrivacyPlan(BaseModel):
             return Poisson(self.sampling_probability)
         if self.sampling == "fixed":
             return FixedSize(int(self.cohort), self.population)
+        if self.sampling == CYCLIC:
+            assert self.bands is not None
+            return CyclicPoisson(self.group_probability, self.bands)
         assert self.max_participation is not None
         return CheckIn(int(self.cohort), self.gap.rounds_between, self.max_participation)
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tacit.data.users import Names, require_distinct
 from tacit.privacy.noise.randomness import Randomness
+from tacit.privacy.participation.cyclic import CyclicPoisson
 from tacit.privacy.participation.samplers import Sampler
 
 
@@ -56,6 +57,8 @@ class CohortStream:
         ahead: int = 4,
     ) -> None:
         require_distinct(names)
+        if isinstance(sampler, CyclicPoisson):
+            sampler.begin(names, round=start)
         self._draw = sampler, randomness, names
         self._prepare, self._start, self._stop = prepare, start, stop
         self._attempts = dict(attempts or {})

@@ -19,6 +19,7 @@ from tacit.data.vocabulary import PRIVATE, word_list
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import AuditError, DataError, PrivacyError
 from tacit.learning.pretrain import Reworded
+from tacit.privacy.participation.cyclic import CYCLIC
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.facts import DataRecord, PlantedCanaries, VocabularyRecord
 from tacit.privacy.record.notes import Note
@@ -159,10 +160,11 @@ def require_plantable(plan: CanaryPlan, privacy: PrivacyPlan, *, iid: bool) -> N
         raise AuditError(
             "Expected canaries shared by real users with data.iid, got synthetic users: they would be dealt out."
         )
-    if plan.device_rate is not None and (privacy.sampling == "check_in" or privacy.secagg is not None):
+    together = privacy.sampling in ("check_in", CYCLIC) or privacy.secagg is not None
+    if plan.device_rate is not None and together:
         raise AuditError(
-            f"Expected a canary plan whose synthetic users have no rate of their own, got {plan.device_rate:g}: with check-ins "
-            "or secure aggregation everybody is asked in one way."
+            f"Expected a canary plan whose synthetic users have no rate of their own, got {plan.device_rate:g}: with "
+            "check-ins, cyclic sampling or secure aggregation everybody is asked in one way."
         )
 
 

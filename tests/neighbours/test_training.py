@@ -21,6 +21,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "fixed": {"privacy": {**PRIVACY, "sampling": "fixed"}},
     "check_in": {"privacy": CHECK_IN},
     "tree": {"privacy": {**CHECK_IN, "mechanism": "tree"}},
+    "cyclic": {"privacy": {**PRIVACY, "mechanism": "banded", "sampling": "cyclic_poisson", "bands": 3}},
     "adaptive": {"privacy": {**PRIVACY, "adaptive": {"quantile": 0.5, "count_noise": 2.0}}},
     "pretrained": {"pretrain": {"world": "keyboard", "users": 20, "steps": 2}},
     "weighted": {"privacy": {**PRIVACY, "example_cap": 12.0, "estimator": "clipped", "total_weight": 40.0}},

@@ -46,7 +46,7 @@ def test_the_projects_recipes_are_valid_and_survive_a_round_trip(path):
         ("data.store=somewhere", "Expected either data.world or data.store, got both."),
         (
             'privacy.sampling="replacement"',
-            "Expected privacy.sampling to be 'poisson', 'fixed' or 'check_in', got \"replacement\".",
+            "Expected privacy.sampling to be 'poisson', 'fixed', 'check_in' or 'cyclic_poisson', got \"replacement\".",
         ),
         ("server.momentum=1.0", "Expected server.momentum < 1, got 1.0."),
         ('name="../up"', "Expected name to be letters, digits, dots, dashes and underscores, got"),

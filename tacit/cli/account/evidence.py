@@ -19,10 +19,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.store import open_store
+from tacit.data.store import Store, open_store
+from tacit.data.users import Names, names_of_numbers
 from tacit.errors import LedgerError, RunError, TacitError
 from tacit.privacy.accounting.sampler_check import check_sampler
 from tacit.privacy.participation import log as participation_record
+from tacit.privacy.participation.cyclic import CYCLIC
 from tacit.privacy.participation.log import RecordedCohort
 from tacit.privacy.record.ledger import Ledger, is_being_written
 from tacit.privacy.record.records import Intent, Opened
@@ -76,7 +78,9 @@ def _compared(folder: RunFolder, ledger: Ledger, cohorts: Iterator[RecordedCohor
     real, made_up, rate = training_users(folder, ledger.opened), *_made_up_users(ledger.opened)
     pairs = zip(ledger.intents, cohorts, strict=False)
     if rate is None:
-        check_sampler(pairs, None if real is None else real + made_up)
+        # The names of made-up users are in the canary plan, which is not at hand: groups are then compared without names.
+        names = training_names(folder, ledger.opened) if made_up == 0 and _has_groups(ledger.opened) else None
+        check_sampler(pairs, None if real is None else real + made_up, names=names)
         if real is None:
             return (
                 "the cohorts agree with the stated sampling; their sizes could not be checked, because the data are not where "
@@ -142,12 +146,31 @@ def training_users(folder: RunFolder, opened: Opened) -> int | None:
     """How many real users there are to draw from, by the world or the store that the recipe names; None if it is not there."""
     if opened.data.users is not None:
         return opened.data.users
+    store = _store(folder, opened)
+    return None if store is None else len(store) - len(store.held_out_users())
+
+
+def training_names(folder: RunFolder, opened: Opened) -> Names | None:
+    """The names of these users, in the order of their numbers; None if the data are not where the recipe says."""
+    if opened.data.users is not None:
+        return names_of_numbers(np.arange(opened.data.users))
+    store = _store(folder, opened)
+    if store is None:
+        return None
+    return store.names(np.delete(np.arange(len(store), dtype=np.int64), store.held_out_users()))
+
+
+def _store(folder: RunFolder, opened: Opened) -> Store | None:
     data = folder.recipe().get("data", {})
     try:
         store = open_store(str(data["store"]))
     except (TacitError, KeyError):
         return None
-    return len(store) - len(store.held_out_users()) if store.store_id == opened.data.store else None
+    return store if store.store_id == opened.data.store else None
+
+
+def _has_groups(opened: Opened) -> bool:
+    return bool(opened.plan["sampling"] == CYCLIC)
 
 
 def _made_up_users(opened: Opened) -> tuple[int, float | None]:

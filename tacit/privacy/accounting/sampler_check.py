@@ -16,6 +16,10 @@ chance, so each of these is compared with its exact law, and only what is next t
 where a test looks at the most extreme of n chances, its tail is multiplied by n (union bound; tests need not be
 independent). All shares add up to `FALSE_ALARM`, one run in a billion.
 
+**Cyclic sampling.** In the rounds of one group, the users of that group are Poisson-sampled, so the cohorts of each group are
+compared with that law. A user in a round of another group is no matter of chance. Where the users' names are
+at hand, their groups are known, and so is N of each group; otherwise a user must not be in rounds of two groups.
+
 **Without N.** The number of users sampled from is no public constant (neighbours differ in it), so the ledger does not
 hold it. Where the data are not at hand, sizes cannot be judged; overlaps and frequent users can, taking N for a billion.
 
@@ -27,12 +31,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.errors import LedgerError
+from tacit.privacy.participation.cyclic import CYCLIC, groups_of
 from tacit.privacy.participation.log import RecordedCohort
 from tacit.privacy.record.records import Intent
 
@@ -42,16 +48,30 @@ MOST_USERS = 10**9
 
 
 def check_sampler(
-    pairs: Iterable[tuple[Intent, RecordedCohort]], users: int | None, *, whose: str = "The cohorts"
+    pairs: Iterable[tuple[Intent, RecordedCohort]],
+    users: int | None,
+    *,
+    whose: str = "The cohorts",
+    names: NDArray[np.uint64] | None = None,
 ) -> None:
     """LedgerError unless the cohorts can have come from the sampling their intents name, `users` to draw from.
 
-    `whose` begins the sentence of a refusal, where only some of the users are looked at. Other kinds of sampling than
-    Poisson and fixed size promise no law, and are passed over. The sentence says what is impossible about which round, and
-    never who was there.
+    `whose` begins the sentence of a refusal, where only some of the users are looked at. `names`: of all users, where they are
+    at hand; cyclic sampling follows from them. Check-ins promise no law, and are passed over. The sentence says what is
+    impossible about which round, and never who was there.
     """
     groups: dict[str, _Group] = {}
+    turns: dict[int, _Turns] = {}
     for intent, cohort in pairs:
+        if intent.sampling["kind"] == CYCLIC:
+            count = int(intent.sampling["groups"])
+            cohort = turns.setdefault(count, _Turns(count, users, names)).within_group(cohort)
+            name = f"{sorted(intent.sampling.items())!r}, group {cohort.round % count}"
+            if name not in groups:
+                law = {"kind": "poisson", "probability": intent.sampling["probability"]}
+                groups[name] = _Group(law, turns[count].size(cohort.round), before="its group's cohort before it")
+            groups[name].add(cohort)
+            continue
         if intent.sampling["kind"] not in ("poisson", "fixed"):
             continue
         name = repr(sorted(intent.sampling.items()))
@@ -75,12 +95,51 @@ class _Finding:
     chance: float
 
 
-class _Group:
-    """The cohorts of intents with the same sampling constants."""
+class _Turns:
+    """Whose turn it is in cyclic sampling: by the users' names, or by where each user was seen first."""
 
-    def __init__(self, sampling: dict[str, Any], users: int | None) -> None:
+    def __init__(self, count: int, users: int | None, names: NDArray[np.uint64] | None) -> None:
+        self.count, self.users, self.known = count, users, names is not None
+        if names is not None and len(names) != users:
+            raise LedgerError("Expected the name of every user to draw from, to know their groups.")
+        self.group = np.full(users or 1024, -1, np.int64) if names is None else groups_of(names, count)
+        self.number = np.zeros(len(self.group), np.int64)  # by user: their number among the users of their group
+        if self.known:
+            for group in range(count):
+                members = self.group == group
+                self.number[members] = np.arange(members.sum())
+
+    def size(self, round: int) -> int | None:
+        """How many users have their turn in this round; None if their groups are not known."""
+        return int((self.group == round % self.count).sum()) if self.known else None
+
+    def within_group(self, cohort: RecordedCohort) -> RecordedCohort:
+        """The cohort, its users numbered within their group; LedgerError if it was not the turn of one of them."""
+        users, turn = cohort.users, cohort.round % self.count
+        highest = int(users[-1]) if len(users) else -1
+        if self.users is not None and highest >= self.users:
+            raise LedgerError(
+                f"The cohort of round {cohort.round} names a user beyond those there are: it was not drawn from these data."
+            )
+        if highest >= len(self.group):
+            more = max(highest + 1, 2 * len(self.group)) - len(self.group)
+            self.group = np.concatenate([self.group, np.full(more, -1, np.int64)])
+        if not self.known:
+            self.group[users] = np.where(self.group[users] < 0, turn, self.group[users])
+        if (self.group[users] != turn).any():
+            raise LedgerError(
+                f"The cohort of round {cohort.round} has a user whose group has its turn in other rounds: it was not drawn by "
+                "the cyclic sampling in the ledger; nothing can be claimed, epsilon is infinite."
+            )
+        return replace(cohort, users=self.number[users]) if self.known else cohort
+
+
+class _Group:
+    """The cohorts of intents with the same sampling constants, and of the same group where groups take turns."""
+
+    def __init__(self, sampling: dict[str, Any], users: int | None, before: str = "the cohort before it") -> None:
         self.kind = sampling["kind"]
-        self.users = users
+        self.users, self.before = users, before
         self.fixed_size = int(sampling["size"]) if self.kind == "fixed" else None
         if self.fixed_size is not None and users is not None and users < int(sampling["population"]):
             raise LedgerError(
@@ -127,7 +186,7 @@ class _Group:
             yield from self._size_findings(self.users)
         T = len(self.sizes)
         round, repeated, chance = min(self.overlaps, key=lambda each: each[2], default=(0, 0, 1.0))
-        what = f"round {round} repeats {repeated} users of the cohort before it"
+        what = f"round {round} repeats {repeated} users of {self.before}"
         yield _Finding(what, min(1.0, chance * max(1, T - 1)))
         among = MOST_USERS if self.users is None else self.users
         most = int(self.counts.max(initial=0))

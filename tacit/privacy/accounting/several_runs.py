@@ -36,6 +36,7 @@ from tacit.privacy.accounting.composition import Concentrated, Part, compose, th
 from tacit.privacy.accounting.discovered_words import discovery_rho
 from tacit.privacy.accounting.spent import cost_of_releases, releases_of
 from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
+from tacit.privacy.participation.cyclic import CYCLIC
 from tacit.privacy.record.facts import VocabularyRecord
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.planned import charged_for
@@ -157,7 +158,8 @@ def _cost(ledger: Ledger, cohorts: Sequence[Users] | None, adjacency: str) -> _R
     if (standing := charged.objection or outside_objection(opened)) is not None:
         return _RunCost((), 0.0, [standing])
     kinds = {intent.sampling["kind"] for intent in charged.releases}
-    if not (kinds <= {"poisson", "fixed"} or kinds == {"check_in"} == {opened.plan["sampling"]}):
+    as_planned = kinds == {opened.plan["sampling"]} and kinds <= {"check_in", CYCLIC}
+    if not (kinds <= {"poisson", "fixed"} or as_planned):
         unknown = f"this version of Tacit does not account for sampling of the kind {' and '.join(sorted(kinds))}"
         return _RunCost((), 0.0, [Reason(Why.UNPROVEN_RELEASES, unknown)])
     releases = releases_of(opened, charged, cohorts)

@@ -47,9 +47,9 @@ class SecAggSection(BaseModel):
 
     def check(self, *, sampling: str, cohort: float, clip_norm: float | None, side_blocks: bool) -> None:
         """ValueError unless it fits the rest of the plan. `side_blocks`: whether anything beside updates is released."""
-        if sampling == "poisson":
+        if sampling not in ("fixed", "check_in"):
             raise ValueError(
-                "expected privacy.sampling = 'fixed' or 'check_in' with privacy.secagg, got 'poisson': its cohorts have no "
+                f"expected privacy.sampling = 'fixed' or 'check_in' with privacy.secagg, got '{sampling}': its cohorts have no "
                 "largest size, and integers that wrap would break the bound"
             )
         if clip_norm is None:

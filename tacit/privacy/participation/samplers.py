@@ -3,7 +3,7 @@
 A sampler gets one uniform 64-bit word for each user (`Randomness.draws`: a keyed hash of the user's name) and picks by these
 words alone. `Poisson` and `FixedSize` promise exactly the law that is accounted; a cohort is never truncated, topped up or
 looked at before it is used. `CheckIn` promises no law, only how often and how far apart one user
-comes (Gboard, section 2.2); it remembers who was there.
+comes (Gboard, section 2.2); it remembers who was there. `cyclic.CyclicPoisson` lets groups of users take turns.
 """
 
 from __future__ import annotations

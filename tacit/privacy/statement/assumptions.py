@@ -15,6 +15,7 @@ from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.noise.kinds import KINDS, kind_of
 from tacit.privacy.noise.kinds.correlated import undescribed
 from tacit.privacy.outside import is_path
+from tacit.privacy.participation.cyclic import CYCLIC
 from tacit.privacy.plan import ADJACENCY
 from tacit.privacy.record.departures import departures_from_plan
 from tacit.privacy.record.ledger import Ledger
@@ -24,7 +25,7 @@ from tacit.privacy.statement.on_devices import device_lines, devices_are_trusted
 from tacit.privacy.statement.wording import Line, Mark, counted, plain, times
 
 # Samplings whose secrecy the proof rests on.
-SAMPLED = ("poisson", "fixed")
+SAMPLED = ("poisson", "fixed", CYCLIC)
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,11 @@ def _enforced(opened: Opened, intents: Sequence[Intent], sampling: str) -> list[
     if sampling in SAMPLED and opened.plan.get("participation") is None and opened.discovery is None:
         found.append(
             "the sampler is the one that was accounted for: one plan builds both, and a cohort is never cut or filled up"
+        )
+    if sampling == CYCLIC and opened.plan.get("participation") is None:
+        found.append(
+            "a user's group is a keyed hash of their own name and stays the same for the whole run; a round draws from one "
+            "group alone, and noise is correlated over no more rounds than there are groups"
         )
     if sampling == "fixed":
         found.append("there are at least as many users as the stated population")

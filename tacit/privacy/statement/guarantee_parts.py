@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 from tacit.privacy.accounting.conventions import without_replacement_epsilon
 from tacit.privacy.accounting.cost import Cost
+from tacit.privacy.accounting.cyclic import squared_norms
 from tacit.privacy.accounting.discovered_words import with_vocabulary
-from tacit.privacy.accounting.releases import rounds_of
+from tacit.privacy.accounting.releases import branches_of, rounds_of
 from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.noise.kinds import kind_of
+from tacit.privacy.noise.strategies.base import numbers
 from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
 from tacit.privacy.outside import is_path
+from tacit.privacy.participation.cyclic import CYCLIC
 from tacit.privacy.record.facts import DiscoveryRecord, PlantedCanaries, VocabularyRecord
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.planned import charged_for
@@ -146,12 +149,12 @@ def _stolen_record(said: Guarantee, ledger: Ledger, observed: Observed | None) -
     text = (
         "Part of the protection comes from the secrecy of the sample. Whoever steals the participation record knows who was "
         "drawn, and against them the statement below does not hold: a user who took part k times then has rho = "
-        f"{'k/(2z²)' if said.sampling == 'poisson' else '2k/z²'} with the noise multiplier z of a round{words}"
+        f"{_STOLEN_RHO[said.sampling]}{words}"
     )
     noise = min((group.noise_multiplier for group in rounds_of(ledger.intents)), default=0.0)
     if observed is None or noise <= 0:
         return text + "."
-    rho = observed.most_participations * (1 if said.sampling == "poisson" else 4) / (2 * noise**2)
+    rho = observed.most_participations * _known_sensitivity_squared(said, ledger) / (2 * noise**2)
     alone = with_vocabulary(Cost.of_rho(rho, gaussian=True), found, said.adjacency)
     epsilon, size = alone.epsilon(apart_from_tail(said.delta))[0], ledger.opened.release
     tail = tail_probability(size.coordinates, size.arrays, said.releases)
@@ -162,6 +165,21 @@ def _stolen_record(said: Guarantee, ledger: Ledger, observed: Observed | None) -
         f"{f'rho {round_up(rho, 4)} and ' if found is None else ''}epsilon {round_up(epsilon)} at the same delta"
         f"{'' if found is None else ', the words included'}."
     )
+
+
+_STOLEN_RHO = {
+    "poisson": "k/(2z²) with the noise multiplier z of a round",
+    "fixed": "2k/z² with the noise multiplier z of a round",
+    CYCLIC: "k s²/(2z²) with the noise multiplier z of a round and the norm s of the rows in which one round appears",
+}
+
+
+def _known_sensitivity_squared(said: Guarantee, ledger: Ledger) -> float:
+    """Δ² of one participation for whoever knows that it happened, in units of the clip."""
+    if said.sampling == CYCLIC:
+        coefficients = numbers(ledger.opened.strategy, "coefficients")
+        return max(squared_norms(ledger.intents, branches_of(ledger.intents), coefficients), default=1.0)
+    return 1.0 if said.sampling == "poisson" else 4.0
 
 
 def covered(said: Guarantee, ledger: Ledger) -> tuple[Line, ...]:
@@ -367,6 +385,14 @@ def _law(said: Guarantee, ledger: Ledger) -> str:
     if said.sampling == "poisson":
         chance = f" q = {law['probability']:.4g}" if "probability" in law else ""
         return f"each {said.unit} is drawn for each round independently, with the public probability{chance}"
+    if said.sampling == CYCLIC:
+        groups, turns = int(plan["bands"]), -(-said.rounds_planned // int(plan["bands"]))
+        chance = f" {law['probability']:.4g}" if "probability" in law else ""
+        return (
+            f"each {said.unit} belongs to one of {groups:,} groups that take turns, so a group has {turns:,} of the "
+            f"planned rounds at most; a round draws each {said.unit} of its group independently, with the public "
+            f"probability{chance}"
+        )
     if said.sampling == "fixed":
         return f"each round draws exactly {plan.get('cohort', 0):,.0f} of {plan.get('population', 0):,} without replacement"
     gap, most = law.get("min_separation", "?"), law.get("max_participation", "?")

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tacit.data.users import names_of_numbers
 from tacit.errors import LedgerError
 from tacit.privacy.accounting import sampler_check
 from tacit.privacy.accounting.sampler_check import check_sampler
+from tacit.privacy.participation.cyclic import CyclicPoisson, groups_of
 from tacit.privacy.participation.log import RecordedCohort
 from tacit.privacy.participation.samplers import FixedSize, Poisson, Sampler
 from tacit.privacy.record.records import Intent
@@ -117,6 +119,76 @@ def test_without_the_number_of_users_repeats_and_favourites_are_still_seen() -> 
         with pytest.raises(LedgerError, match=said):
             check_sampler(pairs(HONEST, draw), None)
     check_sampler(pairs(HONEST, honest(Poisson(0.06))), None)  # sizes alone cannot be judged
+
+
+# Cyclic sampling.
+
+NAMES = names_of_numbers(np.arange(N))
+CYCLIC = CyclicPoisson(0.15, 3)
+
+
+def in_turn(probability: float = 0.15, groups: int = 3, first: int = 0) -> Draw:
+    """Honest cyclic draws, from the turn of group `first` on."""
+    sampler = CyclicPoisson(probability, groups)
+    sampler.begin(NAMES, round=0)
+    for _ in range(first):
+        sampler.remember(np.zeros(0, np.int64))
+    return honest(sampler)
+
+
+@pytest.mark.parametrize("names", [NAMES, None])
+@pytest.mark.parametrize("probability", [0.15, 1.0, 1e-3])
+def test_honest_cyclic_sampling_passes(probability: float, names: Any) -> None:
+    for seed in range(20):
+        check_sampler(pairs(CyclicPoisson(probability, 3), in_turn(probability), seed=seed), N, names=names)
+    check_sampler(pairs(CyclicPoisson(probability, 3), in_turn(probability)), None)
+
+
+def swapped(number: int, generator: np.random.Generator) -> Users:
+    """In round 9, the group whose turn comes next."""
+    drawn = in_turn(first=number + (number == 9))
+    return drawn(number, generator)
+
+
+def one_of_another_group(number: int, generator: np.random.Generator) -> Users:
+    drawn = in_turn(first=number)(number, generator)
+    stranger = np.flatnonzero(groups_of(NAMES, 3) != number % 3)[0]
+    return np.union1d(drawn, [stranger]) if number == 9 else drawn
+
+
+CYCLIC_TAMPERED: list[tuple[str, Draw, str]] = [
+    ("no groups", honest(Poisson(0.05)), "whose group has its turn in other rounds"),
+    ("other groups", in_turn(0.2, 4), "whose group has its turn in other rounds"),
+    ("a turn too early", swapped, "round 9 has a user whose group"),
+    ("one stranger", one_of_another_group, "round 9 has a user whose group"),
+    ("another q", in_turn(0.25), "users"),
+    ("the first of the group", lambda t, g: in_turn(first=t)(t, g)[:40], "more than 40"),
+    (
+        "the same cohort each time",
+        lambda t, _: in_turn(first=t)(t, np.random.default_rng(7)),
+        "users of its group's cohort",
+    ),
+]
+
+
+@pytest.mark.parametrize(("draw", "said"), [each[1:] for each in CYCLIC_TAMPERED], ids=[e[0] for e in CYCLIC_TAMPERED])
+def test_a_tampered_cyclic_sampler_is_caught(draw: Draw, said: str) -> None:
+    with pytest.raises(LedgerError, match=said):
+        check_sampler(pairs(CYCLIC, draw), N, names=NAMES)
+
+
+@pytest.mark.parametrize("users", [N, None])
+def test_without_names_a_user_in_rounds_of_two_groups_is_still_seen(users: int | None) -> None:
+    for draw in (honest(Poisson(0.05)), swapped):
+        with pytest.raises(LedgerError, match="whose group has its turn in other rounds"):
+            check_sampler(pairs(CYCLIC, draw), users)
+
+
+def test_names_must_be_those_of_all_users() -> None:
+    with pytest.raises(LedgerError, match="name of every user"):
+        check_sampler(pairs(CYCLIC, in_turn()), N, names=NAMES[1:])
+    with pytest.raises(LedgerError, match="beyond those there are"):
+        check_sampler(pairs(CYCLIC, lambda t, g: np.array([N])), N)
 
 
 def test_fixed_size_rounds_need_the_population_they_claim() -> None:

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tacit.data.users import names_of_numbers
 from tacit.errors import PrivacyError
+from tacit.privacy.participation.cyclic import CyclicPoisson
 from tacit.privacy.participation.limits import realised
 from tacit.privacy.participation.samplers import CheckIn, FixedSize, OwnRate, Poisson, Sampler
 from tacit.privacy.plan import PrivacyPlan
@@ -43,6 +45,17 @@ class TestCheckInRarely(ParticipationContract):
 
     implementation = CheckIn
     plan = PrivacyPlan(**SETTINGS, sampling="check_in", min_separation=8, max_participation=3)
+
+
+class TestCyclicPoisson(ParticipationContract):
+    implementation = CyclicPoisson
+    plan = PrivacyPlan(**SETTINGS, mechanism="banded", sampling="cyclic_poisson", bands=4)
+
+    def build(self) -> Sampler:
+        sampler = self.plan.build_sampler()
+        assert isinstance(sampler, CyclicPoisson)
+        sampler.begin(names_of_numbers(np.arange(self.users)), round=0)
+        return sampler
 
 
 class TestOwnRate(ParticipationContract):

@@ -12,6 +12,7 @@ from tacit.errors import PrivacyError
 from tacit.privacy.accounting.cost import Cost
 from tacit.privacy.accounting.releases import Releases
 from tacit.privacy.outside import IMPORT_FIRST
+from tacit.privacy.participation.cyclic import CYCLIC
 from tacit.privacy.record.records import Intent, Opened
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from tacit.privacy.noise.strategies import Strategy
     from tacit.privacy.plan import PrivacyPlan
 
-SAMPLINGS = ("poisson", "fixed", "check_in")
+# What a mechanism, or a participation, from outside Tacit may be proven under.
+OUTSIDE_SAMPLINGS = ("poisson", "fixed", "check_in")
+SAMPLINGS = (*OUTSIDE_SAMPLINGS, CYCLIC)
 RANDOM_BITS = (
     "nobody has the computing power to tell ChaCha20, AES-256 or keyed BLAKE2b, with 256-bit keys, from random bits"
 )

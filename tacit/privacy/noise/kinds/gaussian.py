@@ -9,7 +9,7 @@ from tacit.privacy.accounting.cost import Cost
 from tacit.privacy.accounting.gaussian import sensitivity_squared
 from tacit.privacy.accounting.releases import Releases, noise_multiplier_of
 from tacit.privacy.accounting.zcdp import composed, gaussian_rho
-from tacit.privacy.noise.kinds.base import SAMPLINGS, SYSTEM_ENTROPY, MechanismKind
+from tacit.privacy.noise.kinds.base import OUTSIDE_SAMPLINGS, SYSTEM_ENTROPY, MechanismKind
 from tacit.privacy.participation.limits import Gap
 from tacit.privacy.record.records import Intent, Opened
 
@@ -30,7 +30,7 @@ class GaussianKind(MechanismKind):
 
     name = "gaussian"
     noise = "Independent Gaussian noise on the sum of each round (DP-FedAvg)"
-    proven_under = SAMPLINGS
+    proven_under = OUTSIDE_SAMPLINGS
 
     def build(self, plan: PrivacyPlan, rounds: int, strategy: Strategy | None) -> Mechanism:
         from tacit.privacy.noise.mechanisms import Gaussian

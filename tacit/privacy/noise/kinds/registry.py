@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from tacit.errors import PrivacyError
-from tacit.privacy.noise.kinds.base import SAMPLINGS, MechanismKind, UnknownKind
+from tacit.privacy.noise.kinds.base import OUTSIDE_SAMPLINGS, MechanismKind, UnknownKind
 from tacit.privacy.noise.kinds.correlated import BANDED, BLT, TREE, CorrelatedKind
 from tacit.privacy.noise.kinds.discrete import DiscreteKind
 from tacit.privacy.noise.kinds.gaussian import GaussianKind, NoNoiseKind
@@ -49,11 +49,11 @@ def register_mechanism(kind: Kind) -> Kind:
     ...         return tacit.Cost.of_rounds(releases.rounds)
     """
     path = path_of(kind)
-    strange = [each for each in kind.proven_under if each not in SAMPLINGS]
+    strange = [each for each in kind.proven_under if each not in OUTSIDE_SAMPLINGS]
     if strange or not kind.proven_under or not kind.noise or not kind.version:
         raise PrivacyError(
-            f"Expected {path} to have a version, a noise in words, and samplings among {', '.join(SAMPLINGS)} in proven_under, "
-            f"got {kind.version!r}, {kind.noise!r} and {list(kind.proven_under)}."
+            f"Expected {path} to have a version, a noise in words, and samplings among {', '.join(OUTSIDE_SAMPLINGS)} in "
+            f"proven_under, got {kind.version!r}, {kind.noise!r} and {list(kind.proven_under)}."
         )
     if kind.on_devices or not kind.adds_noise:
         raise PrivacyError(f"The mechanism {path} adds no noise on the server, as a mechanism from outside must.")
