@@ -121,7 +121,8 @@ def _parts(text: str) -> tuple[str, str, str]:
 
 
 def _code(text: str) -> str:
-    return f"`{_cell(text)}`" if text else ""
+    """As code, in which a table takes a bar for what it is, and a backslash too."""
+    return f"`{text}`" if text else ""
 
 
 def _cell(text: str) -> str:
