@@ -260,6 +260,13 @@ def test_help_shows_flags_as_flags(tacit: Tacit, monkeypatch: pytest.MonkeyPatch
     assert "bool" not in tacit(*name.split(), "--help").out
 
 
+def test_help_shows_one_value_of_an_option_that_may_be_repeated(tacit: Tacit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    shown = tacit("plan", "--help").out
+    assert "list[" not in shown
+    assert "--timer-hours" in shown
+
+
 def test_a_flag_has_a_negative_only_if_it_is_on_by_default() -> None:
     for command in commands().values():
         for name, each in options(command).items():
