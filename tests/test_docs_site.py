@@ -100,7 +100,9 @@ def test_the_reference_of_commands_has_every_command_and_option(site):
                 shown = (
                     parameter.opts if parameter.param_type_name == "option" else [parameter.metavar or parameter.name]
                 )
-                assert any(f"`{option}" in page.replace("\\|", "|") for option in shown), (name, shown)
+                assert any(f"`{option}" in page for option in shown), (name, shown)
+    assert "| `--rare VOCABULARY|RUN` |" in pages["reference/commands/data.md"]  # in code a backslash would be shown
+    assert "| `--timer-hours <float>` |" in pages["reference/commands/plan.md"]
     train = pages["reference/commands/train.md"]
     assert "| `--resume RUN` | Continue a run that was stopped or killed. " in train
     assert "| `recipe <str>` | A recipe file, or the name of one that comes with Tacit. | `demo` |" in train

@@ -99,7 +99,9 @@ def _parameters(command: Any, name: str) -> list[str]:
     """A table of arguments and options, those that are required first."""
     context = command.context_class(command, info_name=name)
     rows = []
-    for parameter in command.params:
+    for parameter in command.get_params(context):  # as --help shows them, and --help itself, which needs no row
+        if parameter not in command.params:
+            continue
         if (record := parameter.get_help_record(context)) is None:
             continue
         shown, text = record
@@ -121,7 +123,8 @@ def _parts(text: str) -> tuple[str, str, str]:
 
 
 def _code(text: str) -> str:
-    return f"`{_cell(text)}`" if text else ""
+    """As code, in which a table takes a bar for what it is, and a backslash too."""
+    return f"`{text}`" if text else ""
 
 
 def _cell(text: str) -> str:

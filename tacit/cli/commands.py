@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -45,8 +45,11 @@ class Commands(typer.Typer):
 
 
 def _with_flags(parameters: list[Any]) -> list[Any]:
-    """The same parameters; a flag is described by no value."""
+    """The same parameters; a flag is described by no value, and an option that may be repeated by one value."""
     for each in parameters:
         if getattr(each, "is_flag", False):
             each.metavar = ""
+        elif each.param_type_name == "option" and each.multiple and each.metavar is None:
+            (one,) = get_args(each.type_descriptor.annotation)
+            each.metavar = f"<{one.__name__.lower()}>"
     return parameters

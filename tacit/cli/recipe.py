@@ -12,7 +12,7 @@ from rich.table import Table
 from tacit.cli.commands import Commands
 from tacit.cli.options import Changes, Json
 from tacit.cli.results import emit
-from tacit.cli.results.recipes import RecipeListResult, RecipeResult
+from tacit.cli.results.recipes import RecipeListResult, RecipeResult, SchemaResult
 from tacit.errors import RecipeError
 from tacit.recipe.describing import json_schema
 from tacit.recipe.kinds import KINDS, TRAINING, commands_of, heading_of, kind_named, known_recipes, load_any
@@ -60,12 +60,17 @@ def show(
 @app.command()
 def schema(
     kind: Annotated[str, typer.Argument(help=f"The kind of recipe: {', '.join(KINDS)}.")] = TRAINING,
+    as_json: Json = False,
 ) -> None:
-    """Print the JSON schema of recipes, with which an editor completes and checks them.
+    """Print the JSON schema of recipes, with which an editor completes and checks them. With --json it is one line.
 
     Example: tacit recipe schema
     """
-    print(json.dumps(json_schema(kind_named(kind).schema), indent=2))
+    found = json_schema(kind_named(kind).schema)
+    if as_json:
+        emit(SchemaResult, found)
+    else:
+        print(json.dumps(found, indent=2))
 
 
 def _facts(name: str) -> dict[str, Any]:

@@ -32,7 +32,11 @@ def read_toml(path: Path) -> dict[str, Any]:
     """A recipe file as nested dictionaries, not validated yet."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise RecipeError(
+            f"{path} is not valid TOML: byte {error.start + 1} is not UTF-8.", hint="Save the file as UTF-8."
+        ) from None
+    except tomllib.TOMLDecodeError as error:
         raise RecipeError(f"{path} is not valid TOML: {error}.") from None
     except OSError as error:
         raise RecipeError(f"Cannot read the recipe {path} ({error.strerror}).") from None

@@ -42,12 +42,15 @@ def _time(estimate: RunEstimate) -> str:
 def in_minutes(seconds: float) -> str:
     """A duration that nobody takes for exact.
 
-    >>> in_minutes(42), in_minutes(100), in_minutes(60 * 25), in_minutes(3600 * 5)
-    ('42 seconds', '2 minutes', '25 minutes', '5.0 hours')
+    >>> in_minutes(42), in_minutes(100), in_minutes(60 * 25), in_minutes(3600 * 5), in_minutes(1e8)
+    ('42 seconds', '2 minutes', '25 minutes', '5.0 hours', '1,157 days')
     """
     if seconds < 1:
         return "a second"
     if seconds < 90:
         return f"{seconds:.0f} seconds"
     minutes = seconds / 60
-    return f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.1f} hours"
+    if minutes < 120:
+        return f"{minutes:.0f} minutes"
+    hours = minutes / 60
+    return f"{hours:.1f} hours" if hours < 72 else f"{hours / 24:,.0f} days"

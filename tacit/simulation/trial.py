@@ -1,22 +1,23 @@
 """How long a round takes on this machine: a trial on made-up users, so that the answer says nothing about anybody.
 
-Every made-up user has as much text as the recipe's cap allows, so a real round takes at most about as long. Two short rounds
-of different size are timed on the run's own engine. Their difference is what a chunk of users takes, the rest is what every
-round takes: noise and the server's step. What is compiled for the trial serves the run.
+Every made-up user has as much text as the recipe's cap allows, so a real round takes at most about as long. Where the cap is
+more than `LEAST_STEPS` batches, they have so many, and the time is extrapolated: a cap that nobody reaches must take neither
+time nor memory. Two short rounds of different size are timed on the run's own engine. Their difference is what a chunk of users
+takes, the rest is what every round takes: noise and the server's step. What is compiled for the trial serves the run.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import numpy as np
 
 from tacit.data.users import FIRST_WORD, Examples
-from tacit.learning.batches import TextBatches
+from tacit.learning.batches import LEAST_STEPS, TextBatches
 from tacit.learning.loop import TrainingState, train
 from tacit.privacy.noise.randomness import Randomness
 from tacit.simulation.batched import Chunk
@@ -58,14 +59,16 @@ def seconds_a_round(program: SimulatedProgram, vocabulary: int) -> float | None:
     engine = program.users
     if type(engine.shape) is not TextBatches or engine.secure is not None:
         return None
-    chunk = _made_up_chunk(engine, vocabulary)
+    # Work that may look at all batches together is padded to the cap in the run too, so it is timed there.
+    steps = min(engine.shape.steps, LEAST_STEPS) if engine._trims else engine.shape.steps
+    chunk = _made_up_chunk(engine, replace(engine.shape, steps=steps), vocabulary)
     devices = len(engine._devices)
     _time(program, [chunk] * devices * _FEW)  # compiles
     few, more = (_time(program, [chunk] * devices * count) for count in (_FEW, _MORE))
     # With as many chunks as there are accelerators all of them work at once, so time grows with the chunks of each.
     per_chunk = max(more - few, few / _MORE) / (_MORE - _FEW)
     chunks = program.plan.cohort / (engine.chunk * devices)
-    return max(few - _FEW * per_chunk, 0.0) + chunks * per_chunk
+    return max(few - _FEW * per_chunk, 0.0) + chunks * per_chunk * (engine.shape.steps / steps)
 
 
 def _time(program: SimulatedProgram, chunks: list[Chunk]) -> float:
@@ -89,9 +92,8 @@ def _once(cohort: _TrialCohort) -> Iterator[_TrialCohort]:
     yield cohort
 
 
-def _made_up_chunk(engine: Any, vocabulary: int) -> Chunk:
-    """A chunk whose users all have as much text as the cap allows, in words chosen at random."""
-    shape: TextBatches = engine.shape
+def _made_up_chunk(engine: Any, shape: TextBatches, vocabulary: int) -> Chunk:
+    """A chunk whose users all have as much text as the shape takes, in words chosen at random."""
     tokens = shape.steps * shape.batch_size * (shape.length + 1)  # enough for every row, however they are laid out
     sentences = -(-tokens // max(shape.length - 1, 1)) if shape.layout == "sentences" else 1
     each = tokens // sentences + 1

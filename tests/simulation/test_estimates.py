@@ -14,6 +14,7 @@ from rich.console import Console
 
 import tacit
 from tacit.data.users import FIRST_WORD, OOV
+from tacit.learning.batches import LEAST_STEPS
 from tacit.learning.next_word import evaluate
 from tacit.runs import checkpoints
 from tacit.runs.callbacks import Callbacks, RunEstimate, RunStart
@@ -100,7 +101,7 @@ def test_an_estimate_reads_no_user(tmp_path):
 @pytest.mark.parametrize("layout", ["windows", "sentences"])
 def test_a_made_up_user_has_as_much_text_as_the_cap_allows(tmp_path, layout):
     _, built = program(tmp_path, data={"layout": layout, "tokens_per_user": 60})
-    chunk = trial._made_up_chunk(built.users, 300)
+    chunk = trial._made_up_chunk(built.users, built.users.shape, 300)
     assert (chunk.own_steps == built.users.shape.steps).all()
     assert chunk.present.all()
 
@@ -112,6 +113,19 @@ def test_the_time_of_a_round_grows_with_the_cohort(tmp_path, monkeypatch):
     monkeypatch.setattr(trial, "_time", lambda program, chunks: 3.0 + 2.0 * len(chunks) / devices)
     expected = 3.0 + 2.0 * built.plan.cohort / (built.users.chunk * devices)
     assert trial.seconds_a_round(built, 300) == pytest.approx(expected)
+
+
+def test_a_cap_that_nobody_reaches_takes_no_time_and_no_memory(tmp_path, monkeypatch):
+    """The made-up users have a small part of it, and the time is extrapolated in proportion."""
+    _, usual = program(tmp_path / "usual", data={"tokens_per_user": LEAST_STEPS * 12})
+    _, endless = program(tmp_path / "endless", data={"tokens_per_user": LEAST_STEPS * 12 * 10**9})
+    shape = usual.users.shape
+    assert (shape.steps, endless.users.shape.steps) == (LEAST_STEPS, LEAST_STEPS * 10**9)
+    timed = []
+    monkeypatch.setattr(trial, "_time", lambda program, chunks: timed.append(chunks[0]) or 2.0 * len(chunks))
+    seconds = trial.seconds_a_round(usual, 300)
+    assert trial.seconds_a_round(endless, 300) == pytest.approx(10**9 * seconds)
+    assert {chunk.batches.shape[1] for chunk in timed} == {LEAST_STEPS}
 
 
 def test_secure_sums_are_not_timed(tmp_path):

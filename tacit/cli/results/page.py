@@ -6,7 +6,7 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, Union, get_args, get_origin
 
-from tacit.cli.results import RESULTS, STREAMS, WITHOUT_JSON
+from tacit.cli.results import RESULTS, STREAMS
 from tacit.cli.results.base import OpenResult, Result
 from tacit.errors import TacitError
 
@@ -55,8 +55,6 @@ def page() -> str:
 def _streams() -> Iterator[str]:
     yield "Some commands print several objects, one a line, until they end:\n"
     yield "".join(f"- `tacit {name}`: {what}.\n" for name, what in STREAMS.items())
-    yield "Commands without `--json`:\n"
-    yield "".join(f"- `tacit {name}`: {why}.\n" for name, why in WITHOUT_JSON.items())
 
 
 def _exit_codes() -> Iterator[str]:

@@ -25,6 +25,10 @@ class RecipeResult(OpenResult):
     """A recipe as a run would follow it: its keys and sections. `tacit recipe schema` prints their JSON Schema."""
 
 
+class SchemaResult(OpenResult):
+    """The JSON Schema of a kind of recipe."""
+
+
 class InitResult(Result):
     """A recipe that was written, and what it will cost."""
 

@@ -114,7 +114,10 @@ def _areas(before: int, after: int) -> NDArray[np.float64]:
 
 def _check_range(images: NDArray, top: int, where: str) -> None:
     if images.size and not np.all((images >= 0) & (images <= top)):
-        raise DataError(f"{where}: a pixel is outside 0 to {top}.")
+        raise DataError(
+            f"{where}: a pixel is outside 0 to {top}.",
+            hint="Pixels are integers from 0 to 255 or floats from 0 to 1.",
+        )
 
 
 def size_of(array: NDArray) -> str:

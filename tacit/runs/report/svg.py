@@ -36,10 +36,11 @@ def draw_lines(chart: Lines) -> str:
 
     unit = "%" if chart.percent else ""
     pieces = [_y_axis(y_ticks, share, unit), _x_axis([(place(x, 0)[0], _number(x)) for x in x_ticks], chart.x)]
+    names: list[str] = []  # drawn last: a curve that passes behind a name must not strike it through
     for level in chart.levels:
         _, y = place(0, scale * level.y)
         pieces.append(f'<line class="level" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        pieces.append(_text(_WIDTH - _RIGHT, y - 5, level.name, "end", "faint"))
+        names.append(_text(_WIDTH - _RIGHT, y - 5, level.name, "end", "faint"))
     for number, series in enumerate(chart.series):
         corners = [place(x, scale * y) for x, y in series.points]
         pieces.append(f'<polyline class="c{number}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in corners)}"/>')
@@ -47,7 +48,7 @@ def draw_lines(chart: Lines) -> str:
         pieces += [f'<circle class="c{number}" cx="{x:.1f}" cy="{y:.1f}" r="2.6"/>' for x, y in shown]
     last = [f"{each.name} {scale * each.points[-1][1]:.4g}{unit}" for each in chart.series]
     description = f"{chart.y} over {chart.x}; at the end: {', '.join(last)}"
-    return _figure(description, chart.y, [series.name for series in chart.series], pieces)
+    return _figure(description, chart.y, [series.name for series in chart.series], pieces + names)
 
 
 def draw_bars(chart: Bars) -> str:

@@ -68,8 +68,9 @@ def test_colours_become_grey_and_alpha_shows_the_background() -> None:
     ],
 )
 def test_what_cannot_be_converted(images: Any, sentence: str) -> None:
-    with pytest.raises(DataError, match=sentence):
+    with pytest.raises(DataError, match=sentence) as caught:
         converted(images, "mine", ink="bright")
+    assert ("floats from 0 to 1" in str(caught.value.hint)) == ("outside" in sentence)
 
 
 def test_conversion_is_asked_for_and_recorded(tmp_path: Path) -> None:

@@ -40,6 +40,12 @@ def test_curves_stay_inside(heights, log):
         assert 34 <= y <= 222
 
 
+def test_no_curve_strikes_through_the_name_of_a_level():
+    curve = Series(name="a", points=[(0.0, 1.0), (1.0, 1.0)])
+    svg = draw_lines(Lines(x="x", y="y", series=[curve], levels=[Level(name="level", y=0.95)]))
+    assert svg.index("<polyline") < svg.index(">level<")
+
+
 @given(amounts=st.lists(st.floats(0, 1e9), min_size=1, max_size=60))
 def test_bars_stay_inside(amounts):
     svg = draw_bars(Bars(x="x", y="y", bars=[(str(number), amount) for number, amount in enumerate(amounts)]))
