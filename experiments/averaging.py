@@ -22,6 +22,7 @@ from grid import add_line, read_results
 import tacit
 from tacit.learning.averaging import Averaging, ExponentialAverage, LastAverage, RunningAverage
 from tacit.learning.trainable import EVERYTHING
+from tacit.privacy.statement.wording import round_up
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.training import load_recipe
 from tacit.simulation.training import estimate_of_recipe
@@ -73,7 +74,7 @@ def report(results: dict[str, dict[str, Any]]) -> None:
         for name in list(AVERAGES)[1:]:
             gains = [100 * (run[name]["top1"] - run["last model"]["top1"]) for run in runs]
             cells.append(f"{statistics.mean(gains):+.2f} ({min(gains):+.2f} to {max(gains):+.2f})")
-        print(f"| {noise:g} | {epsilon:.2f} | {schedule} | {len(runs)} | {' | '.join(cells)} |")
+        print(f"| {noise:g} | {round_up(epsilon)} | {schedule} | {len(runs)} | {' | '.join(cells)} |")
 
 
 def main() -> None:
