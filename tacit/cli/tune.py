@@ -170,6 +170,8 @@ def _print(found: Tuned, tunable: Tunable, out: Path, metric: str) -> None:
         if trial.problem is not None:
             print(f"Setting {number}: {trial.problem}.")
     print(_chosen_line(found, tunable, metric))
+    if found.within_noise(metric):
+        print("The gain is no larger than the difference between two trainings of one setting: it may be luck.")
     plan = found.recipe.privacy
     print(
         f"{out}: a noise multiplier of {plan.noise_multiplier:g}, with which {found.recipe.run.rounds:,} rounds cost "
@@ -226,6 +228,7 @@ def _facts(out: Path, found: Tuned, stand_ins: StandIns, metric: str) -> dict[st
         "before": {each: found.before[each] for each in _BOTH},
         "settings": [_setting_facts(trial, metric) for trial in found.trials],
         "chosen": found.trials.index(found.chosen) + 1,
+        "within_noise": found.within_noise(metric),
         "seconds": found.seconds,
     }
 

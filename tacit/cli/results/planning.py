@@ -148,4 +148,5 @@ class TuneResult(Result):
     before: TuneAccuracy = key("the pre-trained model, before the first round")
     settings: list[TriedSetting] = key("each setting that was tried, the recipe's own first")
     chosen: int = key("which of them was chosen; the first is 1")
+    within_noise: bool = key("whether the gain is no larger than the difference between two trainings of one setting")
     seconds: float = key("how long the search took")

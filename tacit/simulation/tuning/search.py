@@ -61,6 +61,11 @@ class Trial:
             return None, -math.inf
         return max(((each, self.mean(each, metric)) for each in self.runs[0]), key=lambda found: found[1])
 
+    def spread(self, metric: str) -> float:
+        """How far apart the trainings of this setting are, with its best average: what noise alone changes."""
+        found = [run[self.best(metric)[0]][metric] for run in self.runs] or [0.0]
+        return max(found) - min(found)
+
 
 @dataclass(frozen=True)
 class Tuned:
@@ -73,6 +78,16 @@ class Tuned:
     average: Averaging | None
     before: Scores
     seconds: float
+
+    def gain(self, metric: str) -> float | None:
+        """How much better the choice is than the recipe's own setting; None if that could not be trained."""
+        own = self.trials[0]
+        return self.chosen.best(metric)[1] - own.best(metric)[1] if own.runs else None
+
+    def within_noise(self, metric: str) -> bool:
+        """Whether two trainings of one setting differ by as much as the choice is better than the recipe's own setting."""
+        gain = self.gain(metric)
+        return gain is not None and 0 < gain <= max(trial.spread(metric) for trial in self.trials)
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,19 @@ def test_what_was_best_by_luck_alone_is_not_chosen(searched: Callable[..., Tuned
     assert found.trials[0].setting in again  # the recipe's own is measured as often as the others
 
 
+def test_a_gain_that_noise_alone_can_make_is_called_that(searched: Callable[..., Tuned]) -> None:
+    def truth(spread: float) -> Truth:
+        return lambda setting, seed: 0.2 + spread * (seed - 1) + (0.01 if setting["run.rounds"] == 6 else 0.0)
+
+    assert searched(truth(0.02), Budget(LONG, trials=30)).within_noise("top1")
+    clear = searched(truth(0.001), Budget(LONG, trials=30))
+    assert clear.gain("top1") == pytest.approx(0.01)
+    assert not clear.within_noise("top1")
+    nothing = searched(lambda setting, seed: 0.2, Budget(LONG, trials=3))
+    assert nothing.gain("top1") == 0
+    assert not nothing.within_noise("top1")
+
+
 def test_if_nothing_is_better_the_recipe_stays_as_it_is(searched: Callable[..., Tuned]) -> None:
     found = searched(lambda setting, seed: 0.2 if setting["work.learning_rate"] == 0.5 else 0.1, Budget(LONG))
     assert found.chosen is found.trials[0]
