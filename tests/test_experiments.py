@@ -212,3 +212,17 @@ def test_the_report_on_real_people_draws_the_public_models_beside_the_private_on
     assert "irc" not in printed
     assert (tmp_path / "epsilon.png").stat().st_size > 1_000
     sys.modules.pop("figures", None)
+
+
+def test_the_report_on_averages_shows_what_each_adds_to_the_last_model(
+    modules: tuple[Any, Any], capsys: pytest.CaptureFixture[str]
+):
+    import averaging
+
+    def line(seed: int, last: float) -> dict[str, Any]:
+        found = {name: {"top1": last + 0.001 * place * seed} for place, name in enumerate(averaging.AVERAGES)}
+        return {"noise": 2.0, "schedule": "constant", "epsilon": 0.021, "metrics": found}
+
+    averaging.report({"one": line(1, 0.2), "two": line(2, 0.3)})
+    assert "| 2 | 0.03 | constant | 2 | 25.00% | +0.15 (+0.10 to +0.20) | +0.30" in capsys.readouterr().out
+    sys.modules.pop("averaging", None)

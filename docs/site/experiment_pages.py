@@ -13,6 +13,7 @@ TITLES = {
     "keyboard": "A keyboard",
     "memorization": "What models memorise",
     "inspection": "Faults found without looking",
+    "averaging": "Averages of models",
     "secagg": "Secure aggregation and accuracy",
 }
 

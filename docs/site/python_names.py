@@ -23,6 +23,8 @@ GROUPS: dict[str, tuple[str, str, tuple[str, ...]]] = {
             "Round",
             "Rounds",
             "RunFolder",
+            "LastAverage",
+            "ExponentialAverage",
         )
         + ("use_every_core", "TacitError"),
     ),

@@ -132,7 +132,7 @@ class Run:
 
     @cached_property
     def model(self) -> Any:
-        """The model of the last checkpoint, checked against the ledger."""
+        """The model of the last checkpoint, checked against the ledger; of a run that averages its models, the average."""
         from tacit.learning.state import load_model
         from tacit.training.trained import load_trained
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tacit.data.canaries.plan import CanaryPlan
     from tacit.data.users import Users
+    from tacit.learning.averaging import Averaging
     from tacit.learning.batches import Batching
     from tacit.learning.trainable import Filter
     from tacit.learning.work import Work
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Round:
     """A round that is done: `number` rounds of `rounds` have been run, and this is the model after them.
+
+    It is the model that users train from next, also in a run that averages; the average is `Run.model`.
 
     >>> import tacit
     >>> tacit.Round(number=3, rounds=10, model=None).number
@@ -89,6 +92,7 @@ def train(
     rounds: int | None = None,
     batches: Batching | None = None,
     trainable: Filter = None,
+    average: Averaging | None = None,
     evaluate_every: int | None = None,
     checkpoint_every: int | None = None,
     seed: int | None = None,
@@ -109,6 +113,8 @@ def train(
       says how examples are cut into batches.
     - `work` is what each user computes, `privacy` is the plan, `server` is any optax transformation, `rounds` is how many
       rounds to train.
+    - With `average`, the run's model is an average of the models after its rounds, `tacit.LastAverage(10)` or
+      `tacit.ExponentialAverage(0.9)`. Users still train from the last model. It costs no privacy.
     - The model is measured every `evaluate_every` rounds (default: ten times in a run), and saved every `checkpoint_every`
       rounds (default: 10).
     - With `seed` the noise can be replayed, and the run is not private. `canaries` are planted among the users, and `Run.audit`
@@ -196,8 +202,9 @@ def resume(
 
     The rounds since the checkpoint run again with fresh noise, and count again. A run that trains a model of your own needs
     the objects that it was begun with: model, task, users, work and server, passed here or registered (`register_objects`).
-    Its plan, rounds and seed are in the folder. With `older_if_damaged`, the newest checkpoint that is not damaged is used.
-    RunError for a run that has finished, without `rounds`; PrivacyError if anything differs from the ledger's first record.
+    Its plan, rounds, average and seed are in the folder. With `older_if_damaged`, the newest checkpoint that is not damaged is
+    used. RunError for a run that has finished, without `rounds`; PrivacyError if anything differs from the first record of
+    the ledger.
 
     >>> import tacit
     >>> run = tacit.resume("runs/mine")  # doctest: +SKIP
@@ -311,6 +318,7 @@ _SETTINGS: dict[str, Any] = {
     "rounds": None,
     "batches": None,
     "trainable": None,
+    "average": None,
     "evaluate_every": None,
     "checkpoint_every": None,
     "seed": None,

@@ -31,6 +31,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "tacit.cli.init:init",
         "Write a recipe for a store of your own, and say what it will cost in time and epsilon.",
     ),
+    "tune": (
+        "tacit.cli.tune:tune",
+        "Search training settings for a recipe on the public text of its [pretrain], and write the recipe with the best.",
+    ),
     "serve": (
         "tacit.cli.serve:serve",
         "Train a recipe on devices: select them for rounds, add up their updates, train the model, keep the ledger.",

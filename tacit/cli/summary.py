@@ -41,6 +41,8 @@ def print_summary(
         console.print(f"For the owner, {escape(owners_sentence(happened))}.")
     if gate is not None:
         console.print(gate.sentence(), markup=False)
+    if average := summary.get("average"):
+        console.print(f"The model is {average}.", markup=False)
     if clip_norm := summary.get("clip_norm"):
         console.print(
             f"Adaptive clipping ended at {clip_norm:.3g}, which a large run can use as its fixed privacy.clip_norm."

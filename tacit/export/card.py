@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tacit.errors import RunError
+from tacit.learning.averaging import averaging_of
 from tacit.privacy.record.records import Committed
 from tacit.runs.checkpoints import Checkpoint
 from tacit.runs.cost import cost_of
@@ -49,6 +50,7 @@ def model_card(folder: RunFolder, checkpoint: Checkpoint) -> dict[str, Any]:
         "guarantee": stated.as_json(),
         "accuracy": {name: measured[-1][name] for name in _SCORES if name in measured[-1]} if measured else None,
         "rounds": checkpoint.round,
+        "average": None if (average := averaging_of(folder.recipe().get("server", {}))) is None else str(average),
         "checkpoint": checkpoint.digest,
         "recipe_sha256": ledger.opened.recipe,
     }

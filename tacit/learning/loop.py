@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tacit.learning.averaging import RunningAverage
 from tacit.learning.server import Server
 from tacit.privacy.gate.sums import BoundedSum, ClipThresholds, Diagnostics
 from tacit.privacy.gate.thresholds import Clipping
@@ -19,7 +20,10 @@ from tacit.privacy.noise.randomness import NoiseKey
 
 @dataclass(frozen=True)
 class TrainingState:
-    """Everything a run needs to go on: rounds done, the model, and the states of server, clipping and mechanism."""
+    """Everything a run needs to go on: rounds done, the model, and the states of server, clipping and mechanism.
+
+    `model` is what users train from. `result` is what the run has made so far, which is measured, shown and handed on.
+    """
 
     round: int
     model: Any
@@ -27,6 +31,12 @@ class TrainingState:
     clipping: Any
     noise: Any
     finite: Any = True
+    average: RunningAverage | None = None
+
+    @property
+    def result(self) -> Any:
+        """The average of the models so far, if the run averages; otherwise, and before the first round, the model."""
+        return self.model if self.average is None or self.round == 0 else self.average.model(self.model)
 
 
 class Cohort(Protocol):
@@ -80,7 +90,9 @@ def rounds(
         release, noise = mechanism.release(bounded, state.noise, key=cohort.noise_key)
         model, server_state, finite = server.step(state.model, state.server, release)
         learned = clipping.learn(state.clipping, release, cohort.round)
-        state = TrainingState(cohort.round + 1, model, server_state, learned, noise, finite)
+        done = cohort.round + 1
+        average = None if state.average is None else state.average.after(model, done)
+        state = TrainingState(done, model, server_state, learned, noise, finite, average)
         journal.after(state, diagnostics)
         yield state
 

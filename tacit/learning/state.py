@@ -1,6 +1,8 @@
 """A training state as named arrays, for checkpoints, and back.
 
 Public arrays (model, server optimizer, clip) and arrays that are as secret as the noise (the mechanism's state) are kept apart.
+What is called "model" is the run's result, which readers of a checkpoint use. If the run averages its models, that is the
+average, and "last" is the model that users go on from.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ Arrays = dict[str, np.ndarray]
 
 def to_arrays(state: TrainingState) -> tuple[Arrays, Arrays]:
     """(public, private) arrays by name."""
-    public = {"model": state.model, "server": state.server, "clipping": state.clipping}
+    public = {"model": state.result, "server": state.server, "clipping": state.clipping}
+    if state.average is not None:
+        public |= {"last": state.model, "average": state.average}
     return {k: v for name, tree in public.items() for k, v in _named(name, tree).items()}, _named("noise", state.noise)
 
 
@@ -29,10 +33,12 @@ def from_arrays(
     template: TrainingState, round: int, public: Mapping[str, Any], private: Mapping[str, Any]
 ) -> TrainingState:
     """The state these arrays came from; `template` is a fresh state of the same recipe."""
+    average = template.average
     return replace(
         template,
         round=round,
-        model=_filled("model", template.model, public),
+        model=_filled("model" if average is None else "last", template.model, public),
+        average=None if average is None else _filled("average", average.empty(template.model, round), public),
         server=_filled("server", template.server, public),
         clipping=_filled("clipping", template.clipping, public),
         noise=_filled("noise", template.noise, private),

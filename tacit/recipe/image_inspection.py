@@ -94,6 +94,11 @@ class ImageTraining(RecipeSection):
     @model_validator(mode="after")
     def _plan_fits(self) -> ImageTraining:
         require_plain(self.privacy)
+        if self.server.average != "none":
+            raise ValueError(
+                "expected server.average = 'none' in an inspection, whose networks are trained against each other round by "
+                f"round, got {self.server.average!r}"
+            )
         return self
 
 

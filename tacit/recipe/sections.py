@@ -191,6 +191,15 @@ class ServerSection(RecipeSection):
         default=0.0, ge=0, le=1, description="under a schedule: the share of the learning rate that the last round has"
     )
     warmup: int = Field(default=0, ge=0, description="rounds over which the learning rate rises at the beginning")
+    average: Literal["none", "last", "exponential"] = Field(
+        default="none",
+        description="what the run hands on: the last model, the mean of the last ones, or an exponential average; it costs "
+        "no privacy",
+    )
+    average_rounds: int = Field(default=10, gt=0, description="of last: how many models are averaged and kept")
+    average_decay: float = Field(
+        default=0.9, ge=0, lt=1, description="of exponential: how much less a model counts than the one after it"
+    )
 
 
 class RunSection(RecipeSection):

@@ -184,7 +184,7 @@ class RunJournal:
         record = {
             "round": state.round,
             "measured_on": "held-out users, outside the guarantee",
-            **self._evaluate(state.model),
+            **self._evaluate(state.result),
             EPSILON_SO_FAR: self._cost_so_far(self.intents).epsilon,
         }
         written = self._metrics.append(record)

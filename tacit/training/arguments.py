@@ -7,6 +7,7 @@ from typing import Any
 
 from tacit.data.canaries.plan import CanaryPlan
 from tacit.errors import RecipeError
+from tacit.learning.averaging import Averaging
 from tacit.privacy.plan import PrivacyPlan
 
 
@@ -36,7 +37,16 @@ def require_plan(privacy: Any) -> None:
 
 
 def require_types(
-    users: Any, *, held_out: Any, work: Any, privacy: Any, server: Any, batches: Any, seed: Any, canaries: Any
+    users: Any,
+    *,
+    held_out: Any,
+    work: Any,
+    privacy: Any,
+    server: Any,
+    batches: Any,
+    seed: Any,
+    canaries: Any,
+    average: Any = None,
 ) -> None:
     """RecipeError names the first argument that is not of the kind that `tacit.train` takes."""
     require_users("users", users)
@@ -58,6 +68,10 @@ def require_types(
         raise RecipeError(f"Expected batches to be tacit.TextBatches(...) or the like, got {_shown(batches)}.")
     if seed is not None:
         whole_number("seed", seed, least=0)
+    if average is not None and not isinstance(average, Averaging):
+        raise RecipeError(
+            f"Expected average to be tacit.LastAverage(...) or tacit.ExponentialAverage(...), got {_shown(average)}."
+        )
     if canaries is not None and not isinstance(canaries, CanaryPlan):
         raise RecipeError(f"Expected canaries to be a plan of tacit.canaries(...), got {_shown(canaries)}.")
 

@@ -25,6 +25,7 @@ from tacit.data.views import Reshuffled, Subset, split_users
 from tacit.data.worlds.handwriting import HandwritingWorld
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import DataError, PrivacyError, RecipeError, RunError
+from tacit.learning.averaging import Averaging, averaging_of
 from tacit.learning.batches import Batching, ImageBatches, LaidOut, OneUserAtATime, TextBatches
 from tacit.learning.loop import TrainingState
 from tacit.learning.tasks import Task, as_task, mean_metrics
@@ -77,6 +78,7 @@ def setup_of_call(
     rounds: int,
     batches: Batching | None = None,
     trainable: Filter = None,
+    average: Averaging | None = None,
     evaluate_every: int | None = None,
     checkpoint_every: int | None = None,
     seed: int | None = None,
@@ -94,6 +96,7 @@ def setup_of_call(
         batches=batches,
         seed=seed,
         canaries=canaries,
+        average=average,
     )
     if isinstance(held_out, Integral):
         held_out = whole_number("held_out", held_out, least=0)
@@ -121,8 +124,10 @@ def setup_of_call(
         found = {
             "rounds": opened.rounds,
             "parameters": parameter_count(local.learned(state.model)),
-            "metrics": evaluate(state.model),
+            "metrics": evaluate(state.result),
         }
+        if average is not None:
+            found["average"] = str(average)
         if privacy.adaptive is not None:
             found["clip_norm"] = float(state.clipping["estimate"])
         return {**found, "privacy": spent.as_dict()}
@@ -141,6 +146,7 @@ def setup_of_call(
                 },
                 "task": _described(what),
                 "work": _described(work),
+                **({} if average is None else {"server": average.settings()}),
                 "privacy": privacy.model_dump(mode="json", exclude_none=True),
                 "run": {**asdict(schedule), **({} if seed is None else {"seed": seed})},
             }
@@ -154,6 +160,7 @@ def setup_of_call(
         work=local,
         batches=cut,
         optimizer=server,
+        averaging=average,
         strategy=strategy or privacy.build_strategy(rounds),
         evaluate=evaluate,
         summarise=summarise,
@@ -270,8 +277,8 @@ def _require_apart(users: Users, held_out: Users) -> None:
 def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **settings: Any) -> CallSetup:
     """The setup of a call that goes on with the run in this folder.
 
-    Plan, rounds and seed come from the folder. PrivacyError if the objects differ from those that the run was begun with,
-    wherever the folder can tell.
+    Plan, rounds, average and seed come from the folder. PrivacyError if the objects differ from those that the run was begun
+    with, wherever the folder can tell.
     """
     kept = folder.recipe()
     if CALLED not in kept:
@@ -289,6 +296,7 @@ def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **setti
         name=kept["name"],
         privacy=PrivacyPlan.model_validate(kept["privacy"]),
         rounds=run["rounds"],
+        average=averaging_of(kept.get("server", {})),
         evaluate_every=run["evaluate_every"],
         checkpoint_every=run["checkpoint_every"],
         seed=run.get("seed"),

@@ -111,7 +111,7 @@ def _world(recipe: Recipe) -> Dataset:
     return Dataset(
         train=KeyboardWorld(data.world_seed, data.users, vocabulary_size=data.vocabulary),
         people=data.users,
-        held_out=_rows(world, held_out, recipe),
+        held_out=held_out_rows(world, held_out, recipe),
         words=world.words,
         description=DataRecord(world="keyboard", seed=data.world_seed, users=data.users),
         best_possible=lambda: world.best_possible(held_out, most_sentences=IDEAL_SENTENCES),
@@ -130,7 +130,7 @@ def _store(recipe: Recipe) -> Dataset:
     return Dataset(
         train=train,
         people=len(train),
-        held_out=_rows(held_out, np.arange(len(held_out)), recipe),
+        held_out=held_out_rows(held_out, np.arange(len(held_out)), recipe),
         words=tuple(vocabulary.decode(np.arange(len(vocabulary)))),  # the reserved entries too: a word at its number
         description=DataRecord(store=store.store_id, vocabulary=vocabulary.provenance),
         reasons_not_private=(*reasons, *reasons_of_data(recipe)),
@@ -204,7 +204,7 @@ def public_store(public: Path, private: Path | None) -> Store:
     return store
 
 
-def _rows(users: Users, chosen: NDArray[np.int64], recipe: Recipe) -> NDArray[np.int32]:
+def held_out_rows(users: Users, chosen: NDArray[np.int64], recipe: Recipe) -> NDArray[np.int32]:
     """Held-out rows, laid out as in training, up to about run.evaluate_words predictions."""
     data = recipe.data
     rows = to_rows(

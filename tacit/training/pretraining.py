@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.data.store import open_store
 from tacit.data.users import Users
@@ -23,7 +24,15 @@ from tacit.errors import DataError, PrivacyError, RunError
 from tacit.files import disk_error, sync_folder
 from tacit.learning.central import Descent
 from tacit.learning.next_word import NextWord
-from tacit.learning.pretrain import PretrainingSchedule, Reworded, predictions_in, pretrain, public_rows, unknown_share
+from tacit.learning.pretrain import (
+    OnProgress,
+    PretrainingSchedule,
+    Reworded,
+    predictions_in,
+    pretrain,
+    public_rows,
+    unknown_share,
+)
 from tacit.learning.state import load_model, model_arrays
 from tacit.privacy.record.codec import from_json
 from tacit.privacy.record.facts import PretrainingRecord
@@ -109,23 +118,40 @@ def _record(kept: checkpoints.Checkpoint, path: Path) -> PretrainingRecord:
 def _make(recipe: Recipe, public: PublicText, model: Any, folder: RunFolder, callback: Callback) -> None:
     section = recipe.pretrain
     assert section is not None
-    rows = public_rows(public.users, layout=recipe.data.layout, length=recipe.data.length)
+    with notifying(callback):
+        made = pretrain_on(recipe, section, public.users, model, callback.on_pretraining)
+    description = {
+        "public": public.public,
+        "asserted": public.asserted,
+        "predictions": predictions_in(made.rows),
+        "unknown_words": round(unknown_share(made.rows), 4),
+        "steps": made.steps,
+    }
+    _make_folder(folder)
+    metadata = {_DESCRIPTION: json.dumps(description, sort_keys=True)}
+    checkpoints.save(folder.pretrained_path, 0, model_arrays(made.model), metadata)
+
+
+@dataclass(frozen=True)
+class MadeOnRows:
+    """A model, and the rows of public text and the steps that made it."""
+
+    model: Any
+    rows: NDArray[np.int32]
+    steps: int
+
+
+def pretrain_on(
+    recipe: Recipe, section: PretrainSection, users: Users, model: Any, on_progress: OnProgress | None = None
+) -> MadeOnRows:
+    """The model after pre-training on these users' text, as the section says."""
+    rows = public_rows(users, layout=recipe.data.layout, length=recipe.data.length)
     schedule = PretrainingSchedule(section.batch_size, section.epochs, section.steps, section.order_seed)
     descent = Descent(
         NextWord(recipe.engine.precision), section.optimizer, section.learning_rate, momentum=section.momentum
     )
-    with notifying(callback):
-        trained = pretrain(model, rows, schedule, descent, on_progress=callback.on_pretraining)
-    description = {
-        "public": public.public,
-        "asserted": public.asserted,
-        "predictions": predictions_in(rows),
-        "unknown_words": round(unknown_share(rows), 4),
-        "steps": schedule.steps_of(len(rows)),
-    }
-    _make_folder(folder)
-    metadata = {_DESCRIPTION: json.dumps(description, sort_keys=True)}
-    checkpoints.save(folder.pretrained_path, 0, model_arrays(trained), metadata)
+    trained = pretrain(model, rows, schedule, descent, on_progress=on_progress)
+    return MadeOnRows(trained, rows, schedule.steps_of(len(rows)))
 
 
 def _model_to_reuse(recipe: Recipe, dataset: Dataset, path: str, public: str) -> checkpoints.Checkpoint:

@@ -11,6 +11,7 @@ import jax
 import optax
 
 from tacit.errors import RunError
+from tacit.learning.averaging import averaging_of
 from tacit.learning.batches import TextBatches
 from tacit.learning.loop import TrainingState
 from tacit.learning.next_word import NextWord, evaluate
@@ -68,7 +69,9 @@ class RecipeSetup(TrainingSetup):
         momentum = server.momentum if server.optimizer in ("momentum", "nesterov") else 0.0
 
         def summarise(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
-            summary = summary_of(dataset, state.model, recipe, opened, spent)
+            summary = summary_of(dataset, state.result, recipe, opened, spent)
+            if state.average is not None:
+                summary["average"] = str(state.average.averaging)
             if plan.adaptive is not None:
                 summary["clip_norm"] = float(state.clipping["estimate"])
             return summary
@@ -90,6 +93,7 @@ class RecipeSetup(TrainingSetup):
                 -(-recipe.data.tokens_per_user // (recipe.data.length * work.batch_size)),
             ),
             optimizer=server_optimizer(server, schedule.rounds),
+            averaging=averaging_of(server.model_dump()),
             strategy=strategy or shaped_for.build_strategy(schedule.rounds),
             evaluate=lambda model: evaluate(model, dataset.held_out).as_dict(),
             summarise=summarise,

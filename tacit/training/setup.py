@@ -16,6 +16,7 @@ import jax
 import numpy as np
 import optax
 
+from tacit.learning.averaging import Averaging, RunningAverage
 from tacit.learning.batches import Batching, foreign_name
 from tacit.learning.loop import TrainingState
 from tacit.learning.secure_sums import SecureSums
@@ -77,13 +78,17 @@ class TrainingSetup:
         work: LocalWork,
         optimizer: optax.GradientTransformation,
         strategy: Strategy | None,
+        averaging: Averaging | None = None,
         **fields: Any,
     ) -> Self:
         """The setup whose server, mechanism, secure sums and first state are those that the plan builds for this model."""
         server, learned = Server.build(optimizer, plan.denominator, work.trainable), work.learned(model)
         mechanism = plan.build_mechanism(schedule.rounds, strategy)
         blocks = {name: learned if name == UPDATE else np.zeros((), np.float32) for name in plan.noise_multipliers}
-        start = TrainingState(0, model, server.init(model), plan.build_clipping().init(), mechanism.init(blocks))
+        average = RunningAverage.of(averaging, model, work.trainable)
+        start = TrainingState(
+            0, model, server.init(model), plan.build_clipping().init(), mechanism.init(blocks), average=average
+        )
         return cls(
             plan=plan,
             schedule=schedule,

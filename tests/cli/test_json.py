@@ -73,6 +73,7 @@ TRIED: dict[str, tuple[object, ...]] = {
 ELSEWHERE = {
     "train": "test_train.py",
     "init": "test_init.py",
+    "tune": "test_tune.py",
     "compare": "test_compare.py",
     "audit experiment": "test_audit.py",
     "inspect text": "test_inspect.py",

@@ -167,7 +167,7 @@ def simulated(recipe: Recipe, run: Path) -> Any:
         mechanism=setup.mechanism,
         server=setup.server,
         journal=Nothing(),
-    ).model
+    ).result
 
 
 def difference(one: Any, other: Any) -> float:
@@ -186,6 +186,17 @@ def test_devices_end_where_the_simulation_of_their_cohorts_ends(tmp_path: Path) 
     assert difference(model, expected) < 1e-6
     (entry,) = read_odometer(out)  # what another recipe on the same devices would be composed with
     assert entry.path == str((out / "run").resolve())
+
+
+@pytest.mark.process
+def test_a_fleet_hands_on_the_average_of_its_models(tmp_path: Path) -> None:
+    averaged, out = {"average": "last", "average_rounds": 2}, tmp_path / "server"
+    recipe = fleet_recipe(run={"rounds": 3}, server=averaged)
+    with served(alone(recipe, out)) as (address, wait), devices(enrolled_homes(recipe, address, out, tmp_path)):
+        assert wait()["average"] == "the mean of the models after the last 2 rounds"
+    model = load_trained(out / "run").model
+    assert difference(model, simulated(recipe, out / "run")) < 1e-6
+    assert difference(model, simulated(fleet_recipe(run={"rounds": 3}), out / "run")) > 1e-4
 
 
 @pytest.mark.process

@@ -57,6 +57,8 @@ def test_a_store_replaces_the_world_and_its_fault() -> None:
         ),
         ("gan.privacy.sampling=fixed", "privacy.sampling = 'poisson' in an inspection, got 'fixed'"),
         ("gan.privacy.adaptive={count_noise=5.0}", "neither privacy.adaptive nor privacy.secagg"),
+        ("gan.server.average=last", "server.average = 'none' in an inspection"),
+        ("classifier.server.average=exponential", "server.average = 'none' in an inspection"),
         ("gan.generator.batch_size=1", "gan.generator.batch_size ≥ 2, got 1"),
         ("look.made=3", "look.made ≥ 64, got 3"),
     ],

@@ -120,7 +120,7 @@ def kill_after(out: Path, kind: str, intents: int) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("kind", ["seeded", "seeded blt"])
+@pytest.mark.parametrize("kind", ["seeded", "seeded blt", "seeded averaged"])
 def test_kill_and_resume_gives_the_uninterrupted_run_and_a_complete_ledger(kind, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     start_run(killable(kind), tmp_path / "whole", tacit.Callback())

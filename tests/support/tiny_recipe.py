@@ -37,4 +37,5 @@ FTRL = {"sampling": "check_in", "min_separation": 3, "cohort": 12, "noise_multip
 def killable(kind: str) -> Recipe:
     """Rounds enough to be killed in."""
     privacy = {"mechanism": "blt", "sampling": "check_in", "min_separation": 30} if "blt" in kind else {}
-    return tiny(privacy=privacy, run={"rounds": 40, **({"seed": 5} if "seeded" in kind else {})})
+    server = {"average": "last", "average_rounds": 12} if "averaged" in kind else {}
+    return tiny(privacy=privacy, server=server, run={"rounds": 40, **({"seed": 5} if "seeded" in kind else {})})

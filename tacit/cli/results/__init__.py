@@ -14,6 +14,7 @@ __all__ = ["RESULTS", "STREAMS", "Result", "emit"]
 RESULTS: dict[str, type[Result]] = {
     "train": runs.TrainResult,
     "init": recipes.InitResult,
+    "tune": planning.TuneResult,
     "serve": runs.ServeResult,
     "predict": keyboard.PredictResult,
     "compare": keyboard.CompareResult,

@@ -1,10 +1,10 @@
-"""Results of `tacit plan` and `tacit population`."""
+"""Results of `tacit plan`, `tacit population` and `tacit tune`."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from tacit.cli.results.base import Result, key
+from tacit.cli.results.base import Result, key, sometimes
 
 
 class PlanTarget(Result):
@@ -106,3 +106,47 @@ class PopulationResult(Result):
     seed: int = key("the seed of the simulation")
     largest_separation: int = key("the largest MinS that so many devices allow")
     timers: list[TimerOutcome] = key("the outcome with each timer")
+
+
+class PublicParts(Result):
+    """How the people of a public store were divided."""
+
+    pretraining: int = key("people whose text the model was pre-trained on")
+    stand_ins: int = key("people who stood for private users")
+    held_out: int = key("people on whom accuracy was measured")
+
+
+class TuneAccuracy(Result):
+    """Accuracy on the held-out stand-ins."""
+
+    top1: float = key("the share of words that were the first suggestion of a keyboard")
+    papers_top1: float = key("the same by the papers' metric")
+
+
+class TriedSetting(Result):
+    """A setting that was tried on stand-ins."""
+
+    keys: dict[str, Any] = key("the keys of the recipe that the search changes, with their values")
+    noise_multiplier: float = key("the noise that the private run needs for the epsilon")
+    trainings: int = key("how often it was trained to the end; the accuracy is their mean")
+    seconds: float = key("how long all of its trainings took")
+    average: dict[str, Any] | None = sometimes("the best average of models, as keys of [server]; if it was trained")
+    top1: float | None = sometimes("accuracy with that average, as a keyboard shows it; if it was trained")
+    papers_top1: float | None = sometimes("the same by the papers' metric; if it was trained")
+    problem: str | None = sometimes("why a training has no result: it was given up, or diverged")
+
+
+class TuneResult(Result):
+    """Training settings that were searched on public text."""
+
+    recipe: str = key("the recipe file that was written")
+    epsilon: float = key("epsilon of the private run that it plans, the discovery of its words included")
+    delta: float = key("the delta that epsilon is stated for")
+    noise_multiplier: float = key("the noise of the private run")
+    people: PublicParts = key("the people of the public store")
+    metric: str = key("what the choice was made by")
+    before: TuneAccuracy = key("the pre-trained model, before the first round")
+    settings: list[TriedSetting] = key("each setting that was tried, the recipe's own first")
+    chosen: int = key("which of them was chosen; the first is 1")
+    within_noise: bool = key("whether the gain is no larger than the difference between two trainings of one setting")
+    seconds: float = key("how long the search took")

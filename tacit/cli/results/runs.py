@@ -49,6 +49,7 @@ class TrainResult(Result):
         "next words and their probabilities, by what was typed before; if the run follows a recipe"
     )
     at_scale: AtScale | None = sometimes("an estimate for a larger run; if the recipe has `[scale]`")
+    average: str | None = sometimes("which average of models the model is; if the recipe averages")
     clip_norm: float | None = sometimes("where the clip ended; with adaptive clipping")
     population: Simulated | None = sometimes("if the recipe simulates devices")
     from_the_participation_that_happened: OwnersFigure | None = sometimes(_OWNERS)
@@ -67,6 +68,7 @@ class ServeResult(Result):
     privacy: RunPrivacy | None = sometimes("what the run costs its users; if the run is finished")
     examples: dict[str, list[tuple[str, float]]] | None = sometimes("next words; if a model was trained")
     at_scale: AtScale | None = sometimes("an estimate for a larger run; if the recipe has `[scale]`")
+    average: str | None = sometimes("which average of models the model is; if the recipe averages")
     clip_norm: float | None = sometimes("where the clip ended; with adaptive clipping")
     from_the_participation_that_happened: OwnersFigure | None = sometimes(_OWNERS)
 
