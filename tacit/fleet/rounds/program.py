@@ -97,7 +97,7 @@ class FleetProgram(Program):
             mechanism=setup.mechanism,
             server=setup.server,
             evaluate=setup.evaluate,
-            finish=lambda *outcome: with_device_lines(setup.summarise(*outcome), outcome[1]),
+            finish=lambda *outcome: with_device_lines(setup.finish(folder, *outcome), outcome[1]),
             evaluate_first=setup.pretraining is not None,
             context=context,
             folder=folder,
