@@ -15,7 +15,7 @@ from tacit.data.spelling import SpelledUsers, Spelling, counts_of_ids
 from tacit.data.store import open_store
 from tacit.data.users import FIRST_WORD
 from tacit.data.views import Subset
-from tacit.data.vocabulary import Vocabulary, discovered_by
+from tacit.data.vocabulary import Vocabulary, discovered_by, word_list
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.errors import RunError
 from tacit.files import write_atomic
@@ -31,10 +31,11 @@ from tacit.learning.prefix_tree import (
     seedling,
     words_of,
 )
+from tacit.learning.secure_sums import SecureSums
 from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.discovery.prefix_threshold import prefix_threshold
 from tacit.privacy.noise.strategies import Strategy
-from tacit.privacy.plan import LARGEST_COHORT
+from tacit.privacy.plan import LARGEST_COHORT, PrivacyPlan
 from tacit.privacy.planning.calibration import calibrate_sampled
 from tacit.privacy.record.facts import DataRecord, LettersRecord
 from tacit.privacy.record.records import UPDATE, Opened
@@ -65,6 +66,11 @@ class LettersSetup(RecipeSetup):
     listed: tuple[str, ...]
     list_warnings: tuple[str, ...]
 
+    @property
+    def known(self) -> Vocabulary:
+        """The words that are not looked for, as devices download them; a full stop, which is no word, if there are none."""
+        return Vocabulary(tuple(sorted(self.spelling.known)) or (".",), word_list("words that are not looked for"))
+
     @classmethod
     def build(cls, recipe: Recipe, strategy: Strategy | None = None) -> Self:
         """Open the data and the public words. Whatever is wrong with the recipe is told here."""
@@ -76,11 +82,11 @@ class LettersSetup(RecipeSetup):
         known, reasons = (listed, ()) if section.outside is None else known_words(Path(section.outside))
         spelling = Spelling(section.alphabet, section.longest, section.words_per_user, frozenset(known))
         shape = TreeShape(len(section.alphabet), section.longest, section.coordinates, section.size - FIRST_WORD)
-        secure, margin = secure_letters(plan, shape.coordinates, rounds, _shown_delta(section, recipe))
-        bound = 1.0 if secure is None else secure.bound(1.0)
+        shown_delta = plan.delta if section.shown_delta is None else section.shown_delta
+        secure, margin = secure_letters(plan, shape.coordinates, rounds, shown_delta / 2)
         threshold = prefix_threshold(
-            _shown_delta(section, recipe) / (1 if secure is None else 2),
-            plan.noise_multipliers[UPDATE] * bound,
+            shown_delta if secure is None else shown_delta / 2,
+            _noise(plan, secure),
             rounds * shape.coordinates,
             margin=margin,
         )
@@ -119,7 +125,7 @@ class LettersSetup(RecipeSetup):
                 section.coordinates,
                 section.words_per_user,
                 threshold,
-                _shown_delta(section, recipe),
+                shown_delta,
                 hashlib.sha256("\n".join(known).encode()).hexdigest(),
             ),
             listed=listed,
@@ -163,7 +169,7 @@ class LettersSetup(RecipeSetup):
         found = words_of(state.model, section.alphabet)
         words = (*self.listed[: max(places - len(found), 0)], *found)
         content = {
-            "noise": self.plan.noise_multipliers[UPDATE] * (1.0 if self.secure is None else self.secure.bound(1.0)),
+            "noise": _noise(self.plan, self.secure),
             "threshold": self.record.threshold,
             "listed": {},
             "found": found,
@@ -212,8 +218,9 @@ def recipe_for_store(
     )
 
 
-def _shown_delta(section: LettersSection, recipe: Recipe) -> float:
-    return recipe.privacy.delta if section.shown_delta is None else section.shown_delta
+def _noise(plan: PrivacyPlan, secure: SecureSums | None) -> float:
+    """The standard deviation of the noise on a total."""
+    return plan.noise_multipliers[UPDATE] * (1.0 if secure is None else secure.bound(1.0))
 
 
 def _sizes(model: PrefixState) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """Words found letter by letter: what a round costs, and the threshold below which nothing is shown.
 
-The server asks for sums over known coordinates, and with secure aggregation it sees nothing but the sums: it sees nobody's words.
+The server asks for sums over known coordinates. With secure aggregation it sees nothing but these sums, and nobody's words.
 
 **A round.** There is a tree of live prefixes; in the first round it has the empty prefix alone. A round asks for the next k
 letters of words that begin with a live prefix. Its coordinates are the pairs of a live prefix and k symbols, each a letter of a
@@ -10,8 +10,8 @@ take no part in this, so they use up nothing of a user's contribution.
 
 **The cost.** The squares of one user's contributions add up to n · (1/√n)² = 1 at most, in every round, whatever the tree is.
 So adding or removing a user moves the sum by at most 1 in L2 norm; two vectors without negative entries and of norm 1 differ by
-at most √2, which is how far replacing a user moves it. (The gate clips at 1 in any case: the cost does not rest on what the work
-computes.) The domain is known, so with noise of standard deviation z every round is an ordinary Gaussian mechanism of
+at most √2, which is how far replacing a user moves it. (The gate clips at 1 in any case: the cost does not rest on what the
+work computes.) The domain is known, so with noise of standard deviation z every round is an ordinary Gaussian mechanism of
 sensitivity 1, and no part of δ pays for an unknown domain. The next tree, the threshold and the words are computed from the
 release and from public constants: they cost nothing. L rounds are L adaptively composed Gaussian releases, which the ledger
 accounts as it does for training: where everybody takes part in every round, as one release with z / √L; where a device takes
