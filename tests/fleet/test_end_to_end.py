@@ -308,7 +308,7 @@ LETTERS = {"alphabet": "abcdefghijklmnoprstuvwxyz", "longest": 5, "coordinates":
 
 
 def words_by_letters(**changes: Any) -> Recipe:
-    privacy = {"clip_norm": 1.0, **changes.pop("privacy", {})}
+    privacy = {"clip_norm": 1.0, "min_separation": 0, **changes.pop("privacy", {})}
     return fleet_recipe(name="words", letters=LETTERS, privacy=privacy, **changes)
 
 
