@@ -332,9 +332,11 @@ def test_secure_aggregation_finds_words_of_several_devices_and_the_ledger_says_w
     def typed(user: int) -> list[str]:
         return ["tea"] if user else ["zebra"]
 
-    with served(alone(recipe, out)) as (address, wait):
-        with devices(enrolled_homes(fleet_recipe(), address, out, tmp_path, typed)):
-            summary = wait()
+    with (
+        served(alone(recipe, out)) as (address, wait),
+        devices(enrolled_homes(fleet_recipe(), address, out, tmp_path, typed)),
+    ):
+        summary = wait()
     ledger = read_ledger(out / "run" / "ledger.jsonl")
     assert ledger.opened.fleet.secure_aggregation
     assert ledger.opened.reasons_not_private == ()
