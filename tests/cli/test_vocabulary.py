@@ -328,7 +328,7 @@ def test_words_are_found_letter_by_letter(store: Path, tacit: Tacit) -> None:
     assert answer.code == 0, answer.err
     assert "1 word was found that words.txt does not have" in answer.out
     assert "lol" in answer.out
-    assert "It cost epsilon 10.00 at delta 0.0001" in answer.out
+    assert "It cost epsilon 9.99 at delta 0.0001" in answer.out
     found = tacit(*LETTERS, "--words", "words.txt", "--out", "run", "--json").object
     assert (found["found"], found["size"]) == (1, 15)
     assert "in all rounds together" in tacit("guarantee", "run").out

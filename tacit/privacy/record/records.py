@@ -98,8 +98,9 @@ class Opened(Record):
     @property
     def reads_everybody(self) -> bool:
         """Whether the run finds words and everybody is in every round, so that there is no sample to keep secret."""
-        everybody = self.plan["sampling"] == "poisson" and self.plan["cohort"] == self.plan["population"]
-        return self.discovery is not None or (self.letters is not None and everybody)
+        if self.letters is None:
+            return self.discovery is not None
+        return bool(self.plan["sampling"] == "poisson" and self.plan["cohort"] == self.plan["population"])
 
     @property
     def extended_from(self) -> tuple[int, ...]:
