@@ -26,7 +26,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from tacit.data.users import BOS, FIRST_WORD
-from tacit.learning.server import Server
+from tacit.learning.server import Server, is_finite
 from tacit.privacy.noise.mechanisms import Release
 from tacit.privacy.record.records import UPDATE
 
@@ -192,10 +192,10 @@ class PrefixServer(Server):
         return {"rounds_done": jnp.zeros((), jnp.int32)}
 
     def step(self, model: PrefixState, state: Any, release: Release) -> tuple[PrefixState, Any, Array]:
-        """(the next tree and the words so far, how many rounds are done, True: there is nothing that can diverge)."""
+        """(the next tree and the words so far, how many rounds are done, whether the release is finite)."""
         done = int(state["rounds_done"]) + 1
         after = grown(self.shape, model, np.asarray(release[UPDATE]), self.threshold, self.rounds - done)
-        return after, {"rounds_done": jnp.asarray(done, jnp.int32)}, jnp.asarray(True)
+        return after, {"rounds_done": jnp.asarray(done, jnp.int32)}, is_finite(after.totals)
 
 
 def _no_step(*parts: Any) -> Any:

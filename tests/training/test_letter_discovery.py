@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from scipy.stats import binom
 
 from tacit.api.run import open_run
-from tacit.errors import LedgerError, PrivacyError, RecipeError, RunError
+from tacit.errors import PrivacyError, RecipeError, RunError
 from tacit.learning.prefix_tree import PrefixServer, PrefixWork, prefixes_of, seedling, words_of
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.discovery.prefix_threshold import prefix_threshold
@@ -23,6 +24,7 @@ from tacit.privacy.record.records import UPDATE
 from tacit.recipe.letters import LettersSection
 from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.callbacks import Callback
+from tacit.runs.consistency import _words_objection
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.odometer import runs_of
@@ -133,10 +135,13 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_tree(store: Path, tmp_path: 
 def test_a_recipe_that_says_another_tree_than_the_ledger_is_refused(store: Path, tmp_path: Path) -> None:
     start_run(by_letters(store), tmp_path / "run", Callback())
     folder = RunFolder.open(tmp_path / "run")
-    text = (folder.path / "recipe.toml").read_text()
-    (folder.path / "recipe.toml").write_text(text.replace("longest = 7", "longest = 6"))
-    with pytest.raises(LedgerError):
-        RunFolder.open(folder.path).accountable_ledger()
+    opened, recipe = folder.ledger().opened, folder.recipe()
+    assert _words_objection(recipe, opened) is None
+    assert "letters.longest is 6" in str(
+        _words_objection(recipe | {"letters": recipe["letters"] | {"longest": 6}}, opened)
+    )
+    assert "[letters]" in str(_words_objection({**recipe, "letters": {}}, opened))
+    assert "[letters]" in str(_words_objection(recipe, dataclasses.replace(opened, letters=None)))
 
 
 MISTAKES = [

@@ -209,12 +209,8 @@ def not_covered(ledger: Ledger, listed: ListedRuns | None) -> tuple[Line, ...]:
     if opened.discovery is not None:
         return (Line("Held-out users, whom the run does not read."), _other_runs(ledger, listed))
     if opened.letters is not None:
-        return (
-            Line("Held-out users, whom the run does not read."),
-            *_diagnostics(opened),
-            _other_runs(ledger, listed),
-            *_made_up_contributions(opened),
-        )
+        aside = [Line("Held-out users, whom the run does not read.")] if opened.data.store is not None else []
+        return (*aside, *_diagnostics(opened), _other_runs(ledger, listed), *_made_up_contributions(opened))
     held_out = (
         "Accuracy and its baselines were measured on held-out users. The run does not train on them, and this statement does "
         "not cover them."
