@@ -35,7 +35,7 @@ from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.log import ParticipationWriter
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.facts import DataRecord, DiscoveryRecord, ReleaseSize, VocabularyRecord
-from tacit.privacy.record.ledger import LedgerWriter
+from tacit.privacy.record.ledger import Ledger, LedgerWriter
 from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import FORMAT, UNIT, UPDATE, Closed, Intent, Opened
 from tacit.privacy.statement.wording import counted
@@ -267,6 +267,13 @@ def words_of(folder: RunFolder) -> tuple[str, ...]:
     return load_vocabulary(folder.vocabulary_path).words if folder.vocabulary_path.exists() else ()
 
 
+def finished_words(folder: RunFolder, ledger: Ledger) -> tuple[str, ...]:
+    """The words of a discovery; RunError if it did not finish."""
+    if ledger.closed is None or ledger.closed.outcome != "finished":
+        raise RunError(f"The discovery of words {folder.path} did not finish, so it has no words.")
+    return words_of(folder)
+
+
 def discovered(folder: RunFolder) -> tuple[Sequence[str], VocabularyRecord | None, tuple[Reason, ...]]:
     """The words of a finished discovery, what the ledger of a run that uses them says, and why such a run claims nothing.
 
@@ -277,9 +284,7 @@ def discovered(folder: RunFolder) -> tuple[Sequence[str], VocabularyRecord | Non
     opened = ledger.opened
     if not opened.finds_words:
         raise RunError(f"Expected a run that discovers words, got {folder.path}, which is another kind of run.")
-    if ledger.closed is None or ledger.closed.outcome != "finished":
-        raise RunError(f"The discovery of words {folder.path} did not finish, so it has no words.")
-    words = words_of(folder)
+    words = finished_words(folder, ledger)
     stated = cost_of(folder, ledger).stated
     if stated.reasons_not_private:
         return words, None, stated.reasons_not_private

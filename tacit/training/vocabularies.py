@@ -23,7 +23,7 @@ from tacit.recipe.target import words_delta
 from tacit.recipe.training import Recipe
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder, by_name, is_run
-from tacit.runs.word_discovery import Discovery, discover, discovered, words_of
+from tacit.runs.word_discovery import Discovery, discover, discovered, finished_words
 
 # In the recipe of a discovery, and of one by letters: the vocabulary outside of which words were looked for.
 RARE, OUTSIDE = "rare", "outside"
@@ -113,7 +113,8 @@ def known_words(outside: Path) -> tuple[tuple[str, ...], tuple[Reason, ...]]:
     folder = RunFolder.open(by_name(outside))
     opened = folder.ledger().opened
     if opened.finds_words:
-        return words_of(folder), cost_of(folder).stated.reasons_not_private
+        ledger = folder.accountable_ledger()
+        return finished_words(folder, ledger), cost_of(folder, ledger).stated.reasons_not_private
     entries = folder.vocabulary()
     if entries is None:
         raise RunError(f"Expected a run whose model has words, got {outside}, which has none.")

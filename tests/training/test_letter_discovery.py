@@ -31,6 +31,7 @@ from tacit.runs.odometer import runs_of
 from tacit.runs.word_discovery import discovered
 from tacit.simulation.training import resume_run, start_run
 from tacit.training.letter_discovery import recipe_for_store
+from tacit.training.vocabularies import known_words
 from tests.support.chats import LISTED, write_chat, write_list
 from tests.support.spelled_people import ALPHABET, SHAPE, batches_of
 from tests.support.stopping import stopped
@@ -125,6 +126,8 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_tree(store: Path, tmp_path: 
     recipe = parse_recipe(tree)
     start_run(recipe, tmp_path / "whole", Callback())
     stopped(recipe, tmp_path / "parts", 2)
+    with pytest.raises(RunError, match="did not finish"):
+        known_words(tmp_path / "parts")
     resume_run(tmp_path / "parts", Callback())
     whole, parts = ((tmp_path / name / "totals.json").read_text() for name in ("whole", "parts"))
     assert whole == parts
