@@ -23,7 +23,7 @@ from tacit.data.users import Examples, Users
 from tacit.data.views import View
 from tacit.errors import AuditError
 from tacit.learning.batches import TextBatches
-from tacit.learning.work import reads_one_batch_at_a_time
+from tacit.learning.work import LocalWork, reads_one_batch_at_a_time
 from tacit.models.word_lm import WordLM
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.participation.cyclic import CYCLIC
@@ -185,6 +185,7 @@ def _bounds(setup: TrainingSetup, plan: CanaryPlan, model: Any, words: Sequence[
     numbers = len(setup.dataset.train) + np.arange(len(plan.coin_canaries()))
     laid_out = setup.batches.lay_out(supposed.gather(numbers))
     coins, work = np.arange(len(numbers)), setup.work
+    assert isinstance(work, LocalWork)  # a run that finds words has no model to attack
     by_batch = reads_one_batch_at_a_time(work)
     batches = laid_out.as_needed(coins, setup.batches.batch_size) if by_batch else laid_out.batches(coins)
     steps = np.maximum(-(-laid_out.sizes // setup.batches.batch_size), 1)

@@ -32,6 +32,9 @@ def print_summary(
 
     `happened` is the owner's second figure, where there is one.
     """
+    if "found" in summary:
+        _print_words(console, folder, summary, happened)
+        return
     own = "baselines" not in summary  # a run of `tacit.train`, whose task names what it measures
     console.print()
     console.print(_own_metrics(summary["metrics"]) if own else _next_word_metrics(summary))
@@ -58,6 +61,19 @@ def print_summary(
     command = f"{tacit_command()} " + (f"report {where_it_lies}" if own else f'predict {where_it_lies} "see you"')
     where = Text.assemble("\nThe run is in ", (str(folder), "bold"), ". Try: ", (command, "bold"))
     console.print(where, soft_wrap=True)  # a command is copied, so it stays on one line
+
+
+def _print_words(
+    console: Console, folder: Path, summary: Mapping[str, Any], happened: Mapping[str, Any] | None
+) -> None:
+    """What a discovery of words by letters found, and what it cost."""
+    found = {0: "No word was", 1: "1 word was"}.get(summary["found"], f"{summary['found']:,} words were")
+    console.print(f"{found} found; the noised total that a prefix or a word must reach is {summary['threshold']:.1f}.")
+    console.print(privacy_sentence(summary["privacy"], measured=False))
+    if happened is not None:
+        console.print(f"For the owner, {escape(owners_sentence(happened))}.")
+    where = f"The words are in {folder / 'vocabulary.txt'}. " if summary["words"] else ""
+    console.print(f"{where}The statement: tacit guarantee {folder}", soft_wrap=True, markup=False, highlight=False)
 
 
 def _next_word_metrics(summary: Mapping[str, Any]) -> Table:
@@ -87,10 +103,11 @@ def _own_metrics(metrics: Mapping[str, float]) -> Table:
     return table
 
 
-def privacy_sentence(privacy: Mapping[str, Any], *, measured_within: bool = False) -> str:
+def privacy_sentence(privacy: Mapping[str, Any], *, measured_within: bool = False, measured: bool = True) -> str:
     """The guarantee in a few sentences of markup; an infinite epsilon in words, with the reason.
 
     `measured_within`: the accuracy beside it crossed the gate, so that the guarantee covers those it was measured on.
+    `measured`: there is an accuracy beside it.
     """
     if privacy["epsilon"] is None:
         reasons = escape("; ".join(privacy["reasons_not_private"]))
@@ -100,8 +117,8 @@ def privacy_sentence(privacy: Mapping[str, Any], *, measured_within: bool = Fals
         f"Privacy: [bold green]ε = {epsilon_text(privacy['epsilon'])} at δ = {privacy['delta']:g}[/], for all the data of "
         f"any one {privacy['unit']} ({privacy['adjacency']}; {_accountant(privacy['accountant'])}), for "
         f"{privacy['rounds']}. It was computed from {privacy['computed_from']}.\n"
-        f"It holds under {len(privacy['assumptions'])} assumptions (tacit runs show lists them). The accuracy was measured on "
-        f"{on}."
+        f"It holds under {len(privacy['assumptions'])} assumptions (tacit runs show lists them)."
+        + (f" The accuracy was measured on {on}." if measured else "")
     )
 
 

@@ -83,6 +83,22 @@ def vocabulary(
             help="--private: discover only words that this vocabulary, or the model of this run, does not have.",
         ),
     ] = None,
+    letters: Annotated[
+        bool,
+        typer.Option(
+            "--letters", help="--private: find words letter by letter, as devices can: from noised sums, without words."
+        ),
+    ] = False,
+    alphabet: Annotated[
+        str | None, typer.Option("--alphabet", help="--letters: the letters of words.", show_default="a-z, 0-9 and '")
+    ] = None,
+    longest: Annotated[
+        int | None, typer.Option("--longest", help="--letters: letters of the longest words.", show_default="13")
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option("--rounds", help="--letters: in how many rounds words grow.", show_default="7"),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Make a vocabulary: of a public text, of a word list, or of the words that private users are found to use.
@@ -91,7 +107,8 @@ def vocabulary(
     differential privacy: noise is added to how much each word is used, and a word that is on no public list must
     reach a threshold. That is a run with a ledger, and `tacit guarantee` states its cost. To train with the words, name the
     run in the recipe: [vocabulary] run = "...". Its cost is then part of the training run's. With --rare, the words are
-    shown that people use and that an earlier vocabulary does not have.
+    shown that people use and that an earlier vocabulary does not have. With --letters, words are found letter by letter in
+    several rounds, as on devices, where nobody sees words. That finds fewer words at the same cost.
 
     Example: tacit data vocabulary --corpus wiki.jsonl --user page --text text --public-name Wikipedia --out wiki.vocab
 
@@ -108,9 +125,22 @@ def vocabulary(
                 f"Expected --rare without {'--words' if words is not None else '--sure'}: only words outside {rare} are "
                 "looked for, and each of them must reach the threshold."
             )
+        if letters:
+            if sure is not None:
+                raise DataError(
+                    "Expected --letters without --sure: words of a list are not asked for letter by letter."
+                )
+            shape = {"alphabet": alphabet, "longest": longest, "words": None if words is None else str(words)}
+            shape |= {"outside": None if rare is None else str(rare)}
+            _discover_letters(private, out, size, population, epsilon, delta, rounds, shape, as_json)
+            return
+        if alphabet is not None or longest is not None or rounds is not None:
+            raise DataError("Expected --alphabet, --longest and --rounds with --letters only.")
         settings = {"epsilon": epsilon, "sure": sure, "words": None if words is None else str(words)}
         _discover(private, out, size, population, delta, rare, settings, as_json)
         return
+    if letters:
+        raise DataError("Expected --letters with --private only: public words are read as they are.")
     given = {"--epsilon": epsilon, "--delta": delta, "--population": population, "--sure": sure, "--rare": rare}
     if unused := next((name for name, value in given.items() if value is not None), None):
         raise DataError(f"Expected {unused} with --private only: public words cost nothing.")
@@ -160,11 +190,7 @@ def _discover(
     from tacit.runs.folder import refuse_if_taken
     from tacit.training.vocabularies import discover_words
 
-    if population is None:
-        raise DataError(
-            "--private needs --population: a public estimate of how many users there are.",
-            hint="The exact number is private, so Tacit does not count it for you.",
-        )
+    population = _required(population)
     refuse_if_taken(out)
     try:
         section = VocabularySection(size=size, **{name: value for name, value in settings.items() if value is not None})
@@ -173,6 +199,62 @@ def _discover(
     folder = discover_words(
         section, store, out, population=population, delta=1e-7 if delta is None else delta, outside=rare
     )
+    _show(folder, rare, as_json)
+
+
+def _discover_letters(
+    store: Path,
+    out: Path,
+    size: int,
+    population: int | None,
+    epsilon: float | None,
+    delta: float | None,
+    rounds: int | None,
+    settings: dict[str, Any],
+    as_json: bool,
+) -> None:
+    from rich.console import Console
+
+    from tacit.cli.running import interruptible
+    from tacit.recipe.letters import LettersSection
+    from tacit.runs.folder import RunFolder, refuse_if_taken
+    from tacit.runs.progress import Progress
+
+    population = _required(population)
+    refuse_if_taken(out)
+    try:
+        section = LettersSection(size=size, **{name: value for name, value in settings.items() if value is not None})
+    except ValidationError as error:
+        raise recipe_error(error, LettersSection, what="vocabulary", section=("letters",)) from None
+    console = Console(stderr=True)
+    with interruptible(console, out, "train"):
+        from tacit.simulation.training import start_run
+        from tacit.training.letter_discovery import recipe_for_store
+
+        recipe = recipe_for_store(
+            section,
+            store,
+            population=population,
+            epsilon=1.0 if epsilon is None else epsilon,
+            delta=1e-7 if delta is None else delta,
+            rounds=7 if rounds is None else rounds,
+        )
+        with Progress(console=console) as progress:
+            start_run(recipe, out, progress)
+    _show(RunFolder.open(out), None if section.outside is None else Path(section.outside), as_json)
+
+
+def _required(population: int | None) -> int:
+    if population is None:
+        raise DataError(
+            "--private needs --population: a public estimate of how many users there are.",
+            hint="The exact number is private, so Tacit does not count it for you.",
+        )
+    return population
+
+
+def _show(folder: RunFolder, rare: Path | None, as_json: bool) -> None:
+    """What a discovery found and what it cost; `rare`: it looked outside this vocabulary alone."""
     summary = folder.summary() or {}
     for sentence in summary["warnings"]:
         _warn(sentence)

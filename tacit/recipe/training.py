@@ -19,6 +19,7 @@ from tacit.privacy.noise.kinds.words import WORDS
 from tacit.privacy.plan import PrivacyPlan, with_rounds
 from tacit.privacy.planning.scaling import ScaleSection, scaled_up
 from tacit.privacy.record.reasons import Reason, Why
+from tacit.recipe.letters import LettersSection
 from tacit.recipe.reading import apply_change, read_toml, toml_of
 from tacit.recipe.sections import (
     AuditSection,
@@ -51,6 +52,7 @@ class Recipe(RecipeSection):
     )
     data: DataSection
     vocabulary: VocabularySection | None = None
+    letters: LettersSection | None = None
     model: ModelSection = ModelSection()
     pretrain: PretrainSection | None = None
     work: WorkSection = WorkSection()
@@ -116,7 +118,22 @@ class Recipe(RecipeSection):
             raise ValueError("expected neither [audit] nor [scale] with a [fleet]: both need simulated users")
         if self.scale is not None:
             scaled_up(self.privacy, self.scale).check_rounds(self.run.rounds)
+        self._letters_fit()
         return self
+
+    def _letters_fit(self) -> None:
+        if self.letters is None:
+            return
+        others = ("vocabulary", "pretrain", "scale")
+        if (other := next((name for name in others if getattr(self, name) is not None), None)) is not None:
+            raise ValueError(f"expected no [{other}] with [letters]: the run finds words, and trains no model")
+        if self.data.iid or (self.audit is not None and self.audit.plan is not None):
+            name = "data.iid" if self.data.iid else "audit.plan"
+            raise ValueError(f"expected no {name} with [letters]: it needs sentences, and users here have words")
+        if self.fleet is not None and self.fleet.evaluates is not None:
+            raise ValueError("expected either [letters] or fleet.evaluates, got both")
+        self.letters.check_plan(self.privacy)
+        self.letters.check_rounds(self.run.rounds)
 
     def to_toml(self) -> str:
         """The effective recipe, with every default written out."""

@@ -107,9 +107,18 @@ def _first_record_objection(plan: PrivacyPlan, rounds: int, recipe: Mapping[str,
     return None
 
 
+_OF_LETTERS = ("alphabet", "longest", "coordinates", "words_per_user", "shown_delta")
+
+
 def _words_objection(recipe: Mapping[str, Any], opened: Opened) -> str | None:
     """The recipe of a discovery says how; that of a run that uses its words must be charged for it, or claim nothing."""
-    section = _section(recipe, "vocabulary")
+    section, letters = _section(recipe, "vocabulary"), _section(recipe, "letters")
+    if bool(letters) != (opened.letters is not None):
+        return "[letters] is in one of recipe.toml and the ledger's first record, and not in the other"
+    for name in _OF_LETTERS if opened.letters is not None else ():
+        recorded = getattr(opened.letters, name)
+        if (wanted := letters.get(name, recorded)) != recorded:
+            return f"letters.{name} is {wanted!r} in recipe.toml and {recorded!r} in the ledger's first record"
     if opened.discovery is not None:
         for name in ("words_per_user", "largest_share", "threshold_delta"):
             recorded = getattr(opened.discovery, name)

@@ -54,7 +54,7 @@ class RunCost:
 
     def guarantee(self, *, observed: Observed | None = None, listed: ListedRuns | None = None) -> Guarantee:
         """The statement. With `observed`, or a figure from the participation that happened, it is for the owner alone."""
-        released = released_files(words=self.ledger.opened.discovery is not None)
+        released = released_files(self.ledger.opened)
         return Guarantee.of(
             self.ledger, self.stated, observed=observed, happened=self.happened, released=released, listed=listed
         )

@@ -96,6 +96,8 @@ def require_extendable(ledger: Ledger, folder: RunFolder, rounds: int) -> None:
 def objection_to_extending(opened: Opened) -> str | None:
     """Why a run with this first record cannot get more rounds, without a full stop; None if it can."""
     kind = kind_of(opened.mechanism)
+    if opened.finds_words:
+        return "it finds words, and its threshold is made for the rounds that were planned"
     if is_path(opened.mechanism):
         return f"the mechanism {opened.mechanism} comes from outside Tacit, and its cost is stated for the rounds of its plan"
     if kind.correlated:

@@ -35,6 +35,7 @@ import jax
 import numpy as np
 
 from tacit.errors import TacitError
+from tacit.learning.letter_sums import secure_letters
 from tacit.learning.secure_sums import SecureSums
 from tacit.privacy.accounting.claims import outside_objection
 from tacit.privacy.noise.strategies import from_description
@@ -89,7 +90,10 @@ def is_the_plans_secure_sum(secure: SecureSums | None, program: Program) -> bool
     """Whether sums are made with the constants that the plan gives, as the first record describes them."""
     if secure is None:
         return program.plan.secagg is None and program.opened.secure_sum is None
-    made = SecureSums.of_plan(program.plan, secure.encoding.dimension)
+    letters, dimension = program.opened.letters, secure.encoding.dimension
+    made = SecureSums.of_plan(program.plan, dimension)
+    if letters is not None:
+        made, _ = secure_letters(program.plan, dimension, program.schedule.rounds, letters.shown_delta / 2)
     return type(secure) is SecureSums and secure == made and program.opened.secure_sum == secure.record()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tacit.privacy.record.records import Opened
 from tacit.runs.folder import RunFolder
 
 
@@ -46,9 +47,21 @@ OF_WORDS: tuple[PublicFile, ...] = (
 )
 
 
-def released_files(*, words: bool) -> tuple[str, ...]:
-    """The files that a statement names as the outcome, a line each; `words`: of a run that discovers words."""
-    return tuple(f"{public.path}: {public.what}" for public in (OF_WORDS if words else PUBLIC))
+# Those of a discovery of words letter by letter: a release in every round.
+OF_LETTERS: tuple[PublicFile, ...] = (
+    *OF_WORDS[:2],
+    PublicFile("ledger.jsonl", "every release: its noise, its bounds, its sampling constants"),
+    PublicFile("checkpoints/*.safetensors", "noised totals, prefixes and words after some of the rounds"),
+    PublicFile("metrics.jsonl", "how many prefixes and words there were, round by round"),
+    PublicFile("totals.json", "the words that were found, with their noised totals"),
+    *OF_WORDS[4:],
+)
+
+
+def released_files(opened: Opened) -> tuple[str, ...]:
+    """The files that a statement names as the outcome, a line each."""
+    public = OF_LETTERS if opened.letters is not None else OF_WORDS if opened.finds_words else PUBLIC
+    return tuple(f"{each.path}: {each.what}" for each in public)
 
 
 def public_files(folder: RunFolder) -> dict[str, bytes]:

@@ -35,7 +35,7 @@ from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.log import ParticipationWriter
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.facts import DataRecord, DiscoveryRecord, ReleaseSize, VocabularyRecord
-from tacit.privacy.record.ledger import LedgerWriter
+from tacit.privacy.record.ledger import Ledger, LedgerWriter
 from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import FORMAT, UNIT, UPDATE, Closed, Intent, Opened
 from tacit.privacy.statement.wording import counted
@@ -211,7 +211,7 @@ def _write(folder: RunFolder, discovery: Discovery, totals: WordTotals) -> None:
         write_atomic(folder.vocabulary_path, Vocabulary(words, discovered_by(folder.run_id)).as_text())
     taken = frozenset(words)
     found = {word: value for word, value in totals.found.items() if word in taken}
-    write_section(folder, _section(len(words), found, rare=discovery.known is not None))
+    write_section(folder, words_section(len(words), found, rare=discovery.known is not None))
     folder.write_summary(
         {
             "words": len(words),
@@ -235,7 +235,7 @@ def unused_list(totals: WordTotals) -> list[str]:
     ]
 
 
-def _section(words: int, found: Mapping[str, float], *, rare: bool) -> Section:
+def words_section(words: int, found: Mapping[str, float], *, rare: bool) -> Section:
     """The part of the report that shows what was found."""
     where = "outside the earlier vocabulary" if rare else "with a place"
     text = f"{counted(words, 'word')} {where}, {len(found):,} of them on no public list."
@@ -267,18 +267,24 @@ def words_of(folder: RunFolder) -> tuple[str, ...]:
     return load_vocabulary(folder.vocabulary_path).words if folder.vocabulary_path.exists() else ()
 
 
+def finished_words(folder: RunFolder, ledger: Ledger) -> tuple[str, ...]:
+    """The words of a discovery; RunError if it did not finish."""
+    if ledger.closed is None or ledger.closed.outcome != "finished":
+        raise RunError(f"The discovery of words {folder.path} did not finish, so it has no words.")
+    return words_of(folder)
+
+
 def discovered(folder: RunFolder) -> tuple[Sequence[str], VocabularyRecord | None, tuple[Reason, ...]]:
     """The words of a finished discovery, what the ledger of a run that uses them says, and why such a run claims nothing.
 
-    RunError if the folder is that of another kind of run, or of a discovery that did not finish.
+    RunError if the folder is that of another kind of run, or of a discovery that did not finish. PrivacyError for words that
+    were found letter by letter on some of the users in each round: what that costs is not composed with training here.
     """
     ledger = folder.accountable_ledger()
     opened = ledger.opened
-    if opened.discovery is None:
+    if not opened.finds_words:
         raise RunError(f"Expected a run that discovers words, got {folder.path}, which is another kind of run.")
-    if ledger.closed is None or ledger.closed.outcome != "finished":
-        raise RunError(f"The discovery of words {folder.path} did not finish, so it has no words.")
-    words = words_of(folder)
+    words = finished_words(folder, ledger)
     stated = cost_of(folder, ledger).stated
     if stated.reasons_not_private:
         return words, None, stated.reasons_not_private
@@ -286,8 +292,11 @@ def discovered(folder: RunFolder) -> tuple[Sequence[str], VocabularyRecord | Non
     noise = float(opened.plan["noise_multiplier"])
     if count < 1:
         raise PrivacyError(f"The discovery of words {folder.path} has released nothing.")
-    return (
-        words,
-        VocabularyRecord(opened.run_id, ledger.head, noise, count, count * opened.discovery.threshold_delta),
-        (),
-    )
+    if opened.discovery is None and any(intent.sampling.get("probability") != 1 for intent in ledger.intents):
+        raise PrivacyError(
+            f"Expected a discovery of words that everybody took part in, got {folder.path}: how much one costs in which users "
+            "are drawn or check in cannot be made part of the cost of training.",
+            hint=f"What several runs cost together: tacit account compose {folder.path} RUN",
+        )
+    threshold_delta = 0.0 if opened.discovery is None else count * opened.discovery.threshold_delta
+    return words, VocabularyRecord(opened.run_id, ledger.head, noise, count, threshold_delta), ()

@@ -129,7 +129,7 @@ def program_of(setup: TrainingSetup, folder: RunFolder) -> SimulatedProgram:
     sampler = _sampler(setup)
 
     def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
-        summary = setup.summarise(state, opened, spent)
+        summary = setup.finish(folder, state, opened, spent)
         if isinstance(sampler, DeviceCheckIns):
             summary["population"] = {"simulated_days": sampler.days}
         return summary
@@ -180,6 +180,7 @@ def estimate_of(
         reasons = tuple(each for each in opened.reasons_not_private if each.code != Why.COUNTED_VOCABULARY)
         opened = dataclasses.replace(opened, vocabulary=words, reasons_not_private=reasons)
     stated = spent_by(opened, ())
+    predicts = setup.recipe if isinstance(setup, RecipeSetup) and setup.recipe.letters is None else None
     return RunEstimate(
         rounds=program.schedule.rounds,
         cohort=program.plan.cohort,
@@ -187,8 +188,8 @@ def estimate_of(
         delta=stated.delta,
         reasons_not_private=tuple(reason.sentence for reason in stated.reasons_not_private),
         seconds_a_round=seconds_a_round(program, len(setup.dataset.words)) if trial else None,
-        words_a_user=setup.recipe.data.tokens_per_user if isinstance(setup, RecipeSetup) else None,
-        out_of_vocabulary=out_of_vocabulary(setup.dataset.held_out) if isinstance(setup, RecipeSetup) else None,
+        words_a_user=None if predicts is None else predicts.data.tokens_per_user,
+        out_of_vocabulary=None if predicts is None else out_of_vocabulary(setup.dataset.held_out),
     )
 
 

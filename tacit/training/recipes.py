@@ -45,8 +45,12 @@ class RecipeSetup(TrainingSetup):
     batches: TextBatches
 
     @classmethod
-    def build(cls, recipe: Recipe, strategy: Strategy | None = None) -> Self:
-        """Open the data and build a word model, work and server."""
+    def build(cls, recipe: Recipe, strategy: Strategy | None = None) -> RecipeSetup:
+        """Open the data and build a word model, work and server; or what finds words, for a recipe with [letters]."""
+        if recipe.letters is not None:
+            from tacit.training.letter_discovery import LettersSetup
+
+            return LettersSetup.build(recipe)
         dataset = open_dataset(recipe)
         model = build(model_config(recipe, len(dataset.words)), key=jax.random.key(recipe.model.init_seed))
         return cls.of(recipe, dataset, model, NextWord(recipe.engine.precision), strategy)
@@ -104,7 +108,7 @@ class RecipeSetup(TrainingSetup):
             server_rate=server.learning_rate / (1 - momentum),
         )
 
-    def from_public_data(self, folder: RunFolder, callback: Callback | None = None) -> Self:
+    def from_public_data(self, folder: RunFolder, callback: Callback | None = None) -> RecipeSetup:
         """The same setup, starting from the pre-trained model if the recipe asks for pre-training."""
         found = pretrained(self.recipe, self.dataset, self.start.model, folder, callback)
         return self if found is None else self.starting_from(found.model, found.record)

@@ -19,6 +19,7 @@ import optax
 from tacit.learning.averaging import Averaging, RunningAverage
 from tacit.learning.batches import Batching, foreign_name
 from tacit.learning.loop import TrainingState
+from tacit.learning.prefix_tree import PrefixWork
 from tacit.learning.secure_sums import SecureSums
 from tacit.learning.server import Server
 from tacit.learning.work import LocalWork
@@ -52,7 +53,7 @@ class TrainingSetup:
     seed: int | None
     dataset: Dataset
     store: Path | None
-    work: LocalWork
+    work: LocalWork | PrefixWork
     batches: Batching
     start: TrainingState
     server: Server
@@ -118,6 +119,10 @@ class TrainingSetup:
         schedule = dataclasses.replace(self.schedule, rounds=rounds)
         mechanism = self.plan.build_mechanism(rounds, self.strategy)
         return dataclasses.replace(self, schedule=schedule, mechanism=mechanism)
+
+    def finish(self, folder: RunFolder, state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
+        """The run's summary, after the last round; what else is to be left in the folder is written here."""
+        return self.summarise(state, opened, spent)
 
     def warnings(self) -> list[str]:
         """Warnings of the discovery of words, and that the noise will harm the model.

@@ -44,6 +44,8 @@ def load_trained(path: Path) -> TrainedModel:
             "tacit.register_objects.",
         )
     recipe = parse_recipe(settings)
+    if recipe.letters is not None:
+        raise RunError(f"Expected a run that trains a model, got {path}, which finds words.")
     words = folder.vocabulary()
     checkpoint = folder.last_checkpoint()
     if words is None or checkpoint is None:

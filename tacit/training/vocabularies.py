@@ -21,11 +21,12 @@ from tacit.recipe.reading import toml_of
 from tacit.recipe.sections import VocabularySection
 from tacit.recipe.target import words_delta
 from tacit.recipe.training import Recipe
+from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder, by_name, is_run
-from tacit.runs.word_discovery import Discovery, discover, discovered
+from tacit.runs.word_discovery import Discovery, discover, discovered, finished_words
 
-# In the recipe of a discovery: the vocabulary outside of which words were looked for.
-RARE = "rare"
+# In the recipe of a discovery, and of one by letters: the vocabulary outside of which words were looked for.
+RARE, OUTSIDE = "rare", "outside"
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def found_words(section: VocabularySection, store: Store) -> FoundWords:
         )
     folder = RunFolder.open(by_name(Path(section.run)))
     words, record, reasons = discovered(folder)
-    if RARE in folder.recipe().get("vocabulary", {}):
+    if RARE in folder.recipe().get("vocabulary", {}) or OUTSIDE in folder.recipe().get("letters", {}):
         raise RunError(
             f"Expected a discovery of a whole vocabulary, got {folder.path}, which looked for words outside another one alone."
         )
@@ -72,11 +73,11 @@ def discovery_of(
     `outside`: look only for words that this vocabulary, or the model of this run, does not have.
     """
     warnings: list[str] = []
-    listed = () if section.words is None else _public_words(Path(section.words), warnings.append)
+    listed = () if section.words is None else public_words(Path(section.words), warnings.append)
     places, threshold_delta = section.size - FIRST_WORD, THRESHOLD_SHARE * delta
     sure = places // 2 if section.sure is None else section.sure
     competing = listed[sure:]
-    known, reasons = (None, ()) if outside is None else _known_words(outside)
+    known, reasons = (None, ()) if outside is None else known_words(outside)
     discovery = Discovery(
         population=population,
         noise_multiplier=word_noise(section.epsilon, delta, threshold_delta),
@@ -96,7 +97,7 @@ def discovery_of(
     return discovery
 
 
-def _public_words(path: Path, on_warning: Callable[[str], None]) -> tuple[str, ...]:
+def public_words(path: Path, on_warning: Callable[[str], None]) -> tuple[str, ...]:
     """The words of a public list; DataError if they are known to come from private users."""
     listed = load_vocabulary(path, on_warning=on_warning)
     if not listed.is_public:
@@ -104,16 +105,16 @@ def _public_words(path: Path, on_warning: Callable[[str], None]) -> tuple[str, .
     return listed.words
 
 
-def _known_words(outside: Path) -> tuple[tuple[str, ...], tuple[Reason, ...]]:
+def known_words(outside: Path) -> tuple[tuple[str, ...], tuple[Reason, ...]]:
     """The words of a vocabulary file or of a run, and why nothing may be claimed that depends on them."""
     if not is_run(by_name(outside)):
         known = load_vocabulary(outside)
         return known.words, () if known.is_public else (Reason(Why.COUNTED_VOCABULARY),)
     folder = RunFolder.open(by_name(outside))
     opened = folder.ledger().opened
-    if opened.discovery is not None:
-        words, _, reasons = discovered(folder)
-        return tuple(words), reasons
+    if opened.finds_words:
+        ledger = folder.accountable_ledger()
+        return finished_words(folder, ledger), cost_of(folder, ledger).stated.reasons_not_private
     entries = folder.vocabulary()
     if entries is None:
         raise RunError(f"Expected a run whose model has words, got {outside}, which has none.")

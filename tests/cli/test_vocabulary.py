@@ -318,3 +318,35 @@ def test_people_who_leave_words_of_their_own_do_not_show_in_anything_public(taci
     assert tacit(*QUICK, "--out", "words").code == 0
     for name, content in everything(store.parent / "words").items():
         assert not any(own(number).encode() in content for number in range(80)), name
+
+
+LETTERS = (*DISCOVER, "--letters", "--longest", 7, "--rounds", 5, "--epsilon", 10)
+
+
+def test_words_are_found_letter_by_letter(store: Path, tacit: Tacit) -> None:
+    answer = tacit(*LETTERS, "--rare", "words.txt", "--out", "new")
+    assert answer.code == 0, answer.err
+    assert "1 word was found that words.txt does not have" in answer.out
+    assert "lol" in answer.out
+    assert "It cost epsilon 9.99 at delta 0.0001" in answer.out
+    found = tacit(*LETTERS, "--words", "words.txt", "--out", "run", "--json").object
+    assert (found["found"], found["size"]) == (1, 15)
+    assert "in all rounds together" in tacit("guarantee", "run").out
+    assert "1 of them on no public list" in tacit("runs", "show", "run").out
+    assert tacit("report", "run", "--share").code == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (("--letters", "--sure", 2), "Expected --letters without --sure"),
+        (("--rounds", 3), "with --letters only"),
+        (("--letters", "--alphabet", "AB"), "in lower case"),
+        (("--letters", "--rounds", 1), "letters.coordinates"),
+    ],
+)
+def test_mistakes_with_letters(store: Path, tacit: Tacit, more: tuple[Any, ...], sentence: str) -> None:
+    answer = tacit(*DISCOVER, *more, "--out", "run")
+    assert answer.code != 0
+    assert sentence in answer.refusal(answer.code)
+    assert not Path("run").exists()

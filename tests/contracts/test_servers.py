@@ -16,11 +16,13 @@ import pytest
 
 from tacit.learning.adversarial import AdversarialServer, GeneratorSteps, adversarial_server, adversaries
 from tacit.learning.loop import TrainingState
+from tacit.learning.prefix_tree import PrefixServer, PrefixWork, seedling
 from tacit.learning.server import Server, build_optimizer
 from tacit.learning.state import from_arrays, to_arrays
 from tacit.learning.trainable import trainable_of
 from tacit.models.gan import GanConfig, build
 from tests.support.implementations import implementations
+from tests.support.spelled_people import SHAPE
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,17 @@ def adversarial() -> Case:
     return Case(adversarial_server(optax.sgd(1.0), 4.0, steps), model, lambda model: model.discriminator)
 
 
+@cache
+def prefixes() -> Case:
+    server = PrefixServer.of(SHAPE, threshold=5.0, rounds=3, denominator=4.0)
+    return Case(server, seedling(SHAPE, 3), PrefixWork(SHAPE).learned)
+
+
 IMPLEMENTATIONS: dict[str, tuple[type, Callable[[], Case]]] = {
     "all trained": (Server, plain),
     "partly frozen": (Server, partly_frozen),
     "adversarial": (AdversarialServer, adversarial),
+    "prefixes": (PrefixServer, prefixes),
 }
 
 

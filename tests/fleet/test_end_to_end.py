@@ -29,6 +29,7 @@ from tacit.fleet.server.serving import ServeSettings, serve
 from tacit.fleet.wire.sealing import make_secret
 from tacit.learning.loop import train
 from tacit.learning.next_word import score_sums
+from tacit.learning.prefix_tree import words_of
 from tacit.learning.state import model_arrays
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.log import verified
@@ -122,14 +123,16 @@ def alone(recipe: Recipe, out: Path) -> ServeSettings:
     return ServeSettings(out=out, recipe=recipe, port=0, http=True)
 
 
-def enrolled_homes(recipe: Recipe, server: str, out: Path, folder: Path) -> list[Path]:
-    """A device for each user of the world: number n is user n - 1."""
+def enrolled_homes(
+    recipe: Recipe, server: str, out: Path, folder: Path, typed: Callable[[int], list[str]] | None = None
+) -> list[Path]:
+    """A device for each user of the world: number n is user n - 1, with the user's sentences or those that are `typed`."""
     setup, engine = RecipeSetup.build(recipe), open_database(f"sqlite:///{out}/fleet.db")
     token = enrolment.make_token(engine, uses=100, expires_at=time.time() + 600)
     homes = []
     for user in range(len(setup.dataset.train)):
-        text = folder / f"{user}.jsonl"
-        text.write_text("".join(json.dumps({"text": line}) + "\n" for line in sentences_of(setup, user)))
+        text, lines = folder / f"{user}.jsonl", sentences_of(setup, user) if typed is None else typed(user)
+        text.write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
         home = folder / f"home{user}"
         assert enrol(home, server=server, token=token, data=text).device == user + 1
         homes.append(home)
@@ -309,3 +312,45 @@ def test_devices_measure_a_model_through_the_gate(tmp_path: Path) -> None:
     other = RecipeSetup.build(fleet_recipe(model={"units": 6}))
     with pytest.raises(FleetError, match="to have the size of the run"):
         evaluated_model(other, tmp_path / "trained")
+
+
+# Words with a q are left out: devices have one in place of words that the world's vocabulary lacks.
+LETTERS = {"alphabet": "abcdefghijklmnoprstuvwxyz", "longest": 5, "coordinates": 32_768, "words_per_user": 2}
+
+
+def words_by_letters(**changes: Any) -> Recipe:
+    privacy = {"clip_norm": 1.0, "min_separation": 0, **changes.pop("privacy", {})}
+    return fleet_recipe(name="words", letters=LETTERS, privacy=privacy, **changes)
+
+
+@pytest.mark.process
+def test_devices_find_words_letter_by_letter_as_a_simulation_of_their_cohorts_does(tmp_path: Path) -> None:
+    recipe, out = words_by_letters(), tmp_path / "server"
+    with served(alone(recipe, out)) as (address, wait), devices(enrolled_homes(fleet_recipe(), address, out, tmp_path)):
+        summary = wait()
+    found = json.loads((out / "run" / "totals.json").read_text())["found"]
+    assert found == words_of(simulated(recipe, out / "run"), LETTERS["alphabet"])
+    assert summary["found"] == len(found) > 0
+    assert set((out / "run" / "vocabulary.txt").read_text().split("\n")[1:-1]) == set(found)
+    assert read_ledger(out / "run" / "ledger.jsonl").opened.letters is not None
+
+
+@pytest.mark.process
+def test_secure_aggregation_finds_words_of_several_devices_and_the_ledger_says_what_that_cost(tmp_path: Path) -> None:
+    privacy = {"mechanism": "gaussian", "noise_multiplier": 0.2, "delta": 1e-2, "secagg": {"bits": 24}}
+    recipe, out = words_by_letters(privacy=privacy, fleet=SECURE), tmp_path / "server"
+
+    def typed(user: int) -> list[str]:
+        return ["tea"] if user else ["zebra"]
+
+    with (
+        served(alone(recipe, out)) as (address, wait),
+        devices(enrolled_homes(fleet_recipe(), address, out, tmp_path, typed)),
+    ):
+        summary = wait()
+    ledger = read_ledger(out / "run" / "ledger.jsonl")
+    assert ledger.opened.fleet.secure_aggregation
+    assert ledger.opened.reasons_not_private == ()
+    assert set(json.loads((out / "run" / "totals.json").read_text())["found"]) == {"tea"}
+    # Three rounds, and a device in all of them at most.
+    assert summary["privacy"]["rho"] == pytest.approx(3 / (2 * 0.2**2))

@@ -92,6 +92,24 @@ def test_words_outside_a_vocabulary(tmp_path: Path, capfd: pytest.CaptureFixture
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("gone", [SILENT, ALONE])
+def test_words_letter_by_letter(gone: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Nobody looks for words of the list, nor for words with letters outside the alphabet: these two contribute nothing."""
+
+    def commands(world: World) -> None:
+        command = ("data", "vocabulary", "--private", "store", "--letters", "--rare", "words.txt", "--population", 60)
+        more = ("--alphabet", "abcdefghijklmnopqrstuvwxy", "--longest", 7, "--epsilon", 20, "--delta", 1e-3)
+        world.run(*command, *more, "--out", "runs/words")
+        for form in ((), ("--json",), ("--html",)):
+            world.run("guarantee", "runs/words", *form)
+        world.run("report", "runs/words", "--share")
+        world.run("runs", "show", "runs/words")
+
+    found = compared(tmp_path, capfd, write, [*EVERYBODY, gone], commands, gone=gone)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.slow
 def test_training_with_discovered_words(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Everybody takes part, and nobody's update moves anything; the discovery lies at one path, which recipes name."""
     words = tmp_path / "words"

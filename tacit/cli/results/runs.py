@@ -8,6 +8,9 @@ from tacit.cli.results.base import OpenResult, Result, key, sometimes
 from tacit.cli.results.privacy import AtScale, Claim, OwnedRunPrivacy, OwnersFigure, RunPrivacy
 
 _FOLDER = "the run's folder"
+_WORDS = "`[letters]`: how many words have a place"
+_FOUND = "`[letters]`: how many of them are on no public list"
+_THRESHOLD = "`[letters]`: the noised total that a prefix or a word must reach"
 _OWNERS = "the owner's second figure; if users are not sampled and the reader is the owner"
 
 
@@ -39,8 +42,13 @@ class TrainResult(Result):
 
     run: str = key(_FOLDER)
     rounds: int = key("how many rounds were trained")
-    parameters: int = key("how many parameters the model has")
-    metrics: Metrics = key("measured on held-out users, outside the guarantee")
+    parameters: int | None = sometimes("how many parameters the model has; if a model was trained")
+    words: int | None = sometimes(_WORDS)
+    listed: int | None = sometimes("`[letters]`: how many words of the public list had a place unasked")
+    found: int | None = sometimes(_FOUND)
+    threshold: float | None = sometimes(_THRESHOLD)
+    warnings: list[str] | None = sometimes("`[letters]`: what may be wrong with the public list")
+    metrics: Metrics = key("measured on held-out users, outside the guarantee; empty if words were found")
     baselines: dict[str, Any] | None = sometimes(
         "what simple guesses reach: `unigram_top1`; in a world also `best_possible`; if the run follows a recipe"
     )
@@ -62,6 +70,11 @@ class ServeResult(Result):
     run: str | None = key("the run's folder; null if it is not finished here")
     rounds: int | None = sometimes("how many rounds were trained; if a model was trained")
     parameters: int | None = sometimes("how many parameters the model has; if a model was trained")
+    words: int | None = sometimes(_WORDS)
+    listed: int | None = sometimes("`[letters]`: how many words of the public list had a place unasked")
+    found: int | None = sometimes(_FOUND)
+    threshold: float | None = sometimes(_THRESHOLD)
+    warnings: list[str] | None = sometimes("`[letters]`: what may be wrong with the public list")
     evaluated: str | None = sometimes("the run whose model was evaluated; if the recipe evaluates one")
     metrics: Metrics | None = sometimes("what was measured; if the run is finished")
     baselines: dict[str, Any] | None = sometimes("what simple guesses reach; if a model was trained")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 
 from tacit.data.ragged import offsets_of
 from tacit.data.rows import pack, to_rows
-from tacit.data.text import has_token
+from tacit.data.spelling import Spelling
+from tacit.data.text import END, has_token, tokenize_many
 from tacit.data.users import Examples
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError
@@ -52,9 +54,15 @@ def load(path: Path) -> list[str]:
 
 
 def batches_of(sentences: list[str], vocabulary: Vocabulary, task: DeviceTask) -> Batches:
-    """The batches that the task's plan reads. Rows beyond the task's size are left out."""
-    ids, lengths = vocabulary.encode_texts(sentences)
-    examples = Examples(ids, offsets_of(lengths), np.array([0, len(sentences)]))
+    """The batches that the task's plan reads: of words, or of letters where words are looked for. Rows beyond the task's size
+    are left out."""
+    if task.letters is None:
+        ids, lengths = vocabulary.encode_texts(sentences)
+        examples = Examples(ids, offsets_of(lengths), np.array([0, len(sentences)]))
+    else:
+        counts = Counter(token for token in tokenize_many(sentences) if token != END)
+        known, terms = frozenset(vocabulary.words), task.letters
+        examples = Spelling(terms.alphabet, task.length - 1, terms.most_words, known).examples([counts])
     rows = to_rows(examples, layout=task.layout, length=task.length, max_rows=task.steps * task.batch_size)
     tokens = pack(rows, np.array([0]), batch_size=task.batch_size, steps=task.steps)[0]
     return Batches(tokens, -(-int(rows.sizes()[0]) // task.batch_size), int(rows.predictions()[0]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,13 @@ from tacit.fleet.rounds.fleet_context import FleetContext, Log, enough_room_in
 from tacit.fleet.rounds.peers import Peers
 from tacit.fleet.rounds.program import FleetProgram
 from tacit.fleet.rounds.round_attempt import RoundLost
-from tacit.fleet.rounds.task_compiler import PreparedTask, checkpoint_bytes, prepare, prepare_evaluation
+from tacit.fleet.rounds.task_compiler import (
+    PreparedTask,
+    checkpoint_bytes,
+    prepare,
+    prepare_discovery,
+    prepare_evaluation,
+)
 from tacit.fleet.wire.blobs import sha256_of
 from tacit.fleet.wire.task import DeviceTask
 from tacit.learning.secure_sums import SecureSums
@@ -41,6 +47,7 @@ from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on
 from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.journal import StopRequested
+from tacit.training.letter_discovery import LettersSetup
 from tacit.training.pretraining import open_public
 from tacit.training.recipes import RecipeSetup, setup_of
 
@@ -125,8 +132,8 @@ class Coordinator:
             name=prepared.name,
             task=prepared.task,
             section=section,
-            secure=SecureSums.of_plan(setup.recipe.privacy, prepared.task.dimension),
-            content=checkpoint_bytes if evaluated is None else lambda _: evaluated,
+            secure=setup.secure if evaluated is None else SecureSums.of_plan(setup.plan, prepared.task.dimension),
+            content=_content(setup) if evaluated is None else lambda _: evaluated,
             enough_room=enough_room_in(folder.checkpoints_path, folder.private_path),
             stopping=self._stopping,
             log=self._log,
@@ -160,7 +167,7 @@ class Coordinator:
         setup = RecipeSetup.build(recipe)
         open_public(recipe, setup.dataset)  # so that a mistake in it is reported before a folder exists
         return RunFolder.create(
-            out, recipe.to_toml(), vocabulary=setup.dataset.words, provenance=setup.dataset.provenance
+            out, recipe.to_toml(), vocabulary=setup.dataset.words or None, provenance=setup.dataset.provenance
         )
 
     def _is_temporary(self, error: Exception) -> bool:
@@ -171,6 +178,11 @@ class Coordinator:
         if isinstance(error, DBAPIError):
             return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
         return isinstance(error, LeaseLost | RoundLost | OSError | PoolTimeout)
+
+
+def _content(setup: RecipeSetup) -> Callable[[Any], bytes]:
+    """What devices download in a round that begins with this model: of a discovery of words, the tree alone."""
+    return (lambda model: checkpoint_bytes(model.tree)) if isinstance(setup, LettersSetup) else checkpoint_bytes
 
 
 class _LogCallback(Callback):
@@ -196,8 +208,11 @@ def _prepared(folder: RunFolder, setup: RecipeSetup, section: FleetSection) -> P
         if any(sha256_of(blob) != name for name, blob in blobs.items()):
             raise RunError(f"The run {folder.path} is damaged: the files of its task in {kept} have changed.")
         return PreparedTask(task, content, {**blobs, sha256_of(content): content})
-    make = prepare if section.evaluates is None else prepare_evaluation
-    made = make(setup, timer_s=section.timer_s).of_run(folder.run_id)
+    if isinstance(setup, LettersSetup):
+        prepared = prepare_discovery(setup, timer_s=section.timer_s)
+    else:
+        prepared = (prepare if section.evaluates is None else prepare_evaluation)(setup, timer_s=section.timer_s)
+    made = prepared.of_run(folder.run_id)
     kept.mkdir(exist_ok=True)
     for name in (made.task.plan, made.task.vocabulary):
         write_atomic(kept / name, made.blobs[name])

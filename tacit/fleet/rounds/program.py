@@ -6,7 +6,7 @@ Devices' sums cross the gate here: a sum with known bounds becomes a `BoundedSum
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -42,8 +42,11 @@ from tacit.training.setup import TrainingSetup
 class DeviceUsers:
     """Real devices behind the gate. Their updates are summed already; the sum leaves here as a `BoundedSum`."""
 
-    def __init__(self, plan: PrivacyPlan, secure: SecureSums | None) -> None:
-        self._plan, self._secure = plan, secure
+    def __init__(
+        self, plan: PrivacyPlan, secure: SecureSums | None, learned: Callable[[Any], Any] = lambda model: model
+    ) -> None:
+        """`learned`: the subtree of the model that devices' updates have the shape of."""
+        self._plan, self._secure, self.learned = plan, secure, learned
 
     def collect(
         self, broadcast: Any, cohort: DeviceCohort, norms: ClipThresholds
@@ -53,11 +56,11 @@ class DeviceUsers:
             words = cohort.masked.unmasked()
             signs = public_signs(cohort.masked.signs_seed, self._secure.encoding.padded)
             sides = self._secure.sides(norms, weighted=self._plan.weighted)
-            return self._secure.bounded(words, signs, norms, sides, broadcast, len(cohort.users)), []
+            return self._secure.bounded(words, signs, norms, sides, self.learned(broadcast), len(cohort.users)), []
         found = cohort.plain
         assert found is not None
         with jax.enable_x64(True):
-            blocks = {UPDATE: Block(unflattened(jnp.asarray(found.update), broadcast), norms.clip)}
+            blocks = {UPDATE: Block(unflattened(jnp.asarray(found.update), self.learned(broadcast)), norms.clip)}
             if self._plan.weighted:
                 blocks[WEIGHT] = Block(jnp.asarray(found.weight, jnp.float64), 1.0)
             if norms.threshold is not None:
@@ -92,12 +95,12 @@ class FleetProgram(Program):
             opened=dataclasses.replace(opened, fleet=fleet),
             store=odometer,
             start=setup.start,
-            users=DeviceUsers(setup.plan, context.secure),
+            users=DeviceUsers(setup.plan, context.secure, setup.work.learned),
             sampler=setup.plan.build_sampler(),
             mechanism=setup.mechanism,
             server=setup.server,
             evaluate=setup.evaluate,
-            finish=lambda *outcome: with_device_lines(setup.summarise(*outcome), outcome[1]),
+            finish=lambda *outcome: with_device_lines(setup.finish(folder, *outcome), outcome[1]),
             evaluate_first=setup.pretraining is not None,
             context=context,
             folder=folder,
@@ -136,7 +139,7 @@ def _objections(program: FleetProgram) -> list[Reason]:
         found.append(Reason(Why.ENGINE_OF_OTHER_PLAN))
     if not is_the_plans_secure_sum(users._secure, program):
         found.append(Reason(Why.FOREIGN_SECURE_SUM))
-    return found + size_objections(program.start.model, program)
+    return found + size_objections(users.learned(program.start.model), program)
 
 
 ENGINES[FleetProgram] = _objections

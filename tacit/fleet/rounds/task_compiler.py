@@ -5,19 +5,18 @@ Tacit's model code, on any processor that XLA supports, and its SHA-256 fixes ev
 
     (the model's arrays, one user's batches [steps, rows, length + 1], number of steps to run, clip norm) → arrays
 
-and devices check that it is (`device/compiled_plans.py`). There are two kinds. ``train`` returns the update of every array of
+and devices check that it is (`device/compiled_plans.py`). There are three kinds. ``train`` returns the update of every array of
 the model. ``evaluate`` returns how well the model predicts this user, as one vector of norm at most 1, so that metrics cross
-the gate in the same way as updates.
+the gate in the same way as updates. ``discover`` takes a tree of prefixes in place of a model, and returns which extensions of
+them this user's words have (`tacit.learning.prefix_tree`).
 """
 
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -30,14 +29,24 @@ from tacit.data.users import FIRST_WORD
 from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.errors import RecipeError
 from tacit.fleet.wire.blobs import leaves_of, packed_leaves, sha256_of
-from tacit.fleet.wire.task import DeviceTask, SecAggTerms
+from tacit.fleet.wire.task import DeviceTask, LetterTerms, SecAggTerms
 from tacit.learning.batches import TextBatches
 from tacit.learning.next_word import NextWord, score_sums
+from tacit.learning.prefix_tree import PrefixWork
 from tacit.learning.secure_sums import SecureSums
 from tacit.training.datasets import Dataset
+from tacit.training.letter_discovery import LettersSetup
 from tacit.training.recipes import RecipeSetup, build_work
 
-__all__ = ["PreparedTask", "checkpoint_bytes", "leaves_of", "metrics_of", "prepare", "prepare_evaluation"]
+__all__ = [
+    "PreparedTask",
+    "checkpoint_bytes",
+    "leaves_of",
+    "metrics_of",
+    "prepare",
+    "prepare_discovery",
+    "prepare_evaluation",
+]
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 # In nats: the cap on a user's mean loss in an evaluation. A uniform guess among 20,000 words has a loss of 9.9.
@@ -117,6 +126,29 @@ def prepare_evaluation(setup: RecipeSetup, *, timer_s: float) -> PreparedTask:
     )
 
 
+def prepare_discovery(setup: LettersSetup, *, timer_s: float) -> PreparedTask:
+    """The task that finds devices' words letter by letter."""
+    tree, work = setup.start.model.tree, PrefixWork(setup.shape)
+
+    def plan(leaves: Any, batches: jax.Array, steps: jax.Array, clip_norm: jax.Array) -> tuple[jax.Array, ...]:
+        return (work.of_tree(jax.tree.unflatten(jax.tree.structure(tree), leaves), batches),)
+
+    return _prepared(
+        setup,
+        plan,
+        setup.secure,
+        model=tree,
+        words=_as_file(setup.known),
+        name=f"{setup.recipe.name}: words",
+        kind="discover",
+        update_shapes=((setup.shape.coordinates,),),
+        clipping="flat",
+        example_cap=None,
+        timer_s=timer_s,
+        letters=LetterTerms(alphabet=setup.spelling.alphabet, most_words=setup.spelling.most_words),
+    )
+
+
 def metrics_of(mean: NDArray[np.float64]) -> dict[str, float]:
     """The metrics in a mean of evaluations: top-1, and the mean over users of their capped mean loss in nats.
 
@@ -132,8 +164,18 @@ def checkpoint_bytes(model: Any) -> bytes:
     return packed_leaves([np.asarray(leaf) for leaf in jax.tree.leaves(model)])
 
 
-def _prepared(setup: RecipeSetup, plan: _Plan, secure: SecureSums | None, **fields: Any) -> PreparedTask:
-    privacy, model, shape = setup.recipe.privacy, setup.start.model, setup.batches
+def _prepared(
+    setup: RecipeSetup,
+    plan: _Plan,
+    secure: SecureSums | None,
+    *,
+    model: Any = None,
+    words: bytes | None = None,
+    **fields: Any,
+) -> PreparedTask:
+    """The task; `model` is what devices download, and `words` their vocabulary, if not those of the setup."""
+    privacy, shape = setup.recipe.privacy, setup.batches
+    model = setup.start.model if model is None else model
     if privacy.min_separation is None or privacy.max_participation is None:
         raise RecipeError(f"Expected privacy.sampling = 'check_in' for a run on devices, got {privacy.sampling!r}.")
     secagg = None
@@ -141,7 +183,7 @@ def _prepared(setup: RecipeSetup, plan: _Plan, secure: SecureSums | None, **fiel
         weighted = privacy.weighted and fields["kind"] == "train"
         secagg = SecAggTerms.of(secure.encoding, local_variance=secure.local_variance, weighted=weighted)
     _require_small_batches(shape)
-    exported, words = _exported(plan, model, shape), _vocabulary(setup.dataset)
+    exported, words = _exported(plan, model, shape), _vocabulary(setup.dataset) if words is None else words
     task = DeviceTask(
         plan=sha256_of(exported),
         vocabulary=sha256_of(words),
@@ -196,10 +238,11 @@ def _no_source_lines() -> Iterator[None]:
 def _vocabulary(dataset: Dataset) -> bytes:
     """The vocabulary in the format that `load_vocabulary` reads."""
     provenance = dataset.description.vocabulary or word_list("a built-in world")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "words.txt"
-        Vocabulary(dataset.words[FIRST_WORD:], provenance).save(path)
-        return path.read_bytes()
+    return _as_file(Vocabulary(dataset.words[FIRST_WORD:], provenance))
+
+
+def _as_file(vocabulary: Vocabulary) -> bytes:
+    return vocabulary.as_text().encode()
 
 
 def _shapes(model: Any) -> tuple[tuple[int, ...], ...]:

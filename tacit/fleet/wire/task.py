@@ -44,6 +44,16 @@ class SecAggTerms(Message):
         return Encoding(clip_norm=1.0, **{name: getattr(self, name) for name in _ENCODING})
 
 
+class LetterTerms(Message):
+    """Which words of a user are looked for, in a task that finds words letter by letter (`tacit.data.spelling`).
+
+    Words of the task's vocabulary are not, nor are words with more letters than its rows have room for.
+    """
+
+    alphabet: str = Field(min_length=2)
+    most_words: int = Field(ge=1)
+
+
 class DeviceTask(Message):
     """The work of a device in every round of a run: a public document, named by the SHA-256 of its bytes.
 
@@ -54,7 +64,7 @@ class DeviceTask(Message):
     format: Literal[1] = 1
     name: str
     run: str = Field(default="", max_length=64, description="the run; participation is counted for each run separately")
-    kind: Literal["train", "evaluate"]
+    kind: Literal["train", "evaluate", "discover"]
     plan: Sha256
     vocabulary: Sha256
     layout: Literal["windows", "sentences"]
@@ -70,6 +80,7 @@ class DeviceTask(Message):
     timer_s: float = Field(ge=0, allow_inf_nan=False)
     report_goal: int = Field(ge=1)
     secagg: SecAggTerms | None = None
+    letters: LetterTerms | None = None
 
     @property
     def dimension(self) -> int:

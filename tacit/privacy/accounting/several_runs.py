@@ -99,7 +99,7 @@ def together(
     adjacency = the_one("adjacency", stated or (opened.adjacency for opened in openings))
     if delta is None:
         # A discovery of words is part of the runs that use it, at their larger delta.
-        trained = [opened for opened in openings if opened.discovery is None]
+        trained = [opened for opened in openings if not opened.finds_words]
         delta = min(float(opened.plan["delta"]) for opened in trained or openings)
     costs = [_cost(ledger, (cohorts or {}).get(ledger.opened.run_id), adjacency) for ledger in ledgers]
     costs += [_discovery(each, adjacency) for each in _other_discoveries(openings)]

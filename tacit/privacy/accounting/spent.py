@@ -154,8 +154,8 @@ def spent_by(
             reasons = (Reason(Why.NO_FINITE_COST if is_path(opened.mechanism) else Why.NO_NOISE),)
         elif objection := tail_objection(tail, value, delta):
             value, reasons = math.inf, (Reason(Why.NOISE_TAIL, objection),)
-    drawn = releases.sampled and opened.discovery is None  # everybody is in a discovery of words
-    assumptions = (SAMPLED_ASSUMPTIONS if drawn else ()) + (COMMON if opened.discovery is None else COMMON_OF_WORDS)
+    drawn = releases.sampled and not opened.reads_everybody
+    assumptions = (SAMPLED_ASSUMPTIONS if drawn else ()) + (COMMON_OF_WORDS if opened.finds_words else COMMON)
     assumptions += kind_of(opened.mechanism).assumptions(opened) + author_claims(opened)
     participation = releases.participation
     if opened.extended_from:

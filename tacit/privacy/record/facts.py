@@ -128,11 +128,39 @@ class DiscoveryRecord(Typed):
 
 
 @dataclass(frozen=True)
+class LettersRecord(Typed):
+    """How a run finds words letter by letter: the public constants of its prefix tree (`tacit.learning.prefix_tree`).
+
+    A prefix or a word is shown if its noised total reaches `threshold`; one that a single user has is shown with the
+    probability `shown_delta` at most, in all rounds together. That is no part of the run's δ. `known_digest` is the SHA-256 of
+    the words that are not looked for.
+    """
+
+    alphabet: str
+    longest: int
+    coordinates: int
+    words_per_user: int
+    threshold: float
+    shown_delta: float
+    known_digest: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.alphabet or min(self.longest, self.coordinates, self.words_per_user) < 1:
+            raise ValueError(
+                "expected letters, and longest, coordinates and words_per_user ≥ 1 of a discovery by letters"
+            )
+        if not (0 < self.shown_delta < 1 and 1 <= self.threshold < math.inf):
+            raise ValueError("expected shown_delta in (0, 1) and a threshold ≥ 1 of a discovery by letters")
+
+
+@dataclass(frozen=True)
 class VocabularyRecord(Typed):
     """The discovery that chose the words of the model: what it cost is part of what this run costs.
 
     `run` is the id of that run and `head` the digest of the last record of its ledger. It made `releases`, each with this
-    noise; `threshold_delta` is that of all of them together.
+    noise; `threshold_delta` is that of all of them together, and 0 for words that were found letter by letter, because the
+    cost of these needs no threshold.
     """
 
     run: str
@@ -143,9 +171,9 @@ class VocabularyRecord(Typed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.noise_multiplier < math.inf or self.releases < 1 or not 0 < self.threshold_delta < 1:
+        if not 0 < self.noise_multiplier < math.inf or self.releases < 1 or not 0 <= self.threshold_delta < 1:
             raise ValueError(
-                "expected noise above 0, at least 1 release and a threshold_delta in (0, 1) of a discovery"
+                "expected noise above 0, at least 1 release and a threshold_delta in [0, 1) of a discovery"
             )
 
 

@@ -18,6 +18,7 @@ from tacit.privacy.record.facts import (
     DiscoveryRecord,
     FleetRecord,
     GateAuditRecord,
+    LettersRecord,
     PlantedCanaries,
     PretrainingRecord,
     ReleaseSize,
@@ -26,7 +27,7 @@ from tacit.privacy.record.facts import (
 )
 from tacit.privacy.record.reasons import Reason
 
-FORMAT = 5
+FORMAT = 6
 FRESH_NOISE = "fresh noise, accounted again"
 SEEDED_REPLAY = "seeded replay"
 POLICIES = (FRESH_NOISE, SEEDED_REPLAY)
@@ -54,9 +55,9 @@ class Opened(Record):
     `recipe` is the SHA-256 of the settings that the run folder keeps. `evaluates` is the SHA-256 of the model that devices
     measure, where they train none. `batching` names a batching that is not Tacit's (`tacit.learning.batches`). `selected_by`
     are the runs whose releases decide which users this one reads. `discovery` says how words are found, in a run that finds
-    words; `vocabulary` names the run that found this one's. `notes` are what higher layers keep here for themselves, by
-    owner (`record.notes`). `outside` holds version and description of what comes from outside Tacit, by field of the plan
-    (`tacit.privacy.outside`).
+    words, and `letters` how, in one that finds them letter by letter; `vocabulary` names the run that found this one's.
+    `notes` are what higher layers keep here for themselves, by owner (`record.notes`). `outside` holds version and description
+    of what comes from outside Tacit, by field of the plan (`tacit.privacy.outside`).
     """
 
     kind: ClassVar[str] = "opened"
@@ -80,6 +81,7 @@ class Opened(Record):
     gate_audit: GateAuditRecord | None = None
     pretraining: PretrainingRecord | None = None
     discovery: DiscoveryRecord | None = None
+    letters: LettersRecord | None = None
     vocabulary: VocabularyRecord | None = None
     fleet: FleetRecord | None = None
     batching: str | None = None
@@ -87,6 +89,18 @@ class Opened(Record):
     selected_by: tuple[str, ...] = ()
     notes: dict[str, dict[str, Any]] = field(default_factory=dict)
     outside: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def finds_words(self) -> bool:
+        """Whether the run finds words, and trains no model."""
+        return self.discovery is not None or self.letters is not None
+
+    @property
+    def reads_everybody(self) -> bool:
+        """Whether the run finds words and everybody is in every round, so that there is no sample to keep secret."""
+        if self.letters is None:
+            return self.discovery is not None
+        return bool(self.plan["sampling"] == "poisson" and self.plan["cohort"] == self.plan["population"])
 
     @property
     def extended_from(self) -> tuple[int, ...]:

@@ -18,10 +18,11 @@ from tacit.privacy.noise.strategies.base import numbers
 from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
 from tacit.privacy.outside import is_path
 from tacit.privacy.participation.cyclic import CYCLIC
-from tacit.privacy.record.facts import DiscoveryRecord, PlantedCanaries, VocabularyRecord
+from tacit.privacy.record.facts import DiscoveryRecord, LettersRecord, PlantedCanaries, VocabularyRecord
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.planned import charged_for
 from tacit.privacy.record.reasons import in_words
+from tacit.privacy.record.records import Opened
 from tacit.privacy.statement.assumptions import SAMPLED, Observed
 from tacit.privacy.statement.wording import Line, plain, round_up, times
 
@@ -73,6 +74,10 @@ _WORD_TOTALS = (
     "The outcome is a noised total for every word of the public list, and for those other words whose noised total reaches the "
     "threshold. The vocabulary is computed from these totals alone."
 )
+_LETTER_TOTALS = (
+    "The outcome is the noised totals of every round, one for each extension of each prefix that was asked for, whether "
+    "anybody has it or not. The prefixes that live on and the words that were found are computed from these totals alone."
+)
 _BOUNDED_OUTSIDE = (
     "The adversary is computationally bounded. How well the noise hides what it should is up to the mechanism's author."
 )
@@ -121,15 +126,16 @@ def trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[L
             )
         )
     outside = is_path(said.mechanism)
-    if said.private and said.sampling in SAMPLED and not words:
+    if said.private and said.sampling in SAMPLED and not ledger.opened.reads_everybody:
         lines.append(Line(_SECRET_SAMPLE if outside else _stolen_record(said, ledger, observed)))
     elif said.private and not outside:
         lines.append(Line("The proof also holds against an adversary who knows who takes part in which round."))
     if not (masked and kind.on_devices):  # where devices add the noise, the server holds nothing without it
         sees = "words of users and totals" if words else "sums of updates" if masked else "updates"
+        does = "runs" if ledger.opened.finds_words else "trains"
         lines.append(
             Line(
-                f"Whoever reads the memory of the process while it {'runs' if words else 'trains'} sees {sees} without noise "
+                f"Whoever reads the memory of the process while it {does} sees {sees} without noise "
                 "and the key of the noise. Nothing is claimed against such an adversary."
             )
         )
@@ -192,6 +198,14 @@ def covered(said: Guarantee, ledger: Ledger) -> tuple[Line, ...]:
             ),
             Line("Everything that is computed from the noised totals alone: the vocabulary, and what is chosen by it."),
         )
+    if ledger.opened.letters is not None:
+        return (
+            Line(
+                f"Every time this run reads the words of a {said.unit}, in {said.rounds_in_words}. Rounds that were cut off "
+                "count as releases too, and a run that ends early is charged for all planned rounds."
+            ),
+            Line("Everything that is computed from the noised totals alone: the prefixes, the words, the vocabulary."),
+        )
     vocabulary = ledger.opened.vocabulary
     found = () if vocabulary is None else (Line(_words_found(vocabulary)),)
     return (
@@ -206,6 +220,12 @@ def covered(said: Guarantee, ledger: Ledger) -> tuple[Line, ...]:
 
 
 def _words_found(found: VocabularyRecord) -> str:
+    if found.threshold_delta == 0:
+        return (
+            f"The choice of the words that the model knows, by the run {plain(found.run)}, which read the same users. It found "
+            f"them letter by letter, with noise of the multiplier {found.noise_multiplier:.4g} in each of "
+            f"{found.releases:,} releases. What that cost is part of epsilon."
+        )
     return (
         f"The choice of the words that the model knows, by the run {plain(found.run)}, which read the same users. It added "
         f"noise with the multiplier {found.noise_multiplier:.4g} to how much each word is used, {times(found.releases)}, and "
@@ -219,20 +239,16 @@ def not_covered(ledger: Ledger, listed: ListedRuns | None) -> tuple[Line, ...]:
     opened = ledger.opened
     if opened.discovery is not None:
         return (Line("Held-out users, whom the run does not read."), _other_runs(ledger, listed))
+    if opened.letters is not None:
+        aside = [Line("Held-out users, whom the run does not read.")] if opened.data.store is not None else []
+        return (*aside, *_diagnostics(opened), _other_runs(ledger, listed), *_made_up_contributions(opened))
     held_out = (
         "Accuracy and its baselines were measured on held-out users. The run does not train on them, and this statement does "
         "not cover them."
         if opened.evaluates is None
         else "The model that was measured was trained by another run. What that training cost is in the other run's statement."
     )
-    lines = [Line(held_out)]
-    if opened.fleet is None:
-        lines.append(
-            Line(
-                "Diagnostics such as update norms, the clipped share and the sizes of cohorts have no noise. They are written "
-                "to the private folder, for the run's owner alone, and training does not use them."
-            )
-        )
+    lines = [Line(held_out), *_diagnostics(opened)]
     lines.append(_other_runs(ledger, listed))
     if opened.data.vocabulary is not None and opened.vocabulary is None:
         lines.append(
@@ -249,15 +265,29 @@ def not_covered(ledger: Ledger, listed: ListedRuns | None) -> tuple[Line, ...]:
         )
     if opened.planted is not None:
         lines.append(Line(_canaries(opened.planted)))
-    if opened.gate_audit is not None:
-        lines.append(
-            Line(
-                f"In some or all rounds up to {opened.gate_audit.canaries} made-up contributions passed the gate to audit it, "
-                "and were subtracted from the release again. They do not depend on users, so the statement is the same "
-                "with and without them."
-            )
-        )
-    return tuple(lines)
+    return (*lines, *_made_up_contributions(opened))
+
+
+def _diagnostics(opened: Opened) -> list[Line]:
+    """What a simulation writes for its owner alone."""
+    if opened.fleet is not None:
+        return []
+    text = (
+        "Diagnostics such as update norms, the clipped share and the sizes of cohorts have no noise. They are written to the "
+        "private folder, for the run's owner alone, and training does not use them."
+    )
+    return [Line(text)]
+
+
+def _made_up_contributions(opened: Opened) -> list[Line]:
+    """What passed the gate to audit it."""
+    if opened.gate_audit is None:
+        return []
+    text = (
+        f"In some or all rounds up to {opened.gate_audit.canaries} made-up contributions passed the gate to audit it, and were "
+        "subtracted from the release again. They do not depend on users, so the statement is the same with and without them."
+    )
+    return [Line(text)]
 
 
 def _other_runs(ledger: Ledger, listed: ListedRuns | None) -> Line:
@@ -304,7 +334,8 @@ def _canaries(planted: PlantedCanaries) -> str:
 
 def what_is_released(ledger: Ledger, released: Sequence[str]) -> tuple[Line, ...]:
     """The outcome that the statement speaks of."""
-    lines = [Line(_WORD_TOTALS if ledger.opened.discovery is not None else _MODELS)]
+    opened = ledger.opened
+    lines = [Line(_LETTER_TOTALS if opened.letters is not None else _WORD_TOTALS if opened.finds_words else _MODELS)]
     if ledger.opened.vocabulary is not None:
         lines.append(
             Line(
@@ -344,6 +375,8 @@ def accounting(said: Guarantee, ledger: Ledger, happened: Spent | None) -> tuple
         lines.append(Line(_threshold_in_words(ledger.opened.discovery, said)))
     else:
         lines.append(Line(f"Epsilon is that of {said.rounds_in_words}. It was computed from {said.computed_from}."))
+    if ledger.opened.letters is not None:
+        lines.append(Line(_shown_in_words(ledger.opened.letters, said)))
     if happened is not None:
         lines.append(Line(f"{what_happened(happened)}."))
     if (
@@ -367,6 +400,14 @@ def _threshold_in_words(record: DiscoveryRecord, said: Guarantee) -> str:
         f"At most {record.words_per_user:,} words of a {said.unit} count, each with a share of at most "
         f"{record.largest_share:g}. A word that is on no public list and that only one {said.unit} has is shown with a "
         f"probability of at most {record.threshold_delta:.3g} in each release. That is part of delta."
+    )
+
+
+def _shown_in_words(record: LettersRecord, said: Guarantee) -> str:
+    return (
+        f"A prefix or a word is shown if its noised total reaches {record.threshold:.4g}. One that only one {said.unit} has is "
+        f"shown with a probability of at most {record.shown_delta:.3g}, in all rounds together. That promise is not part of "
+        "delta."
     )
 
 
@@ -414,7 +455,8 @@ def _as_the_papers_print(said: Guarantee, ledger: Ledger) -> float | None:
 
 
 def _why_no_rho(said: Guarantee, ledger: Ledger) -> str:
-    if ledger.opened.discovery is not None or ledger.opened.vocabulary is not None:
+    vocabulary = ledger.opened.vocabulary
+    if ledger.opened.discovery is not None or (vocabulary is not None and vocabulary.threshold_delta > 0):
         return "because a threshold shows what one user alone has with a small probability, which ρ does not allow"
     if said.sampling in SAMPLED:
         return "because zero-concentrated privacy gives no useful bound for sampled users"

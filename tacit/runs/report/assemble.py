@@ -83,7 +83,7 @@ def report_html(folder: RunFolder, *, share: bool) -> str:
 
 
 def _state(run: Reading) -> str:
-    words = run.ledger is not None and run.ledger.opened.discovery is not None
+    words = run.ledger is not None and run.ledger.opened.finds_words
     return (_STATES | (_STATES_OF_WORDS if words else {}))[run.state]
 
 

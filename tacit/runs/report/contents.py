@@ -175,7 +175,7 @@ def _participation(run: Reading) -> Section | None:
         f"{len(seen):,} users took part at least once; the plan states a population of {population:,}. Nobody took part "
         f"more than {times(int(seen.max()))}, rounds that ran again counted."
     )
-    if run.ledger.opened.plan.get("sampling") in SAMPLED and run.ledger.opened.discovery is None:
+    if run.ledger.opened.plan.get("sampling") in SAMPLED and not run.ledger.opened.reads_everybody:
         text += " Who was drawn must stay secret: the amplification by sampling rests on it."
     chart = Bars(x="times a user took part", y="users", bars=_histogram(seen))
     note = Paragraph(text=text)

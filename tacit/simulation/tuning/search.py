@@ -21,6 +21,7 @@ import numpy as np
 
 from tacit.errors import DivergedError, RunError
 from tacit.learning.averaging import Averaging, ExponentialAverage, LastAverage, RunningAverage, averaging_of
+from tacit.learning.work import LocalWork
 from tacit.privacy.accounting.spent import Spent
 from tacit.recipe.training import Recipe
 from tacit.recipe.tuning import Setting, Tunable
@@ -199,6 +200,7 @@ class _Search:
         recipe = self._tunable.targeted(trial.setting).recipe
         out = self._runs / f"setting-{self.trials.index(trial) + 1}-seed-{seed}"
         setup = self._stand_ins.setup(recipe, seed)
+        assert isinstance(setup.work, LocalWork)  # a recipe that finds words is refused before
         rounds, look = setup.schedule.rounds, math.ceil(LOOK * setup.schedule.rounds)
         usable = [each for each in self._averages if not isinstance(each, LastAverage) or each.rounds <= rounds]
         averages = {each: RunningAverage.of(each, setup.start.model, setup.work.trainable) for each in usable}
