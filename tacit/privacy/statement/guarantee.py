@@ -19,6 +19,7 @@ from tacit.privacy.record.reasons import Reason, Why, distinct, in_words, reason
 from tacit.privacy.statement import guarantee_parts as parts
 from tacit.privacy.statement.assumptions import Observed, assumptions_of, objections
 from tacit.privacy.statement.guarantee_parts import ListedRuns
+from tacit.privacy.statement.trust import trust
 from tacit.privacy.statement.wording import (
     Line,
     Part,
@@ -104,7 +105,7 @@ class Guarantee:
         return replace(
             said,
             parts=(
-                Part("Setting and trust", parts.trust(said, ledger, observed)),
+                Part("Setting and trust", trust(said, ledger, observed)),
                 Part("Data accesses covered", parts.covered(said, ledger)),
                 Part("Not covered", parts.not_covered(ledger, listed)),
                 Part("What is released", parts.what_is_released(ledger, released)),

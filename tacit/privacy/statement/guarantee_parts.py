@@ -8,14 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tacit.privacy.accounting.conventions import without_replacement_epsilon
-from tacit.privacy.accounting.cost import Cost
-from tacit.privacy.accounting.cyclic import squared_norms
-from tacit.privacy.accounting.discovered_words import with_vocabulary
-from tacit.privacy.accounting.releases import branches_of, rounds_of
+from tacit.privacy.accounting.releases import rounds_of
 from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.noise.kinds import kind_of
-from tacit.privacy.noise.strategies.base import numbers
-from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
 from tacit.privacy.outside import is_path
 from tacit.privacy.participation.cyclic import CYCLIC
 from tacit.privacy.record.facts import DiscoveryRecord, LettersRecord, PlantedCanaries, VocabularyRecord
@@ -23,7 +18,7 @@ from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.planned import charged_for
 from tacit.privacy.record.reasons import in_words
 from tacit.privacy.record.records import Opened
-from tacit.privacy.statement.assumptions import SAMPLED, Observed
+from tacit.privacy.statement.assumptions import SAMPLED
 from tacit.privacy.statement.wording import Line, plain, round_up, times
 
 if TYPE_CHECKING:
@@ -40,32 +35,6 @@ _ACCOUNTANTS = {
     "rdp": "Rényi differential privacy, converted to (epsilon, delta)",
 }
 _FALSE_ALARMS = 0.01
-_CENTRAL = (
-    "This is central differential privacy: whoever runs the training sees each user's update and adds the noise. That party "
-    "is trusted to run this code and to keep the run's private folder secret.",
-)
-_CENTRAL_WORDS = (
-    "This is central differential privacy: whoever runs the discovery reads each user's words and adds the noise. That party "
-    "is trusted to run this code and to keep the run's private folder secret.",
-)
-_MASKED = (
-    "This is central differential privacy with secure aggregation: the server sees the sum of a round's updates and no single "
-    "update, and it adds the noise. The server is trusted to run this code and to keep the sums and the run's private folder "
-    "secret. Devices are trusted to clip their entries: a device that sends larger integers can make the sum wrap around, and "
-    "then the share of every other user is no longer bounded.",
-)
-_DISTRIBUTED = (
-    "This is distributed differential privacy: each device adds a share of the noise before anything leaves the device, and "
-    "secure aggregation shows the server only the sum. Nobody has to trust the server to add noise or to keep it secret: the "
-    "statement holds against the server too, if the server follows the protocol, or if the round's parameters force the "
-    "server to include the smallest allowed number of devices (see secure aggregation in Tacit's documentation).",
-    "What is trusted instead is the secure aggregation, and that no more than the stated share of a round's devices is "
-    "corrupt. A simulated run holds all devices in one process, whose owner is trusted to run this code.",
-)
-_SECRET_SAMPLE = (
-    "Part of the protection may come from the secrecy of the sample. Nothing is claimed against somebody who steals the "
-    "participation record and knows who was drawn."
-)
 _MODELS = (
     "The outcome is the noised sum of every round, and therefore the model of every round and not only the last one: each of "
     "them may be published or sent to those who take part."
@@ -78,9 +47,6 @@ _LETTER_TOTALS = (
     "The outcome is the noised totals of every round, one for each extension of each prefix that was asked for, whether "
     "anybody has it or not. The prefixes that live on and the words that were found are computed from these totals alone."
 )
-_BOUNDED_OUTSIDE = (
-    "The adversary is computationally bounded. How well the noise hides what it should is up to the mechanism's author."
-)
 _CHARGED_AS_PLANNED = (
     "A run that ends early is charged for all planned rounds, so the decision to end it may depend on what was released. "
     "Rounds that are added to the ledger without an extension make epsilon infinite."
@@ -88,10 +54,6 @@ _CHARGED_AS_PLANNED = (
 _CHARGED_AS_EXTENDED = (
     "The run was extended. The decision to add rounds may depend on what was released: all rounds are charged by a bound that "
     "holds for rounds that are chosen in that way (a Rényi odometer)."
-)
-_BOUNDED = (
-    "The adversary is computationally bounded. The noise comes from a cipher with a 256-bit key; an adversary who cannot break "
-    "the cipher cannot tell the noise from true randomness."
 )
 
 
@@ -101,91 +63,6 @@ class ListedRuns:
 
     others: int
     folder: str
-
-
-def trust(said: Guarantee, ledger: Ledger, observed: Observed | None) -> tuple[Line, ...]:
-    """Who is trusted with what, and against whom nothing is claimed."""
-    secure, kind = ledger.opened.secure_sum is not None, kind_of(said.mechanism)
-    masked, words = secure and ledger.opened.fleet is not None, ledger.opened.discovery is not None
-    central = _CENTRAL_WORDS if words else _CENTRAL
-    lines = [Line(text) for text in (_DISTRIBUTED if kind.on_devices else _MASKED if masked else central)]
-    if secure and not masked and not kind.on_devices:
-        lines.append(
-            Line(
-                "Updates were turned into integers and summed as secure aggregation sums them. A server that runs the protocol "
-                "sees only their sum; it still adds the noise and is trusted to do so. Devices are trusted to clip their "
-                "entries: a device that sends larger integers can make the sum wrap around, and then the share of every other "
-                "user is no longer bounded."
-            )
-        )
-    if kind.correlated:
-        lines.append(
-            Line(
-                "Whoever steals the private folder gets the state of the correlated noise and can subtract that noise from "
-                "the releases. Nothing is claimed against such a thief."
-            )
-        )
-    outside = is_path(said.mechanism)
-    if said.private and said.sampling in SAMPLED and not ledger.opened.reads_everybody:
-        lines.append(Line(_SECRET_SAMPLE if outside else _stolen_record(said, ledger, observed)))
-    elif said.private and not outside:
-        lines.append(Line("The proof also holds against an adversary who knows who takes part in which round."))
-    if not (masked and kind.on_devices):  # where devices add the noise, the server holds nothing without it
-        sees = "words of users and totals" if words else "sums of updates" if masked else "updates"
-        does = "runs" if ledger.opened.finds_words else "trains"
-        lines.append(
-            Line(
-                f"Whoever reads the memory of the process while it {does} sees {sees} without noise "
-                "and the key of the noise. Nothing is claimed against such an adversary."
-            )
-        )
-    if said.private:
-        lines.append(Line(_BOUNDED_OUTSIDE if outside else _BOUNDED))
-    return tuple(lines)
-
-
-def _stolen_record(said: Guarantee, ledger: Ledger, observed: Observed | None) -> str:
-    """Without the secrecy of the sample, k Gaussian releases about one user are left: rho = k Δ² / (2 z²).
-
-    The discovery of the run's words, if there was one, comes on top.
-    """
-    found, words = ledger.opened.vocabulary, ""
-    if found is not None:
-        words = ", to which the discovery of the words adds its own"
-    text = (
-        "Part of the protection comes from the secrecy of the sample. Whoever steals the participation record knows who was "
-        "drawn, and against them the statement below does not hold: a user who took part k times then has rho = "
-        f"{_STOLEN_RHO[said.sampling]}{words}"
-    )
-    noise = min((group.noise_multiplier for group in rounds_of(ledger.intents)), default=0.0)
-    if observed is None or noise <= 0:
-        return text + "."
-    rho = observed.most_participations * _known_sensitivity_squared(said, ledger) / (2 * noise**2)
-    alone = with_vocabulary(Cost.of_rho(rho, gaussian=True), found, said.adjacency)
-    epsilon, size = alone.epsilon(apart_from_tail(said.delta))[0], ledger.opened.release
-    tail = tail_probability(size.coordinates, size.arrays, said.releases)
-    if tail_objection(tail, epsilon, said.delta):
-        return f"{text}. In this run that is too much for any statement: nothing is claimed against them."
-    return (
-        f"{text}. In this run nobody took part more than {times(observed.most_participations)}, which makes "
-        f"{f'rho {round_up(rho, 4)} and ' if found is None else ''}epsilon {round_up(epsilon)} at the same delta"
-        f"{'' if found is None else ', the words included'}."
-    )
-
-
-_STOLEN_RHO = {
-    "poisson": "k/(2z²) with the noise multiplier z of a round",
-    "fixed": "2k/z² with the noise multiplier z of a round",
-    CYCLIC: "k s²/(2z²) with the noise multiplier z of a round and the norm s of the rows in which one round appears",
-}
-
-
-def _known_sensitivity_squared(said: Guarantee, ledger: Ledger) -> float:
-    """Δ² of one participation for whoever knows that it happened, in units of the clip."""
-    if said.sampling == CYCLIC:
-        coefficients = numbers(ledger.opened.strategy, "coefficients")
-        return max(squared_norms(ledger.intents, branches_of(ledger.intents), coefficients), default=1.0)
-    return 1.0 if said.sampling == "poisson" else 4.0
 
 
 def covered(said: Guarantee, ledger: Ledger) -> tuple[Line, ...]:
@@ -376,7 +253,7 @@ def accounting(said: Guarantee, ledger: Ledger, happened: Spent | None) -> tuple
     else:
         lines.append(Line(f"Epsilon is that of {said.rounds_in_words}. It was computed from {said.computed_from}."))
     if ledger.opened.letters is not None:
-        lines.append(Line(_shown_in_words(ledger.opened.letters, said)))
+        lines.append(Line(_shown_in_words(ledger.opened.letters, said, masked=ledger.opened.secure_sum is not None)))
     if happened is not None:
         lines.append(Line(f"{what_happened(happened)}."))
     if (
@@ -403,11 +280,12 @@ def _threshold_in_words(record: DiscoveryRecord, said: Guarantee) -> str:
     )
 
 
-def _shown_in_words(record: LettersRecord, said: Guarantee) -> str:
+def _shown_in_words(record: LettersRecord, said: Guarantee, *, masked: bool) -> str:
+    drawn = " It assumes that the server draws the random signs of secure aggregation as it should." if masked else ""
     return (
         f"A prefix or a word is shown if its noised total reaches {record.threshold:.4g}. One that only one {said.unit} has is "
         f"shown with a probability of at most {record.shown_delta:.3g}, in all rounds together. That promise is not part of "
-        "delta."
+        f"delta.{drawn}"
     )
 
 
