@@ -115,6 +115,8 @@ def vocabulary(
     Example: tacit data vocabulary --private chat --words english.txt --population 10000 --out runs/words
 
     Example: tacit data vocabulary --private chat --rare runs/words --population 10000 --out runs/new-words
+
+    Example: tacit data vocabulary --private chat --letters --words english.txt --population 10000 --out runs/by-letters
     """
     checked_size(size)
     if private is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -48,7 +49,6 @@ from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.callbacks import Callback
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import Schedule
-from tacit.runs.opening import opening
 from tacit.runs.report.sections import write_section
 from tacit.runs.word_discovery import TOTALS, words_section
 from tacit.training.datasets import Dataset, check_population
@@ -138,19 +138,7 @@ class LettersSetup(RecipeSetup):
 
     def opened(self, folder: RunFolder) -> Opened:
         """The ledger's first record."""
-        return opening(
-            folder,
-            self.plan,
-            self.learned,
-            rounds=self.schedule.rounds,
-            recipe_text=self.settings,
-            seeded=self.seed is not None,
-            reasons_not_private=self.reasons_not_private,
-            gate_audit=self.gate_audit and self.simulated,
-            data=self.dataset.description,
-            secure_sum=None if self.secure is None else self.secure.record(),
-            letters=self.record,
-        )
+        return dataclasses.replace(super().opened(folder), letters=self.record)
 
     def from_public_data(self, folder: RunFolder, callback: Callback | None = None) -> Self:
         """The same setup: there is nothing to pre-train."""
