@@ -16,7 +16,7 @@ from rich.table import Table
 from tacit.cli.options import Changes, Json
 from tacit.cli.results import emit
 from tacit.cli.results.planning import TuneResult
-from tacit.errors import RecipeError
+from tacit.errors import PrivacyError, RecipeError
 from tacit.files import write_atomic
 from tacit.privacy.statement.wording import round_up
 from tacit.recipe.reading import apply_change, find_recipe, read_toml
@@ -39,8 +39,8 @@ _SHORT = {
 }
 MOST_COLUMNS = 200
 CAUTION = (
-    "These figures are of public text, of fewer people and of a model that was pre-trained on half of the text: they say which "
-    "setting is better, not what the private run will reach."
+    "These figures are of public text and of fewer people: they say which setting is better, not what the private run will "
+    "reach."
 )
 
 
@@ -64,6 +64,18 @@ def tune(
         Path | None,
         typer.Option("--runs", help="Keep the runs on stand-ins in this folder.", show_default="they are removed"),
     ] = None,
+    stand_ins: Annotated[
+        Path | None,
+        typer.Option(
+            "--stand-ins",
+            metavar="STORE",
+            help="Another store of public text, whose people stand in for the private users.",
+            show_default="a part of those in pretrain.store",
+        ),
+    ] = None,
+    public: Annotated[
+        bool, typer.Option("--stand-ins-public", help="You declare that the text of --stand-ins is public.")
+    ] = False,
     changes: Changes = None,
     as_json: Json = False,
 ) -> None:
@@ -74,6 +86,8 @@ def tune(
     is tried with the noise on the mean update that the private run needs for the epsilon.
 
     Example: tacit tune mine.toml --epsilon 4 --minutes 20 --out tuned.toml
+
+    Example: tacit tune mine.toml --epsilon 4 --stand-ins stores/forum --stand-ins-public
     """
     if out.exists():
         raise RecipeError(f"The file {out} exists already, and is left as it is.", hint="--out names another file.")
@@ -85,14 +99,26 @@ def tune(
     from tacit.simulation.placement import use_every_core
     from tacit.simulation.tuning.search import Budget
     from tacit.simulation.tuning.search import tune as search
-    from tacit.simulation.tuning.stand_ins import StandIns, public_section, trainable_parts
+    from tacit.simulation.tuning.stand_ins import (
+        StandIns,
+        public_section,
+        require_public_stand_ins,
+        trainable_parts,
+    )
 
     public_section(followed)
+    if stand_ins is not None:
+        if not public:
+            raise PrivacyError(
+                f"Expected --stand-ins-public, which declares that the text of {stand_ins} is public, with --stand-ins: a "
+                "store is private unless you say otherwise."
+            )
+        require_public_stand_ins(followed, stand_ins)
     tunable = Tunable(tree, epsilon, trainable_parts(followed))
     use_every_core()
     console = Console(stderr=True, highlight=False)
-    stand_ins = StandIns.prepared(followed)
-    console.print(_people_line(followed, stand_ins), markup=False, soft_wrap=True)
+    standing = StandIns.prepared(followed, stand_ins)
+    console.print(_people_line(followed, standing), markup=False, soft_wrap=True)
     with ExitStack() as leaving:
         place = Path(leaving.enter_context(TemporaryDirectory())) if runs is None else runs
         done: list[Trial] = []
@@ -103,22 +129,23 @@ def tune(
             said = _trial_line(trial, tunable, done.index(trial) + 1, metric)
             console.print(said, markup=False, soft_wrap=True)
 
-        found = search(tunable, stand_ins, Budget(60 * minutes, trials, seed, metric), place, on_trial=on_trial)
-    write_atomic(out, tunable.written(found.recipe, _heading(followed, found, stand_ins, epsilon, out)))
+        found = search(tunable, standing, Budget(60 * minutes, trials, seed, metric), place, on_trial=on_trial)
+    write_atomic(out, tunable.written(found.recipe, _heading(found, standing, epsilon, out)))
     if as_json:
-        emit(TuneResult, _facts(out, found, stand_ins, metric))
+        emit(TuneResult, _facts(out, found, standing, metric))
     else:
         _print(found, tunable, out, metric)
 
 
 def _people_line(recipe: Recipe, stand_ins: StandIns) -> str:
-    from tacit.simulation.tuning.stand_ins import public_section, stand_in_plan
+    from tacit.simulation.tuning.stand_ins import stand_in_plan
 
-    people, section = stand_ins.people, public_section(recipe)
+    people = stand_ins.people
     plan = stand_in_plan(recipe.privacy, len(people.stand_ins), recipe.run.rounds)
     return (
-        f"{section.store}: {len(people.pretraining):,} people to pre-train on, {len(people.stand_ins):,} stand-ins, of whom "
-        f"about {plan.cohort:,.0f} take part in a round, and {len(people.held_out):,} held out. Private users are not read."
+        f"Public text: {len(people.pretraining):,} people to pre-train on. {people.store}: {len(people.stand_ins):,} "
+        f"stand-ins, of whom about {plan.cohort:,.0f} take part in a round, and {len(people.held_out):,} held out. "
+        "Private users are not read."
     )
 
 
@@ -198,12 +225,10 @@ def _chosen_line(found: Tuned, tunable: Tunable, metric: str) -> str:
     return f"Chosen (*): {'; '.join(keys)}. {value:.2%} on held-out stand-ins{before}."
 
 
-def _heading(recipe: Recipe, found: Tuned, stand_ins: StandIns, epsilon: float, out: Path) -> list[str]:
-    from tacit.simulation.tuning.stand_ins import public_section
-
+def _heading(found: Tuned, stand_ins: StandIns, epsilon: float, out: Path) -> list[str]:
     people, plan = stand_ins.people, found.recipe.privacy
     return [
-        f"Tuned by `tacit tune` for epsilon {epsilon:g} on public text, {public_section(recipe).store}.",
+        f"Tuned by `tacit tune` for epsilon {epsilon:g} on public text, {people.store}.",
         f"{len(found.trials)} settings were tried on {len(people.stand_ins):,} stand-ins. The users of [data] were not read: "
         "the choice cost no privacy.",
         "Chosen there: run.rounds, learning rates, schedule and average, privacy.clip_norm, work.trainable.",

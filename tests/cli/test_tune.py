@@ -127,3 +127,11 @@ def test_an_epsilon_that_is_out_of_reach_is_refused_before_public_text_is_read(t
     answer = tacit("tune", "mine.toml", "--epsilon", 4)
     assert answer.code == 2
     assert "The discovery of words alone costs" in answer.err
+
+
+def test_a_store_of_stand_ins_must_be_declared_public(tacit: Tacit, here: Path) -> None:
+    write_recipe(here / "mine.toml", write_public(here / "public"), here / "private")
+    forum = write_public(here / "forum")
+    answer = tacit("tune", "mine.toml", "--epsilon", 4, "--stand-ins", forum)
+    assert "Expected --stand-ins-public" in answer.refusal(5)
+    assert not (here / "tuned.toml").exists()

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -200,10 +200,10 @@ class _Search:
         recipe = self._tunable.targeted(trial.setting).recipe
         out = self._runs / f"setting-{self.trials.index(trial) + 1}-seed-{seed}"
         setup = self._stand_ins.setup(recipe, seed)
-        assert isinstance(setup.work, LocalWork)  # a recipe that finds words is refused before
+        trainable = cast(LocalWork, setup.work).trainable  # a recipe that finds words has no [pretrain], and is refused
         rounds, look = setup.schedule.rounds, math.ceil(LOOK * setup.schedule.rounds)
         usable = [each for each in self._averages if not isinstance(each, LastAverage) or each.rounds <= rounds]
-        averages = {each: RunningAverage.of(each, setup.start.model, setup.work.trainable) for each in usable}
+        averages = {each: RunningAverage.of(each, setup.start.model, trainable) for each in usable}
 
         def measured(model: Any) -> dict[Averaging | None, Scores]:
             return {

@@ -1,10 +1,12 @@
 """Public people in place of private ones: who they are, and a run on them that stands for a run on private users.
 
-Only the store of a recipe's [pretrain] is opened, which the recipe asserts to be public. The recipe that a stand-in run follows
-is made here without the private store's path, so nothing behind it can open that.
+Only the store of a recipe's [pretrain] is opened, which the recipe asserts to be public, and a second public store of
+stand-ins if there is one. The recipe that a stand-in run follows is made here without the private store's path, so nothing
+behind it can open that.
 
 The people of the public store fall into three parts, each person by a hash of their own name: text to pre-train on, stand-ins
-for the private users, and held-out stand-ins to measure accuracy on. A stand-in run has fewer people than the private one, so
+for the private users, and held-out stand-ins to measure accuracy on. With a store of stand-ins, all of the first store is
+pre-trained on, and four fifths of the second stand in. A stand-in run has fewer people than the private one, so
 its noise multiplier is smaller by as much as its cohort is: the noise on the mean update is that of the private run
 (`tacit.privacy.planning.scaling`). Runs on stand-ins are seeded, so none of them claims a guarantee for anybody.
 """
@@ -22,7 +24,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.store import open_store
+from tacit.data.store import Store, open_store
 from tacit.data.users import Names, Users, all_names
 from tacit.data.views import Subset
 from tacit.data.worlds.randomness import uniform
@@ -39,8 +41,8 @@ from tacit.training.datasets import Dataset, held_out_rows
 from tacit.training.pretraining import pretrain_on
 from tacit.training.recipes import RecipeSetup, model_config
 
-# Shares of the public people: text to pre-train on, and stand-ins; the others are held out.
-PRETRAINING, STAND_INS = 0.5, 0.4
+# The share of the public people whose text is pre-trained on; and of the others, who stand in. The rest is held out.
+PRETRAINING, STANDING = 0.5, 0.8
 # The key of the hash that decides who is in which part.
 _KEY = 0x7075626C
 FEWEST_STAND_INS = 10
@@ -50,10 +52,11 @@ LARGEST_SHARE = 0.25
 
 @dataclass(frozen=True)
 class PublicPeople:
-    """The people of a public store in three parts, in the words that the store has."""
+    """Public people in three parts, in the words of the store that is pre-trained on. `store` is where stand-ins lie."""
 
     words: tuple[str, ...]
     provenance: str
+    store: str
     pretraining: Users
     stand_ins: Users
     held_out: Users
@@ -68,12 +71,26 @@ def public_section(recipe: Recipe) -> PretrainSection:
             f"Expected a recipe with public text to tune on, a store in pretrain.store, got {got}.",
             hint="Add [pretrain] store = ..., public = true and epochs = 1; settings may not be chosen on private users.",
         )
-    private = recipe.data.store
-    if private is not None and os.path.realpath(private) == os.path.realpath(section.store):
-        raise PrivacyError(
-            f"Expected public text in pretrain.store, got {section.store}, which is the private store itself (data.store)."
-        )
+    _require_public(recipe, section.store, "pretrain.store")
     return section
+
+
+def _require_public(recipe: Recipe, store: str, where: str) -> None:
+    private = recipe.data.store
+    if private is not None and os.path.realpath(private) == os.path.realpath(store):
+        raise PrivacyError(
+            f"Expected public text in {where}, got {store}, which is the private store itself (data.store)."
+        )
+
+
+def require_public_stand_ins(recipe: Recipe, store: Path) -> None:
+    """PrivacyError if this is the private store; DataError if it is the one that is pre-trained on."""
+    _require_public(recipe, str(store), "--stand-ins")
+    if os.path.realpath(str(public_section(recipe).store)) == os.path.realpath(store):
+        raise DataError(
+            f"Expected another store than pretrain.store in --stand-ins, got {store}.",
+            hint="Without --stand-ins, a part of the people in pretrain.store stand in.",
+        )
 
 
 def trainable_parts(recipe: Recipe) -> tuple[str, ...]:
@@ -83,37 +100,62 @@ def trainable_parts(recipe: Recipe) -> tuple[str, ...]:
     return tuple(part for part, there in has.items() if there)
 
 
-def public_people(section: PretrainSection, most_words: int | None = None) -> PublicPeople:
-    """The people of the public store, in three parts; DataError if they are too few. `most_words`: keep the first words."""
-    store = open_store(Path(str(section.store)))
-    if store.vocabulary is None:
-        raise DataError(f"Expected a store of text in pretrain.store, got {section.store}, which has no words.")
-    words = tuple(store.vocabulary.decode(np.arange(len(store.vocabulary))))
+def public_people(
+    section: PretrainSection, most_words: int | None = None, stand_ins: Path | None = None
+) -> PublicPeople:
+    """The people of the public store, in three parts; DataError if they are too few. `most_words`: keep the first words.
+
+    `stand_ins`: a second public store, whose people stand in and are held out.
+    """
+    store, words = _opened(str(section.store), "pretrain.store")
+    assert store.vocabulary is not None
     chosen = words if most_words is None else words[:most_words]
     read: Users = Subset(store, np.arange(min(section.users or len(store), len(store))))
     users = read if chosen == words else Reworded(read, words, chosen)
-    parts = parts_of(all_names(users))
-    if min(map(len, parts)) == 0 or len(parts[1]) < FEWEST_STAND_INS:
+    if stand_ins is None:
+        of, share, where = users, PRETRAINING, "pretrain.store"
+    else:
+        other, other_words = _opened(str(stand_ins), "--stand-ins")
+        of, share, where = Reworded(other, other_words, chosen), 0.0, "--stand-ins"
+    first, standing, aside = parts_of(all_names(of), share)
+    if len(aside) == 0 or len(standing) < FEWEST_STAND_INS:
         raise DataError(
-            f"Expected at least {FEWEST_STAND_INS} stand-ins among the people of pretrain.store, which are about "
-            f"{STAND_INS:.0%} of them, got {len(parts[1])} of {len(users):,}."
+            f"Expected at least {FEWEST_STAND_INS} stand-ins among the people of {where}, which are about "
+            f"{STANDING * (1 - share):.0%} of them, got {len(standing)} of {len(of):,}."
         )
-    first, second, third = (Subset(users, part) for part in parts)
-    return PublicPeople(chosen, store.vocabulary.provenance, first, second, third)
+    return PublicPeople(
+        words=chosen,
+        provenance=store.vocabulary.provenance,
+        store=str(section.store if stand_ins is None else stand_ins),
+        pretraining=Subset(of, first) if stand_ins is None else users,
+        stand_ins=Subset(of, standing),
+        held_out=Subset(of, aside),
+    )
 
 
-def parts_of(names: Names) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+def _opened(path: str, where: str) -> tuple[Store, tuple[str, ...]]:
+    """The store of text in this place, and the word of each of its ids."""
+    store = open_store(Path(path))
+    if store.vocabulary is None:
+        raise DataError(f"Expected a store of text in {where}, got {path}, which has no words.")
+    return store, tuple(store.vocabulary.decode(np.arange(len(store.vocabulary))))
+
+
+def parts_of(
+    names: Names, pretraining: float = PRETRAINING
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Who of the people with these names is pre-trained on, who is a stand-in, and who is held out.
 
-    Each person's part is a function of their own name alone. Stand-ins are in the order of their hashes, so that the first
-    few of them are a sample.
+    Each person's part is a function of their own name alone. Of those who are not pre-trained on, four fifths are stand-ins,
+    in the order of their hashes, so that the first few of them are a sample.
     """
     drawn = uniform(_KEY, names[:, 0], names[:, 1])
-    middle = np.flatnonzero((drawn >= PRETRAINING) & (drawn < PRETRAINING + STAND_INS))
+    last = pretraining + STANDING * (1 - pretraining)
+    middle = np.flatnonzero((drawn >= pretraining) & (drawn < last))
     return (
-        np.flatnonzero(drawn < PRETRAINING),
+        np.flatnonzero(drawn < pretraining),
         middle[np.argsort(drawn[middle], kind="stable")],
-        np.flatnonzero(drawn >= PRETRAINING + STAND_INS),
+        np.flatnonzero(drawn >= last),
     )
 
 
@@ -135,13 +177,13 @@ def stand_in_plan(plan: PrivacyPlan, people: int, rounds: int) -> PrivacyPlan:
     return scaled_up(plain, ScaleSection(**scale))
 
 
-def stand_in_recipe(recipe: Recipe, people: int, seed: int) -> Recipe:
-    """The recipe of a stand-in run: its store is the public one, and nothing in it names the private users."""
-    section, rounds = public_section(recipe), recipe.run.rounds
+def stand_in_recipe(recipe: Recipe, store: str, people: int, seed: int) -> Recipe:
+    """The recipe of a run on stand-ins who lie in this store; nothing in it names the private users."""
+    rounds = recipe.run.rounds
     tree = recipe.model_dump(mode="python", exclude={"data": {"store", "world", "iid"}, "privacy": True})
     for absent in ("vocabulary", "pretrain", "population", "scale", "audit", "fleet"):
         tree.pop(absent, None)
-    tree["data"]["store"] = section.store
+    tree["data"]["store"] = store
     tree["privacy"] = stand_in_plan(recipe.privacy, people, rounds).model_dump(mode="python")
     tree["run"] |= {"evaluate_every": rounds, "checkpoint_every": rounds, "seed": seed}
     return Recipe.model_validate(tree)
@@ -155,16 +197,21 @@ class StandIns:
     model: Any
 
     @classmethod
-    def prepared(cls, recipe: Recipe, on_progress: Callable[[int, int, float], None] | None = None) -> StandIns:
-        """Open the public store and pre-train once, as the recipe says."""
+    def prepared(
+        cls,
+        recipe: Recipe,
+        stand_ins: Path | None = None,
+        on_progress: Callable[[int, int, float], None] | None = None,
+    ) -> StandIns:
+        """Open the public store, and that of the stand-ins if there is one, and pre-train once, as the recipe says."""
         section = public_section(recipe)
-        people = public_people(section, None if recipe.vocabulary is None else recipe.vocabulary.size)
+        people = public_people(section, None if recipe.vocabulary is None else recipe.vocabulary.size, stand_ins)
         fresh = build(model_config(recipe, len(people.words)), key=jax.random.key(recipe.model.init_seed))
         return cls(people, pretrain_on(recipe, section, people.pretraining, fresh, on_progress).model)
 
     def setup(self, recipe: Recipe, seed: int) -> RecipeSetup:
         """The stand-in run of a private run with this recipe. It is entered in no odometer, and its gate is not audited."""
-        followed = stand_in_recipe(recipe, len(self.people.stand_ins), seed)
+        followed = stand_in_recipe(recipe, self.people.store, len(self.people.stand_ins), seed)
         standing = Subset(self.people.stand_ins, np.arange(followed.privacy.population))
         dataset = Dataset(
             train=standing,

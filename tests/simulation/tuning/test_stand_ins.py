@@ -19,6 +19,7 @@ from tacit.simulation.tuning.stand_ins import (
     parts_of,
     public_people,
     public_section,
+    require_public_stand_ins,
     stand_in_plan,
     stand_in_recipe,
     trainable_parts,
@@ -77,7 +78,7 @@ def test_a_stand_in_cohort_is_the_private_share_or_at_most_a_quarter(people: int
 
 def test_a_stand_in_run_names_no_private_user() -> None:
     private = recipe(vocabulary={"epsilon": 1.0}, audit={"plan": "canaries.json", "public": "x"}, data={"held_out": 7})
-    found = stand_in_recipe(private, people=40, seed=3)
+    found = stand_in_recipe(private, "public", people=40, seed=3)
     assert "private" not in found.to_toml().replace("[privacy]", "")
     assert found.data.store == "public"
     assert found.reasons_not_private()  # seeded: it claims nothing
@@ -144,3 +145,25 @@ def test_the_setup_of_a_stand_in_run_has_the_private_runs_correlated_noise_and_n
 def test_parts_of_the_model() -> None:
     assert trainable_parts(recipe()) == ("embedding", "cell", "output_bias")
     assert trainable_parts(recipe(model={"tied": False, "output_bias": False})) == ("embedding", "cell", "output")
+
+
+def test_people_of_another_public_store_stand_in(tmp_path: Path) -> None:
+    section = public_section(recipe(pretrain={"store": str(write_public(tmp_path / "public", 30))}))
+    people = public_people(section, stand_ins=write_public(tmp_path / "forum"))
+    assert len(people.pretraining) == 30  # all of the first store
+    assert len(people.stand_ins) + len(people.held_out) == PEOPLE
+    assert 0.6 * PEOPLE < len(people.stand_ins) < 0.95 * PEOPLE
+    assert people.store == str(tmp_path / "forum")
+    with pytest.raises(DataError, match="stand-ins among the people of --stand-ins"):
+        public_people(section, stand_ins=write_public(tmp_path / "few", 8))
+
+
+def test_neither_the_private_store_nor_that_of_pretraining_has_stand_ins(tmp_path: Path) -> None:
+    for name in ("public", "private", "forum"):
+        (tmp_path / name).mkdir()
+    followed = parse_recipe(tree_with(tmp_path / "public", tmp_path / "private"))
+    with pytest.raises(PrivacyError, match=r"in --stand-ins, got .* the private store itself"):
+        require_public_stand_ins(followed, tmp_path / "public" / ".." / "private")
+    with pytest.raises(DataError, match=r"Expected another store than pretrain\.store in --stand-ins"):
+        require_public_stand_ins(followed, tmp_path / "public")
+    require_public_stand_ins(followed, tmp_path / "forum")
