@@ -14,9 +14,10 @@ from tacit.audit.run_audit import AsTrained
 from tacit.data.canaries.plan import word_phrases
 from tacit.data.canaries.planting import SecretSharers
 from tacit.data.canaries.synthetic_users import WithCoinUsers, WithDevices
-from tacit.data.encoding import Encoded
+from tacit.data.encoding import Encoded, word_counts
 from tacit.data.faults import CaseKept, Concatenated, Inverted, Relabelled, Rotated
 from tacit.data.memory import MemoryUsers, users
+from tacit.data.spelling import SpelledUsers, Spelling
 from tacit.data.store import Store, open_store
 from tacit.data.users import Examples, Users, names_of_numbers
 from tacit.data.views import Capped, Reshuffled, Subset
@@ -128,6 +129,18 @@ class TestEncoded(UsersContract):
         wrote = {name: texts for name, texts in CHATS.items() if texts}  # an import leaves out who wrote nothing
         store = write_chat(next(self.folders), _less(wrote, number), words=WORDS[:2], held_out=0.4)
         return Encoded(store, Vocabulary(tuple(WORDS[1:5]), word_list("other")))
+
+
+class TestSpelledUsers(TestEncoded):
+    """The same texts, read letter by letter."""
+
+    implementation = SpelledUsers
+
+    def without(self, number: int) -> Users:
+        wrote = {name: texts for name, texts in CHATS.items() if texts}
+        store = write_chat(next(self.folders), _less(wrote, number), words=WORDS[:2], held_out=0.4)
+        spelling = Spelling("w0123", longest=2, most_words=3, known=frozenset({"w0"}))
+        return SpelledUsers(store, lambda chosen: word_counts(store, chosen), spelling)
 
 
 class TestKeyboardWorld(UsersContract):
