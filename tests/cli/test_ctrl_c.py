@@ -15,6 +15,7 @@ import pytest
 
 from tacit.cli.app import main
 from tacit.cli.entry import _Interrupt
+from tests.support.ctrl_c import hearing_ctrl_c
 from tests.support.tiny_recipe import tiny
 
 pytestmark = pytest.mark.process
@@ -36,8 +37,7 @@ class Stopped:
 
 def stopped(*arguments: str, folder: Path, module: str | None = None, seconds: float = 0.0) -> Stopped:
     """Run `tacit` and press Ctrl-C after it has imported `module` (None: as soon as it listens) and so many seconds passed."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
-    try:
+    with hearing_ctrl_c():
         process = subprocess.Popen(
             [sys.executable, "-X", "importtime", "-m", "tacit", *arguments],
             cwd=folder,
@@ -45,8 +45,6 @@ def stopped(*arguments: str, folder: Path, module: str | None = None, seconds: f
             stderr=subprocess.PIPE,
             text=True,
         )
-    finally:
-        signal.signal(signal.SIGINT, before)
     out: list[str] = []
     with process:
         reader = Thread(target=lambda: out.append(process.stdout.read() if process.stdout else ""))

@@ -33,6 +33,7 @@ from tacit.runs.metrics import EPSILON_SO_FAR
 from tacit.runs.progress import Progress
 from tacit.training import recipes
 from tests.support.commands import Tacit, everything
+from tests.support.ctrl_c import hearing_ctrl_c
 from tests.support.store_keys import key_holding_out
 from tests.support.tiny_recipe import tiny
 
@@ -265,9 +266,9 @@ def test_a_second_ctrl_c_stops_at_once(tacit: Tacit, here: Path, monkeypatch: py
 
 def test_ctrl_c_before_the_run_begins_leaves_nothing(tacit: Tacit, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recipes, "open_dataset", lambda recipe: signal.raise_signal(signal.SIGINT))
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
     before = everything(here)
-    stopped = tacit("train", "tiny.toml")
+    with hearing_ctrl_c():
+        stopped = tacit("train", "tiny.toml")
     assert (stopped.code, stopped.out) == (130, "")
     assert stopped.err == "Stopped before the run began; nothing was written.\n"
     assert everything(here) == before
@@ -278,16 +279,17 @@ def test_a_real_process_stops_on_ctrl_c_and_another_finishes_its_run(tacit: Taci
     arguments = ["train", "tiny.toml", "--out", "run", "--json", "--set", "run.rounds=100"]
     arguments += ["--set", "run.evaluate_every=100", "--set", "run.checkpoint_every=100"]
     code = "from tacit.cli.app import main; main()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    ledger, deadline = here / "run" / "ledger.jsonl", time.monotonic() + 60
+    with hearing_ctrl_c():
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+    ledger, deadline = here / "run" / "ledger.jsonl", time.monotonic() + 300
     while process.poll() is None and time.monotonic() < deadline:
         if ledger.exists() and ledger.read_bytes().count(b'"kind":"intent"') >= 2:
             process.send_signal(signal.SIGINT)
             break
         time.sleep(0.002)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert (process.returncode, out) == (130, "")
     assert err.splitlines()[-1].endswith("Go on with: tacit train --resume run")
     assert "Traceback" not in err
