@@ -178,7 +178,7 @@ def test_every_run_of_the_real_people_has_a_valid_recipe(modules: tuple[Any, Any
         assert recipe.pretrain.store == str(corpus.public_store)
         assert not set(corpus.files) & set(corpus.public)  # nobody's private text is called public
         assert (recipe.privacy.mechanism == "none") == (case.epsilon is None)
-        assert (recipe.pretrain.reuse is None) == case.name.endswith("eps8")
+        assert (recipe.pretrain.reuse is None) == case.name.endswith("eps4")
     for name in ("corpora", "real_epsilon"):
         sys.modules.pop(name, None)
 
