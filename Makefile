@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 
-.PHONY: demo test test-all check lint docs bench wheel clean help
+.PHONY: demo test test-all check lint docs bench web wheel clean help
 
 help:
 	@echo "make demo      train a private next-word model on a built-in world (a minute or two)"
@@ -13,9 +13,10 @@ help:
 	@echo "make check     what CI runs: ruff, mypy, import-linter, the docs site and all tests"
 	@echo "make docs      build the docs site into site/, with every link checked"
 	@echo "make bench     speed of the engine, one JSON line a case"
+	@echo "make web       build the pages of tacit board from web/ (needs Node)"
 	@echo "make wheel     the package as a wheel and a source archive, in dist/"
 
-demo: $(VENV)/.ready
+demo: $(VENV)/.ready-web
 	@$(BIN)/tacit train demo
 
 # A test runs a program for less time than it takes to optimise it; `test-all` tests the programs that users run.
@@ -40,6 +41,14 @@ docs: $(VENV)/.ready-docs
 bench: $(VENV)/.ready
 	@$(BIN)/python benchmarks/rounds.py
 
+web: web/node_modules/.ready
+	@cd web && npm run --silent build
+
+web/node_modules/.ready: web/package-lock.json
+	@command -v npm > /dev/null || { echo "make web needs Node 20 or newer (https://nodejs.org)."; exit 1; }
+	@cd web && npm ci --silent
+	@touch $@
+
 wheel: $(VENV)/.ready-dev
 	@$(BIN)/python -m hatchling build
 
@@ -53,6 +62,10 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 
 $(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	@touch $@
+
+$(VENV)/.ready-web: $(VENV)/.ready requirements-web.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-web.lock
 	@touch $@
 
 $(VENV)/.ready-docs: $(VENV)/.ready requirements-docs.lock

@@ -11,19 +11,17 @@ What is reported comes from docs/experiments/dp_fedavg/results.json, which every
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
 from pathlib import Path
 from typing import Any
 
+from grid import Case, curve_of, main
+
 import tacit
-from tacit.errors import DivergedError
-from tacit.recipe.training import load_recipe
-from tacit.runs.folder import RunFolder, is_run
+from tacit.recipe.training import Recipe
 from tacit.runs.metrics import read_metrics
 
 HERE = Path(__file__).parent
+RECIPE = HERE / "dp_fedavg.toml"
 RESULTS = HERE.parent / "docs" / "experiments" / "dp_fedavg" / "results.json"
 
 
@@ -80,83 +78,30 @@ VARIANTS: dict[str, list[str]] = {
 }
 
 
-class Say(tacit.Callback):
-    """A line an evaluation."""
-
-    def __init__(self, name: str) -> None:
-        self._name, self._started = name, time.monotonic()
-
-    def on_warning(self, sentence: str) -> None:
-        print(f"{self._name}: {sentence}", flush=True)
-
-    def on_evaluation(self, round: int, metrics: Any) -> None:
-        seconds = time.monotonic() - self._started
-        print(f"{self._name}: round {round}, top-1 {metrics['papers_top1']:.2%}, {seconds:.0f} s", flush=True)
+CASES = [Case(name, RECIPE, tuple(changes)) for name, changes in VARIANTS.items()]
 
 
-def step(names: list[str], folder: Path, results_path: Path, minutes: float, changes: list[str]) -> bool:
-    """Run variants until the time is nearly up; says whether all are done."""
+def record(case: Case, recipe: Recipe, run: tacit.Run) -> dict[str, Any]:
+    """The run's summary, its curve, what was clipped, and how often frequent words are suggested."""
     from tacit.learning.next_word import head_word_histogram
-    from tacit.simulation.training import resume_run, start_run
     from tacit.training.datasets import open_dataset
-    from tacit.training.trained import load_trained
 
-    deadline = time.monotonic() + 60 * minutes
-    longest = 0.0
-    for name in names:
-        results = json.loads(results_path.read_text()) if results_path.exists() else {}
-        if name in results:
-            continue
-        if time.monotonic() + longest > deadline:
-            return False
-        began = time.monotonic()
-        out = folder / name.replace(" ", "_").replace(",", "")
-        recipe = load_recipe(HERE / "dp_fedavg.toml", VARIANTS[name] + changes)
-        record: dict[str, Any] = {
-            "changes": VARIANTS[name],
-            "rounds": recipe.run.rounds,
-            "precision": recipe.engine.precision,
-        }
-        try:
-            record |= resume_run(out, Say(name)) if is_run(out) else start_run(recipe, out, Say(name))
-            model = load_trained(out).model
-            rows = open_dataset(recipe).held_out[:5_000]
-            record["head_words"] = head_word_histogram(model, rows)
-        except DivergedError as error:
-            record["diverged"] = error.sentence
-        record["curve"] = [[m["round"], m["papers_top1"], m["perplexity"]] for m in read_metrics(out / "metrics.jsonl")]
-        clip = [
-            [d["round"], d["clipped"], *d["norm_quantiles"].values()]
-            for d in read_metrics(RunFolder.open(out).diagnostics_path)
-        ]
-        record["diagnostics"] = clip[:: max(1, len(clip) // 50)]
-        record["seconds"] = time.monotonic() - began
-        longest = max(longest, record["seconds"])
-        results_path.parent.mkdir(parents=True, exist_ok=True)
-        results_path.write_text(json.dumps({**results, name: record}))
-    return True
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=8.0, help="stop starting variants when this is nearly up")
-    parser.add_argument("--only", nargs="*", help="these variants, by name")
-    parser.add_argument("--runs", type=Path, default=Path("runs/dp_fedavg"))
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--set", dest="changes", action="append", default=[], help="change a value in every variant")
-    parser.add_argument("--report", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.report:
-        from figures import dp_fedavg_report
-
-        dp_fedavg_report(json.loads(RESULTS.read_text()), RESULTS.parent)
-    elif step(
-        arguments.only or list(VARIANTS), arguments.runs, arguments.results, arguments.minutes, arguments.changes
-    ):
-        print("all done")
-    else:
-        print("time is up; run again to go on")
+    found: dict[str, Any] = {
+        "changes": list(case.changes),
+        "rounds": recipe.run.rounds,
+        "precision": recipe.engine.precision,
+        **run.summary,
+    }
+    if run.state == "finished":
+        found["head_words"] = head_word_histogram(run.model, open_dataset(recipe).held_out[:5_000])
+    clip = [
+        [each["round"], each["clipped"], *each["norm_quantiles"].values()]
+        for each in read_metrics(run.folder.diagnostics_path)
+    ]
+    return {**found, "curve": curve_of(run.path), "diagnostics": clip[:: max(1, len(clip) // 50)]}
 
 
 if __name__ == "__main__":
-    main()
+    from figures import dp_fedavg_report
+
+    main(__doc__, CASES, RESULTS, dp_fedavg_report, record=record)

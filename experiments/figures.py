@@ -180,6 +180,15 @@ def pretraining_report(results: dict[str, Any], folder: Path) -> None:
     print(f"\nwrote {folder / 'curves.png'}")
 
 
+TITLES = {
+    "scotus": "SCOTUS, 8,800 people",
+    "irc": "Ubuntu's IRC, 5,150 people",
+    "pooled": "all English files, 25,000 people",
+    "spanish": "the Spanish parliament, 780 people",
+}
+STYLES = ("-", "--", (0, (1, 1)), "-.", ":")
+
+
 def real_epsilon_report(results: dict[str, Any], folder: Path) -> None:
     """Print what every run reached and cost, and draw accuracy against epsilon, with n-grams and public models as lines."""
     print("| run | epsilon | rounds | noise multiplier | top-1, keyboard | top-1, papers | before the first round |")
@@ -193,8 +202,13 @@ def real_epsilon_report(results: dict[str, Any], folder: Path) -> None:
         shown = "∞" if epsilon is None else f"{epsilon:.2f}"
         accuracy = f"{metrics['top1']:.2%} | {metrics['papers_top1']:.2%} | {record['curve'][0][1]:.2%}"
         print(f"| {name} | {shown} | {record['rounds']} | {record['noise_multiplier']:.3f} | {accuracy} |")
-    ngrams = _best_ngrams(folder / "ngrams.jsonl")
+    ngrams = _ngrams(folder / "ngrams.jsonl")
     pyplot = load_pyplot()
+    if "scotus" in corpora:
+        alone, axes = pyplot.subplots(figsize=(6.4, 3.8), layout="constrained", facecolor="white")
+        _epsilon_panel(axes, "scotus", corpora["scotus"], ngrams.get("scotus", {}))
+        axes.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        save_figure(alone, folder / "scotus.png")
     columns = min(2, len(corpora))
     shape = (-(-len(corpora) // columns), columns)
     figure, panels = pyplot.subplots(
@@ -204,21 +218,23 @@ def real_epsilon_report(results: dict[str, Any], folder: Path) -> None:
         axes.remove()
     for axes, (corpus, records) in zip(panels.flat, corpora.items(), strict=False):
         _epsilon_panel(axes, corpus, records, ngrams.get(corpus, {}))
+    figure.legend(
+        *panels.flat[0].get_legend_handles_labels(), frameon=False, fontsize=8, loc="outside lower center", ncols=3
+    )
     save_figure(figure, folder / "epsilon.png")
     print(f"\nwrote {folder / 'epsilon.png'}")
 
 
-def _best_ngrams(path: Path) -> dict[str, dict[str, float]]:
-    """By corpus and by whose text was counted: the top-1 of the best order."""
-    found: dict[str, dict[str, float]] = {}
+def _ngrams(path: Path) -> dict[str, dict[tuple[str, int], float]]:
+    """By corpus, by whose text was counted and by order: the top-1."""
+    found: dict[str, dict[tuple[str, int], float]] = {}
     for line in path.read_text().splitlines() if path.exists() else []:
         record = json.loads(line)
-        best = found.setdefault(record["name"], {})
-        best[record["counted_on"]] = max(best.get(record["counted_on"], 0.0), record["papers_top1"])
+        found.setdefault(record["name"], {})[record["counted_on"], record["order"]] = record["papers_top1"]
     return found
 
 
-def _epsilon_panel(axes: Any, corpus: str, records: list[dict[str, Any]], ngrams: dict[str, float]) -> None:
+def _epsilon_panel(axes: Any, corpus: str, records: list[dict[str, Any]], ngrams: dict[Any, float]) -> None:
     points = sorted(
         (record["privacy"]["epsilon"], 100 * record["metrics"]["papers_top1"])
         for record in records
@@ -228,17 +244,20 @@ def _epsilon_panel(axes: Any, corpus: str, records: list[dict[str, Any]], ngrams
     without_noise = [record["metrics"]["papers_top1"] for record in records if record["privacy"]["epsilon"] is None]
     lines = {
         "the same without noise": max(without_noise, default=None),
-        "n-grams of everybody, no privacy": ngrams.get("everybody"),
+        "5-grams of everybody, no privacy": ngrams.get(("everybody", 5)),
+        "3-grams of everybody, no privacy": ngrams.get(("everybody", 3)),
         "pre-trained on public text alone": max(record["curve"][0][1] for record in records),
-        "n-grams of public text": ngrams.get("public"),
+        "5-grams of public text alone": ngrams.get(("public", 5)),
     }
-    for (label, height), ink, style in zip(lines.items(), INK[1:], ("-", "--", "-.", ":"), strict=False):
+    for (label, height), ink, style in zip(lines.items(), (*INK[1:], INK[1]), STYLES, strict=False):
         if height is not None:
             axes.axhline(100 * height, color=ink, ls=style, lw=1.2, label=label)
     axes.set(
-        xscale="log", title=corpus, xlabel="epsilon of the whole run, delta = 1e-5", ylabel="top-1, papers' metric, %"
+        xscale="log",
+        title=TITLES.get(corpus, corpus),
+        xlabel="epsilon of the whole run, delta = 1e-5",
+        ylabel="top-1, papers' metric, %",
     )
     axes.set_xticks([epsilon for epsilon, _ in points], [f"{epsilon:.3g}" for epsilon, _ in points], minor=False)
     axes.minorticks_off()
-    axes.legend(frameon=False, fontsize=7)
     axes.spines[["top", "right"]].set_visible(False)

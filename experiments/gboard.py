@@ -11,23 +11,20 @@ real corpus for the scaled-up run that it stands for. Each is one run in runs/gb
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
 import tomllib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from dp_fedavg import Say
+from grid import Case, curve_of, main
 
+import tacit
 from tacit.privacy.accounting.gaussian import sensitivity_squared as independent
 from tacit.privacy.planning.calibration import calibrate_sampled, calibrate_unsampled
 from tacit.privacy.planning.scaling import scaled_up
-from tacit.privacy.record.ledger import read_ledger
 from tacit.recipe.reading import apply_change
 from tacit.recipe.training import Recipe, parse_recipe
-from tacit.runs.folder import is_run
-from tacit.runs.metrics import read_metrics
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "experiments" / "gboard" / "results.json"
@@ -79,6 +76,22 @@ VARIANTS: dict[str, dict[str, list[str]]] = {
 }
 
 
+@dataclass(frozen=True)
+class Variant(Case):
+    """A case whose noise brings it to EPSILON."""
+
+    def load(self, more: Sequence[str] = ()) -> Recipe:
+        assert self.base is not None
+        return recipe_of(self.base, list(self.changes), more)
+
+
+CASES = [
+    Variant(name, BASES[base], tuple(changes), base=base)
+    for base, each in VARIANTS.items()
+    for name, changes in each.items()
+]
+
+
 def recipe_of(base: str, changes: Sequence[str], more: Sequence[str]) -> Recipe:
     """The variant's recipe, with the noise that brings it to EPSILON."""
     tree = tomllib.loads(BASES[base].read_text())
@@ -114,65 +127,19 @@ def _noise(epsilon: float, recipe: Recipe) -> float:
     return calibrate_unsampled(squared, plan.delta, epsilon=epsilon, rounds=rounds).value / factor
 
 
-def step(
-    chosen: list[tuple[str, str]], folder: Path, results_path: Path, minutes: float, more: dict[str, list[str]]
-) -> bool:
-    """Run variants until the time is nearly up; says whether all are done."""
-    from tacit.simulation.training import resume_run, start_run
-
-    deadline, longest = time.monotonic() + 60 * minutes, 0.0
-    for base, name in chosen:
-        results = json.loads(results_path.read_text()) if results_path.exists() else {}
-        if name in results.get(base, {}):
-            continue
-        if time.monotonic() + longest > deadline:
-            return False
-        began = time.monotonic()
-        recipe = recipe_of(base, VARIANTS[base][name], more[base])
-        out = folder / base / name.replace(" ", "_").replace(",", "")
-        say = Say(f"{base}, {name}")
-        summary = resume_run(out, say) if is_run(out) else start_run(recipe, out, say)
-        record = {
-            "noise_multiplier": recipe.privacy.noise_multiplier,
-            "clip": _clips(out)[:: max(1, recipe.run.rounds // 40)],
-            **{key: summary[key] for key in ("metrics", "baselines", "privacy") if key in summary},
-            "at_scale": summary.get("at_scale"),
-            "curve": [[m["round"], m["papers_top1"]] for m in read_metrics(out / "metrics.jsonl")],
-            "seconds": time.monotonic() - began,
-        }
-        longest = max(longest, record["seconds"])
-        results_path.parent.mkdir(parents=True, exist_ok=True)
-        results_path.write_text(json.dumps({**results, base: {**results.get(base, {}), name: record}}))
-    return True
-
-
-def _clips(run: Path) -> list[float | None]:
-    """Where updates were clipped, round by round."""
-    return [intent.blocks["update"]["bound"] for intent in read_ledger(run / "ledger.jsonl").intents]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=8.0, help="stop starting variants when this is nearly up")
-    parser.add_argument("--only", choices=list(VARIANTS), help="this base alone")
-    parser.add_argument("--runs", type=Path, default=Path("runs/gboard"))
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--store", help="where the real corpus lies")
-    parser.add_argument("--set", dest="changes", action="append", default=[], help="change a value in every variant")
-    parser.add_argument("--report", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.report:
-        from figures import gboard_report
-
-        gboard_report(json.loads(RESULTS.read_text()), RESULTS.parent)
-        return
-    store = [] if arguments.store is None else [f"data.store={json.dumps(arguments.store)}"]
-    more = {base: [*(store if base == "scotus" else ()), *arguments.changes] for base in VARIANTS}
-    bases = [arguments.only] if arguments.only else list(VARIANTS)
-    chosen = [(base, name) for base in bases for name in VARIANTS[base]]
-    done = step(chosen, arguments.runs, arguments.results, arguments.minutes, more)
-    print("all done" if done else "time is up; run again to go on")
+def record(case: Case, recipe: Recipe, run: tacit.Run) -> dict[str, Any]:
+    """What the figure and the tables need."""
+    clips = [intent.blocks["update"]["bound"] for intent in run.ledger.intents]
+    return {
+        "noise_multiplier": recipe.privacy.noise_multiplier,
+        "clip": clips[:: max(1, recipe.run.rounds // 40)],
+        **{key: run.summary[key] for key in ("metrics", "baselines", "privacy") if key in run.summary},
+        "at_scale": run.summary.get("at_scale"),
+        "curve": curve_of(run.path, perplexity=False),
+    }
 
 
 if __name__ == "__main__":
-    main()
+    from figures import gboard_report
+
+    main(__doc__, CASES, RESULTS, gboard_report, record=record)

@@ -1,8 +1,9 @@
-"""A grid of runs: named variants of recipes, several at a time if you like, one line of results each.
+"""What the scripts of experiments/ share: cases of a sweep, a results file to which each run adds itself, a command line.
 
-A script lists its cases and calls `main`. The lines of a results file are JSON objects; a run adds a line at every evaluation,
-and the last line of a name counts. A run that was cut off leaves the curve up to there and goes on where it was, if its folder
-is still there; a finished run is not repeated.
+A script lists its cases and calls `main`. `tacit.sweep` runs them; here is only what is kept of them. Results are lines of JSON
+(.jsonl), or one JSON object by the names of cases (.json). In lines, a run adds one at every evaluation, and the last line of a
+name counts: a run that was cut off leaves its curve up to there. A case that is finished in the results is not run again,
+wherever its folder is.
 """
 
 from __future__ import annotations
@@ -10,44 +11,62 @@ from __future__ import annotations
 import argparse
 import fcntl
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tacit
-from tacit.errors import DivergedError
 from tacit.privacy.record.ledger import read_ledger
 from tacit.recipe.target import at_epsilon
 from tacit.recipe.training import Recipe, load_recipe
-from tacit.runs.folder import is_run
 from tacit.runs.metrics import read_metrics
 
-Results = dict[str, dict[str, Any]]
+Results = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A run: a name without spaces, a recipe, what is changed in it, and the epsilon that its noise is made for, if any."""
+    """A run: its name, a recipe, what is changed in it, and the epsilon that its noise is made for, if any.
+
+    `base` is the name of the object that it belongs to in results of one JSON object, if they have several.
+    """
 
     name: str
     recipe: Path
     changes: tuple[str, ...] = ()
     epsilon: float | None = None
+    base: str | None = None
 
     def load(self, more: Sequence[str] = ()) -> Recipe:
         recipe = load_recipe(self.recipe, [*self.changes, *more])
         return recipe if self.epsilon is None else at_epsilon(recipe, self.epsilon).recipe
 
+    @property
+    def label(self) -> str:
+        """The name with that of its base."""
+        return self.name if self.base is None else f"{self.base}, {self.name}"
+
+    @property
+    def folder(self) -> str:
+        """The label without spaces and commas, which is the name of the run's folder."""
+        return self.label.replace(" ", "_").replace(",", "")
+
+
+# What is kept of a run that has ended: of a case, its recipe and its run.
+Record = Callable[[Case, Recipe, tacit.Run], dict[str, Any]]
+
 
 def read_results(path: Path) -> Results:
-    """The last line of each name; a line that was cut off is left out."""
-    found: Results = {}
-    for line in path.read_text().splitlines() if path.exists() else []:
+    """The results by name; of lines, the last one of each name, without one that was cut off."""
+    text = path.read_text() if path.exists() else ""
+    if path.suffix == ".json":
+        found: Results = json.loads(text or "{}")
+        return found
+    found = {}
+    for line in text.splitlines():
         try:
             record = json.loads(line)
         except ValueError:
@@ -64,62 +83,102 @@ def add_line(path: Path, record: dict[str, Any]) -> None:
         file.write(json.dumps(record) + "\n")
 
 
-class Recorder(tacit.Callback):
-    """Prints a line and adds one to the results at every evaluation."""
-
-    def __init__(self, path: Path, record: dict[str, Any], curve: list[list[float]]) -> None:
-        self._path, self._record, self._curve, self._began = path, record, curve, time.monotonic()
-
-    def on_warning(self, sentence: str) -> None:
-        print(f"{self._record['name']}: {sentence}", flush=True)
-
-    def on_evaluation(self, round: int, metrics: Any) -> None:
-        seconds = time.monotonic() - self._began
-        self._curve.append([round, metrics["papers_top1"], metrics["perplexity"]])
-        add_line(self._path, {**self._record, "finished": False, "seconds": round_(seconds), "curve": self._curve})
-        print(f"{self._record['name']}: round {round}, top-1 {metrics['papers_top1']:.2%}, {seconds:.0f} s", flush=True)
+def is_finished(results: Results, case: Case) -> bool:
+    """Whether the results have this case; of lines, its last one."""
+    found = (results if case.base is None else results.get(case.base, {})).get(case.name)
+    return found is not None and bool(found.get("finished", True))
 
 
-def round_(seconds: float) -> float:
-    """Seconds with one decimal."""
-    return float(f"{seconds:.1f}")
+def curve_of(run: Path, *, perplexity: bool = True) -> list[list[float]]:
+    """Round, top-1 and perplexity at each evaluation."""
+    path = run / "metrics.jsonl"
+    names = ("round", "papers_top1", *(("perplexity",) if perplexity else ()))
+    return [[record[name] for name in names] for record in (read_metrics(path) if path.exists() else [])]
 
 
-def run_case(case: Case, runs: Path, results: Path, more: Sequence[str] = ()) -> None:
-    """Run the case, or go on with it, and add its line to the results."""
-    from tacit.simulation.training import resume_run, start_run
-
-    recipe, out, began = case.load(more), runs / case.name, time.monotonic()
-    plan = recipe.privacy
-    record: dict[str, Any] = {
-        "name": case.name,
-        "recipe": case.recipe.name,
-        "changes": [*case.changes, *more],
-        "rounds": recipe.run.rounds,
-        "mechanism": plan.mechanism,
-        "population": plan.population,
-        "cohort": plan.cohort,
-        "clip_norm": plan.clip_norm,
-        "noise_multiplier": plan.noise_multiplier,
-        "seed": recipe.run.seed,
-    }
-    curve = [[m["round"], m["papers_top1"], m["perplexity"]] for m in _metrics(out)]
-    recorder = Recorder(results, record, curve)
-    try:
-        summary = resume_run(out, recorder) if is_run(out) else start_run(recipe, out, recorder)
-        record |= {key: summary[key] for key in ("metrics", "baselines", "privacy", "at_scale") if key in summary}
-    except DivergedError as error:
-        record["diverged"] = error.sentence
-    record["curve"] = [[m["round"], m["papers_top1"], m["perplexity"]] for m in _metrics(out)]
-    clips = [[intent.round, intent.blocks["update"]["bound"]] for intent in read_ledger(out / "ledger.jsonl").intents]
-    record["clips"] = clips[:: max(1, len(clips) // 40)]
-    seconds = round_(time.monotonic() - began)
-    add_line(results, {**record, "finished": True, "seconds": seconds})
-    print(f"{case.name}: done in {seconds:.0f} s", flush=True)
+def record_of(case: Case, recipe: Recipe, run: tacit.Run) -> dict[str, Any]:
+    """What most scripts keep of a run."""
+    kept = {key: run.summary[key] for key in ("metrics", "baselines", "privacy", "at_scale") if key in run.summary}
+    clips = [
+        [intent.round, intent.blocks["update"]["bound"]] for intent in read_ledger(run.path / "ledger.jsonl").intents
+    ]
+    return {**kept, "curve": curve_of(run.path), "clips": clips[:: max(1, len(clips) // 40)]}
 
 
-def _metrics(run: Path) -> list[dict[str, Any]]:
-    return read_metrics(run / "metrics.jsonl") if (run / "metrics.jsonl").exists() else []
+class Recorder(tacit.SweepCallback):
+    """Prints a line at every evaluation, and adds to the results what a run is, at its end and, of lines, on its way there."""
+
+    def __init__(
+        self, cases: dict[str, tuple[Case, Recipe]], runs: Path, options: argparse.Namespace, record: Record
+    ) -> None:
+        self._cases, self._runs, self._options, self._record = cases, runs, options, record
+        self._began: dict[str, float] = {}
+
+    def on_begin(self, case: str, number: int, cases: int) -> None:
+        self._began[case] = time.monotonic()
+
+    def on_warning(self, case: str, sentence: str) -> None:
+        print(f"{case}: {sentence}", flush=True)
+
+    def on_evaluation(self, case: str, round: int, metrics: Any) -> None:
+        seconds = self._seconds(case) or 0.0
+        if self._options.results.suffix == ".jsonl":
+            curve = [point for point in curve_of(self._runs / case) if point[0] < round]
+            curve.append([round, metrics["papers_top1"], metrics["perplexity"]])
+            add_line(
+                self._options.results, {**self._settings(case), "finished": False, "seconds": seconds, "curve": curve}
+            )
+        print(f"{case}: round {round}, top-1 {metrics['papers_top1']:.2%}, {seconds:.0f} s", flush=True)
+
+    def on_end(self, case: str, result: tacit.CaseResult) -> None:
+        if result.state not in ("finished", "diverged"):
+            print(f"{case}: {result.problem or result.state}", flush=True)
+            return
+        asked, recipe = self._cases[case]
+        record = self._record(asked, recipe, tacit.open_run(self._runs / case))
+        if result.state == "diverged":
+            record["diverged"] = result.problem
+        record["seconds"] = self._seconds(case)
+        path = self._options.results
+        if path.suffix == ".jsonl":
+            add_line(path, {**self._settings(case), **record, "finished": True})
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            results = read_results(path)
+            within = results if asked.base is None else results.setdefault(asked.base, {})
+            within[asked.name] = record
+            path.write_text(json.dumps(results, indent=1 if self._options.indented else None))
+        print(f"{case}: done", flush=True)
+
+    def complete(self, results: Iterable[tacit.CaseResult]) -> None:
+        """Add the cases that were done already, and that the results do not have."""
+        for result in results:
+            if (
+                result.name in self._cases
+                and result.name not in self._began
+                and result.state in ("finished", "diverged")
+            ):
+                self.on_end(result.name, result)
+
+    def _seconds(self, case: str) -> float | None:
+        """How long this attempt has taken; None if the case was done before."""
+        return float(f"{time.monotonic() - self._began[case]:.1f}") if case in self._began else None
+
+    def _settings(self, case: str) -> dict[str, Any]:
+        asked, recipe = self._cases[case]
+        plan = recipe.privacy
+        return {
+            "name": asked.name,
+            "recipe": asked.recipe.name,
+            "changes": [*asked.changes, *self._options.changes],
+            "rounds": recipe.run.rounds,
+            "mechanism": plan.mechanism,
+            "population": plan.population,
+            "cohort": plan.cohort,
+            "clip_norm": plan.clip_norm,
+            "noise_multiplier": plan.noise_multiplier,
+            "seed": recipe.run.seed,
+        }
 
 
 def main(
@@ -128,42 +187,41 @@ def main(
     results: Path,
     report: Callable[[Results, Path], None],
     arguments: Sequence[str] | None = None,
+    *,
+    record: Record = record_of,
+    indented: bool = False,
 ) -> None:
-    """The command line of a grid."""
+    """The command line of a grid. `indented`: results of one JSON object have a line for each value."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=[], help="the cases whose names begin with one of these")
     parser.add_argument("--minutes", type=float, default=8.0, help="begin no run after this time")
     parser.add_argument("--at-once", type=int, default=1, help="runs at a time, each in a process of its own")
     parser.add_argument("--runs", type=Path, default=Path("runs") / results.parent.name, help="a folder for the runs")
-    parser.add_argument("--results", type=Path, default=results, help="the file that gets the lines")
+    parser.add_argument("--results", type=Path, default=results, help="the file that the results are added to")
     parser.add_argument("--set", dest="changes", action="append", default=[], help="change a value in every run")
     parser.add_argument("--report", action="store_true", help="draw the figures and print the tables")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(arguments, argparse.Namespace(indented=indented))
     if options.report:
         report(read_results(options.results), options.results.parent)
         return
-    chosen = [case for case in cases if not options.only or case.name.startswith(tuple(options.only))]
+    chosen = [case for case in cases if not options.only or case.label.startswith(tuple(options.only))]
     if not chosen:
         parser.error(f"no case begins with {' or '.join(options.only)}")
-    deadline = time.monotonic() + 60 * options.minutes
-
-    def run(case: Case) -> bool:
-        """Whether the case is done."""
-        if read_results(options.results).get(case.name, {}).get("finished", False):
-            return True
-        if time.monotonic() > deadline:
-            return False
-        if options.at_once == 1:
-            run_case(case, options.runs, options.results, options.changes)
-            return True
-        changes = [word for change in options.changes for word in ("--set", change)]
-        places = ["--runs", str(options.runs), "--results", str(options.results)]
-        command = [sys.executable, sys.argv[0], "--only", case.name, *places, *changes]
-        return subprocess.run(command, check=False).returncode == 0
-
-    if options.at_once == 1:
-        done = list(map(run, chosen))
-    else:
-        with ThreadPoolExecutor(options.at_once) as pool:
-            done = list(pool.map(run, chosen))
-    print("all done" if all(done) else "not all done; run again to go on", flush=True)
+    known = read_results(options.results)
+    left = [case for case in chosen if not is_finished(known, case)]
+    if left:
+        loaded = {case.folder: (case, case.load(options.changes)) for case in left}
+        recorder = Recorder(loaded, options.runs, options, record)
+        with suppress(tacit.StopRequested):
+            sweep = tacit.sweep(
+                [tacit.SweepCase(name, recipe) for name, (_, recipe) in loaded.items()],
+                out=options.runs,
+                at_once=options.at_once,
+                minutes=options.minutes,
+                add=True,
+                callback=recorder,
+            )
+            recorder.complete(sweep.results())
+    known = read_results(options.results)
+    done = all(is_finished(known, case) for case in chosen)
+    print("all done" if done else "not all done; run again to go on", flush=True)

@@ -21,38 +21,56 @@ HERE = Path(__file__).parent
 RECIPE = HERE / "real_epsilon.toml"
 RESULTS = HERE.parent / "docs" / "experiments" / "real_epsilon" / "results.jsonl"
 
-# By epsilon: rounds, and the first rate of the server, which falls to a quarter of it.
-SETTINGS: dict[float | None, tuple[int, float]] = {
-    4: (60, 5.0),
-    8: (150, 6.0),
-    2: (50, 4.0),
-    1: (40, 2.0),
-    None: (1_200, 3.0),
+EPSILONS: tuple[float | None, ...] = (4, 8, 2, 1, None)
+# Rounds, and the first rate of the server, which falls to a quarter of it. What decides is the noise on the mean: people times
+# epsilon. These are for the people of SCOTUS at this epsilon, and for other numbers of people at as much noise or less.
+FOR_PEOPLE = 8_800
+SETTINGS: dict[float, tuple[int, float]] = {
+    6: (150, 6.0),
+    3: (60, 5.0),
+    1.5: (50, 4.0),
+    0.75: (40, 2.0),
+    0.3: (30, 1.0),
+    0: (20, 0.5),
 }
+WITHOUT_NOISE = (1_000, 3.0)
+# SCOTUS is the largest corpus of one kind of text, and goes on learning for longer.
+ROUNDS_WITHOUT_NOISE = {"scotus": 3_000}
 # Without noise a cohort need not be large: many rounds of few people train further in the same time.
 NO_NOISE = (
     "privacy.mechanism=none",
     "privacy.noise_multiplier=0.0",
-    "privacy.cohort=400",
-    "run.evaluate_every=200",
-    "run.checkpoint_every=200",
+    "privacy.cohort=200",
+    "server.final=0.1",
+    "server.average_decay=0.98",
+    "run.evaluate_every=500",
+    "run.checkpoint_every=500",
+    "engine.chunk=256",
 )
 
 
 def case(corpus: Corpus, epsilon: float | None) -> Case:
     """A run. All runs of a corpus have the same words and public text, so that the first one's pre-trained model serves all."""
-    rounds, rate = SETTINGS[epsilon]
-    name, first = name_of(corpus, epsilon), name_of(corpus, next(iter(SETTINGS)))
+    rounds, rate = settings(corpus, epsilon)
+    name, first = name_of(corpus, epsilon), name_of(corpus, EPSILONS[0])
     changes = (f"run.rounds={rounds}", f"server.learning_rate={rate}", *(NO_NOISE if epsilon is None else ()))
     reuse = () if name == first else (f"pretrain.reuse={RUNS / first}",)
     return Case(name, RECIPE, (*corpus.changes(), *changes, *reuse), epsilon)
+
+
+def settings(corpus: Corpus, epsilon: float | None) -> tuple[int, float]:
+    """Rounds and rate: a choice by public numbers alone."""
+    if epsilon is None:
+        return ROUNDS_WITHOUT_NOISE.get(corpus.name, WITHOUT_NOISE[0]), WITHOUT_NOISE[1]
+    alike = epsilon * corpus.population / FOR_PEOPLE
+    return next(found for least, found in SETTINGS.items() if alike >= least)
 
 
 def name_of(corpus: Corpus, epsilon: float | None) -> str:
     return f"{corpus.name}-no-noise" if epsilon is None else f"{corpus.name}-eps{epsilon:g}"
 
 
-CASES = [case(corpus, epsilon) for corpus in CORPORA.values() if corpus.name != "stand-ins" for epsilon in SETTINGS]
+CASES = [case(corpus, epsilon) for corpus in CORPORA.values() if corpus.name != "stand-ins" for epsilon in EPSILONS]
 
 
 if __name__ == "__main__":

@@ -27,6 +27,9 @@ EVALUATION = ("run.evaluate_every=30", "run.evaluate_words=100000")
 
 BASE = ("server.learning_rate=2.0",)
 LINEAR = ("server.schedule=linear",)
+# Noise on the mean is what counts here, far more than who is drawn: 250 people a round, with their share of the noise.
+FEW = 250
+FEW_PEOPLE = (f"privacy.cohort={FEW}", "engine.chunk=288")
 CELL = ('work.trainable=["cell","output_bias"]',)
 # By epsilon: a name for each variant, its rounds, and what is changed in the recipe.
 VARIANTS: dict[float, dict[str, tuple[int, tuple[str, ...]]]] = {
@@ -42,7 +45,22 @@ VARIANTS: dict[float, dict[str, tuple[int, tuple[str, ...]]]] = {
         "rounds30": (30, ("server.learning_rate=4.0", *LINEAR)),
         "adam": (60, ("server.optimizer=adam", "server.learning_rate=0.003", *LINEAR)),
     },
+    8: {
+        "few-rounds60": (60, (*FEW_PEOPLE, "server.learning_rate=6.0", *LINEAR)),
+        "few-rounds60-rate9": (60, (*FEW_PEOPLE, "server.learning_rate=9.0", *LINEAR)),
+        "few": (150, (*FEW_PEOPLE, "server.learning_rate=6.0", *LINEAR)),
+        "few-cell": (150, (*FEW_PEOPLE, "server.learning_rate=6.0", *LINEAR, *CELL)),
+    },
+    2: {
+        "few": (50, (*FEW_PEOPLE, "server.learning_rate=4.0", *LINEAR)),
+        "few-rounds25": (25, (*FEW_PEOPLE, "server.learning_rate=4.0", *LINEAR)),
+        "few-rounds15": (15, (*FEW_PEOPLE, "server.learning_rate=4.0", *LINEAR)),
+    },
     1: {
+        "few-rounds20-rate4": (20, (*FEW_PEOPLE, "server.learning_rate=4.0", *LINEAR)),
+        "few-rounds10": (10, (*FEW_PEOPLE, "server.learning_rate=2.0", *LINEAR)),
+        "few-rounds10-rate4": (10, (*FEW_PEOPLE, "server.learning_rate=4.0", *LINEAR)),
+        "few": (40, (*FEW_PEOPLE, "server.learning_rate=2.0", *LINEAR)),
         "base": (60, ("server.learning_rate=1.0",)),
         "linear": (60, ("server.learning_rate=2.0", *LINEAR)),
         "cell": (60, ("server.learning_rate=1.0", *CELL)),
@@ -55,16 +73,18 @@ VARIANTS: dict[float, dict[str, tuple[int, tuple[str, ...]]]] = {
 
 @cache
 def noise_of(epsilon: float, rounds: int) -> float:
-    """The stand-ins' noise multiplier that gives the noise on the mean of SCOTUS at this epsilon."""
+    """The noise multiplier a person in a round that gives the noise on the mean of SCOTUS at this epsilon."""
     recipe = load_recipe(RECIPE, [*PEOPLE.changes(), f"run.rounds={rounds}"])
     noise = at_epsilon(recipe, epsilon).recipe.privacy.noise_multiplier
-    return noise * STAND_INS.cohort / PEOPLE.cohort
+    return noise / PEOPLE.cohort
 
 
 def case(epsilon: float, variant: str) -> Case:
     rounds, changes = VARIANTS[epsilon][variant]
-    noise = (f"run.rounds={rounds}", f"privacy.noise_multiplier={noise_of(epsilon, rounds):.4g}")
-    name, first = f"tune-eps{epsilon:g}-{variant}", "tune-eps4-base"
+    few = FEW_PEOPLE[0] in changes
+    cohort = FEW if few else STAND_INS.cohort
+    noise = (f"run.rounds={rounds}", f"privacy.noise_multiplier={noise_of(epsilon, rounds) * cohort:.4g}")
+    name, first = f"tune-eps{epsilon:g}-{variant}", "tune-eps8-few-rounds60" if few else "tune-eps4-base"
     reuse = () if name == first else (f"pretrain.reuse={RUNS / first}",)
     return Case(name, RECIPE, (*STAND_INS.changes(), *EVALUATION, *noise, *changes, *reuse))
 

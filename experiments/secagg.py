@@ -11,19 +11,17 @@ is reported comes from docs/experiments/secagg/results.json, which every finishe
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
 from pathlib import Path
 from typing import Any
 
+from grid import Case, main
+
 import tacit
-from tacit.errors import DivergedError, PrivacyError
 from tacit.privacy.record.codec import to_json
-from tacit.recipe.training import load_recipe
-from tacit.runs.folder import is_run
+from tacit.recipe.training import Recipe
 
 HERE = Path(__file__).parent
+RECIPE = HERE / "secagg.toml"
 RESULTS = HERE.parent / "docs" / "experiments" / "secagg" / "results.json"
 
 CORPORA = {
@@ -44,53 +42,25 @@ SCHEMES: dict[str, list[str]] = {
         for bits in DEVICE_BITS
     },
 }
-# Name → changes to experiments/secagg.toml.
-VARIANTS = {f"{corpus}, {scheme}": CORPORA[corpus] + SCHEMES[scheme] for scheme in SCHEMES for corpus in CORPORA}
+CASES = [
+    Case(f"{corpus}, {scheme}", RECIPE, (*CORPORA[corpus], *SCHEMES[scheme]))
+    for scheme in SCHEMES
+    for corpus in CORPORA
+]
 
 
-class Say(tacit.Callback):
-    """A line an evaluation."""
-
-    def __init__(self, name: str) -> None:
-        self._name, self._started = name, time.monotonic()
-
-    def on_evaluation(self, round: int, metrics: Any) -> None:
-        seconds = time.monotonic() - self._started
-        print(f"{self._name}: round {round}, top-1 {metrics['papers_top1']:.2%}, {seconds:.0f} s", flush=True)
-
-
-def step(names: list[str], folder: Path, results_path: Path, minutes: float, changes: list[str]) -> bool:
-    """Run variants until the time is nearly up; says whether all are done."""
-    from tacit.privacy.record.ledger import read_ledger
-    from tacit.simulation.training import resume_run, start_run
-
-    deadline, longest = time.monotonic() + 60 * minutes, 0.0
-    for name in names:
-        results = json.loads(results_path.read_text()) if results_path.exists() else {}
-        if name in results:
-            continue
-        if time.monotonic() + longest > deadline:
-            return False
-        began, out = time.monotonic(), folder / name.replace(" ", "_").replace(",", "")
-        recipe = load_recipe(HERE / "secagg.toml", VARIANTS[name] + changes)
-        record: dict[str, Any] = {"rounds": recipe.run.rounds, "noise_multiplier": recipe.privacy.noise_multiplier}
-        try:
-            summary = resume_run(out, Say(name)) if is_run(out) else start_run(recipe, out, Say(name))
-            opened = read_ledger(out / "ledger.jsonl")
-            record |= {
-                "papers_top1": summary["metrics"]["papers_top1"],
-                "unigram_top1": summary["baselines"]["unigram_top1"],
-                "parameters": summary["parameters"],
-                "secagg": to_json(opened.opened.secure_sum),
-                "bound": opened.intents[-1].blocks["update"]["bound"],
-            }
-        except (DivergedError, PrivacyError) as error:
-            record["failed"] = error.sentence
-        record["seconds"] = time.monotonic() - began
-        longest = max(longest, record["seconds"])
-        results_path.parent.mkdir(parents=True, exist_ok=True)
-        results_path.write_text(json.dumps({**results, name: record}, indent=1))
-    return True
+def record(case: Case, recipe: Recipe, run: tacit.Run) -> dict[str, Any]:
+    """What the tables need."""
+    found: dict[str, Any] = {"rounds": recipe.run.rounds, "noise_multiplier": recipe.privacy.noise_multiplier}
+    if run.state != "finished":
+        return found | {"failed": f"training {run.state}"}
+    return found | {
+        "papers_top1": run.summary["metrics"]["papers_top1"],
+        "unigram_top1": run.summary["baselines"]["unigram_top1"],
+        "parameters": run.summary["parameters"],
+        "secagg": to_json(run.ledger.opened.secure_sum),
+        "bound": run.ledger.intents[-1].blocks["update"]["bound"],
+    }
 
 
 def report(results: dict[str, Any]) -> str:
@@ -116,22 +86,5 @@ def report(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=8.0, help="stop starting variants when this is nearly up")
-    parser.add_argument("--only", nargs="*", help="these variants, by name")
-    parser.add_argument("--runs", type=Path, default=Path("runs/secagg"))
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--set", dest="changes", action="append", default=[], help="change a value in every variant")
-    parser.add_argument("--report", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.report:
-        print(report(json.loads(arguments.results.read_text())))
-        return
-    names = arguments.only or list(VARIANTS)
-    done = step(names, arguments.runs, arguments.results, arguments.minutes, arguments.changes)
-    print("all done" if done else "time is up; run again to go on")
-
-
 if __name__ == "__main__":
-    main()
+    main(__doc__, CASES, RESULTS, lambda results, _: print(report(results)), record=record, indented=True)

@@ -2,7 +2,7 @@
 
 cli           the commands
 testing       contract suites for extensions: mechanisms, strategies, participations, work, tasks, users, callbacks
-api           the public Python calls: train, resume, open_run, rounds, Run
+api           the public Python calls: train, resume, open_run, rounds, sweep, Run
 testing       contract suites: what every extension must do, as tests to inherit
 audit         attacks on finished runs: the secret sharer, epsilon from below
 inspection    private generative models in place of looking at data: text, images
@@ -41,6 +41,7 @@ _PUBLIC = {
     "BoundedSum": "tacit.privacy.gate.sums",
     "Callback": "tacit.runs.callbacks",
     "CanaryPlan": "tacit.data.canaries.plan",
+    "CaseResult": "tacit.simulation.sweep.cases",
     "Cost": "tacit.privacy.accounting.cost",
     "CustomParticipation": "tacit.privacy.participation.custom",
     "Examples": "tacit.data.users",
@@ -61,6 +62,7 @@ _PUBLIC = {
     "NextWord": "tacit.learning.next_word",
     "PrivacyPlan": "tacit.privacy.plan",
     "Progress": "tacit.runs.progress",
+    "Ray": "tacit.recipe.engine",
     "Recipe": "tacit.recipe.training",
     "Releases": "tacit.privacy.accounting.releases",
     "Round": "tacit.api.train",
@@ -70,6 +72,9 @@ _PUBLIC = {
     "StatedCost": "tacit.api.run",
     "StopRequested": "tacit.runs.callbacks",
     "Strategy": "tacit.privacy.noise.strategies",
+    "Sweep": "tacit.api.sweep",
+    "SweepCallback": "tacit.simulation.sweep.running",
+    "SweepCase": "tacit.recipe.sweep",
     "TacitError": "tacit.errors",
     "Task": "tacit.learning.tasks",
     "TensorBoard": "tacit.runs.trackers.tensorboard",
@@ -89,6 +94,7 @@ _PUBLIC = {
     "load_recipe": "tacit.recipe.training",
     "open_run": "tacit.api.run",
     "open_store": "tacit.data.store",
+    "open_sweep": "tacit.api.sweep",
     "read_ledger": "tacit.privacy.record.ledger",
     "register_mechanism": "tacit.privacy.noise.kinds",
     "register_objects": "tacit.api.own_objects",
@@ -96,6 +102,7 @@ _PUBLIC = {
     "register_strategy": "tacit.privacy.noise.kinds",
     "resume": "tacit.api.train",
     "rounds": "tacit.api.train",
+    "sweep": "tacit.api.sweep",
     "train": "tacit.api.train",
     "use_every_core": "tacit.simulation.placement",
     "users": "tacit.data.memory",

@@ -10,7 +10,8 @@
     ├── DivergedError          training left the finite numbers; the last finite checkpoint is kept
     ├── ProtocolError          secure aggregation refuses a message or a round; nothing was revealed
     ├── FleetError             a device, a report or a round of a fleet is not what it should be; nothing was counted
-    └── AuditError             a canary, its plan or an attack does not fit the data or the model
+    ├── AuditError             a canary, its plan or an attack does not fit the data or the model
+    └── WorkerError            the processes that train users, on this machine or others, cannot do their work
 
 Anything else that escapes is a bug and shows its traceback.
 """
@@ -91,3 +92,9 @@ class FleetError(TacitError):
     """A device, a report or a round of a fleet is not what it should be; nothing was counted."""
 
     exit_code = 9
+
+
+class WorkerError(TacitError):
+    """The processes that train users, on this machine or on others, cannot do their work; the run can be resumed."""
+
+    exit_code = 10

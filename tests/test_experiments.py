@@ -109,6 +109,52 @@ def test_a_tiny_run_leaves_its_curve_and_its_guarantee_and_is_not_repeated(
     assert capsys.readouterr().out == "all done\n"
 
 
+def test_every_variant_has_a_folder_of_its_own(modules: tuple[Any, Any]):
+    import dp_fedavg
+    import gboard
+    import secagg
+
+    for script in (dp_fedavg, gboard, secagg):
+        folders = [case.folder for case in script.CASES]
+        assert len({name.casefold() for name in folders}) == len(folders)
+        assert not any(" " in name or "," in name for name in folders)
+    assert [case.folder for case in gboard.CASES if case.label.startswith("world, strict, tree")] == [
+        "world_strict_tree",
+        "world_strict_tree_again",
+        "world_strict_tree_once_more",
+    ]
+    for script in (dp_fedavg, secagg):
+        assert all(case.load().run.rounds > 0 for case in script.CASES)
+    fresh = next(case for case in gboard.CASES if case.label == "world, fresh noise, check-in").load(["run.rounds=20"])
+    assert fresh.privacy.mechanism == "gaussian"
+    assert fresh.privacy.noise_multiplier > 0.1
+    for name in ("dp_fedavg", "gboard", "secagg"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.slow
+def test_results_of_one_object_get_a_record_that_the_report_can_read(
+    modules: tuple[Any, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    grid, _ = modules
+    import secagg
+
+    changes = [word for change in TINY if "min_separation" not in change for word in ("--set", change)]
+    results = tmp_path / "results.json"
+    results.write_text('{"keyboard, other": {}}')
+    arguments = ["--only", "keyboard, server noise, 12", "--runs", str(tmp_path / "runs"), "--results", str(results)]
+    grid.main(None, secagg.CASES, results, lambda *_: None, [*arguments, *changes], record=secagg.record)
+    found = json.loads(results.read_text())
+    assert list(found) == ["keyboard, other", "keyboard, server noise, 12 bits"]
+    assert found["keyboard, server noise, 12 bits"]["secagg"]["bits"] == 12
+    assert "| server noise, 12 bits | " in secagg.report(found)
+    results.unlink()  # the run is there still, and its record is made again
+    grid.main(None, secagg.CASES, results, lambda *_: None, [*arguments, *changes], record=secagg.record)
+    assert list(json.loads(results.read_text())) == ["keyboard, server noise, 12 bits"]
+    assert capsys.readouterr().out.endswith("all done\n")
+    sys.modules.pop("secagg", None)
+
+
 def test_a_name_that_is_no_case_is_refused(
     modules: tuple[Any, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -183,11 +229,37 @@ def test_every_run_of_the_real_people_has_a_valid_recipe(modules: tuple[Any, Any
         sys.modules.pop(name, None)
 
 
+def test_the_runs_of_the_keyboard_cost_at_scale_what_their_page_says(modules: tuple[Any, Any]):
+    import keyboard
+
+    from tacit.privacy.planning.scaling import scaled_up
+
+    names = [case.name for case in keyboard.CASES]
+    assert len(set(names)) == len(names) == 12
+    for case in keyboard.CASES:
+        recipe = case.load()
+        assert recipe.run.seed is None
+        if "fedavg" in case.name and "dp_" not in case.name:
+            assert recipe.privacy.mechanism == "none"
+            continue
+        plan = scaled_up(recipe.privacy, recipe.scale)
+        assert plan.cohort == keyboard.DEVICES_A_ROUND
+        if plan.mechanism == "blt":
+            squared = plan.build_strategy(recipe.run.rounds).sensitivity(
+                recipe.run.rounds, plan.gap, plan.max_participation, plan.restarts
+            )
+            assert squared.squared / (2 * plan.noise_multiplier**2) == pytest.approx(0.08329, rel=1e-3)
+        else:
+            assert plan.noise_multiplier == pytest.approx(0.7265)
+    for name in ("keyboard", "corpora", "real_epsilon"):
+        sys.modules.pop(name, None)
+
+
 def test_the_report_on_real_people_draws_the_public_models_beside_the_private_ones(
     modules: tuple[Any, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     grid, _ = modules
-    from figures import _best_ngrams, real_epsilon_report
+    from figures import _ngrams, real_epsilon_report
 
     results = {
         f"scotus-{name}": {
@@ -202,7 +274,7 @@ def test_the_report_on_real_people_draws_the_public_models_beside_the_private_on
     for order, public in ((3, 0.11), (5, 0.12)):
         line = {"name": "scotus", "counted_on": "public", "order": order, "papers_top1": public}
         grid.add_line(tmp_path / "ngrams.jsonl", line)
-    assert _best_ngrams(tmp_path / "ngrams.jsonl") == {"scotus": {"public": 0.12}}
+    assert _ngrams(tmp_path / "ngrams.jsonl") == {"scotus": {("public", 3): 0.11, ("public", 5): 0.12}}
     before = load_pyplot().get_fignums()
     real_epsilon_report(results | {"irc-eps8": {"curve": []}}, tmp_path)
     assert load_pyplot().get_fignums() == before
@@ -210,7 +282,8 @@ def test_the_report_on_real_people_draws_the_public_models_beside_the_private_on
     assert "| scotus-eps1 | 0.99 | 60 | 4.600 | 19.00% | 18.00% | 13.40% |" in printed
     assert "| scotus-no-noise | ∞ | 60 | 4.600 | 25.00% | 24.00% | 13.40% |" in printed
     assert "irc" not in printed
-    assert (tmp_path / "epsilon.png").stat().st_size > 1_000
+    for drawn in ("epsilon.png", "scotus.png"):
+        assert (tmp_path / drawn).stat().st_size > 1_000
     sys.modules.pop("figures", None)
 
 

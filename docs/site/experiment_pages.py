@@ -10,6 +10,7 @@ TITLES = {
     "dp_fedavg": "DP-FedAvg on real text",
     "cohort_size": "Small rounds for large ones",
     "gboard": "Kinds of noise at one guarantee",
+    "gboard_privacy": "What Gboard's models cost",
     "keyboard": "A keyboard",
     "memorization": "What models memorise",
     "inspection": "Faults found without looking",

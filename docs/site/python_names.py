@@ -42,8 +42,13 @@ GROUPS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "plans": (
         "Plans and recipes",
-        "say what is released about users and with which noise, or find the noise for an epsilon.",
-        ("PrivacyPlan", "calibrate", "Recipe", "load_recipe"),
+        "say what is released about users and with which noise, find the noise for an epsilon, and say who trains.",
+        ("PrivacyPlan", "calibrate", "Recipe", "load_recipe", "Ray"),
+    ),
+    "sweeps": (
+        "Sweeps",
+        "run a grid of recipes side by side, and ask what all of it costs; [Run a sweep](../../how_to/sweeps.md) shows how.",
+        ("sweep", "open_sweep", "Sweep", "SweepCase", "CaseResult", "SweepCallback"),
     ),
     "callbacks": (
         "Callbacks and trackers",

@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 from tacit.errors import RecipeError
 from tacit.privacy.accounting import gaussian
+from tacit.privacy.noise.multipliers import LEAST_NOISE
 from tacit.privacy.participation.cyclic import CYCLIC
-from tacit.privacy.plan import LEAST_NOISE, PrivacyPlan
+from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.planning.calibration import calibrate_sampled, calibrate_unsampled
 from tacit.privacy.planning.cyclic import calibrate_cyclic
 from tacit.training.calls import require_rounds

@@ -245,7 +245,7 @@ class Run:
             raise RunError(f"The run {self.path} has no vocabulary, so there are no words to predict.")
         number = {word: index for index, word in enumerate(words)}
         typed = [number.get(word, OOV) for word in tokenize(text)]
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"longest": self._longest}
         if self._is_call:
             scores = getattr(self._objects.get("task"), "scores", None)
             if scores is None:
@@ -253,7 +253,7 @@ class Run:
                     f"To predict with {self.path}, a task with a method scores(model, tokens) is needed, as NextWord has.",
                     hint=HOW,
                 )
-            options = {"scores": scores, "longest": self.settings["data"]["batches"].get("length")}
+            options["scores"] = scores
         return [(words[word], each) for word, each in suggest(self.model, typed, count, **options)]
 
     def export(self, out: str | Path) -> Path:
@@ -274,8 +274,22 @@ class Run:
         from tacit.export.model_files import exportable, open_for_export
 
         if self._is_call:
-            return exportable(self.model, self.folder, self._checkpoint(), self.settings["model"])
+            about = self.settings["model"]
+            return exportable(self.model, self.folder, self._checkpoint(), about, longest=self._longest)
         return open_for_export(self.path)
+
+    @property
+    def _longest(self) -> int | None:
+        """How many tokens the model is given at most; None for a model of a recipe, which reads any number."""
+        longest = self.settings["data"]["batches"].get("length") if self._is_call else None
+        return None if longest is None else int(longest)
+
+    @property
+    def predicts_as_tacit(self) -> bool:
+        """Whether suggestions are the softmax of the model's own scores: not under a task that computes scores otherwise."""
+        from tacit.learning.next_word import NextWord
+
+        return not self._is_call or type(self._objects.get("task")) is NextWord
 
 
 def open_run(path: str | Path, **objects: Any) -> Run:

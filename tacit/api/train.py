@@ -12,7 +12,7 @@ from tacit.api.run import Run
 from tacit.errors import RecipeError, RunError
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.target import at_epsilon
-from tacit.recipe.training import Recipe, load_recipe
+from tacit.recipe.training import Recipe, load_recipe, on_engine
 from tacit.runs.callbacks import Callback, Callbacks
 from tacit.runs.folder import RunFolder, by_name, next_folder, refuse_if_taken
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tacit.learning.trainable import Filter
     from tacit.learning.work import Work
     from tacit.privacy.plan import PrivacyPlan
+    from tacit.recipe.engine import Ray
     from tacit.training.setup import TrainingSetup
 
 
@@ -98,6 +99,7 @@ def train(
     seed: int | None = None,
     canaries: CanaryPlan | None = None,
     gate_audit: bool = True,
+    engine: Ray | None = None,
     recipe: str | Path | Recipe | None = None,
     changes: Iterable[str] = (),
     epsilon: float | None = None,
@@ -119,11 +121,12 @@ def train(
       rounds (default: 10).
     - With `seed` the noise can be replayed, and the run is not private. `canaries` are planted among the users, and `Run.audit`
       looks for them. The gate is audited, unless `gate_audit` is False.
+    - With `engine=tacit.Ray(...)` worker processes on Ray train the users, on this machine or on many.
     - `out` is the run folder; without it, runs/run-1 or the next free number. `callbacks` are called as the run goes on.
 
-    With `recipe` (a name, a file or a `Recipe`) everything but `out` and `callbacks` comes from the recipe, after `changes` of
-    the form "section.key=value" were made to it. With `epsilon`, its noise is the least with which the run costs at most that
-    much. The command `tacit train` does the same.
+    With `recipe` (a name, a file or a `Recipe`) everything but `engine`, `out` and `callbacks` comes from the recipe, after
+    `changes` of the form "section.key=value" were made to it. With `epsilon`, its noise is the least with which the run costs
+    at most that much. The command `tacit train` does the same.
 
     Ctrl-C stops the run after the current round, with a checkpoint, and raises `StopRequested`. `tacit.resume` goes on from
     there.
@@ -192,6 +195,7 @@ def resume(
     recipe: Recipe | None = None,
     rounds: int | None = None,
     older_if_damaged: bool = False,
+    engine: Ray | None = None,
     callbacks: Iterable[Callback] = (),
 ) -> Run:
     """Go on with a run that was stopped or killed, from its last checkpoint; returns the finished run.
@@ -203,17 +207,18 @@ def resume(
     The rounds since the checkpoint run again with fresh noise, and count again. A run that trains a model of your own needs
     the objects that it was begun with: model, task, users, work and server, passed here or registered (`register_objects`).
     Its plan, rounds, average and seed are in the folder. With `older_if_damaged`, the newest checkpoint that is not damaged is
-    used. RunError for a run that has finished, without `rounds`; PrivacyError if anything differs from the first record of
-    the ledger.
+    used. With `engine`, users are trained there from now on, wherever the run was begun. RunError for a run that has finished,
+    without `rounds`; PrivacyError if anything differs from the first record of the ledger.
 
     >>> import tacit
     >>> run = tacit.resume("runs/mine")  # doctest: +SKIP
     """
     from tacit.runs.extension import extension_of
     from tacit.simulation.training import further_rounds_of, setup_to_resume
-    from tacit.training.arguments import whole_number
+    from tacit.training.arguments import require_engine, whole_number
     from tacit.training.calls import CALLED, resumed_call
 
+    require_engine(engine)
     objects = {"held_out": held_out, "batches": batches, "trainable": trainable, "canaries": canaries}
     folder, callback = RunFolder.open(by_name(Path(path))), Callbacks(callbacks)
     if rounds is not None:
@@ -229,9 +234,10 @@ def resume(
                 hint=f"In Python: tacit.resume({str(path)!r}, model, task, users, work=..., server=...). For a command: tacit "
                 "--import MODULE ..., where MODULE calls tacit.register_objects.",
             )
-        setup: TrainingSetup = setup_to_resume(folder, callback, recipe)
+        setup: TrainingSetup = setup_to_resume(folder, callback, recipe, engine)
     else:
         _require("tacit.resume", task=task, users=users, work=work, server=server)
+        objects["engine"] = engine
         setup = resumed_call(folder, model, task, users, work=work, server=server, **objects)
     if rounds is not None:
         setup = setup.for_rounds(rounds)
@@ -257,14 +263,16 @@ def _begin(
     *,
     catch_interrupt: bool,
 ) -> Rounds:
-    from tacit.simulation.placement import use_every_core
+    from tacit.simulation.choice import use_accelerators
     from tacit.simulation.training import first_rounds_of, setup_of_recipe
+    from tacit.training.arguments import require_engine
     from tacit.training.calls import setup_of_call
     from tacit.training.datasets import reasons_of_data
 
-    use_every_core()
     if recipe is not None:
         given = {"model": model, "task": task, "users": users, **settings}
+        engine = given.pop("engine", None)
+        require_engine(engine)
         if other := next(
             (name for name, value in given.items() if value is not None and value != _SETTINGS.get(name)), None
         ):
@@ -272,6 +280,8 @@ def _begin(
         if isinstance(changes, str | Mapping):
             raise RecipeError(f'Expected changes to be a list such as ["run.rounds=20"], got {changes!r}.')
         followed = recipe if isinstance(recipe, Recipe) else load_recipe(find_recipe(str(recipe)), changes)
+        if engine is not None:
+            followed = on_engine(followed, engine)
         if epsilon is not None:
             followed = at_epsilon(followed, epsilon, reasons_of_data(followed)).recipe
         where = next_folder(followed.name) if out is None else Path(out)
@@ -288,6 +298,8 @@ def _begin(
         _require("tacit.train", model=model, task=task, users=users, **needed)
         where = next_folder("run") if out is None else Path(out)
         refuse_if_taken(where)
+        require_engine(settings.get("engine"))
+        use_accelerators(settings.get("engine"))
         setup = setup_of_call(model, task, users, name=where.name, **{**_SETTINGS, **settings})
     callback = Callbacks(callbacks)
     folder, states = first_rounds_of(setup, where, callback, catch_interrupt=catch_interrupt)
@@ -324,4 +336,5 @@ _SETTINGS: dict[str, Any] = {
     "seed": None,
     "canaries": None,
     "gate_audit": True,
+    "engine": None,
 }

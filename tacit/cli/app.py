@@ -35,11 +35,19 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "tacit.cli.tune:tune",
         "Search training settings for a recipe on the public text of its [pretrain], and write the recipe with the best.",
     ),
+    "sweep": (
+        "tacit.cli.sweep:sweep",
+        "Train a grid of recipes side by side, and state what all of it costs the people whose data it reads.",
+    ),
     "serve": (
         "tacit.cli.serve:serve",
         "Train a recipe on devices: select them for rounds, add up their updates, train the model, keep the ledger.",
     ),
     "predict": ("tacit.cli.predict:predict", "Show the most likely next words, with their probabilities."),
+    "keyboard": (
+        "tacit.cli.keyboard:keyboard",
+        "Type on the models of runs with a phone's keyboard in the browser: suggestions, completions, corrections.",
+    ),
     "compare": (
         "tacit.cli.compare:compare",
         "Replay the typing of held-out users with each model, and compare suggestions, completions and corrections.",
@@ -64,14 +72,21 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "tacit.cli.plan:plan",
         "Choose report goal, noise multiplier and MinS, for a target or for the noise with which a simulation learned well.",
     ),
-    "account": ("tacit.cli.account:app", "Compute epsilon, delta and rho, of settings or of the ledgers of runs."),
+    "account": ("tacit.cli.account:build", "Compute epsilon, delta and rho, of settings or of the ledgers of runs."),
+    "board": (
+        "tacit.cli.board:board",
+        "Show runs in the browser: a table that is live, curves, guarantees, ledgers and plans.",
+    ),
     "audit": (
         "tacit.cli.audit:app",
         "Test whether a run keeps its promise: plant canaries, attack the model, compare training regimes.",
     ),
     "data": ("tacit.cli.data:app", "Import users' data, make vocabularies, and show how much data there is."),
     "device": ("tacit.cli.device:app", "Take part in a fleet's training with text that stays on this machine."),
-    "fleet": ("tacit.cli.fleet_demo:app", "Administer a running fleet: enrolment tokens, status, revoking devices."),
+    "fleet": (
+        "tacit.cli.fleet_operators:app",
+        "Administer a running fleet: enrolment tokens, status, devices, rounds.",
+    ),
     "inspect": (
         "tacit.cli.inspect:app",
         "Find faults in data that nobody may open, with private models that make up similar data.",
@@ -114,7 +129,7 @@ class _InOrder(Group):
 
 @cache
 def build(chosen: frozenset[str]) -> Commands:
-    """The command line, in which these commands can run and the others are listed."""
+    """The command line, in which these commands can run and the others are listed. A group may need words of its own."""
     app = Commands(
         name="tacit",
         cls=_InOrder,
@@ -129,6 +144,8 @@ def build(chosen: frozenset[str]) -> Commands:
     for name, (path, line) in COMMANDS.items():
         module, _, attribute = path.partition(":")
         found = getattr(import_module(module), attribute) if name in chosen else None
+        if attribute == "build" and found:
+            found = found(chosen)
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name)
         else:
@@ -147,7 +164,12 @@ def complete() -> Commands:
 
 def load(arguments: Sequence[str]) -> Commands:
     """The command line in which the commands that these arguments name can run. Importing them takes a while."""
-    return build(frozenset(COMMANDS).intersection(arguments))
+    chosen = frozenset(COMMANDS).intersection(arguments)
+    if "account" in chosen:
+        from tacit.cli import account
+
+        chosen |= frozenset(account.COMMANDS).intersection(arguments)
+    return build(chosen)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

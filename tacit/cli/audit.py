@@ -185,6 +185,7 @@ def run(
     Example: tacit audit run runs/demo-1
     """
     from tacit.audit.outcome import BROKEN
+    from tacit.runs.attacked import keep_attack
     from tacit.runs.gate_audit.outcome import BROKEN as BROKEN_AT_THE_GATE
     from tacit.runs.gate_audit.outcome import write_gate_section
     from tacit.runs.report.sections import write_section
@@ -203,6 +204,7 @@ def run(
                 on_progress=lambda doing: status.update(Text(doing)),
             )
         write_section(folder, found.section())
+        keep_attack(folder, found.as_dict())
     broken = (found is not None and found.broken) or (gate is not None and bool(gate.alarms))
     if as_json:
         attacked = {"verdict": None if gate is None else gate.verdict} if found is None else found.as_dict()

@@ -1,7 +1,8 @@
-"""`tacit fleet`: administer a running server: enrolment tokens, status, revoking devices."""
+"""`tacit fleet`: administer a running server: enrolment tokens, status, devices by number, the rounds' goal and deadline."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,10 +13,34 @@ from rich.table import Table
 from tacit.cli.commands import Commands
 from tacit.cli.options import Certificate, Json, Server
 from tacit.cli.results import emit
-from tacit.cli.results.fleet import RevokeResult, StatusResult, TokenResult
+from tacit.cli.results.fleet import (
+    DevicesResult,
+    QuarantineResult,
+    RevokeResult,
+    RoundResult,
+    StatusResult,
+    TokenResult,
+)
 from tacit.errors import FleetError
 
-app = Commands(help="Administer a running fleet: enrolment tokens, status, revoking devices.", no_args_is_help=True)
+app = Commands(help="Administer a running fleet: enrolment tokens, status, devices, rounds.", no_args_is_help=True)
+
+
+class RoundAction(StrEnum):
+    """What an operator can do with the rounds of a run."""
+
+    SKIP = "skip"
+    PAUSE = "pause"
+    RESUME = "resume"
+    ADJUST = "adjust"
+
+
+_DONE = {
+    RoundAction.SKIP: "The try under way is given up; the round is opened again.",
+    RoundAction.PAUSE: "Paused: no round is opened until tacit fleet round resume.",
+    RoundAction.RESUME: "Resumed.",
+    RoundAction.ADJUST: "Adjusted from the next try on; the ledger will say so.",
+}
 AdminToken = Annotated[
     Path, typer.Option(help="File with the administrator's token: admin-token in the server's folder.")
 ]
@@ -61,14 +86,14 @@ def status(
     table = Table("task", "state", "committed", "abandoned", "under way", box=None)
     for task in found["tasks"]:
         rounds = task["rounds"]
-        state = "active" if task["active"] else "ended"
+        state = ("paused" if task["paused"] else "active") if task["active"] else "ended"
         counts = (str(rounds.get(which, 0)) for which in ("committed", "abandoned"))
         table.add_row(task["name"], state, *counts, _under_way(task["under_way"]))
     Console(width=120, highlight=False, markup=False).print(table)
     for task in found["tasks"]:
         if (opened := task["under_way"]) is not None and task["could_come"] < opened["goal"]:
             typer.echo(
-                f"{task['name']}: round {opened['round']} waits for {opened['goal']} devices, but only about "
+                f"{task['name']}: round {opened['round']} waits for {opened['goal']} devices, but only "
                 f"{task['could_come']} may take part: the others took part too recently, or as often as they may. "
                 "It continues when more devices enrol."
             )
@@ -92,6 +117,80 @@ def revoke(
     typer.echo("Revoked.")
 
 
+@app.command()
+def devices(
+    admin_token: AdminToken,
+    server: Server = DEFAULT_SERVER,
+    ca: Certificate = None,
+    state: Annotated[
+        str | None, typer.Option(help="Only devices in this state: ready, working, resting, quarantined, revoked.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the devices by number: state, failures in a row, places held, rounds taken part in, and the last word of each."""
+    found: list[dict[str, Any]] = []
+    more, after = True, -1
+    while more:
+        page = _ask("GET", f"/v1/admin/devices?after={after}", server, admin_token, ca)
+        found += page["devices"]
+        more, after = page["more"], found[-1]["device"] if found else -1
+    shown = [each for each in found if state in (None, each["state"])]
+    if as_json:
+        emit(DevicesResult, {"devices": shown})
+        return
+    if not shown:
+        typer.echo("No devices." if state is None else f"No devices are {state}.")
+        return
+    table = Table("device", "state", "failures", "places", "rounds", "seen", "last word", box=None)
+    for each in shown:
+        seen = "never" if each["seen_s"] is None else f"{each['seen_s']:.0f} s ago"
+        counts = (str(each[which]) for which in ("failures", "places", "participations"))
+        table.add_row(str(each["device"]), each["state"], *counts, seen, each["last_word"] or "")
+    Console(width=120, highlight=False, markup=False).print(table)
+
+
+@app.command()
+def quarantine(
+    device: Annotated[int, typer.Argument(help="The device's number.", min=0)],
+    admin_token: AdminToken,
+    server: Server = DEFAULT_SERVER,
+    ca: Certificate = None,
+    release: Annotated[bool, typer.Option("--release", help="End its quarantine, or its rest, instead.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Give a device no further places. It stays enrolled, and what it took part in stays counted."""
+    _ask("POST", f"/v1/admin/devices/{device}/{'release' if release else 'quarantine'}", server, admin_token, ca)
+    if as_json:
+        emit(QuarantineResult, {"device": device, "quarantined": not release})
+        return
+    typer.echo("Released." if release else "Quarantined.")
+
+
+@app.command("round")
+def round_(
+    action: Annotated[RoundAction, typer.Argument(help="What to do with the rounds of the run.")],
+    admin_token: AdminToken,
+    server: Server = DEFAULT_SERVER,
+    ca: Certificate = None,
+    task: Annotated[str | None, typer.Option(help="The run's name, if several are under way.")] = None,
+    goal: Annotated[int | None, typer.Option(help="With adjust: reports that make a round.", min=1)] = None,
+    deadline: Annotated[float | None, typer.Option(help="With adjust: seconds that a round waits.", min=1)] = None,
+    as_json: Json = False,
+) -> None:
+    """Skip the try under way, pause or resume the rounds, or adjust their goal and deadline while the run goes on.
+
+    The ledger records an adjusted goal or deadline. One that would break a promise of the plan is refused.
+
+    Example: tacit fleet round adjust --deadline 7200 --admin-token server/admin-token --ca server/certificate.pem
+    """
+    wanted = {"action": action.value, "task": task, "goal": goal, "deadline_s": deadline}
+    _ask("POST", "/v1/admin/round", server, admin_token, ca, wanted)
+    if as_json:
+        emit(RoundResult, {"action": action.value})
+        return
+    typer.echo(_DONE[action])
+
+
 def without_extra(command: str, package: str | None) -> FleetError:
     """The error of a command whose extra is not installed."""
     sentence = f"{command} needs the extra tacit[fleet]: {package} is not installed."
@@ -110,38 +209,7 @@ def _ask(
 ) -> dict[str, Any]:
     """The server's answer; FleetError if there is none or the server refuses."""
     try:
-        import httpx
-    except ImportError:
-        raise without_extra("tacit fleet", "httpx") from None
-    import ssl
-
-    from tacit.fleet.device.connection import require_protected
-
-    require_protected(server)  # the administrator's token is sent there
-    try:
-        secret = admin_token.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        raise FleetError(f"Cannot read the administrator's token in {admin_token}.") from None
-    try:
-        trusted = ssl.create_default_context(cafile=ca)
-    except (OSError, ssl.SSLError):
-        raise FleetError(f"Expected certificates in PEM format in {ca}: TLS cannot load it.") from None
-    try:
-        with httpx.Client(verify=trusted, timeout=30, trust_env=False) as client:
-            headers = {"authorization": f"Bearer {secret}"}
-            answer = client.request(method, server.rstrip("/") + path, json=body, headers=headers)
-    except (httpx.HTTPError, httpx.InvalidURL):
-        raise FleetError(
-            f"No answer from {server}.",
-            hint="Check that tacit serve is running there, and give its certificate with --ca.",
-        ) from None
-    if answer.status_code == 204:
-        return {}
-    try:
-        content = answer.json()
-        if answer.status_code == 200:
-            return dict(content)
-        sentence = str(content["detail"])
-    except (ValueError, KeyError, TypeError):
-        raise FleetError(f"The server at {server} is not a Tacit server.") from None
-    raise FleetError(f"{server} refused the request: {sentence}")
+        from tacit.fleet.administrator import Access, ask
+    except ImportError as error:
+        raise without_extra("tacit fleet", error.name) from None
+    return ask(method, path, Access(server, admin_token, ca), body)

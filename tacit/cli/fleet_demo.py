@@ -87,13 +87,14 @@ def demo(
 
 def demo_recipe(devices: int, rounds: int, *, secagg: bool) -> Recipe:
     """The recipe `fleet` for few devices: half of them make a round, and no device waits long."""
+    goal = max(devices // 2, 3) if secagg else devices // 2  # with fewer no round of secure aggregation can end
     changes = [
         "name=fleet-demo",
         f"data.users={devices}",
         "data.vocabulary=500",
         "data.held_out=50",
         f"privacy.population={devices}",
-        f"privacy.cohort={devices // 2}",
+        f"privacy.cohort={goal}",
         "privacy.min_separation=0",
         "privacy.noise_multiplier=1.0",
         f"privacy.delta={0.1 / devices:g}",

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from tacit.cli.plan_words import described
 from tacit.errors import RecipeError
 from tacit.numbers import rounded_up
-from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
-from tacit.privacy.participation.limits import Gap, most_participations
-from tacit.privacy.planning.costs import MECHANISMS, independent_prefix_rmse, poisson_epsilon, rho_of_epsilon
-from tacit.privacy.planning.planner import POISSON, PlanAnswer, Question, Row, widest_gap
+from tacit.privacy.participation.limits import Gap
+from tacit.privacy.planning.curves import (
+    FACTORS,
+    FEWEST_POINTS,
+    INSTANT,
+    POINTS,
+    SEARCHED_POINTS,
+    PlanCurves,
+    spread,
+)
+from tacit.privacy.planning.planner import POISSON, PlanAnswer, Question
+from tacit.privacy.planning.words import described
 from tacit.runs.plots import ACCENT, FAINT, INK
 
 # A family of curves from light to dark; the plan's own is ACCENT and thicker.
 SHADES = ("#a5d8dd", "#5fb3bf", ACCENT, "#0a4d68", "#07263f")
 BY_MECHANISM = {"tree": ACCENT, "blt": "#2b8a3e", "banded": "#b02a5b", "gaussian": "#c2571a", POISSON: "#7048a8"}
-# A curve of any other would take a search a point.
-INSTANT = ("tree", "gaussian")
 EPSILON_AXIS = "#616e7c"
-POINTS = 40
-# A curve that takes a search for each point has fewer. Those over report goals share their searches.
-SEARCHED_POINTS, FEWEST_POINTS = 13, 8
-FACTORS = (0.25, 0.5, 1, 2, 4)
-# Longer trees take the search for their sensitivity too long to draw a curve; the plan's own is drawn all the same.
-MOST_ROUNDS_BESIDE = 8000
-EPSILONS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 def draw_plan(question: Question, answer: PlanAnswer, out: Path) -> None:
@@ -47,7 +43,7 @@ def draw_plan(question: Question, answer: PlanAnswer, out: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    curves = _Curves(question, answer.recommended)
+    curves = PlanCurves(question, answer.recommended)
     figure, panels = pyplot.subplots(2, 2, figsize=(11, 8.2), layout="constrained", facecolor="white")
     with pyplot.rc_context({"axes.edgecolor": INK, "axes.labelcolor": INK, "text.color": INK}):
         _by_population(panels[0, 0], curves)
@@ -73,72 +69,7 @@ def draw_plan(question: Question, answer: PlanAnswer, out: Path) -> None:
         pyplot.close(figure)
 
 
-class _Curves:
-    """ρ and ε as functions of report goal, population, rounds and MinS, at the noise on the mean of one row."""
-
-    def __init__(self, question: Question, row: Row) -> None:
-        self.question, self.row = question, row
-        self.mechanism = row.mechanism if row.mechanism in INSTANT else "tree"
-        # Whether the row's mechanism has a curve of its own, a search for each point, beside those of `mechanism`.
-        self.searched = row.mechanism in MECHANISMS and row.mechanism not in INSTANT
-        self.population, self.rounds = question.devices.population, question.rounds
-        widest = widest_gap(self.population, row.report_goal, self.rounds)
-        self.gap = widest if row.min_separation is None else Gap(row.min_separation)
-        sustained = self.population // row.report_goal
-        self.share = 1.0 if self.gap == widest else self.gap.index_difference / sustained
-        rhos = {each: rho_of_epsilon(each, question.delta) for each in EPSILONS}
-        self.epsilon_marks = {each: rho for each, rho in rhos.items() if rho > 0}
-        own = MECHANISMS[self.mechanism](self.rounds, self.gap, self._most(self.rounds, self.gap))
-        self._noise_on_mean = row.prefix_error / own.prefix_rmse
-
-    def noise(self, goal: int) -> float:
-        """The noise multiplier at a report goal."""
-        return self._noise_on_mean * goal
-
-    def held_gap(self, goal: int, population: int, rounds: int) -> Gap:
-        """The row's share of the widest gap."""
-        return Gap.of_index_difference(max(1, min(rounds, round(self.share * (population // goal)))))
-
-    def rounds_beside(self) -> Iterator[tuple[int, str, bool]]:
-        """Several numbers of rounds, with their shade and whether they are the plan's own."""
-        for factor, shade in zip(FACTORS, SHADES, strict=True):
-            rounds = max(1, round(factor * self.rounds))
-            if factor <= 1 or rounds <= MOST_ROUNDS_BESIDE:
-                yield rounds, shade, factor == 1
-
-    def rho(self, goal: int, gap: Gap, rounds: int) -> float:
-        """ρ of the row's mechanism with these settings and the MaxP they allow."""
-        cost = MECHANISMS[self.mechanism](rounds, gap, self._most(rounds, gap))
-        return gaussian_rho(self.noise(goal), cost.sensitivity_squared)
-
-    def epsilon(self, mechanism: str, goal: int) -> float:
-        """ε of another mechanism, at the noise of the same prefix error."""
-        gap, delta = self.held_gap(goal, self.population, self.rounds), self.question.delta
-        if mechanism == POISSON:
-            z = self._error(goal, gap) / independent_prefix_rmse(self.rounds)
-            return poisson_epsilon(goal / self.population, z, self.rounds, delta)
-        return epsilon_of_gaussian(self.rho_of(mechanism, goal, gap), delta)
-
-    def rho_of(self, mechanism: str, goal: int, gap: Gap) -> float:
-        """ρ of another mechanism at the plan's rounds, at the noise of the same prefix error."""
-        cost = MECHANISMS[mechanism](self.rounds, gap, self._most(self.rounds, gap))
-        return gaussian_rho(self._error(goal, gap) / cost.prefix_rmse, cost.sensitivity_squared)
-
-    def _error(self, goal: int, gap: Gap) -> float:
-        """The noise in running sums that `mechanism` has at a report goal, in clips."""
-        return self.noise(goal) * MECHANISMS[self.mechanism](self.rounds, gap, self._most(self.rounds, gap)).prefix_rmse
-
-    def goals(self, points: int = POINTS) -> list[int]:
-        """Report goals from a sixteenth of the row's to four times it, as far as there are users; the row's is one of them."""
-        goal = self.row.report_goal
-        return sorted({goal, *_whole(max(1, goal / 16), min(4 * goal, self.population / 2), points)})
-
-    def _most(self, rounds: int, gap: Gap) -> int:
-        limit = self.question.devices.max_participation
-        return most_participations(rounds, gap, rounds if limit is None else limit)
-
-
-def _by_population(axes: Any, curves: _Curves) -> None:
+def _by_population(axes: Any, curves: PlanCurves) -> None:
     families = [(factor, round(factor * curves.population)) for factor in FACTORS]
     for (factor, population), shade in zip(families, SHADES, strict=True):
         goals = [goal for goal in curves.goals() if goal <= population]
@@ -148,16 +79,16 @@ def _by_population(axes: Any, curves: _Curves) -> None:
     _rho_over_goal(axes, curves, f"Report goal, by population ({curves.rounds:,} rounds)")
 
 
-def _by_rounds(axes: Any, curves: _Curves) -> None:
+def _by_rounds(axes: Any, curves: PlanCurves) -> None:
     goals = curves.goals()
-    for rounds, shade, own in curves.rounds_beside():
+    for rounds, place, own in curves.rounds_beside():
         rhos = [curves.rho(goal, curves.held_gap(goal, curves.population, rounds), rounds) for goal in goals]
-        _line(axes, goals, rhos, shade, f"{rounds:,} rounds", own=own)
+        _line(axes, goals, rhos, SHADES[place], f"{rounds:,} rounds", own=own)
     _searched_over_goal(axes, curves, f"{curves.rounds:,} rounds")
     _rho_over_goal(axes, curves, f"Report goal, by rounds ({_short(curves.population)} users)")
 
 
-def _searched_over_goal(axes: Any, curves: _Curves, family: str) -> None:
+def _searched_over_goal(axes: Any, curves: PlanCurves, family: str) -> None:
     """The curve of the row's own mechanism over the report goal, if it is not one of the family."""
     if not curves.searched:
         return
@@ -167,24 +98,24 @@ def _searched_over_goal(axes: Any, curves: _Curves, family: str) -> None:
     _line(axes, goals, rhos, BY_MECHANISM.get(name, INK), f"{name}, {family}", own=True)
 
 
-def _rho_over_goal(axes: Any, curves: _Curves, title: str) -> None:
+def _rho_over_goal(axes: Any, curves: PlanCurves, title: str) -> None:
     axes.set(xscale="log", yscale="log", xlabel="report goal")
     _plain_ticks(axes)
     _finish(axes, curves, title, at=curves.row.report_goal)
 
 
-def _by_separation(axes: Any, curves: _Curves) -> None:
+def _by_separation(axes: Any, curves: PlanCurves) -> None:
     goal = curves.row.report_goal
     sustained = curves.population // goal
     low = min(sustained / 16, curves.gap.index_difference / 2)
-    spread = _whole(max(2, low), min(2 * curves.rounds, 4 * sustained))
-    differences = sorted({curves.gap.index_difference, *spread})
+    chosen_gaps = spread(max(2, low), min(2 * curves.rounds, 4 * sustained))
+    differences = sorted({curves.gap.index_difference, *chosen_gaps})
     gaps = [Gap.of_index_difference(each) for each in differences]
-    for rounds, shade, own in curves.rounds_beside():
+    for rounds, place, own in curves.rounds_beside():
         rhos = [curves.rho(goal, gap, rounds) for gap in gaps]
-        _line(axes, [gap.rounds_between for gap in gaps], rhos, shade, f"{rounds:,} rounds", own=own)
+        _line(axes, [gap.rounds_between for gap in gaps], rhos, SHADES[place], f"{rounds:,} rounds", own=own)
     if curves.searched:
-        chosen = sorted({*spread[:: POINTS // FEWEST_POINTS], spread[-1], curves.gap.index_difference})
+        chosen = sorted({*chosen_gaps[:: POINTS // FEWEST_POINTS], chosen_gaps[-1], curves.gap.index_difference})
         few, name = [Gap.of_index_difference(each) for each in chosen], curves.row.mechanism
         rhos = [curves.rho_of(name, goal, gap) for gap in few]
         label = f"{name}, {curves.rounds:,} rounds"
@@ -200,7 +131,7 @@ def _by_separation(axes: Any, curves: _Curves) -> None:
     _finish(axes, curves, title, at=curves.gap.rounds_between)
 
 
-def _by_mechanism(axes: Any, curves: _Curves) -> None:
+def _by_mechanism(axes: Any, curves: PlanCurves) -> None:
     names = list(dict.fromkeys([*curves.question.mechanisms, curves.mechanism]))
     for name in names:
         goals = curves.goals(POINTS if name in INSTANT else SEARCHED_POINTS)
@@ -218,7 +149,7 @@ def _by_mechanism(axes: Any, curves: _Curves) -> None:
     axes.spines["right"].set_visible(False)
 
 
-def _finish(axes: Any, curves: _Curves, title: str, *, at: int) -> None:
+def _finish(axes: Any, curves: PlanCurves, title: str, *, at: int) -> None:
     """Title, legend, the target, the recommended row as a dot, and ε on the right-hand side."""
     question, row = curves.question, curves.row
     axes.set_ylabel("ρ (zCDP)" if curves.searched else f"ρ (zCDP), {curves.mechanism}")
@@ -265,12 +196,6 @@ def _plain_ticks(axes: Any) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_minor_formatter(NullFormatter())
-
-
-def _whole(low: float, high: float, points: int = POINTS) -> list[int]:
-    """Whole numbers spread evenly on a logarithmic scale."""
-    spread: Iterable[float] = np.geomspace(low, max(low, high), points)
-    return sorted({max(1, round(each)) for each in spread})
 
 
 def _short(value: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,21 +11,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tacit.api.run import open_run
 from tacit.cli.commands import Commands
 from tacit.cli.options import Json, RunArgument
 from tacit.cli.results import emit
-from tacit.cli.results.privacy import RunPrivacy
 from tacit.cli.results.runs import PictureResult, RunFacts, RunsCompareResult, RunsListResult
 from tacit.cli.summary import owners_sentence
 from tacit.errors import RunError
-from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.statement.wording import epsilon_text
 from tacit.runs.accuracy import LABELS, SHARES
-from tacit.runs.cost import HAPPENED, cohorts_for_owner, cost_of
+from tacit.runs.cost import HAPPENED
+from tacit.runs.facts import facts_of, recipe_differences, settings_by_name
 from tacit.runs.folder import RUNS, RunFolder, by_name, find_runs
-from tacit.runs.metrics import last_metrics
-from tacit.runs.report.reading import state_of
 
 app = Commands(help="List, show, compare and plot runs.")
 
@@ -60,7 +56,7 @@ def list_runs(
 @app.command()
 def show(run: RunArgument, as_json: Json = False) -> None:
     """Show the result of a run: rounds, accuracy, epsilon and delta, or why epsilon is infinite."""
-    facts = _facts(RunFolder.open(by_name(run)), recount=True)
+    facts = facts_of(RunFolder.open(by_name(run)), recount=True)
     if as_json:
         emit(RunFacts, facts)
         return
@@ -75,7 +71,7 @@ def show(run: RunArgument, as_json: Json = False) -> None:
         table.add_row("words", f"{words['words']:,}, {words['found']:,} of them on no public list")
     for name, value in facts["metrics"].items():
         table.add_row(LABELS.get(name, name), _figure(value, percent=name in SHARES))
-    for name, value in _flat(facts["baselines"]):
+    for name, value in settings_by_name(facts["baselines"]):
         table.add_row(f"baseline {name}", _figure(value, percent="top" in name))
     table.add_row("privacy", _privacy_words(facts))
     privacy = facts["privacy"] or {}
@@ -98,11 +94,8 @@ def compare(
     if len(runs) < 2:
         raise RunError(f"Expected two or more runs to compare, got {len(runs)}.")
     folders = [RunFolder.open(by_name(run)) for run in runs]
-    found = [_facts(folder) for folder in folders]
-    recipes = [dict(_flat(folder.recipe())) for folder in folders]
-    names = sorted({name for recipe in recipes for name in recipe})
-    columns = {name: [recipe.get(name) for recipe in recipes] for name in names}
-    differences = {name: values for name, values in columns.items() if any(value != values[0] for value in values)}
+    found = [facts_of(folder) for folder in folders]
+    differences = recipe_differences([folder.recipe() for folder in folders])
     if as_json:
         emit(RunsCompareResult, {"runs": found, "recipe_differences": differences})
         return
@@ -126,6 +119,8 @@ def plot(
     as_json: Json = False,
 ) -> None:
     """Draw accuracy and the privacy budget over the rounds of a run."""
+    from tacit.api.run import open_run
+
     opened = open_run(run)
     opened.plot(out)
     if as_json:
@@ -137,39 +132,9 @@ def plot(
 def _facts_or_problem(path: Path) -> dict[str, Any]:
     """A run's facts, or the problem of a damaged run, so that one bad run does not hide the others."""
     try:
-        return _facts(RunFolder.open(path))
+        return facts_of(RunFolder.open(path))
     except RunError as error:
         return {"run": str(path), "state": "damaged", "problem": error.sentence}
-
-
-def _facts(folder: RunFolder, *, recount: bool = False) -> dict[str, Any]:
-    """The facts in the folder: those of the summary; until there is one, the last metrics and the cost of the whole ledger."""
-    summary = folder.summary() or {}
-    last = last_metrics(folder.metrics_path) or {}
-    ledger = folder.accountable_ledger() if folder.begun else None
-    privacy = _privacy(folder, ledger, summary.get("privacy"), recount) if ledger else None
-    metrics = summary.get("metrics") or {name: last[name] for name in (*SHARES, "perplexity") if name in last}
-    return {
-        "run": str(folder.path),
-        "run_id": folder.run_id,
-        "created": folder.created,
-        "state": state_of(folder, ledger),
-        "rounds": ledger.next_round if ledger else 0,
-        "releases": len(ledger.releases()) if ledger else 0,
-        "metrics": metrics,
-        "baselines": summary.get("baselines") or {},
-        "privacy": privacy,
-        **({} if "found" not in summary else {"discovery": {name: summary[name] for name in ("words", "found")}}),
-    }
-
-
-def _privacy(folder: RunFolder, ledger: Ledger, stated: dict[str, Any] | None, recount: bool) -> dict[str, Any]:
-    """What the summary states, if it is complete and covers all releases; if not, or to `recount`, the ledger's cost."""
-    complete = stated is not None and stated.keys() >= RunPrivacy.model_fields.keys()
-    if stated and complete and not recount and stated["releases"] == len(ledger.intents):
-        return stated
-    cost = cost_of(folder, ledger, cohorts=cohorts_for_owner(folder, ledger) if recount else None)
-    return cost.stated.as_dict() | ({HAPPENED: cost.owners_figures()} if recount else {})
 
 
 def _privacy_words(facts: Mapping[str, Any]) -> str:
@@ -184,15 +149,6 @@ def _privacy_words(facts: Mapping[str, Any]) -> str:
         accountant = f" ({privacy['accountant']})" if privacy.get("accountant") else ""
         return f"epsilon {epsilon_text(privacy['epsilon'])} at delta {_figure(privacy.get('delta'))}{unit}{accountant}"
     return "epsilon is not stated" + (" yet" if facts["state"] in ("running", "interrupted", "not begun") else "")
-
-
-def _flat(value: Mapping[str, Any], name: str = "") -> Iterable[tuple[str, Any]]:
-    for key, inner in value.items():
-        full = f"{name}.{key}" if name else str(key)
-        if isinstance(inner, Mapping):
-            yield from _flat(inner, full)
-        else:
-            yield full, inner
 
 
 def _figure(value: Any, *, percent: bool = False) -> str:

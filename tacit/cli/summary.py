@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -17,7 +17,9 @@ from rich.text import Text
 
 from tacit.privacy.statement.wording import epsilon_text, round_up
 from tacit.runs.accuracy import PAPERS, vocabulary_sentence
-from tacit.runs.gate_audit.outcome import GateOutcome
+
+if TYPE_CHECKING:
+    from tacit.runs.gate_audit.outcome import GateOutcome
 
 
 def print_summary(
@@ -61,6 +63,11 @@ def print_summary(
     command = f"{tacit_command()} " + (f"report {where_it_lies}" if own else f'predict {where_it_lies} "see you"')
     where = Text.assemble("\nThe run is in ", (str(folder), "bold"), ". Try: ", (command, "bold"))
     console.print(where, soft_wrap=True)  # a command is copied, so it stays on one line
+    if not own:
+        typed_on = Text.assemble(
+            "Type on it in your browser: ", (f"{tacit_command()} keyboard {where_it_lies}", "bold")
+        )
+        console.print(typed_on, soft_wrap=True)
 
 
 def _print_words(

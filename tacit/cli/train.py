@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,11 +17,19 @@ from tacit.cli.running import interruptible
 from tacit.cli.summary import print_summary
 from tacit.errors import RecipeError
 from tacit.privacy.statement.wording import round_up
+from tacit.recipe.engine import Ray
 from tacit.recipe.reading import apply_change, find_recipe
 from tacit.recipe.training import Recipe, load_recipe
 from tacit.runs.cost import HAPPENED, owners_figures
 from tacit.runs.folder import RunFolder, by_name, next_folder, refuse_if_taken
 from tacit.runs.progress import Progress
+
+
+class Kind(StrEnum):
+    """The engines."""
+
+    BUILT_IN = "built-in"
+    RAY = "ray"
 
 
 def train(
@@ -52,6 +61,29 @@ def train(
             "and are accounted again.",
         ),
     ] = False,
+    engine: Annotated[
+        Kind | None,
+        typer.Option(
+            "--engine",
+            help="Who trains the users: this process (built-in), or workers on Ray, on this machine or on many. "
+            "As engine.kind in a recipe.",
+        ),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="With --engine ray: the Ray cluster to join, or auto. Without it, Ray is started here for the run.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --engine ray: how many workers. Without it, as many as there is room for."),
+    ] = None,
+    gpus_per_worker: Annotated[
+        float | None,
+        typer.Option("--gpus-per-worker", min=0, help="With --engine ray: how many GPUs each worker holds."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Train a model. Without a recipe: the demo, a private next-word model on a built-in world.
@@ -70,10 +102,11 @@ def train(
         raise RecipeError("Expected --older-checkpoint with --resume only: a new run has no checkpoint.")
     if epsilon is not None and resume is not None:
         raise RecipeError("Expected --epsilon or --resume, got both: a run keeps the noise with which it began.")
+    on_ray = _on_ray(engine, address, workers, gpus_per_worker)
     followed: Recipe | None = None
     wanted: Recipe | None = None  # with --resume: the recipe with which the run must have begun
     if resume is None:
-        followed = load_recipe(find_recipe(recipe or "demo"), changes or ())
+        followed = load_recipe(find_recipe(recipe or "demo"), [*_engine_changes(engine, on_ray), *(changes or ())])
         folder = out or next_folder(followed.name)
         refuse_if_taken(folder)  # before the model is built, which takes seconds
         if epsilon is not None:
@@ -98,7 +131,12 @@ def train(
                 run = library.train(recipe=followed, out=folder, callbacks=[progress])
             else:
                 run = library.resume(
-                    folder, recipe=wanted, rounds=more, older_if_damaged=older_checkpoint, callbacks=[progress]
+                    folder,
+                    recipe=wanted,
+                    rounds=more,
+                    older_if_damaged=older_checkpoint,
+                    engine=on_ray,
+                    callbacks=[progress],
                 )
     happened = owners_figures(run.folder)
     owner = {} if happened is None else {HAPPENED: happened}
@@ -106,6 +144,25 @@ def train(
         emit(TrainResult, {"run": str(folder), **run.summary, **owner})
     else:
         print_summary(Console(), folder, run.summary, happened=happened, gate=run.gate_audit())
+
+
+def _on_ray(kind: Kind | None, address: str | None, workers: int | None, gpus: float | None) -> Ray | None:
+    """What these options ask of Ray; None without --engine ray."""
+    given: dict[str, Any] = {"address": address, "workers": workers, "gpus_per_worker": gpus}
+    given = {name: value for name, value in given.items() if value is not None}
+    if kind is Kind.RAY:
+        return Ray(**given)
+    if given:
+        raise RecipeError(f"Expected --engine ray with --{next(iter(given)).replace('_', '-')}.")
+    return None
+
+
+def _engine_changes(kind: Kind | None, ray: Ray | None) -> list[str]:
+    """The same as changes to a recipe; what is not said stays as the recipe has it."""
+    if kind is None:
+        return []
+    said = {} if ray is None else {name: value for name, value in vars(ray).items() if value != getattr(Ray(), name)}
+    return [f"engine.kind={kind.value}", *(f"engine.{name}={value}" for name, value in said.items())]
 
 
 def _at_epsilon(recipe: Recipe, epsilon: float) -> Recipe:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +62,10 @@ class Encoded(FlatUsers):
             held_out=store.held_out,
             where=f"The store {store.path}",
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process encodes the store where it stands; no text travels."""
+        return Encoded, (self.store, self.vocabulary)
 
     @property
     def store_id(self) -> str:

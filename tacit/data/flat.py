@@ -64,11 +64,15 @@ class FlatUsers:
         """How many examples each user has."""
         return np.diff(self._user_offsets)
 
-    def token_counts(self) -> NDArray[np.int64]:
-        """How many items (words or images) each user has."""
+    def token_counts(self, users: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """How many items (words or images) each user has, or each of these."""
+        if users is None:
+            ends = self._user_offsets
+            return np.diff(ends if self._example_offsets is None else self._example_offsets[ends])
+        first, last = self._user_offsets[users], self._user_offsets[users + 1]
         if self._example_offsets is None:
-            return self.example_counts()
-        return np.diff(self._example_offsets[self._user_offsets])
+            return last - first
+        return self._example_offsets[last] - self._example_offsets[first]
 
     def names(self, users: NDArray[np.int64]) -> Names:
         """The names of these users."""

@@ -8,9 +8,12 @@ result does not depend on the number of partitions.
 
 from __future__ import annotations
 
+import os
 import shutil
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +24,11 @@ from tacit.data.flat import PSEUDONYM_BYTES
 from tacit.data.ragged import offsets_of, ranges, take_slices
 
 _ROW = np.dtype([("high", "<u8"), ("low", "<u8"), ("number", "<i8"), ("length", "<i8"), ("label", "<i4")])
-_BUFFERED_BYTES = 32 << 20
+_HEAD = struct.Struct("<16sqqi")  # the same row, with the user's name in one piece
+_BUFFERED_BYTES = 64 << 20
 _PARTITIONS = 256
+# For so many users at a time it is remembered where their rows go.
+_REMEMBERED = 100_000
 
 # From a user's payloads, in order, to those that are kept: the first few of them, of which the last may be shortened.
 Keep = Callable[[Iterator[bytes]], Iterator[bytes]]
@@ -52,29 +58,34 @@ class Grouping:
         self._buffered_bytes = buffered_bytes
         self._heads: list[list[bytes]] = [[] for _ in range(partitions)]
         self._payloads: list[list[bytes]] = [[] for _ in range(partitions)]
+        self._places: dict[str, tuple[bytes, list[bytes], list[bytes]]] = {}
         self._buffered = 0
+        self._spilled = False
         self.rows = 0
 
     def add(self, user: str, payload: bytes, label: int = 0) -> None:
         """Add a row."""
-        name = pseudonym(user.encode(), self._key)
-        partition = int.from_bytes(name[:8], "little") % len(self._heads)
-        head = name + b"".join(
-            (
-                self.rows.to_bytes(8, "little"),
-                len(payload).to_bytes(8, "little"),
-                label.to_bytes(4, "little", signed=True),
-            )
-        )
-        self._heads[partition].append(head)
-        self._payloads[partition].append(payload)
+        name, heads, payloads = self._places.get(user) or self._place(user)
+        heads.append(_HEAD.pack(name, self.rows, len(payload), label))
+        payloads.append(payload)
         self.rows += 1
         self._buffered += len(payload) + 256
         if self._buffered >= self._buffered_bytes:
             self._flush()
 
+    def _place(self, user: str) -> tuple[bytes, list[bytes], list[bytes]]:
+        """The name of a user, and the lists of their partition."""
+        if len(self._places) >= _REMEMBERED:
+            self._places.clear()
+        name = pseudonym(user.encode(), self._key)
+        partition = int.from_bytes(name[:8], "little") % len(self._heads)
+        self._places[user] = place = name, self._heads[partition], self._payloads[partition]
+        return place
+
     def group(self, keep: Keep | None = None) -> Grouped:
         """Group the rows that were added. No row can be added afterwards."""
+        if not self._spilled:  # few rows: one partition holds them, which saves many small files
+            self._heads, self._payloads = ([list(chain.from_iterable(each))] for each in (self._heads, self._payloads))
         self._flush()
         return Grouped(self._folder, [self._group(partition, keep) for partition in range(len(self._heads))])
 
@@ -87,7 +98,7 @@ class Grouping:
                     file.write(b"".join(payloads))
                 heads.clear()
                 payloads.clear()
-        self._buffered = 0
+        self._buffered, self._spilled = 0, True
 
     def _group(self, partition: int, keep: Keep | None) -> _Partition:
         """Sort one partition by user and write its payloads again in that order."""
@@ -107,16 +118,16 @@ class Grouping:
         labels = rows["label"]
         with open(_path(self._folder, partition, "grouped"), "wb") as file:
             if keep is None:
-                for start, end in _spans(lengths, 16 << 20):
+                for start, end in spans(lengths, 16 << 20):
                     some = slice(start, end)
                     file.write(take_slices(spilled, starts[some], starts[some] + lengths[some]).data)
             else:
                 counts: list[int] = []
                 kept: list[int] = []
                 for begin, end in zip(user_rows.tolist(), user_rows[1:].tolist(), strict=False):
-                    spans = zip(starts[begin:end].tolist(), lengths[begin:end].tolist(), strict=True)
+                    slices = zip(starts[begin:end].tolist(), lengths[begin:end].tolist(), strict=True)
                     before = len(kept)
-                    for payload in keep(spilled[start : start + length].tobytes() for start, length in spans):
+                    for payload in keep(spilled[start : start + length].tobytes() for start, length in slices):
                         file.write(payload)
                         kept.append(len(payload))
                     counts.append(len(kept) - before)
@@ -152,7 +163,7 @@ class Grouped:
 
     def blocks(self, *, block_bytes: int = 4 << 20) -> Iterator[UserBlock]:
         """All users in the order of their first row, in blocks of about this many bytes."""
-        for start, end in _spans(self._sizes, block_bytes):
+        for start, end in spans(self._sizes, block_bytes):
             yield self._collect(self._partition[start:end], self._member[start:end])
 
     def discard(self) -> None:
@@ -160,28 +171,33 @@ class Grouped:
         shutil.rmtree(self._folder)
 
     def _collect(self, partition: NDArray[np.int64], member: NDArray[np.int64]) -> UserBlock:
-        # Mapped anew for each block: what an old map has read would count as memory of this process.
-        maps: dict[int, tuple[NDArray, NDArray, NDArray]] = {}
-        payloads, lengths, labels, names = [], [], [], []
-        for number, user in zip(partition.tolist(), member.tolist(), strict=True):
-            if number not in maps:
-                maps[number] = (
-                    _map_bytes(_path(self._folder, number, "grouped")),
-                    _map_bytes(_path(self._folder, number, "lengths")).view(np.int64),
-                    _map_bytes(_path(self._folder, number, "labels")).view(np.int32),
+        users = len(member)
+        names, row_counts = np.empty((users, PSEUDONYM_BYTES), np.uint8), np.empty(users, np.int64)
+        pieces: list[tuple[bytes, bytes, bytes]] = [(b"", b"", b"")] * users
+        order = np.argsort(partition, kind="stable")
+        for begin, end in _spans_of_equal(partition[order]):
+            places = order[begin:end]
+            number, of_part = int(partition[places[0]]), member[places]
+            part = self._partitions[number]
+            names[places] = part.names[of_part]
+            row_counts[places] = part.rows_of_user[of_part + 1] - part.rows_of_user[of_part]
+            read = [
+                _slices(_path(self._folder, number, name), offsets[of_part] * size, offsets[of_part + 1] * size)
+                for name, offsets, size in (
+                    ("grouped", part.bytes_of_user, 1),
+                    ("lengths", part.rows_of_user, 8),
+                    ("labels", part.rows_of_user, 4),
                 )
-            part, (flat, all_lengths, all_labels) = self._partitions[number], maps[number]
-            begin, end = part.rows_of_user[user], part.rows_of_user[user + 1]
-            payloads.append(flat[part.bytes_of_user[user] : part.bytes_of_user[user + 1]])
-            lengths.append(all_lengths[begin:end])
-            labels.append(all_labels[begin:end])
-            names.append(part.names[user])
+            ]
+            for place, *of_user in zip(places.tolist(), *read, strict=True):
+                pieces[place] = (of_user[0], of_user[1], of_user[2])
+        payloads, lengths, labels = (b"".join(each) for each in zip(*pieces, strict=True))
         return UserBlock(
-            pseudonyms=np.stack(names),
-            row_counts=np.array([len(rows) for rows in lengths], np.int64),
-            payloads=np.concatenate(payloads),
-            lengths=np.concatenate(lengths),
-            labels=np.concatenate(labels),
+            pseudonyms=names,
+            row_counts=row_counts,
+            payloads=np.frombuffer(payloads, np.uint8),
+            lengths=np.frombuffer(lengths, np.int64),
+            labels=np.frombuffer(labels, np.int32),
         )
 
 
@@ -210,7 +226,25 @@ def _map_bytes(path: Path) -> NDArray[np.uint8]:
     return np.asarray(np.memmap(path, np.uint8, "r"))
 
 
-def _spans(sizes: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
+def _slices(path: Path, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> list[bytes]:
+    """These ranges of a file. It is read, not mapped: what a map has read counts as memory of this process."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        found = [os.pread(file, end - begin, begin) for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+    finally:
+        os.close(file)
+    if sum(map(len, found)) != int((ends - begins).sum()):
+        raise OSError(f"{path} ended early")
+    return found
+
+
+def _spans_of_equal(sorted_values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Where each value begins and ends in a sorted list that is not empty."""
+    cuts = (np.flatnonzero(np.diff(sorted_values)) + 1).tolist()
+    yield from zip([0, *cuts], [*cuts, len(sorted_values)], strict=True)
+
+
+def spans(sizes: NDArray[np.int64], most: int) -> Iterator[tuple[int, int]]:
     """Cut a list of things with these sizes into spans of about `most` together."""
     if len(sizes):
         cuts = np.flatnonzero(np.diff((np.cumsum(sizes) - sizes) // most)) + 1

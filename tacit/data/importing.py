@@ -27,17 +27,22 @@ from tacit.data.build import (
     write_vocabulary,
 )
 from tacit.data.flat import PSEUDONYM_BYTES
-from tacit.data.grouping import Grouped, Grouping, Keep, UserBlock
+from tacit.data.grouping import Grouped, Grouping, Keep, UserBlock, spans
+from tacit.data.in_order import in_order
 from tacit.data.ragged import offsets_of
 from tacit.data.sources import ImageSource, Source, TextSource, checked_user, skip
 from tacit.data.store import IMAGE_SHAPE, LABEL_DTYPE, Caps, Store, StoreInfo, open_store
-from tacit.data.text import cut, has_token, tokenize
+from tacit.data.text import END, cut, has_token, tokenize
 from tacit.data.users import is_held_out
 from tacit.data.vocabulary import PRIVATE, Vocabulary, checked_size, count_vocabulary
 from tacit.errors import DataError
 
 NO_CAPS = Caps()
 _REPORT_EVERY = 10_000
+# So many users that were checked are remembered.
+_REMEMBERED = 100_000
+# Texts are encoded in pieces of about this many bytes, as many at a time as there are cores.
+_PIECE = 1 << 18
 _BYTE = np.dtype(np.uint8)
 
 
@@ -75,11 +80,17 @@ def import_text(
         checked_size(vocabulary.size)
     with new_folder(Path(out)) as folder:
         grouping = Grouping(folder / "spill", new_key() if key is None else key)
+        checked: set[str] = set()
         for source, place, user, text in _rows(sources, progress):
-            if has_token(text):
-                grouping.add(checked_user(user, source.name, source.unit, place), _checked_text(source, place, text))
-            else:
+            # Asked here for most texts, because a call a row would take longer than the answer.
+            if not (text[:1].isalnum() and text.isascii()) and not has_token(text):
                 skip(source.skipped, "texts without a word")
+                continue
+            if user not in checked:
+                if len(checked) >= _REMEMBERED:
+                    checked.clear()
+                checked.add(checked_user(user, source.name, source.unit, place))
+            grouping.add(user, _checked_text(source, place, text))
         if grouping.rows == 0:
             raise DataError(f"{_names(sources)} holds no text with a word in it{_left_out(sources)}.")
         grouped = grouping.group(_keep_text(caps))
@@ -91,14 +102,18 @@ def import_text(
             example_offsets = files.enter_context(OffsetFile(folder, "example_offsets"))
             texts = files.enter_context(ArrayFile(folder, "texts", _BYTE))
             text_offsets = files.enter_context(OffsetFile(folder, "text_offsets"))
-            for block in grouped.blocks():
-                users.append(block)
-                texts.append(block.payloads)
-                text_offsets.append(block.lengths)
-                ids, lengths = words.encode_texts(_strings(block))
+
+            def written() -> Iterator[str]:
+                for block in grouped.blocks():
+                    users.append(block)
+                    texts.append(block.payloads)
+                    text_offsets.append(block.lengths)
+                    progress("writing users", users.offsets.count, len(grouped))
+                    yield from _closed(block)
+
+            for ids, lengths in in_order(words.encode_closed, written()):
                 items.append(ids)
                 example_offsets.append(lengths)
-                progress("writing users", users.offsets.count, len(grouped))
         grouped.discard()
         info = StoreInfo(
             store_id=new_store_id(),
@@ -223,6 +238,16 @@ def _keep_text(caps: Caps) -> Keep | None:
             yield payload
 
     return keep
+
+
+def _closed(block: UserBlock) -> Iterator[str]:
+    """The block's texts in a few pieces of some size, joined as `tacit.data.text.closed` joins texts."""
+    data = np.where(block.payloads == ord(END), np.uint8(ord(" ")), block.payloads)
+    ends = offsets_of(block.lengths)
+    for first, last in spans(block.lengths, _PIECE):
+        begin = ends[first]
+        closed = np.insert(data[begin : ends[last]], ends[first + 1 : last + 1] - begin, ord(END))
+        yield closed.tobytes().decode()
 
 
 def _strings(block: UserBlock) -> list[str]:

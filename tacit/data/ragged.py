@@ -31,8 +31,11 @@ def rows_and_places(lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDAr
 def take_slices(flat: NDArray[np.generic], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.generic]:
     """``flat[start:end]`` for every pair, one after the other, in one new array.
 
-    A slice a pair is quicker than one index an item as soon as a slice holds a few items, and needs no index array.
+    A slice a pair is quicker than one index an item as soon as a slice holds a few items, and needs no index array. Slices
+    that follow each other are taken as one.
     """
     if len(starts) == 0:
         return np.empty((0, *flat.shape[1:]), flat.dtype)
+    apart = starts[1:] != ends[:-1]
+    starts, ends = starts[np.append(True, apart)], ends[np.append(apart, True)]
     return np.concatenate([flat[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)])

@@ -26,7 +26,7 @@ import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +113,10 @@ class Store(FlatUsers):
             where=f"The store {path}",
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process opens the folder where it stands; no text travels."""
+        return _reopened, (self.path.resolve(), self.info)
+
     @property
     def store_id(self) -> str:
         """The id that this store got when it was made."""
@@ -165,6 +169,14 @@ def open_store(path: str | Path) -> Store:
     except OSError as error:
         raise StoreError(f"The store {folder} cannot be read: {error.strerror}.") from None
     return Store(folder, info, _vocabulary(folder, info))
+
+
+def _reopened(folder: Path, info: StoreInfo) -> Store:
+    """The store that another process has open; StoreError if it is not here, or another one is."""
+    found = open_store(folder)
+    if found.info != info:
+        raise StoreError(f"The store {folder} is another one here than where it was opened first.")
+    return found
 
 
 def _vocabulary(folder: Path, info: StoreInfo) -> Vocabulary | None:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.text import END, TOKENIZER, has_token, tokenize, tokenize_many
+from tacit.data.text import END, TOKENIZER, closed, has_token, tokenize, tokens_of_closed
+from tacit.data.token_arrays import TokenArrays, WordSet
 from tacit.data.users import FIRST_WORD, OOV, RESERVED
 from tacit.errors import DataError
 
@@ -32,6 +33,8 @@ HEADER = "#tacit-vocabulary "
 # Counting keeps at most so many different words at a time, which bounds its memory to about a gigabyte.
 _MOST_COUNTED = 4_000_000
 _BLOCK = 4096
+# From this many characters on, arrays are quicker than a pattern and a dictionary.
+_MANY = 50_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # not the blanks: tab and the ends of lines
 
 
@@ -106,11 +109,22 @@ class Vocabulary:
 
     def encode_texts(self, texts: Iterable[str]) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
         """The ids of all tokens of all texts, back to back, and how many each text has."""
-        tokens = tokenize_many(texts)
+        return self.encode_closed(closed(texts))
+
+    def encode_closed(self, texts: str) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
+        """`encode_texts` of texts that are joined already, each closed by `tacit.data.text.END`."""
+        if len(texts) >= _MANY:
+            found = TokenArrays.of_closed(texts)
+            return found.ids(self._word_set, OOV, FIRST_WORD).astype(self.dtype), found.lengths
+        tokens = tokens_of_closed(texts)
         ids = np.fromiter(map(self._index_with_end.__getitem__, tokens), np.uint32, len(tokens))
         ends = np.flatnonzero(ids == len(self))
         lengths = np.diff(ends, prepend=-1) - 1
         return np.delete(ids, ends).astype(self.dtype), lengths
+
+    @cached_property
+    def _word_set(self) -> WordSet:
+        return WordSet(self.words)
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         """The words with these ids; the reserved ones in angle brackets."""
@@ -250,15 +264,23 @@ def count_vocabulary(texts: Iterable[str], *, size: int, provenance: str) -> Voc
     for text in texts:
         block.append(text)
         if len(block) == _BLOCK:
-            counts.update(tokenize_many(block))
+            counts.update(_counts(closed(block)))
             block.clear()
             _forget_the_rarest(counts)
-    counts.update(tokenize_many(block))
-    counts.pop(END, None)
+    counts.update(_counts(closed(block)))
     if not counts:
         raise DataError("The texts to count a vocabulary on hold no word.")
     best = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:room]
     return Vocabulary(tuple(word for word, _ in best), provenance)
+
+
+def _counts(texts: str) -> Mapping[str, int]:
+    """How often each token occurs in these joined texts."""
+    if len(texts) >= _MANY:
+        return TokenArrays.of_closed(texts).counts()
+    counts = Counter(tokens_of_closed(texts))
+    counts.pop(END, None)
+    return counts
 
 
 def _forget_the_rarest(counts: Counter[str]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from safetensors.numpy import save
 from tacit import __version__
 from tacit.data.users import BOS, EOS, FIRST_WORD, OOV, PAD
 from tacit.errors import RunError
+from tacit.export.architecture import architecture_of
 from tacit.export.card import model_card
 from tacit.export.onnx_check import Agreement, require_agreement
 from tacit.export.onnx_step import onnx_step
@@ -43,20 +44,29 @@ class Exportable:
     words: list[str]
     shape: Mapping[str, Any]
     card: Mapping[str, Any]
+    longest: int | None = None  # how many tokens `predict` gives the model at most, None: all
 
     @property
     def metadata(self) -> dict[str, str]:
         """The metadata that both kinds of file carry."""
-        reserved = {"pad": PAD, "bos": BOS, "eos": EOS, "oov": OOV, "first_word": FIRST_WORD}
         return {
-            "format_version": str(FORMAT_VERSION),
-            "vocabulary": json.dumps(self.words, ensure_ascii=False),
-            "reserved": json.dumps(reserved),
+            **words_metadata(self.words),
+            "architecture": json.dumps(architecture_of(self.model, longest=self.longest)),
             "model_digest": self.card["checkpoint"],
             "guarantee": self.card["guarantee"]["headline"],
             "card": json.dumps(self.card, allow_nan=False, ensure_ascii=False),
             "model": json.dumps(self.shape),
         }
+
+
+def words_metadata(words: Sequence[str]) -> dict[str, str]:
+    """The metadata of every file that a keyboard reads: its version, its words, and which ids are no words."""
+    reserved = {"pad": PAD, "bos": BOS, "eos": EOS, "oov": OOV, "first_word": FIRST_WORD}
+    return {
+        "format_version": str(FORMAT_VERSION),
+        "vocabulary": json.dumps(list(words), ensure_ascii=False),
+        "reserved": json.dumps(reserved),
+    }
 
 
 def open_for_export(path: Path) -> Exportable:
@@ -65,19 +75,27 @@ def open_for_export(path: Path) -> Exportable:
     return exportable(trained.model, trained.folder, trained.checkpoint, asdict(trained.config))
 
 
-def exportable(model: Any, folder: RunFolder, checkpoint: Checkpoint, shape: Mapping[str, Any]) -> Exportable:
+def exportable(
+    model: Any, folder: RunFolder, checkpoint: Checkpoint, shape: Mapping[str, Any], *, longest: int | None = None
+) -> Exportable:
     """The model of this checkpoint of a run, with its card."""
     about = {
         "exported_by": f"Tacit {__version__}",
         "recipe": folder.recipe().get("name"),
         "parameters": parameter_count(model),
     }
-    return Exportable(model, folder.vocabulary() or [], shape, {**about, **model_card(folder, checkpoint)})
+    card = {**about, **model_card(folder, checkpoint)}
+    return Exportable(model, folder.vocabulary() or [], shape, card, longest)
+
+
+def safetensors_of(exportable: Exportable) -> bytes:
+    """The parameters by name, with the metadata."""
+    return bytes(save(model_arrays(exportable.model), exportable.metadata))
 
 
 def export_safetensors(exportable: Exportable, out: Path) -> None:
-    """Write the parameters by name, with the metadata."""
-    write_atomic(out, save(model_arrays(exportable.model), exportable.metadata), kept="nothing was left behind")
+    """Write what `safetensors_of` returns."""
+    write_atomic(out, safetensors_of(exportable), kept="nothing was left behind")
 
 
 def require_onnx() -> None:

@@ -1,6 +1,8 @@
 """The server's log: one JSON object a line, with an event and numbers.
 
-A line never holds a device's number, address, key or token, nor anything a device has sent.
+A line never holds a device's number, address, key or token, nor anything a device has sent. One event is logged `BURST` times
+in a row and `PER_S` times a second after that: whoever can cause an event cannot fill the disk with it. What was left out is
+counted in the next line of that event, as "suppressed".
 """
 
 from __future__ import annotations
@@ -8,6 +10,9 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import TextIO
 
 _LOGGER = logging.getLogger("tacit.fleet")
@@ -20,6 +25,31 @@ _LOGGED = {
 }
 
 
+BURST, PER_S = 50, 2.0
+_MOST_EVENTS = 1000
+
+
+class _Flood(logging.Filter):
+    """Leaves out records of an event that comes too often."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._events: OrderedDict[tuple[str, str], tuple[float, float, int]] = OrderedDict()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        key, now = (record.name, str(record.msg).partition("\n")[0][:100]), self._clock()
+        left, since, suppressed = self._events.pop(key, (float(BURST), now, 0))
+        left = min(float(BURST), left + (now - since) * PER_S)
+        shown = left >= 1
+        self._events[key] = (left - shown, now, 0 if shown else suppressed + 1)
+        if len(self._events) > _MOST_EVENTS:
+            self._events.popitem(last=False)
+        if shown and suppressed:
+            record.suppressed = suppressed
+        return shown
+
+
 class _JsonLines(logging.Formatter):
     """Time, level and event. Other libraries' records give their message; a failure gives the exception's type and place."""
 
@@ -28,6 +58,8 @@ class _JsonLines(logging.Formatter):
         event = record.getMessage().partition("\n")[0]
         line = {"time": round(record.created, 3), "level": record.levelname.lower(), "event": event}
         line |= getattr(record, "values", {})
+        if hasattr(record, "suppressed"):
+            line["suppressed"] = record.suppressed
         if record.exc_info and record.exc_info[0] is not None:
             # Not the exception's text: it may quote what a device has sent.
             line["exception"] = record.exc_info[0].__name__
@@ -43,6 +75,7 @@ def configure_logs(stream: TextIO | None = None) -> None:
     """Write the fleet's events, and the logs of the libraries it uses, to `stream` (stderr) as JSON lines."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_JsonLines())
+    handler.addFilter(_Flood())
     for name, level in _LOGGED.items():
         logger = logging.getLogger(name)
         logger.handlers = [handler]

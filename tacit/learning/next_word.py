@@ -12,7 +12,8 @@ papers' metric ranks the target among all entries, so that a first guess of "unk
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,8 @@ from tacit.models.layers.sgd import sgd_step
 from tacit.models.word_lm import Batch, WordLM, loss_sum
 
 HEAD_SIZES = (10, 50, 100)
+# How many chunks of an evaluation are under way before the first one's sums are fetched.
+_AHEAD = 2
 
 
 @dataclass(frozen=True)
@@ -110,10 +113,52 @@ class Scores:
 
 def evaluate(model: Any, rows: NDArray[np.int32], *, chunk: int | None = None) -> Scores:
     """Scores over these rows, each read from an empty state."""
+    return scores_of(_totals(model, rows, chunk))
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutWords:
+    """`evaluate` on these rows as a function of the model, which several processes can share.
+
+    The sums of `parts` add up to those of the whole.
+    """
+
+    rows: NDArray[np.int32]
+
+    def __call__(self, model: Any) -> dict[str, float]:
+        """The scores by their names."""
+        return self.metrics([self.sums(model)])
+
+    def parts(self, count: int) -> list[HeldOutWords]:
+        """At most so many parts, of about the same size."""
+        return [HeldOutWords(part) for part in np.array_split(self.rows, max(1, min(count, len(self.rows))))]
+
+    def sums(self, model: Any) -> NDArray[np.float64]:
+        """What `metrics` needs of these rows."""
+        return _totals(model, self.rows, None)
+
+    @staticmethod
+    def metrics(sums: Sequence[NDArray[np.float64]]) -> dict[str, float]:
+        """The scores that the sums of all parts give, added in their order."""
+        return scores_of(np.sum(sums, axis=0)).as_dict()
+
+
+def _totals(model: Any, rows: NDArray[np.int32], chunk: int | None) -> NDArray[np.float64]:
+    """`score_sums` over all rows, some at a time."""
     chunk = chunk or (128 if jax.default_backend() == "cpu" else 2048)
     total = np.zeros(8, np.float64)
+    under_way: deque[jax.Array] = deque()
     for tokens in _chunks(rows, chunk):
-        total += np.asarray(score_sums(model, tokens), np.float64)
+        under_way.append(score_sums(model, tokens))
+        if len(under_way) > _AHEAD:  # the next chunks are on their way while the accelerator works on this one
+            total += np.asarray(under_way.popleft(), np.float64)
+    for sums in under_way:
+        total += np.asarray(sums, np.float64)
+    return total
+
+
+def scores_of(total: NDArray[np.float64]) -> Scores:
+    """The scores that these sums make."""
     words, known, top1, top3, papers_top1, papers_top3, loss, predictions = total
     return Scores(
         words=int(words),

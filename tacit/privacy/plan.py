@@ -25,6 +25,7 @@ from tacit.privacy.accounting.sampled_gaussian import ADJACENCY as SAMPLED_ADJAC
 from tacit.privacy.accounting.sampled_gaussian import combined_noise_multiplier
 from tacit.privacy.gate.discretisation import SecAggSection
 from tacit.privacy.noise.kinds import KINDS, MechanismKind, kind_of, training_names
+from tacit.privacy.noise.multipliers import LEAST_NOISE, MOST_NOISE
 from tacit.privacy.outside import IMPORT_FIRST, about, is_path
 from tacit.privacy.participation.custom import PARTICIPATIONS
 from tacit.privacy.participation.cyclic import CYCLIC, CyclicPoisson
@@ -46,7 +47,6 @@ LARGEST_COHORT = 100_000
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 # Outside these limits, squares and their inverses overflow or underflow in the floating-point numbers of the proof.
 LEAST_NORM, MOST_NORM = 1e-30, 1e30
-LEAST_NOISE, MOST_NOISE = 1e-6, 1e6  # noise multipliers: the limits of plans and of searches
 
 
 def _within_reason(norm: float) -> float:

@@ -9,6 +9,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tacit.errors import RecipeError
+from tacit.recipe.engine import GIVE_UP_S, PIECES, Ray
+
 # The range that every generator in use accepts: jax.random.key keeps 32 bits, NumPy refuses negative seeds.
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
@@ -223,6 +226,48 @@ class EngineSection(RecipeSection):
     precision: Literal["float32", "tf32", "bf16"] = Field(
         default="float32", description="precision of matrix products; parameters and sums keep theirs"
     )
+    kind: Literal["built-in", "ray"] = Field(
+        default="built-in", description="who trains users: this process, or worker processes on Ray, on any machines"
+    )
+    address: str | None = Field(
+        default=None, description="of a Ray cluster: auto, or host:port; default: Ray is started for the run"
+    )
+    workers: int | None = Field(default=None, gt=0, description="workers on Ray; default: as many as there is room for")
+    gpus_per_worker: float | None = Field(
+        default=None, ge=0, allow_inf_nan=False, description="GPUs of a worker on Ray; default: none, a CPU core"
+    )
+    pieces: int | None = Field(
+        default=None,
+        gt=0,
+        description=f"pieces of a round on Ray, which decide how sums are rounded; default: {PIECES}",
+    )
+    give_up_s: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description=f"seconds after which a worker on Ray that is silent is replaced; default: {GIVE_UP_S:g}",
+    )
+
+    @model_validator(mode="after")
+    def _keys_of_ray(self) -> EngineSection:
+        given = [name for name in _OF_RAY if getattr(self, name) is not None]
+        if given and self.kind != "ray":
+            raise ValueError(f"expected engine.kind = 'ray' with engine.{given[0]}, got 'built-in'")
+        self.ray()
+        return self
+
+    def ray(self) -> Ray | None:
+        """What is asked of Ray; None for the built-in engine."""
+        if self.kind != "ray":
+            return None
+        given = {name: getattr(self, name) for name in _OF_RAY}
+        try:
+            return Ray(**{name: value for name, value in given.items() if value is not None})
+        except RecipeError as error:
+            raise ValueError(f"{error.sentence[0].lower()}{error.sentence[1:].rstrip('.')}") from None
+
+
+_OF_RAY = ("address", "workers", "gpus_per_worker", "pieces", "give_up_s")
 
 
 class PopulationSection(RecipeSection):
@@ -255,6 +300,13 @@ class FleetSection(RecipeSection):
     deadline_s: float = Field(
         default=600.0, gt=0, allow_inf_nan=False, description="how long a round waits for reports"
     )
+    replace_s: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="how long a selected device may be silent before another one is selected too; default: a quarter of the "
+        "deadline",
+    )
     timer_s: float = Field(
         default=86_400.0, ge=0, allow_inf_nan=False, description="rest after a report, on the device"
     )
@@ -269,6 +321,12 @@ class FleetSection(RecipeSection):
     )
     corruption: float = Field(
         default=0.1, ge=0, lt=1, description="secure aggregation: share of devices that may collude with the server"
+    )
+    most_lost: int | None = Field(
+        default=None,
+        ge=1,
+        description="after how many rounds that are lost after their intent, each of which costs privacy, the run stops; "
+        "default: eight, or a twentieth of the rounds if that is more",
     )
 
 

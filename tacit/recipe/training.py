@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tacit.privacy.noise.kinds.words import WORDS
 from tacit.privacy.plan import PrivacyPlan, with_rounds
 from tacit.privacy.planning.scaling import ScaleSection, scaled_up
 from tacit.privacy.record.reasons import Reason, Why
+from tacit.recipe.engine import Ray
 from tacit.recipe.letters import LettersSection
 from tacit.recipe.reading import apply_change, read_toml, toml_of
 from tacit.recipe.sections import (
@@ -150,6 +152,12 @@ def reasons_of_settings(plan: PrivacyPlan, seed: int | None) -> tuple[Reason, ..
     return tuple(Reason(why) for why, holds in found.items() if holds)
 
 
+def on_engine(recipe: Recipe, ray: Ray) -> Recipe:
+    """The recipe with its users trained on Ray."""
+    section = recipe.engine.model_copy(update={"kind": "ray", **asdict(ray)})
+    return recipe.model_copy(update={"engine": section})
+
+
 def load_recipe(path: Path, changes: Iterable[str] = ()) -> Recipe:
     """Read and validate a recipe, with changes of the form section.key=value.
 
@@ -163,6 +171,11 @@ def load_recipe(path: Path, changes: Iterable[str] = ()) -> Recipe:
     tree = read_toml(path)
     for change in changes:
         apply_change(tree, change)
+    return recipe_of(tree)
+
+
+def recipe_of(tree: dict[str, Any]) -> Recipe:
+    """A recipe given as nested dictionaries, validated, with the absolute paths that `load_recipe` gives it."""
     recipe = parse_recipe(tree)
     if recipe.vocabulary is not None and recipe.vocabulary.run is not None:
         found = recipe.vocabulary.model_copy(update={"run": str(by_name(Path(recipe.vocabulary.run)).resolve())})

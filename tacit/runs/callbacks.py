@@ -7,7 +7,8 @@ exactly once, whatever happens.
 **What a callback gets is public.** Its arguments hold the plan's settings, the record that goes into metrics.jsonl and the
 stated guarantee. They never hold who took part, how many did, norms, clipped shares, durations or the path of a file. The time
 that an estimate names was taken on made-up users. The time of a call is not public: how long a round takes depends on what its
-users hold, so a callback that passes on when it was called passes on something that the guarantee does not cover.
+users hold, so a callback that passes on when it was called passes on something that the guarantee does not cover. For the same
+reason what `on_workers` gets is not public: which worker is slow follows from times.
 
 **An error in a callback stops the run as Ctrl-C does:** after the round under way, with a checkpoint, so that the run can be
 resumed. Then the error is raised. In the last round the run finishes first. An error before the rounds (`on_warning`,
@@ -81,6 +82,18 @@ class RunEstimate:
 
 
 @dataclass(frozen=True)
+class WorkersReport:
+    """How the processes do that train users for a run: how many there are, how many were lost so far, and who is slow.
+
+    `slow` names workers that need at least half as long again as the median worker for the same work.
+    """
+
+    workers: int
+    lost: int
+    slow: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class RunEnd:
     """How a run ended.
 
@@ -127,6 +140,9 @@ class Callback:
     def on_round(self, round: int, rounds: int) -> None:
         """`round` of `rounds` rounds are done, and the model is finite. Called up to two rounds late."""
 
+    def on_workers(self, report: WorkersReport) -> None:
+        """Before a round, where other processes train the users: how they do. Like time, it is not public."""
+
     def on_evaluation(self, round: int, metrics: Mapping[str, Any]) -> None:
         """The model after `round` rounds was measured; `metrics` is the line of metrics.jsonl, without its round."""
 
@@ -168,6 +184,9 @@ class Callbacks(Callback):
     def on_round(self, round: int, rounds: int) -> None:
         self._each("on_round", round, rounds)
 
+    def on_workers(self, report: WorkersReport) -> None:
+        self._each("on_workers", report)
+
     def on_evaluation(self, round: int, metrics: Mapping[str, Any]) -> None:
         self._each("on_evaluation", round, metrics)
 
@@ -197,6 +216,9 @@ class Notifier:
 
     def round(self, round: int, rounds: int) -> None:
         self._call("on_round", round, rounds)
+
+    def workers(self, report: WorkersReport) -> None:
+        self._call("on_workers", report)
 
     def evaluation(self, round: int, metrics: Mapping[str, Any]) -> None:
         self._call("on_evaluation", round, metrics)

@@ -29,6 +29,7 @@ from tacit.privacy.participation.log import repair_torn_tail, verified
 from tacit.privacy.record.ledger import Ledger, LedgerWriter
 from tacit.privacy.record.records import (
     FRESH_NOISE,
+    SAME_SUM,
     SEEDED_REPLAY,
     Committed,
     Extended,
@@ -125,13 +126,22 @@ def further_rounds(
         if extend:
             ledger.append(Extended(program.schedule.rounds))
         folder.remove_summary()
-        lost = ledger.ledger.lost_from(state.round)
-        ledger.append(Resumed(state.round, lost, FRESH_NOISE if program.seed is None else SEEDED_REPLAY))
+        lost, unfinished = ledger.ledger.lost_from(state.round), None
+        if (
+            program.seed is None
+            and program.schedule.save_first
+            and program.unfinished(folder, ledger.ledger, state.round)
+        ):
+            *_, last = verified(folder.participation_path, ledger.ledger)
+            unfinished = (last.round, last.attempt, last.users)
+            ledger.append(Resumed(state.round + 1, [], SAME_SUM))
+        else:
+            ledger.append(Resumed(state.round, lost, FRESH_NOISE if program.seed is None else SEEDED_REPLAY))
         _record_head(listed, folder, ledger)
         truncate_after(folder.metrics_path, state.round)
         truncate_after(folder.diagnostics_path, state.round)
         truncate_after(folder.gate_audit_path, state.round)
-        return (yield from _rounds(program, folder, ledger, state, callback, listed, catch_interrupt))
+        return (yield from _rounds(program, folder, ledger, state, callback, listed, catch_interrupt, unfinished))
     finally:
         ledger.close()
 
@@ -203,10 +213,12 @@ def _rounds(
     callback: Callback,
     listed: Odometer | None,
     catch_interrupt: bool,
+    unfinished: tuple[int, int, NDArray[np.int64]] | None = None,
 ) -> Rounds:
     opened = ledger.ledger.opened
     with ExitStack() as leaving:
         notifier = leaving.enter_context(notifying(callback))
+        leaving.enter_context(program.running())
         audit = leaving.enter_context(program.audit(folder))
         journal = RunJournal(
             folder,
@@ -220,11 +232,13 @@ def _rounds(
             record_head=partial(_record_head, listed, folder, ledger),
             notifier=notifier,
             settled=audit.settle,
+            unfinished=unfinished,
         )
         leaving.callback(journal.release)
         journal.start(state.round)
         for users in _participation(folder, ledger.ledger, state.round):
             program.sampler.remember(users)
+        program.follow(ledger.append)
         cohorts = program.participation(
             Randomness.fresh() if program.seed is None else Randomness.from_seed(program.seed),
             state.round,
@@ -244,6 +258,8 @@ def _rounds(
                 journal=journal,
             ):
                 state = after
+                if (report := program.workers()) is not None:
+                    notifier.workers(report)
                 if not catch_interrupt:  # the caller has the loop, and sees the model now
                     journal.before_showing()
                 try:

@@ -12,8 +12,8 @@ sections/             sections of the report that other parts of Tacit write
 summary.json          the result, written when the run ends
 private/              mode 0700: participation.bin; the noise state, if the mechanism has one; users.sha256 and
                       diagnostics.jsonl, which only a simulation writes (norms and cohort sizes, outside the guarantee);
-                      gate_audit.jsonl while the gate is audited, gate_audit.json when the run has ended. No key is ever
-                      on disk.
+                      gate_audit.jsonl while the gate is audited, gate_audit.json when the run has ended; audit.json, what
+                      tacit audit run found last. No key is ever on disk.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from tacit.errors import DivergedError
+from tacit.errors import DivergedError, PrivacyError
 from tacit.privacy.accounting.noise_split import BIT_BOUND
 from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.participation.log import ParticipationWriter
@@ -48,11 +48,14 @@ class Schedule:
 
     If evaluations are rare, the model is also evaluated before the first round and after the first few, so that there is
     something to see. Nothing about training depends on it.
+
+    With `save_first` a round is saved before it is evaluated, so that nothing of it is shown before its checkpoint is durable.
     """
 
     rounds: int
     evaluate_every: int
     checkpoint_every: int
+    save_first: bool = False
 
     @property
     def early(self) -> tuple[int, ...]:
@@ -81,7 +84,9 @@ class RunJournal:
         record_head: Callable[[], None],
         notifier: Notifier,
         settled: Callable[[int], None] = lambda rounds_done: None,
+        unfinished: tuple[int, int, np.ndarray] | None = None,
     ) -> None:
+        """`unfinished`: round, attempt and users of the last intent, if the run goes on with the sum that was begun then."""
         self._folder, self._ledger, self._plan, self._schedule = folder, ledger, plan, schedule
         self._to_arrays, self._evaluate, self._notifier = to_arrays, evaluate, notifier
         self._cost_so_far, self._update_bound = cost_so_far, update_bound
@@ -95,6 +100,7 @@ class RunJournal:
         self.intents = list(ledger.ledger.intents)
         self._opened = ledger.ledger.digests()[0]
         self.stop_requested = False
+        self._unfinished = unfinished
 
     def start(self, round: int) -> None:
         """Call `on_start` before the rounds from `round` on run; if a callback fails, no round runs."""
@@ -112,7 +118,13 @@ class RunJournal:
                 self._stop()
 
     def before(self, cohort: Any, norms: ClipThresholds) -> None:
-        """Write the intent to disk."""
+        """Write the intent to disk; nothing, if it is there and the run goes on with its sum."""
+        if self._unfinished is not None:
+            number, attempt, users = self._unfinished
+            if (cohort.round, cohort.attempt) != (number, attempt) or not np.array_equal(np.sort(cohort.users), users):
+                raise PrivacyError(f"Expected the cohort that round {number} was begun with, got another one.")
+            self._unfinished = None
+            return
         digest = self._participation.append(cohort.round, cohort.attempt, cohort.users)
         bound = self._update_bound(norms.clip)
         bounds = {UPDATE: bound if math.isfinite(bound) else None, WEIGHT: 1.0, WITHIN: BIT_BOUND}
@@ -137,12 +149,15 @@ class RunJournal:
         evaluate = self._schedule.evaluates(state.round)
         save = last or state.round % self._schedule.checkpoint_every == 0 or self._stopping
         self._settle(all=evaluate or save)
+        saved = save and self._schedule.save_first
+        if saved:
+            self._save(state)
         if evaluate:
             self._note(state)
         stop = self._stopping and not last
         if stop and not save:  # requested after this round's numbers were fetched
             self._settle(all=True)
-        if save or stop:
+        if (save or stop) and not saved:
             self._save(state)
         if stop:
             self._stop()

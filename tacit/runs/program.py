@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,7 +16,9 @@ from tacit.privacy.noise.mechanisms import Mechanism
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.samplers import Sampler
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.record.records import Opened
+from tacit.privacy.record.ledger import Ledger
+from tacit.privacy.record.records import Opened, Record
+from tacit.runs.callbacks import WorkersReport
 from tacit.runs.folder import RunFolder
 from tacit.runs.gate_audit.in_run import GateAudit
 from tacit.runs.journal import Schedule
@@ -56,9 +59,29 @@ class Program(ABC):
     def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Cohorts:
         """The cohorts of the rounds from `start` on; `attempts` says how often a round was begun before."""
 
+    def unfinished(self, folder: RunFolder, ledger: Ledger, rounds_done: int) -> bool:
+        """Whether the sum of the ledger's last intent, which is in no checkpoint, is still there and the run can go on with it.
+
+        A program may say so only if nothing of a round is shown before its checkpoint is durable (`Schedule.save_first`): the
+        sum then gets fresh noise, and is released once, whatever noise the process drew for it that was lost.
+        """
+        return False
+
+    def follow(self, append: Callable[[Record], object]) -> None:
+        """Called before the first round with the way to append a record of the program's own to the ledger."""
+        return
+
     @abstractmethod
     def audit(self, folder: RunFolder) -> GateAudit:
         """The users and the mechanism that rounds use, with the audit of the gate between them if it is possible."""
+
+    def running(self) -> AbstractContextManager[object]:
+        """What must be there while rounds run, such as other machines; entered before the first round, left after the last."""
+        return nullcontext()
+
+    def workers(self) -> WorkersReport | None:
+        """How the processes that train users do; None where this process trains them."""
+        return None
 
     @abstractmethod
     def require_same_users(self, folder: RunFolder, *, begun: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from tacit.privacy.statement.wording import epsilon_text
-from tacit.runs.callbacks import Callback, RunEnd, RunEstimate, RunStart
+from tacit.runs.callbacks import Callback, RunEnd, RunEstimate, RunStart, WorkersReport
 from tacit.runs.estimates import estimate_in_words
 from tacit.runs.metrics import EPSILON_SO_FAR
 
@@ -31,6 +31,21 @@ def headline_metric(metrics: Mapping[str, Any]) -> str:
         if isinstance(value, int | float) and not isinstance(value, bool) and name != EPSILON_SO_FAR:
             return f"{name} {value:.4g}"
     return "evaluated"
+
+
+def workers_in_words(report: WorkersReport) -> str:
+    """How the workers do, in a few words.
+
+    >>> from tacit.runs.callbacks import WorkersReport
+    >>> workers_in_words(WorkersReport(2, 1, ("node-7:4021",)))
+    '2 workers (1 lost so far; slow: node-7:4021)'
+    """
+    notes = [f"{report.lost} lost so far"] if report.lost else []
+    if report.slow:
+        more = f" and {len(report.slow) - 1} more" if len(report.slow) > 1 else ""
+        notes.append(f"slow: {report.slow[0]}{more}")
+    workers = "1 worker" if report.workers == 1 else f"{report.workers:,} workers"
+    return f"{workers} ({'; '.join(notes)})" if notes else workers
 
 
 class Progress(Callback):
@@ -78,6 +93,9 @@ class Progress(Callback):
     def on_round(self, round: int, rounds: int) -> None:
         self._open().round(round)
 
+    def on_workers(self, report: WorkersReport) -> None:
+        self._open().workers(report)
+
     def on_evaluation(self, round: int, metrics: Mapping[str, Any]) -> None:
         self._open().evaluation(round, self._describe(metrics), epsilon_text(metrics.get(EPSILON_SO_FAR)))
 
@@ -120,11 +138,11 @@ class _Bar:
             BarColumn(bar_width=24),
             TextColumn("[bold]{task.fields[seen]}[/]"),
             TextColumn("ε if planned to end here [bold]{task.fields[epsilon]}[/]"),
-            TextColumn("{task.fields[speed]} users/s"),
+            TextColumn("{task.fields[speed]} users/s{task.fields[workers]}"),
             TimeRemainingColumn(),
             console=console,
         )
-        shown: dict[str, Any] = {"place": "", "seen": "–", "epsilon": "–", "speed": "–"}
+        shown: dict[str, Any] = {"place": "", "seen": "–", "epsilon": "–", "speed": "–", "workers": ""}
         self._task = self.drawn.add_task("setting up", total=None, **shown)
         self._rounds, self._cohort = 0, 0.0
         self._first: tuple[int, float] | None = None
@@ -155,6 +173,11 @@ class _Bar:
         speed = f"{done * self._cohort / seconds:,.0f}" if done and seconds > 0 else "–"
         self._to("round", round, self._rounds, speed=speed)
 
+    def workers(self, report: WorkersReport) -> None:
+        from rich.markup import escape
+
+        self.drawn.update(self._task, workers=escape(f" by {workers_in_words(report)}"))
+
     def evaluation(self, round: int, seen: str, epsilon: str) -> None:
         from rich.markup import escape
 
@@ -175,6 +198,7 @@ class _Lines:
         self._console, self._name_runs = console, name_runs
         self._name, self._of = "", ""
         self._tenths = 0  # of pre-training that have a line
+        self._workers: WorkersReport | None = None
 
     def warning(self, sentence: str) -> None:
         _print(self._console, f"Warning: {sentence}")
@@ -192,6 +216,12 @@ class _Lines:
 
     def round(self, round: int) -> None:
         pass
+
+    def workers(self, report: WorkersReport) -> None:
+        """A line when workers came or were lost, or others are slow."""
+        if report != self._workers:
+            self._workers = report
+            _print(self._console, f"{self._name}{workers_in_words(report)}")
 
     def evaluation(self, round: int, seen: str, epsilon: str) -> None:
         _print(self._console, f"{self._name}round {round}{self._of}: {seen}, ε if planned to end here {epsilon}")

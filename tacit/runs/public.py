@@ -7,6 +7,7 @@ sets that differ in one user. Every other file in a run's folder, above all in `
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from tacit.privacy.record.records import Opened
 from tacit.runs.folder import RunFolder
@@ -64,8 +65,13 @@ def released_files(opened: Opened) -> tuple[str, ...]:
     return tuple(f"{each.path}: {each.what}" for each in public)
 
 
+def public_paths(folder: RunFolder) -> dict[str, Path]:
+    """Every public file that there is, by its path in the run's folder. A link is left out: it may lead to any file."""
+    patterns = dict.fromkeys(public.path for public in (*PUBLIC, *OF_WORDS))
+    found = (path for pattern in patterns for path in sorted(folder.path.glob(pattern)))
+    return {str(path.relative_to(folder.path)): path for path in found if path.is_file() and not path.is_symlink()}
+
+
 def public_files(folder: RunFolder) -> dict[str, bytes]:
     """The content of every public file that there is, by its path in the run's folder."""
-    patterns = dict.fromkeys(public.path for public in (*PUBLIC, *OF_WORDS))
-    found = (path for pattern in patterns for path in sorted(folder.path.glob(pattern)) if path.is_file())
-    return {str(path.relative_to(folder.path)): path.read_bytes() for path in found}
+    return {name: path.read_bytes() for name, path in public_paths(folder).items()}

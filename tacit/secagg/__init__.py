@@ -7,6 +7,7 @@ messages.py           the messages as canonical bytes, with strict parsers
 keys.py               signatures, key agreement, encryption
 masks.py              masks, and vectors packed into bytes
 shamir.py             Shamir's secret sharing
+decoding.py           secrets from shares of which some are false, and who gave those
 rehearsal.py          a whole round in one process
 encoding.py           vectors as small integers with a proven norm, and back
 hadamard.py           the rotation that the encoding uses

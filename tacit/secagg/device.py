@@ -33,8 +33,9 @@ from tacit.secagg.messages import Kind, SecretKind
 from tacit.secagg.session import Session, require_at_least
 from tacit.secagg.shamir import Entropy
 
-# Whether a party other than the server vouches that the device with this number has this identity key.
-Vouched = Callable[[int, bytes], bool]
+# Whether a party other than the server vouches that the device with this number has this identity key, given the number, the
+# key and the device's certificate.
+Vouched = Callable[[int, bytes, bytes], bool]
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,14 @@ class Revealed:
     index: int
 
 
-def advertise(session: Session, index: int, *, identity: bytes, entropy: Entropy) -> tuple[bytes, Advertised]:
+def advertise(
+    session: Session,
+    index: int,
+    *,
+    identity: bytes,
+    entropy: Entropy,
+    certificate: bytes = messages.NO_CERTIFICATE,
+) -> tuple[bytes, Advertised]:
     """Fresh keys for this round, signed with the device's identity (an Ed25519 private key, 32 bytes)."""
     if not 0 <= index < session.devices:
         raise ProtocolError(f"Expected index to be 0 to {session.devices - 1}, got {index}.")
@@ -111,6 +119,7 @@ def advertise(session: Session, index: int, *, identity: bytes, entropy: Entropy
         keys.identity_public(identity)
         + keys.agreement_public(secrets.mask_key)
         + keys.agreement_public(secrets.cipher_key)
+        + certificate
     )
     message = messages.signed(session, Kind.ADVERTISE, index, identity, body)
     return message, Advertised(session, index, secrets)
@@ -122,11 +131,11 @@ def share(state: Advertised, roster: bytes, *, vouched: Vouched, entropy: Entrop
     body = messages.opened(session, Kind.ROSTER, messages.SERVER, index, roster)
     around = set(session.neighbours_of(index))
     neighbours = {}
-    for other, message in messages.bundle(body, messages.bundled_size(96), Kind.ROSTER).items():
+    for other, message in messages.bundle(body, messages.bundled_size(messages.ADVERTISED_BYTES), Kind.ROSTER).items():
         if other not in around:
             raise ProtocolError(f"Expected keys of neighbours of device {index}, got device {other}'s.")
         neighbours[other] = messages.advertisement(session, other, message)
-        if not vouched(other, neighbours[other].identity):
+        if not vouched(other, neighbours[other].identity, neighbours[other].certificate):
             raise ProtocolError(f"Nobody vouches for the identity of device {other}.")
     require_at_least(len(neighbours), session.threshold, "neighbours with keys")
     seeds = shamir.split(secrets.seed, list(neighbours), session.threshold, entropy=entropy)

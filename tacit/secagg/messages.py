@@ -4,7 +4,7 @@
     header    = "TSAG" version kind context(32) sender(4) receiver(4)          46 bytes, little-endian
 
     kind        from      body
-    ADVERTISE   device    identity(32) mask key(32) cipher key(32)             signed
+    ADVERTISE   device    identity(32) mask key(32) cipher key(32) certificate(64)     signed
     ROSTER      server    the neighbours' ADVERTISE messages
     SHARES      device    commitment to the self-mask's seed(32), then (receiver(4) ciphertext(80))…    signed
     DELIVERY    server    (sender(4) ciphertext(80))…
@@ -15,6 +15,7 @@
     AGREEMENTS  server    the neighbours' AGREE messages
     REVEAL      device    (owner(4) which(1) share(32))…                       signed
 
+A certificate is 64 bytes with which somebody vouches for the identity, or zeros; the protocol passes it on to `vouched`.
 A device's messages are addressed to the server and signed with its identity key over header and body; the server forwards
 messages between devices unchanged. Records are in strictly ascending order of their device. Bits run from the lowest bit of the
 first byte, unused bits are zero. A parser accepts only messages of its session, kind, sender and receiver.
@@ -38,6 +39,9 @@ SERVER = 0xFFFFFFFF
 _MAGIC = b"TSAG"
 _HEADER = struct.Struct("<4sBB32sII")
 _HASH_BYTES = 32
+CERTIFICATE_BYTES = 64
+NO_CERTIFICATE = bytes(CERTIFICATE_BYTES)
+ADVERTISED_BYTES = 96 + CERTIFICATE_BYTES
 SHARE_PAIR_BYTES = 64
 CIPHERTEXT_BYTES = SHARE_PAIR_BYTES + keys.TAG_BYTES
 
@@ -65,11 +69,12 @@ class SecretKind(IntEnum):
 
 @dataclass(frozen=True)
 class Advertisement:
-    """A device's public keys, and the signed message that contains them."""
+    """A device's public keys, what vouches for the first, and the signed message that contains them."""
 
     identity: bytes
     mask_key: bytes
     cipher_key: bytes
+    certificate: bytes
     message: bytes = field(repr=False)
 
 
@@ -123,13 +128,14 @@ def advertisement(session: Session, sender: int, message: bytes) -> Advertisemen
 
     The signature proves that the identity made them; that the identity is the device's, others vouch for.
     """
-    body = _sized(opened(session, Kind.ADVERTISE, sender, SERVER, message), 96 + keys.SIGNATURE_BYTES, Kind.ADVERTISE)
+    size = ADVERTISED_BYTES + keys.SIGNATURE_BYTES
+    body = _sized(opened(session, Kind.ADVERTISE, sender, SERVER, message), size, Kind.ADVERTISE)
     identity = body[:32]
     opened_signed(session, Kind.ADVERTISE, sender, identity, message)
     mask_key, cipher_key = body[32:64], body[64:96]
     if not (keys.is_agreement_public(mask_key) and keys.is_agreement_public(cipher_key)):
         raise ProtocolError(f"The X25519 keys of device {sender} are not canonical or have a small order.")
-    return Advertisement(identity, mask_key, cipher_key, message)
+    return Advertisement(identity, mask_key, cipher_key, body[96:ADVERTISED_BYTES], message)
 
 
 def sender_of(message: bytes) -> int:

@@ -25,7 +25,12 @@ That set may be smaller than the session's `minimum`: a malicious server can ann
 different stretches of the ring. If 3t > 2(k + c), all devices that reveal have signed the same set, and the sum is over all its
 honest members:
 
-    n · P[Hyp(n - 1, C, k) > c],   c = ⌈3t/2⌉ - k - 1; in a complete graph c as above   ("split")
+    n · P[Hyp(n - 1, C, k) > c],   c = ⌈3t/2⌉ - k - 1                                   ("split")
+
+**In a complete graph** both hold if 2t > k + c, where c = C is certain: two honest devices that reveal for different sets have
+t - c + 1 honest signers each, themselves included, and an honest device signs one set; so 2(t - c + 1) ≤ k + 1 - c.
+
+**If the server steers the ring** (`steered`), it can place all corrupt devices around one, and c = min(C, k) is certain.
 
 All of it is computed exactly in integers and becomes a float at the end. `choose` returns about the smallest k that keeps both
 probabilities below the requested bounds. (They fall with k, except for small steps because the threshold is an integer; the
@@ -45,6 +50,8 @@ from tacit.errors import ProtocolError
 from tacit.secagg.session import Session
 
 Server = Literal["curious", "malicious"]
+# The most neighbours that `strongest` gives a device: it expands a mask and splits two secrets for each.
+MOST_NEIGHBOURS = 512
 
 
 @dataclass(frozen=True)
@@ -70,12 +77,14 @@ def choose(
     exposure: float = 2.0**-40,
     interruption: float = 2.0**-20,
     one_set: bool = False,
+    steered: bool = False,
 ) -> Parameters:
     """About the fewest neighbours that suffice, with the highest threshold that lets the round complete.
 
     With `one_set`, `exposure` also bounds the probability that a malicious server reveals a sum of fewer honest devices than
-    `minimum` less the corrupt (a curious one never does). Raises if even the complete graph does not suffice: against a
-    malicious server dropout + corruption must be clearly below 1/2, and against any server below 1.
+    `minimum` less the corrupt (a curious one never does). With `steered` a malicious server may choose the places on the ring.
+    Raises if even the complete graph does not suffice: against a
+    malicious server 2 · dropout + corruption must be below 1, and against any server below 1.
     """
     if devices < 2:
         raise ProtocolError(f"Expected devices ≥ 2, got {devices}.")
@@ -86,10 +95,11 @@ def choose(
     candidates = [*range(2, devices - 1, 2), devices - 1]
 
     def fits(k: int) -> Parameters | None:
-        found = _fits(devices, k, corrupt, lost, server, exposure, interruption)
+        found = _fits(devices, k, corrupt, lost, server, exposure, interruption, steered)
         if found is None or not one_set or server == "curious":
             return found
-        return found if split_probability(devices, k, found.threshold, corrupt=corrupt) <= exposure else None
+        split = split_probability(devices, k, found.threshold, corrupt=corrupt, steered=steered)
+        return found if split <= exposure else None
 
     low, high = -1, 0
     while (found := fits(candidates[high])) is None:
@@ -109,6 +119,22 @@ def choose(
     return found
 
 
+def against_malicious(devices: int, *, dropout: float, corruption: float) -> Parameters:
+    """Parameters against a malicious server that steers the ring and is held to the minimum.
+
+    ProtocolError where that many devices do not allow it, or every device would deal with more than MOST_NEIGHBOURS others.
+    """
+    found = choose(devices, dropout=dropout, corruption=corruption, server="malicious", one_set=True, steered=True)
+    if found.neighbours > MOST_NEIGHBOURS:
+        raise ProtocolError(f"Expected at most {MOST_NEIGHBOURS} neighbours a device, got {found.neighbours}.")
+    return found
+
+
+def against_curious(devices: int, *, dropout: float, corruption: float) -> Parameters:
+    """Parameters against an honest-but-curious server; ProtocolError where that many devices do not allow it."""
+    return choose(devices, dropout=dropout, corruption=corruption, server="curious")
+
+
 def check(
     session: Session,
     *,
@@ -117,6 +143,7 @@ def check(
     server: Server,
     exposure: float = 2.0**-40,
     minimum: int = 2,
+    steered: bool = False,
 ) -> None:
     """ProtocolError if the probability that a round with these constants is exposed is above `exposure`.
 
@@ -126,7 +153,13 @@ def check(
     """
     corrupt, lost = math.ceil(corruption * session.devices), math.ceil(dropout * session.devices)
     found = exposed_probability(
-        session.devices, session.neighbours, session.threshold, corrupt=corrupt, lost=lost, server=server
+        session.devices,
+        session.neighbours,
+        session.threshold,
+        corrupt=corrupt,
+        lost=lost,
+        server=server,
+        steered=steered,
     )
     if found > exposure:
         raise ProtocolError(
@@ -136,7 +169,9 @@ def check(
     if session.minimum < minimum:
         raise ProtocolError(f"Expected sums of at least {minimum} devices, got a minimum of {session.minimum}.")
     if server == "malicious" and minimum > 2:
-        split = split_probability(session.devices, session.neighbours, session.threshold, corrupt=corrupt)
+        split = split_probability(
+            session.devices, session.neighbours, session.threshold, corrupt=corrupt, steered=steered
+        )
         if split > exposure:
             raise ProtocolError(
                 f"Expected a threshold at which a malicious server breaks the minimum with probability {exposure:.3g} or less, "
@@ -145,37 +180,60 @@ def check(
 
 
 def _fits(
-    devices: int, k: int, corrupt: int, lost: int, server: Server, exposure: float, interruption: float
+    devices: int,
+    k: int,
+    corrupt: int,
+    lost: int,
+    server: Server,
+    exposure: float,
+    interruption: float,
+    steered: bool,
 ) -> Parameters | None:
     # The highest threshold with which the round completes, from how many neighbours may be missing.
     missing = _least(lambda m: devices * tail(devices - 1, lost, k, m + 1), interruption, k)
     threshold = k - missing
     if threshold < 1:
         return None
-    exposed = exposed_probability(devices, k, threshold, corrupt=corrupt, lost=lost, server=server)
+    exposed = exposed_probability(devices, k, threshold, corrupt=corrupt, lost=lost, server=server, steered=steered)
     interrupted = devices * tail(devices - 1, lost, k, missing + 1)
     return Parameters(k, threshold, float(exposed), float(interrupted)) if exposed <= exposure else None
 
 
 def exposed_probability(
-    devices: int, neighbours: int, threshold: int, *, corrupt: int, lost: int, server: Server
+    devices: int, neighbours: int, threshold: int, *, corrupt: int, lost: int, server: Server, steered: bool = False
 ) -> Fraction:
     """The bound above on the probability of revealing more than one sum, exactly; at most 1."""
     k = neighbours
     if server == "malicious":
-        allowed = threshold - k // 2 - 1
-        return min(Fraction(1), devices * tail(devices - 1, corrupt, k, allowed + 1)) if allowed >= 0 else Fraction(1)
+        allowed = _allowed_in_complete(k, threshold) if k == devices - 1 else threshold - k // 2 - 1
+        return _too_corrupt(devices, k, corrupt, allowed, steered)
     total = devices * tail(devices - 1, corrupt, k, threshold)
     if k < devices - 1:  # a complete graph cannot fall apart
         total += devices * Fraction(math.comb(min(corrupt + lost, devices), k // 2), math.comb(devices, k // 2))
     return min(Fraction(1), total)
 
 
-def split_probability(devices: int, neighbours: int, threshold: int, *, corrupt: int) -> Fraction:
+def split_probability(
+    devices: int, neighbours: int, threshold: int, *, corrupt: int, steered: bool = False
+) -> Fraction:
     """The bound above on the probability that devices reveal for different sets, exactly; at most 1."""
     k = neighbours
-    allowed = threshold - k // 2 - 1 if k == devices - 1 else -(-3 * threshold // 2) - k - 1
-    return min(Fraction(1), devices * tail(devices - 1, corrupt, k, allowed + 1)) if allowed >= 0 else Fraction(1)
+    allowed = _allowed_in_complete(k, threshold) if k == devices - 1 else -(-3 * threshold // 2) - k - 1
+    return _too_corrupt(devices, k, corrupt, allowed, steered)
+
+
+def _allowed_in_complete(k: int, threshold: int) -> int:
+    """The most corrupt neighbours with 2t > k + c."""
+    return 2 * threshold - k - 1
+
+
+def _too_corrupt(devices: int, k: int, corrupt: int, allowed: int, steered: bool) -> Fraction:
+    """A bound on the probability that an honest device has more corrupt neighbours than `allowed`."""
+    if allowed < 0:
+        return Fraction(1)
+    if steered:
+        return Fraction(int(min(corrupt, k) > allowed))
+    return min(Fraction(1), devices * tail(devices - 1, corrupt, k, allowed + 1))
 
 
 @lru_cache(maxsize=4096)

@@ -50,7 +50,7 @@ def rehearse(
     identities = {index: entropy(keys.KEY_BYTES) for index in sorted(values)}
     public = {index: keys.identity_public(private) for index, private in identities.items()}
 
-    def vouched(index: int, identity: bytes) -> bool:
+    def vouched(index: int, identity: bytes, certificate: bytes) -> bool:
         return public.get(index) == identity
 
     def here(stage: RehearsalStage, devices: Mapping[int, Any]) -> list[int]:
@@ -93,5 +93,5 @@ def rehearse(
             state = receive(state, index, message)
         if close is not None:
             outgoing, state = close(state)
-    total = masks.with_masks(state.total, server.recovered(state), session.bits)
+    total = masks.with_masks(state.total, server.recovered(state).masks, session.bits)
     return RehearsalResult(total, state.survivors)

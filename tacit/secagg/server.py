@@ -3,7 +3,7 @@
     state = opened(session)
     state = receive_…(state, sender, message)      for each message of the stage, as it arrives
     outgoing, state = close_…(state)               when enough messages have arrived or time is up; missing devices are lost
-    recovered(state)                               after the last stage: the masks to remove, from the revealed shares
+    recovered(state)                               after the last stage: what removes the masks, from the revealed shares
     masks.with_masks(total, …)                     the sum; the masks may be divided among workers
 
 `sender` is the device that the transport has authenticated. `receive_…` raises `ProtocolError` for a message that an honest
@@ -15,13 +15,14 @@ Masked vectors are added as they arrive, so memory does not grow with the number
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from tacit.errors import ProtocolError
-from tacit.secagg import device, keys, masks, messages, shamir
+from tacit.secagg import decoding, device, keys, masks, messages, shamir
 from tacit.secagg.messages import Kind, SecretKind
 from tacit.secagg.session import Session, require_at_least
 
@@ -223,12 +224,31 @@ def receive_reveal(state: Revealing, sender: int, message: bytes) -> Revealing:
     return replace(state, heard=state.heard | {sender}, shares=shares)
 
 
-def recovered(state: Revealing) -> tuple[masks.Mask, ...]:
-    """The masks that remove all masks from `state.total`.
+@dataclass(frozen=True)
+class Recovered:
+    """The masks that remove all masks from a total, and which shares were false, as (owner, holder)."""
 
-    The sum of the included vectors is ``masks.with_masks(state.total, recovered(state), session.bits)``. Raises before any
-    secret is rebuilt if one of them lacks shares; raises if a rebuilt secret is not the one that its owner committed to, which
-    means that a share is wrong.
+    masks: tuple[masks.Mask, ...] = field(repr=False)
+    false_shares: frozenset[tuple[int, int]]
+
+
+class FalseShares(ProtocolError):
+    """Too many shares are false. `owners` are the devices whose secrets could not be rebuilt; no mask was removed."""
+
+    def __init__(self, owners: Sequence[int], false_shares: frozenset[tuple[int, int]]) -> None:
+        super().__init__(
+            f"So many shares are wrong that the secrets of {len(owners)} devices cannot be rebuilt, the first of them device "
+            f"{owners[0]}'s: what they give is not what their owners committed to."
+        )
+        self.owners, self.false_shares = tuple(owners), false_shares
+
+
+def recovered(state: Revealing) -> Recovered:
+    """What removes all masks from `state.total`.
+
+    The sum of the included vectors is ``masks.with_masks(state.total, recovered(state).masks, session.bits)``. Raises before
+    any secret is rebuilt if one of them lacks shares. False shares are corrected (`decoding`); raises FalseShares if there are
+    too many for that. Secrets are decoded again once holders of false shares are known from other secrets.
     """
     session, threshold = state.session, state.session.threshold
     # A lost device that shares no mask with an included one has left nothing to remove.
@@ -240,26 +260,44 @@ def recovered(state: Revealing) -> tuple[masks.Mask, ...]:
     wanted = [*sorted(state.survivors), *(owner for owner in sorted(lost) if lost[owner])]
     for owner in wanted:
         require_at_least(len(state.shares.get(owner, {})), threshold, f"shares of a secret of device {owner}")
+    secrets, false_shares = _decoded(state, wanted)
     found = []
     for owner in wanted:
-        secret = shamir.combine(state.shares[owner], threshold)
         if owner in state.survivors:
-            if messages.seed_commitment(session, owner, secret) != state.commitments[owner]:
-                raise ProtocolError(
-                    f"A share of device {owner}'s seed is wrong: the rebuilt seed is not the one it committed to."
-                )
-            mask = device.self_mask(session, owner, secret)
-            found.append(replace(mask, negative=True))
+            found.append(replace(device.self_mask(session, owner, secrets[owner]), negative=True))
             continue
-        if secret != keys.clamped(secret) or keys.agreement_public(secret) != state.advertisements[owner].mask_key:
-            raise ProtocolError(
-                f"A share of device {owner}'s mask key is wrong: the rebuilt key is not the one it advertised."
-            )
         # The masks that `owner` would have added cancel those that its neighbours added.
         for other in lost[owner]:
             public = state.advertisements[other].mask_key
-            found.append(device.pair_mask(session, secret, public, owner=owner, other=other))
-    return tuple(found)
+            found.append(device.pair_mask(session, secrets[owner], public, owner=owner, other=other))
+    return Recovered(tuple(found), false_shares)
+
+
+def _decoded(state: Revealing, wanted: Sequence[int]) -> tuple[dict[int, bytes], frozenset[tuple[int, int]]]:
+    secrets, false_shares, left = dict[int, bytes](), set[tuple[int, int]](), list(wanted)
+    while left:
+        still = []
+        for owner in left:
+            suspects = {holder for _, holder in false_shares}
+            found = decoding.decoded(
+                state.shares[owner], state.session.threshold, partial(_is_secret_of, state, owner), suspects=suspects
+            )
+            if found is None:
+                still.append(owner)
+                continue
+            secrets[owner] = found[0]
+            false_shares |= {(owner, holder) for holder in found[1]}
+        if len(still) == len(left):
+            raise FalseShares(still, frozenset(false_shares))
+        left = still
+    return secrets, frozenset(false_shares)
+
+
+def _is_secret_of(state: Revealing, owner: int, secret: bytes) -> bool:
+    """Whether this is what the round needs of the device: the seed that it committed to, or the mask key that it advertised."""
+    if owner in state.survivors:
+        return messages.seed_commitment(state.session, owner, secret) == state.commitments[owner]
+    return secret == keys.clamped(secret) and keys.agreement_public(secret) == state.advertisements[owner].mask_key
 
 
 def _from(

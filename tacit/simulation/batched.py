@@ -31,6 +31,7 @@ from tacit.privacy.gate.rounding import MOST_USERS
 from tacit.privacy.gate.sums import BoundedSum, ClipThresholds, Contributions, Diagnostics, Gate
 from tacit.privacy.plan import PrivacyPlan
 from tacit.runs.gate_audit.layout import MOST_CANARIES
+from tacit.simulation.engine import Synthetic
 from tacit.simulation.placement import Spread
 from tacit.simulation.secure_gate import SecureGate, open_round
 
@@ -67,35 +68,43 @@ class BatchedUsers:
     ) -> None:
         self.users, self.plan, self.chunk, self.secure = users, plan, spread.chunk, secure
         self.shape = user_by_user(shape)
-        self._work, self._devices, self._lanes = work, spread.devices, spread.lanes
+        self.work, self._devices, self._lanes = work, spread.devices, spread.lanes
         self._updates: Callable[[Any, Any, Any, Any], Any] | None = None
         self._known_pure = not plan.claims
         # Other work may look at all batches together, so their number is the same for all users: the cap.
         self._trims = reads_one_batch_at_a_time(work)
 
     def collect(
-        self, broadcast: Any, cohort: Any, norms: ClipThresholds, last: Callable[[list[Any]], None] | None = None
+        self, broadcast: Any, cohort: Any, norms: ClipThresholds, canaries: Synthetic | None = None
     ) -> tuple[BoundedSum, list[Diagnostics]]:
         """Every user's work on the broadcast model, clipped, weighed and summed.
 
-        `last` is called with the gates after all users have been admitted, to admit synthetic contributions.
+        `canaries` look at the sums of all users, and are then admitted through the last accelerator's gate.
         """
+        gates, diagnostics = self.admitted(broadcast, cohort, norms)
+        if canaries is not None:
+            canaries.look([gate.close() for gate in gates])
+            canaries.admit(gates[-1])
+        for gate in gates[1:]:
+            gates[0].merge(gate)
+        return gates[0].close(), diagnostics
+
+    def admitted(
+        self, broadcast: Any, cohort: Any, norms: ClipThresholds, first: int = 0
+    ) -> tuple[list[Any], list[Diagnostics]]:
+        """The gates, one an accelerator, that have admitted these users, whose indices in the round begin at `first`."""
         models = [place(broadcast, device) for device in self._devices]
         updates_of = self._compiled(broadcast)
-        gates = self._gates(models, cohort, norms)
+        gates = self._gates(models, cohort, norms, first)
         diagnostics = []
         for number, chunk in enumerate(cohort.chunks):
             turn = number % len(self._devices)
             self._require_pure(broadcast, chunk, norms)
             batches = jax.device_put(chunk.batches, self._devices[turn])
-            steps = np.int32(chunk.steps) if ignores_padding(self._work) else chunk.own_steps
+            steps = np.int32(chunk.steps) if ignores_padding(self.work) else chunk.own_steps
             updates = updates_of(models[turn], batches, steps, np.float32(norms.clip))
             diagnostics.append(gates[turn].admit(Contributions(updates, chunk.weights, chunk.present)))
-        if last is not None:
-            last(gates)
-        for gate in gates[1:]:
-            gates[0].merge(gate)
-        return gates[0].close(), diagnostics
+        return gates, diagnostics
 
     def _compiled(self, model: Any) -> Callable[[Any, Any, Any, Any], Any]:
         """The work of a chunk of users, compiled; shared with later runs whose work is equal and Tacit's own.
@@ -103,42 +112,48 @@ class BatchedUsers:
         Other code may have changed between two runs in a way that equality does not show: it is compiled for each run.
         """
         if self._updates is None:
-            own = ignores_padding(self._work) and type(model).__module__.startswith("tacit.")
-            own = own and getattr(self._work, "trainable", EVERYTHING) == EVERYTHING
-            self._updates = (_shared_updates_of if own else _updates_of)(self._work, self._lanes)
+            own = ignores_padding(self.work) and type(model).__module__.startswith("tacit.")
+            own = own and getattr(self.work, "trainable", EVERYTHING) == EVERYTHING
+            self._updates = (_shared_updates_of if own else _updates_of)(self.work, self._lanes)
         return self._updates
 
     def _require_pure(self, model: Any, chunk: Chunk, norms: ClipThresholds) -> None:
         """PrivacyError if work that is not Tacit's own calls code on the host; looked at once, and where privacy is claimed."""
-        if not self._known_pure and may_be_impure(self._work, model):
+        if not self._known_pure and may_be_impure(self.work, model):
             one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), chunk.batches)
-            require_pure(self._work, model, one, np.float32(norms.clip))
+            require_pure(self.work, model, one, np.float32(norms.clip))
         self._known_pure = True
 
     def learned(self, model: Any) -> Any:
         """The subtree of the broadcast model that users update."""
-        return learned_by(self._work, model)
+        return learned_by(self.work, model)
+
+    def spread(self, evaluate: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The evaluation as it is: this process computes it."""
+        return evaluate
+
+    def open(self) -> None:
+        """Nothing to do: this process is ready."""
+
+    def close(self) -> None:
+        """Nothing to give back."""
 
     def update_bound(self, clip: float) -> float:
         """The bound on one user's share of the sum of updates that are clipped to this norm."""
         return clip if self.secure is None else self.secure.bound(clip)
 
-    def _gates(self, models: list[Any], cohort: Any, norms: ClipThresholds) -> list[Any]:
+    def _gates(self, models: list[Any], cohort: Any, norms: ClipThresholds, first: int) -> list[Any]:
         """One gate per accelerator, for the subtree that users update."""
         learned = [self.learned(model) for model in models]
         style: dict[str, Any] = {"style": self.plan.clipping, "weighted": self.plan.weighted}
         if self.secure is None:
             return [Gate(part, norms, **style) for part in learned]
-        round = open_round(self.secure, cohort)
+        round = open_round(self.secure, cohort, first)
         return [SecureGate(part, norms, round, **style) for part in learned]
 
     def prepare(self, cohort: NDArray[np.int64]) -> Iterator[Chunk]:
         """Gather the cohort's users, a few chunks at a time; PrivacyError if rounding is not proven for so many users."""
-        if self.plan.claims and len(cohort) + MOST_CANARIES > MOST_USERS:
-            raise PrivacyError(
-                f"Rounding is proven for at most {MOST_USERS - MOST_CANARIES:,} users in a round, and this round has more.",
-                hint="There are more users than privacy.population states: raise it, or lower privacy.cohort.",
-            )
+        require_proven(self.plan, len(cohort))
         together = self.chunk * GATHERED_CHUNKS
         for start in range(0, len(cohort), together):
             laid_out = self.shape.lay_out(self._gather(cohort[start : start + together]))
@@ -172,11 +187,27 @@ class BatchedUsers:
         cap = self.plan.example_cap
         weights = np.minimum(predictions / cap, 1) if cap is not None else predictions > 0
         return Chunk(
-            jax.tree.map(lambda leaf: np.pad(leaf, ((0, missing), *[(0, 0)] * (leaf.ndim - 1))), batches),
-            np.pad((-(-rows // self.shape.batch_size)).astype(np.int32), (0, missing)),
-            np.pad(weights.astype(np.float32), (0, missing)),
-            np.pad(np.ones(len(predictions), bool), (0, missing)),
+            jax.tree.map(lambda leaf: _padded(leaf, missing), batches),
+            _padded((-(-rows // self.shape.batch_size)).astype(np.int32), missing),
+            _padded(weights.astype(np.float32), missing),
+            _padded(np.ones(len(predictions), bool), missing),
         )
+
+
+def require_proven(plan: PrivacyPlan, users: int) -> None:
+    """PrivacyError if the plan claims privacy and rounding is not proven for so many users in a round."""
+    if plan.claims and users + MOST_CANARIES > MOST_USERS:
+        raise PrivacyError(
+            f"Rounding is proven for at most {MOST_USERS - MOST_CANARIES:,} users in a round, and this round has more.",
+            hint="There are more users than privacy.population states: raise it, or lower privacy.cohort.",
+        )
+
+
+def _padded(values: NDArray[Any], missing: int) -> NDArray[Any]:
+    """The values and so many zeros; most chunks are full, and `np.pad` would take longer than all the rest of a small one."""
+    if missing == 0:
+        return values
+    return np.concatenate([values, np.zeros((missing, *values.shape[1:]), values.dtype)])
 
 
 def _updates_of(work: UserWork, lanes: int) -> Callable[[Any, Any, Any, Any], Any]:

@@ -1,7 +1,8 @@
 """Audit the gate in a simulated run: canaries pass through the engine's own gate, and every release is measured.
 
-`AuditedGate` wraps both sides of the gate. On the users' side the engine collects the cohort; then, before the devices' sums
-are added up, the canaries of the round are admitted through the same `Gate.admit`. On the server's side the mechanism makes
+`AuditedGate` wraps both sides of the gate. On the users' side the engine collects the cohort; then, before the last sums are
+added up, the canaries of the round are admitted through the same `Gate.admit`, on an accelerator or by a worker that trains
+users too. On the server's side the mechanism makes
 its release, the audit measures it along the channels of the layout, and subtracts the canaries' known contribution. The
 subtraction is a function of the release and of values that do not depend on users, so it costs no privacy, and the model
 trains as if there were no canaries.
@@ -12,8 +13,8 @@ No call waits for the accelerator: measurements are fetched when the journal ask
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.errors import RunError
-from tacit.privacy.gate.sums import BoundedSum, ClipThresholds, Contributions, Diagnostics, Gate
+from tacit.privacy.gate.sums import BoundedSum, ClipThresholds, Contributions, Diagnostics
 from tacit.privacy.noise.mechanisms import Mechanism, Release
 from tacit.privacy.noise.strategies import from_description
 from tacit.privacy.plan import PrivacyPlan
@@ -34,30 +35,61 @@ from tacit.runs.gate_audit.outcome import plan_section
 from tacit.runs.gate_audit.record import Design, Seen, read_records
 from tacit.runs.metrics import MetricsWriter
 from tacit.runs.report.sections import write_section
-from tacit.simulation.batched import BatchedUsers
+from tacit.simulation.engine import Engine
 
 _COINS = "gate audit coins"
 
 
+@dataclass
+class Canaries:
+    """The canaries of one round, on the users' side: they look at the sums of all users, and then join them.
+
+    An engine may admit them in another process. `before` are the users' sums along the channels, for the audit alone.
+    """
+
+    layout: Layout
+    shares: Shares
+    coins: np.ndarray
+    together: int
+    before: list[jax.Array] | None = None
+
+    def look(self, sums: Sequence[BoundedSum]) -> None:
+        """Measure the users' sums, before there are canaries among them."""
+        self.before = [_along(self.layout, _totals(each)) for each in sums]
+
+    def admit(self, gate: Any) -> None:
+        """Admit the canaries that are in, as users are admitted."""
+        layout = self.layout
+        leaves, tree = jax.tree.flatten(gate.close().blocks[UPDATE].total)
+        shapes = tuple(leaf.shape for leaf in leaves)
+        together = min(layout.canaries, self.together)
+        for start in range(0, layout.canaries, together):
+            number = np.arange(start, start + together)
+            there = number < layout.canaries
+            rows = _contributions(layout, shapes, np.where(there, number, -1), self.shares.amplitudes)
+            present: Any = there & self.coins[np.minimum(number, layout.canaries - 1)]
+            weights: Any = np.full(together, WEIGHT_GIVEN, np.float32)
+            gate.admit(Contributions(jax.tree.unflatten(tree, rows), weights, present))
+
+    def to_send(self) -> Canaries:
+        """The same canaries without what they have seen of users, for another process."""
+        return replace(self, before=None)
+
+
 @dataclass(frozen=True)
 class _Round:
-    """The current round; the accelerator may still be computing some of its values.
-
-    `before` are the users' sums along the channels, measured before the canaries were admitted. Without canaries, `shares` and
-    `before` are None.
-    """
+    """The current round; the accelerator may still be computing some of its values. Without canaries, `canaries` is None."""
 
     cohort: Any
     norms: ClipThresholds
     coins: np.ndarray
-    shares: Shares | None = None
-    before: list[jax.Array] | None = None
+    canaries: Canaries | None = None
 
 
 class AuditedGate:
     """The users of a run and its mechanism, with the audit between them; measurements are written to `writer`."""
 
-    def __init__(self, users: BatchedUsers, mechanism: Mechanism, design: Design, writer: MetricsWriter) -> None:
+    def __init__(self, users: Engine, mechanism: Mechanism, design: Design, writer: MetricsWriter) -> None:
         self._users, self._mechanism, self._design, self._writer = users, mechanism, design, writer
         self._now: _Round | None = None
         self._pending: deque[tuple[_Round, jax.Array]] = deque()
@@ -66,30 +98,13 @@ class AuditedGate:
 
     def collect(self, broadcast: Any, cohort: Any, norms: ClipThresholds) -> tuple[BoundedSum, list[Diagnostics]]:
         """The contributions of users and canaries, clipped, weighed and summed. Diagnostics are of the users alone."""
-        layout = self._design.layout
+        layout, canaries = self._design.layout, None
+        coins = np.zeros(layout.canaries, bool)
         if layout.has_canaries(cohort.round):
-            return self._users.collect(broadcast, cohort, norms, last=partial(self._admit, cohort, norms))
-        nobody = np.zeros(layout.canaries, bool)
-        self._now = _Round(cohort, norms, nobody)
-        return self._users.collect(broadcast, cohort, norms)
-
-    def _admit(self, cohort: Any, norms: ClipThresholds, gates: list[Gate]) -> None:
-        """Admit the canaries that are in through the last device's gate, before its sum is added to the others."""
-        layout = self._design.layout
-        shares = layout.shares(norms.clip, norms.threshold)
-        coins = _coins(cohort.entropy(_COINS), layout.canaries)
-        before = [_along(layout, _totals(gate.close())) for gate in gates]
-        leaves, tree = jax.tree.flatten(gates[-1].close().blocks[UPDATE].total)
-        shapes = tuple(leaf.shape for leaf in leaves)
-        together = min(layout.canaries, self._users.chunk)
-        for start in range(0, layout.canaries, together):
-            number = np.arange(start, start + together)
-            there = number < layout.canaries
-            rows = _contributions(layout, shapes, np.where(there, number, -1), shares.amplitudes)
-            present: Any = there & coins[np.minimum(number, layout.canaries - 1)]
-            weights: Any = np.full(together, WEIGHT_GIVEN, np.float32)
-            gates[-1].admit(Contributions(jax.tree.unflatten(tree, rows), weights, present))
-        self._now = _Round(cohort, norms, coins, shares, before)
+            coins = _coins(cohort.entropy(_COINS), layout.canaries)
+            canaries = Canaries(layout, layout.shares(norms.clip, norms.threshold), coins, self._users.chunk)
+        self._now = _Round(cohort, norms, coins, canaries)
+        return self._users.collect(broadcast, cohort, norms, canaries=canaries)
 
     # The server's side.
 
@@ -110,7 +125,7 @@ class AuditedGate:
         now, layout = self._now, self._design.layout
         assert now is not None
         self._pending.append((now, _look(layout, _totals(bounded), release)))
-        return release if now.shares is None else _without(layout, release, now.shares, now.coins), state
+        return release if now.canaries is None else _without(layout, release, now.canaries.shares, now.coins), state
 
     # The measurements.
 
@@ -122,7 +137,8 @@ class AuditedGate:
             channels, arrays = len(layout.counts), len(layout.arrays)
             given, released, energy, largest = np.split(np.asarray(looked), np.cumsum([channels, channels, arrays]))
             # Without canaries the users' sum is the whole sum, and the release minus the sum is the noise.
-            users_sum = given if now.before is None else np.sum([np.asarray(each) for each in now.before], axis=0)
+            before = None if now.canaries is None else now.canaries.before
+            users_sum = given if before is None else np.sum([np.asarray(each) for each in before], axis=0)
             seen = Seen(
                 now.cohort.round,
                 now.cohort.attempt,
@@ -139,7 +155,7 @@ class AuditedGate:
 
 def audit_of(
     plan: PrivacyPlan,
-    users: BatchedUsers,
+    users: Engine,
     mechanism: Mechanism,
     *,
     model: Any,

@@ -8,6 +8,7 @@ matrix product is split between cores.
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from contextlib import suppress
@@ -16,10 +17,16 @@ from typing import Any
 
 import jax
 
+from tacit.privacy.plan import PrivacyPlan
+
 # More CPU devices than this cost compilation time and gain little.
 MOST_CPU_DEVICES = 16
 # The parameters of all users that a CPU core works on in lockstep: they should stay in its cache.
 CACHED_PARAMETERS = 400_000
+# Users in lockstep on a GPU. On an H200, 512 reach 99% of the speed of 1,024 and leave less padding; 256 reach 88%.
+GPU_LANES = 512
+# A cohort by coins is seldom larger than expected by so many standard deviations; then it needs one more chunk.
+DEVIATIONS = 3
 # The GPU memory of one user's local training, in floats per parameter of the model.
 FLOATS_A_PARAMETER = 3
 
@@ -77,18 +84,55 @@ def _warn_of_idle_cores(devices: int) -> None:
         )
 
 
+def usual_cohort(plan: PrivacyPlan) -> int:
+    """A number of users that a round seldom exceeds. It follows from the plan alone.
+
+    >>> from tacit.privacy.plan import PrivacyPlan
+    >>> plan = {"population": 10_000, "cohort": 100, "clip_norm": 1.0, "noise_multiplier": 1.0, "delta": 1e-5}
+    >>> usual_cohort(PrivacyPlan(**plan)), usual_cohort(PrivacyPlan(**plan, sampling="fixed"))
+    (130, 100)
+    """
+    by_coins = plan.sampling in ("poisson", "cyclic_poisson")
+    spare = DEVIATIONS * math.sqrt(plan.cohort * (1 - plan.sampling_probability)) if by_coins else 0.0
+    return math.ceil(plan.cohort + spare)
+
+
+def even_chunk(users: int, most: int) -> int:
+    """The least size with which as few chunks of at most `most` users as possible hold so many users.
+
+    >>> even_chunk(100, 512), even_chunk(600, 512), even_chunk(8_500, 512)
+    (100, 300, 500)
+    """
+    return -(-users // -(-users // most))
+
+
 def suitable_spread(parameters: int, cohort: int, chunk: int | None = None) -> Spread:
-    """The spread that suits this machine, with chunks of the given size, rounded up to whole lanes, if there is one."""
+    """The spread that suits this machine for at most so many users a round, as a rule; or chunks of the given size, rounded up
+    to whole lanes."""
     devices = tuple(jax.devices())
-    share = -(-cohort // len(devices))
-    if jax.default_backend() == "cpu":
+    cpu = jax.default_backend() == "cpu"
+    if cpu:
         _warn_of_idle_cores(len(devices))
+    share = -(-cohort // len(devices))
+    memory = None if cpu else (devices[0].memory_stats() or {}).get("bytes_limit")
+    return Spread(devices, *suitable_lanes(parameters, share, cpu=cpu, memory=memory, chunk=chunk))
+
+
+def suitable_lanes(
+    parameters: int, share: int, *, cpu: bool, memory: int | None = None, chunk: int | None = None
+) -> tuple[int, int]:
+    """The chunk and the lanes for an accelerator that trains so many users of a round, or for chunks of the given size.
+
+    `memory` is that of a GPU in bytes, where it is known.
+    """
+    if cpu:
         lanes = max(1, min(16, CACHED_PARAMETERS // parameters))
         share = min(share, 4 * lanes)
     else:
-        free = (devices[0].memory_stats() or {}).get("bytes_limit", 16 << 30) // 2
-        share = lanes = max(1, min(share, 2048, free // (4 * FLOATS_A_PARAMETER * parameters)))
+        free = (memory or 16 << 30) // 2
+        lanes = max(1, min(GPU_LANES, free // (4 * FLOATS_A_PARAMETER * parameters)))
+        share = lanes = even_chunk(max(1, share), lanes)
     wanted = chunk or share
     groups = -(-wanted // lanes)
     lanes = -(-wanted // groups)
-    return Spread(devices, groups * lanes, lanes)
+    return groups * lanes, lanes

@@ -1,9 +1,10 @@
-"""The `Program` of a run whose users are simulated on this machine, for `tacit.runs.driver`."""
+"""The `Program` of a run whose users are simulated, on this machine or on others, for `tacit.runs.driver`."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.samplers import OwnRate
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.reasons import Reason, Why
+from tacit.runs.callbacks import WorkersReport
 from tacit.runs.folder import RunFolder
 from tacit.runs.gate_audit.in_run import GateAudit
 from tacit.runs.program import Cohorts, Program
@@ -30,16 +32,32 @@ from tacit.runs.provenance import (
 )
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.cohorts import CohortStream
+from tacit.simulation.engine import Engine
 from tacit.simulation.gate_audit import audit_of
 from tacit.simulation.population.sampler import DeviceCheckIns
+from tacit.simulation.ray.pool import RayPool
+from tacit.simulation.ray.users import RayUsers
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedProgram(Program):
     """A run on simulated users. With `gate_audit`, its gate is audited if that is possible."""
 
-    users: BatchedUsers
+    users: Engine
     gate_audit: bool = True
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The engine is open."""
+        self.users.open()
+        try:
+            yield
+        finally:
+            self.users.close()
+
+    def workers(self) -> WorkersReport | None:
+        """What an engine with workers says of them."""
+        return self.users.report() if isinstance(self.users, RayUsers) else None
 
     def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Cohorts:
         """The cohorts of the rounds from `start` on, gathered in the background."""
@@ -91,7 +109,7 @@ class SimulatedProgram(Program):
 def departures(program: SimulatedProgram) -> list[Reason]:
     """What in the users' side of a simulation is not what its plan builds."""
     users, plan = program.users, program.plan
-    if type(users) is not BatchedUsers or has_own_methods(users):
+    if not _is_known(users):
         return [Reason(Why.FOREIGN_ENGINE)]
     found = []
     if not _is_the_plans_sampler(program):
@@ -104,7 +122,14 @@ def departures(program: SimulatedProgram) -> list[Reason]:
         found.append(Reason(Why.UNDESCRIBED_BATCHES))
     if not is_the_plans_secure_sum(users.secure, program):
         found.append(Reason(Why.FOREIGN_SECURE_SUM))
-    return found + size_objections(learned_by(users._work, program.start.model), program)
+    return found + size_objections(learned_by(users.work, program.start.model), program)
+
+
+def _is_known(users: Engine) -> bool:
+    """Whether this is an engine of Tacit's own. That on Ray must have Ray's workers, which run this process's source."""
+    if type(users) is RayUsers:
+        return type(users.pool) is RayPool and not has_own_methods(users) and not has_own_methods(users.pool)
+    return type(users) is BatchedUsers and not has_own_methods(users)
 
 
 def _is_the_plans_sampler(program: SimulatedProgram) -> bool:

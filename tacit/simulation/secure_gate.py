@@ -43,24 +43,27 @@ class SecureCohort(Protocol):
     entropy: Callable[[str], bytes]
 
 
-def open_round(sums: SecureSums, cohort: SecureCohort) -> SecureRoundDraws:
-    """The draws of a round with this cohort. PrivacyError if the cohort is so large that sums could wrap."""
+def open_round(sums: SecureSums, cohort: SecureCohort, first: int = 0) -> SecureRoundDraws:
+    """The draws of a round with this cohort. PrivacyError if the cohort is so large that sums could wrap.
+
+    `first` is the index of the first user, where others of the round are elsewhere and have the indices before it.
+    """
     if len(cohort.users) > sums.cohort:
         raise PrivacyError(
             f"Expected at most {sums.cohort} users in a round, for which sums of {sums.encoding.bits} bits are "
             f"planned, got {len(cohort.users)}."
         )
-    return SecureRoundDraws(sums, cohort.entropy)
+    return SecureRoundDraws(sums, cohort.entropy, first)
 
 
 class SecureRoundDraws:
     """The random draws of one round: the rotation, the rounding key and the shares of noise, for the gates of all devices."""
 
-    def __init__(self, sums: SecureSums, entropy: Callable[[str], bytes]) -> None:
+    def __init__(self, sums: SecureSums, entropy: Callable[[str], bytes], first: int = 0) -> None:
         self.sums, self.entropy = sums, entropy
         self.signs = public_signs(entropy("rotation"), sums.encoding.padded)
         self.key = jnp.asarray(np.frombuffer(entropy("rounding")[:8], "<u4"))
-        self._places = 0
+        self._places = first
 
     def places(self, users: int) -> NDArray[np.uint32]:
         """The indices of the next `users` users in the round; no index is given twice."""
@@ -127,6 +130,20 @@ class SecureGate:
         self._noise += other._noise
         self._reports += other._reports
         self._vectors |= other._vectors
+
+    def partial(self) -> Any:
+        """The sum of everything admitted so far, with its noise, as integers; never a single user's vector.
+
+        Where the protocol runs, it has run among the users of this gate.
+        """
+        return np.asarray(self.integers(), np.int64), self._reports
+
+    def take(self, partial: Any) -> None:
+        """Add what the `partial` of another gate of the same round has given, from another process."""
+        total, reports = partial
+        with jax.enable_x64(True):
+            self._total = self._total + jax.device_put(total, self._total.device)
+        self._reports += reports
 
     def integers(self) -> jax.Array:
         """The sum modulo 2^bits, the only value that leaves the users."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,14 +17,15 @@ from tacit.privacy.participation.samplers import OwnRate, Sampler
 from tacit.privacy.record.facts import VocabularyRecord
 from tacit.privacy.record.reasons import Why
 from tacit.privacy.record.records import Opened
+from tacit.recipe.engine import Ray
 from tacit.recipe.target import planned_words
-from tacit.recipe.training import Recipe
+from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.callbacks import Callback, RunEstimate
 from tacit.runs.driver import Rounds, first_rounds, further_rounds, to_the_end
 from tacit.runs.folder import RunFolder, refuse_if_taken
 from tacit.runs.provenance import with_reasons
-from tacit.simulation.batched import BatchedUsers
-from tacit.simulation.placement import suitable_spread, use_every_core
+from tacit.simulation.choice import engine_for, use_accelerators
+from tacit.simulation.engine import Engine
 from tacit.simulation.population.sampler import DeviceCheckIns
 from tacit.simulation.population.settings import PopulationSettings
 from tacit.simulation.program import SimulatedProgram
@@ -54,7 +56,7 @@ def resume_run(
 def setup_of_recipe(recipe: Recipe, out: Path) -> RecipeSetup:
     """What a recipe builds for a new run; every mistake in it is told here, before there is a folder."""
     refuse_if_taken(out)
-    use_every_core()
+    use_accelerators(recipe.engine.ray())
     if recipe.vocabulary is not None and recipe.vocabulary.run is None:
         # First with the words that the store has: a discovery costs privacy, so nothing may be wrong after it.
         words = words_folder(out)
@@ -67,31 +69,41 @@ def setup_of_recipe(recipe: Recipe, out: Path) -> RecipeSetup:
     return setup
 
 
-def setup_to_resume(folder: RunFolder, callback: Callback, recipe: Recipe | None = None) -> RecipeSetup:
-    """What the recipe of a run builds, to go on with it; a recipe that differs from the run's own is refused."""
+def setup_to_resume(
+    folder: RunFolder, callback: Callback, recipe: Recipe | None = None, ray: Ray | None = None
+) -> RecipeSetup:
+    """What the recipe of a run builds, to go on with it; a recipe that differs from the run's own is refused.
+
+    With `ray`, users are trained there from now on, wherever the run was begun.
+    """
     if recipe is not None:
         recipe = with_words_of(recipe, folder)
         folder.require_same_recipe(recipe.model_dump(mode="json", exclude_none=True))
-    use_every_core()
-    return setup_of(folder, callback)
+    use_accelerators(parse_recipe(folder.recipe()).engine.ray() if ray is None else ray)
+    setup = setup_of(folder, callback)
+    return setup if ray is None else dataclasses.replace(setup, ray=ray)
 
 
 def first_rounds_of(
     setup: TrainingSetup, out: Path, callback: Callback, *, catch_interrupt: bool
 ) -> tuple[RunFolder, Rounds]:
     """A new run folder for the setup, and its rounds."""
+    engine = engine_of(setup)
+    engine.open()  # so that what is wrong with workers is told before there is a folder
     for sentence in setup.warnings():
         callback.on_warning(sentence)
     folder = RunFolder.create(
         out, setup.settings, vocabulary=setup.dataset.words or None, provenance=setup.dataset.provenance
     )
-    return folder, _first_rounds(setup, folder, callback, catch_interrupt=catch_interrupt)
+    return folder, _first_rounds(setup, folder, callback, engine, catch_interrupt=catch_interrupt)
 
 
-def _first_rounds(setup: TrainingSetup, folder: RunFolder, callback: Callback, *, catch_interrupt: bool) -> Rounds:
+def _first_rounds(
+    setup: TrainingSetup, folder: RunFolder, callback: Callback, engine: Engine, *, catch_interrupt: bool
+) -> Rounds:
     if isinstance(setup, RecipeSetup):
         setup = setup.from_public_data(folder, callback)
-    program = program_of(setup, folder)
+    program = program_of(setup, folder, engine)
     if callback.wants_estimate:
         callback.on_estimate(estimate_of(setup, program))
     return (yield from first_rounds(program, folder, callback, catch_interrupt=catch_interrupt))
@@ -111,6 +123,7 @@ def further_rounds_of(
     With `extend`, the run has finished, and goes on until the setup's rounds are done.
     """
     program = program_of(setup, folder)
+    program.users.open()  # so that what is wrong with workers is told before anything is written
     if not folder.begun:
         return first_rounds(program, folder, callback, catch_interrupt=catch_interrupt)
     return further_rounds(
@@ -118,15 +131,24 @@ def further_rounds_of(
     )
 
 
-def engine_of(setup: TrainingSetup) -> BatchedUsers:
-    """The setup's users on this machine's accelerators."""
-    spread = suitable_spread(parameter_count(setup.learned), math.ceil(setup.plan.cohort), setup.chunk)
-    return BatchedUsers(setup.dataset.train, setup.work, setup.plan, setup.batches, spread, setup.secure)
+def engine_of(setup: TrainingSetup) -> Engine:
+    """The engine that trains the setup's users."""
+    return engine_for(
+        setup.ray,
+        setup.dataset.train,
+        setup.work,
+        setup.plan,
+        setup.batches,
+        parameters=parameter_count(setup.learned),
+        chunk=setup.chunk,
+        secure=setup.secure,
+    )
 
 
-def program_of(setup: TrainingSetup, folder: RunFolder) -> SimulatedProgram:
-    """The setup as a program with simulated users, for the driver."""
+def program_of(setup: TrainingSetup, folder: RunFolder, engine: Engine | None = None) -> SimulatedProgram:
+    """The setup as a program with simulated users, for the driver; with `engine`, one that is open already."""
     sampler = _sampler(setup)
+    engine = engine_of(setup) if engine is None else engine
 
     def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
         summary = setup.finish(folder, state, opened, spent)
@@ -141,30 +163,45 @@ def program_of(setup: TrainingSetup, folder: RunFolder) -> SimulatedProgram:
         opened=setup.opened(folder),
         store=setup.store,
         start=setup.start,
-        users=engine_of(setup),
+        users=engine,
         sampler=sampler,
         mechanism=setup.mechanism,
         server=setup.server,
-        evaluate=setup.evaluate,
+        evaluate=engine.spread(setup.evaluate),
         finish=finish,
         evaluate_first=setup.pretraining is not None or 0 in setup.schedule.early,
         gate_audit=setup.gate_audit,
     )
 
 
-def estimate_of_recipe(recipe: Recipe, *, trial: bool = True) -> tuple[RunEstimate, list[str]]:
-    """What a run of this recipe would cost, and the warnings that it would begin with. Nothing is left on disk.
+@contextmanager
+def built_in_advance(recipe: Recipe) -> Iterator[tuple[TrainingSetup, SimulatedProgram, VocabularyRecord | None]]:
+    """What a run of this recipe will build, and what the ledger will say of a discovery of words that is still to come.
 
-    Words that the recipe would discover are not discovered, since that costs privacy: the store's own take their place, and
-    what the discovery would cost is counted.
+    Every mistake in the recipe is told. Nothing is left on disk. Words that the recipe would discover are not discovered, since
+    that costs privacy: the store's own take their place.
     """
     words = None
     if recipe.vocabulary is not None and recipe.vocabulary.run is None:
         words, recipe = planned_words(recipe), recipe.model_copy(update={"vocabulary": None})
     with TemporaryDirectory() as place:
         setup = setup_of_recipe(recipe, Path(place) / "run")
-        folder = RunFolder.create(Path(place) / "run", setup.settings)
-        return estimate_of(setup, program_of(setup, folder), trial=trial, words=words), setup.warnings()
+        yield setup, program_of(setup, RunFolder.create(Path(place) / "run", setup.settings)), words
+
+
+def estimate_of_recipe(recipe: Recipe, *, trial: bool = True) -> tuple[RunEstimate, list[str]]:
+    """What a run of this recipe would cost, and the warnings that it would begin with. Nothing is left on disk."""
+    with built_in_advance(recipe) as (setup, program, words):
+        return estimate_of(setup, program, trial=trial, words=words), setup.warnings()
+
+
+def planned_opening(program: SimulatedProgram, words: VocabularyRecord | None = None) -> Opened:
+    """The first record of the ledger that a run of this program will have, after a discovery of words that is still to come."""
+    opened = with_reasons(program)
+    if words is None:
+        return opened
+    reasons = tuple(each for each in opened.reasons_not_private if each.code != Why.COUNTED_VOCABULARY)
+    return dataclasses.replace(opened, vocabulary=words, reasons_not_private=reasons)
 
 
 def estimate_of(
@@ -175,11 +212,7 @@ def estimate_of(
     It depends on no user who is trained on: epsilon follows from the plan, time from made-up users, and the share of words
     outside the vocabulary from the held-out rows that accuracy is measured on.
     """
-    opened = with_reasons(program)
-    if words is not None:
-        reasons = tuple(each for each in opened.reasons_not_private if each.code != Why.COUNTED_VOCABULARY)
-        opened = dataclasses.replace(opened, vocabulary=words, reasons_not_private=reasons)
-    stated = spent_by(opened, ())
+    stated = spent_by(planned_opening(program, words), ())
     predicts = setup.recipe if isinstance(setup, RecipeSetup) and setup.recipe.letters is None else None
     return RunEstimate(
         rounds=program.schedule.rounds,

@@ -20,7 +20,7 @@ from tacit.data.users import FIRST_WORD, Examples
 from tacit.learning.batches import LEAST_STEPS, TextBatches
 from tacit.learning.loop import TrainingState, train
 from tacit.privacy.noise.randomness import Randomness
-from tacit.simulation.batched import Chunk
+from tacit.simulation.batched import BatchedUsers, Chunk
 from tacit.simulation.program import SimulatedProgram
 
 # How many chunks each accelerator gets in the two rounds that are timed.
@@ -54,10 +54,10 @@ class _NoJournal:
 def seconds_a_round(program: SimulatedProgram, vocabulary: int) -> float | None:
     """About how many seconds a round of this program takes if everybody has as much text as the cap allows.
 
-    None where no trial is possible: for batches other than text, and for secure sums.
+    None where no trial is possible: for batches other than text, for secure sums, and where other processes train the users.
     """
     engine = program.users
-    if type(engine.shape) is not TextBatches or engine.secure is not None:
+    if type(engine) is not BatchedUsers or type(engine.shape) is not TextBatches or engine.secure is not None:
         return None
     # Work that may look at all batches together is padded to the cap in the run too, so it is timed there.
     steps = min(engine.shape.steps, LEAST_STEPS) if engine._trims else engine.shape.steps

@@ -9,6 +9,7 @@ from tacit.data.canaries.plan import CanaryPlan
 from tacit.errors import RecipeError
 from tacit.learning.averaging import Averaging
 from tacit.privacy.plan import PrivacyPlan
+from tacit.recipe.engine import Ray
 
 
 def whole_number(name: str, value: Any, least: int = 1) -> int:
@@ -47,6 +48,7 @@ def require_types(
     seed: Any,
     canaries: Any,
     average: Any = None,
+    engine: Any = None,
 ) -> None:
     """RecipeError names the first argument that is not of the kind that `tacit.train` takes."""
     require_users("users", users)
@@ -74,6 +76,13 @@ def require_types(
         )
     if canaries is not None and not isinstance(canaries, CanaryPlan):
         raise RecipeError(f"Expected canaries to be a plan of tacit.canaries(...), got {_shown(canaries)}.")
+    require_engine(engine)
+
+
+def require_engine(engine: Any) -> None:
+    """RecipeError unless this is an engine that can be chosen, or None for the built-in one."""
+    if engine is not None and not isinstance(engine, Ray):
+        raise RecipeError(f"Expected engine to be tacit.Ray(...), got {_shown(engine)}.")
 
 
 def _shown(value: Any) -> str:

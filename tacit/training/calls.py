@@ -38,6 +38,7 @@ from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import Opened
+from tacit.recipe.engine import Ray
 from tacit.recipe.reading import toml_of
 from tacit.recipe.training import reasons_of_settings
 from tacit.runs.folder import RunFolder, first_difference
@@ -84,6 +85,7 @@ def setup_of_call(
     seed: int | None = None,
     canaries: CanaryPlan | None = None,
     gate_audit: bool = True,
+    engine: Ray | None = None,
     strategy: Strategy | None = None,
 ) -> CallSetup:
     """The setup of a run that trains this model on these users; a run that goes on keeps the noise strategy it began with."""
@@ -97,6 +99,7 @@ def setup_of_call(
         seed=seed,
         canaries=canaries,
         average=average,
+        engine=engine,
     )
     if isinstance(held_out, Integral):
         held_out = whole_number("held_out", held_out, least=0)
@@ -166,6 +169,7 @@ def setup_of_call(
         summarise=summarise,
         reasons_not_private=(*reasons_of_settings(privacy, seed), *dataset.reasons_not_private),
         gate_audit=gate_audit,
+        ray=engine,
     )
 
 

@@ -121,6 +121,7 @@ class LettersSetup(RecipeSetup):
             gate_audit=recipe.audit is None or recipe.audit.gate,
             simulated=recipe.fleet is None,
             chunk=recipe.engine.chunk,
+            ray=recipe.engine.ray(),
             spelling=spelling,
             shape=shape,
             record=LettersRecord(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.store import open_store
+from tacit.data.store import Store, open_store
 from tacit.data.users import Users
 from tacit.data.views import Subset
 from tacit.data.worlds.definition import STYLE_SHARES, STYLES
@@ -204,6 +204,11 @@ def _world(section: PretrainSection, dataset: Dataset) -> tuple[Users, Sequence[
             f"Expected pretrain.world_seed other than data.world_seed = {section.world_seed}, got the same: these are the "
             "very users who are to be protected."
         )
+    return writers_of_world(section)
+
+
+def writers_of_world(section: PretrainSection) -> tuple[Users, Sequence[str], str]:
+    """The made-up people of [pretrain], the words of their world, and what the ledger calls them."""
     count, style = section.users or WORLD_USERS, STYLES.index(section.style or STYLES[0])
     # Enough users that at least `count` of them have the style.
     drawn = KeyboardWorld(section.world_seed, int(2 * count / STYLE_SHARES[style]) + 200, vocabulary_size=None)
@@ -227,5 +232,9 @@ def _store(section: PretrainSection, dataset: Dataset) -> tuple[Users, Sequence[
     if count == 0:
         raise DataError(f"Expected a store of text in pretrain.store, got {section.store}, which has no users.")
     words = store.vocabulary.decode(np.arange(len(store.vocabulary)))
-    name = f"store {store.store_id} ({', '.join(store.info.sources)}), {count:,} users"
-    return Subset(store, np.arange(count)), words, name
+    return Subset(store, np.arange(count)), words, public_store_name(store, count)
+
+
+def public_store_name(store: Store, users: int) -> str:
+    """What the ledger calls the text of the first so many users of a public store."""
+    return f"store {store.store_id} ({', '.join(store.info.sources)}), {users:,} users"

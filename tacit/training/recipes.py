@@ -14,7 +14,7 @@ from tacit.errors import RunError
 from tacit.learning.averaging import averaging_of
 from tacit.learning.batches import TextBatches
 from tacit.learning.loop import TrainingState
-from tacit.learning.next_word import NextWord, evaluate
+from tacit.learning.next_word import HeldOutWords, NextWord
 from tacit.learning.server import build_optimizer, rate_schedule
 from tacit.learning.tasks import Loss, Task
 from tacit.learning.trainable import Filter
@@ -99,12 +99,13 @@ class RecipeSetup(TrainingSetup):
             optimizer=server_optimizer(server, schedule.rounds),
             averaging=averaging_of(server.model_dump()),
             strategy=strategy or shaped_for.build_strategy(schedule.rounds),
-            evaluate=lambda model: evaluate(model, dataset.held_out).as_dict(),
+            evaluate=HeldOutWords(dataset.held_out),
             summarise=summarise,
             reasons_not_private=(*recipe.reasons_not_private(), *dataset.reasons_not_private),
             gate_audit=recipe.audit is None or recipe.audit.gate,
             simulated=recipe.fleet is None,
             chunk=recipe.engine.chunk,
+            ray=recipe.engine.ray(),
             server_rate=server.learning_rate / (1 - momentum),
         )
 

@@ -33,6 +33,7 @@ from tacit.privacy.record.facts import PretrainingRecord
 from tacit.privacy.record.notes import notes_of
 from tacit.privacy.record.reasons import Reason
 from tacit.privacy.record.records import UPDATE, Opened
+from tacit.recipe.engine import Ray
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import Schedule
 from tacit.runs.opening import opening
@@ -43,8 +44,9 @@ from tacit.training.datasets import Dataset, planted_canaries
 class TrainingSetup:
     """What a run trains, on which users and how; nothing is on disk yet.
 
-    `settings` is the text that the run folder keeps and the ledger is bound to. `evaluate` measures a model; `summarise` makes
-    the run's summary. `server_rate` is how far the server's step moves the model along a mean update, for warnings.
+    Users are trained on `ray`, or by the built-in engine where it is None. `settings` is the text that the run folder keeps
+    and the ledger is bound to. `evaluate` measures a model; `summarise` makes the run's summary. `server_rate` is how far the
+    server's step moves the model along a mean update, for warnings.
     """
 
     settings: str
@@ -66,6 +68,7 @@ class TrainingSetup:
     gate_audit: bool = True
     simulated: bool = True
     chunk: int | None = None
+    ray: Ray | None = None
     server_rate: float = 1.0
     pretraining: PretrainingRecord | None = None
 

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.cli.app import main
-from tests.support.commands import Answer, Tacit
-from tests.support.published import require_published
+from tests.support.commands import Tacit, in_this_process
 from tests.support.tiny_recipe import tiny
 
 
@@ -19,17 +17,7 @@ def tacit(capfd: pytest.CaptureFixture[str]) -> Tacit:
     With --json, what it prints has to fit the published schema.
     """
 
-    def run(*arguments: object) -> Answer:
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        out, err = capfd.readouterr()
-        code = ended.value.code
-        if "--json" in arguments and out:
-            require_published(arguments, out)
-        return Answer(code if isinstance(code, int) else 0 if code is None else 1, out, err)
-
-    return run
+    return in_this_process(capfd)
 
 
 @pytest.fixture

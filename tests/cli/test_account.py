@@ -39,6 +39,8 @@ def test_a_printed_number_comes_out_under_its_convention(tacit: Tacit, number: d
         assert found["proven"].keys() >= KEYS
         if paper.sampling == "fixed":  # twice the sensitivity costs more
             assert found["proven"]["epsilon"] > found["epsilon"]
+        elif paper.name == "gboard-2023":  # rounding ρ goes either way
+            assert found["proven"]["epsilon"] == pytest.approx(found["epsilon"], rel=0.02)
         else:
             assert found["proven"]["epsilon"] <= found["epsilon"] * (1 + 1e-9)
 

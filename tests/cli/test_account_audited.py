@@ -103,5 +103,5 @@ def test_where_the_store_is_gone_made_up_users_with_their_own_rate_cannot_be_tol
 
 def test_a_user_beyond_all_that_there_are_is_still_refused(tacit: Tacit, audited: Any, monkeypatch: Any) -> None:
     run = audited()
-    monkeypatch.setattr("tacit.cli.account.evidence.training_users", lambda *_: 20)
+    monkeypatch.setattr("tacit.runs.evidence.training_users", lambda *_: 20)
     assert "names a user beyond the 220 there are" in tacit("account", "run", run).refusal(4)

@@ -12,6 +12,7 @@ import pytest
 
 from tacit.fleet.database.migrations import migrate
 from tacit.fleet.database.transactions import open_database
+from tacit.fleet.device.home import Home
 from tacit.fleet.server import enrolment
 from tacit.fleet.server.api import create_app
 from tests.support.commands import Tacit
@@ -54,6 +55,47 @@ def test_a_device_enrols_and_checks_in(tacit: Tacit, server: tuple[str, str], ty
     assert token not in sentence
 
 
+def test_an_application_ships_its_policy_and_a_device_shows_what_it_refuses(
+    tacit: Tacit, server: tuple[str, str], typed: Path, tmp_path: Path
+) -> None:
+    address, token = server
+    policy = tmp_path / "policy.json"
+    policy.write_text(tacit("device", "policy").out)
+    signed = tacit("device", "sign", policy, "--key", tmp_path / "application.key", "--json").object
+    public = tacit("device", "sign", policy, "--key", tmp_path / "application.key").out.strip()
+    assert signed == {"signature": f"{policy}.signature", "public_key": public}
+    where = ("--server", address, "--token", token, "--data", typed, "--home", tmp_path / "phone")
+    assert "together with the public key" in tacit("device", "enrol", *where, "--policy", policy).refusal(9)
+    wrong = ("--policy", policy, "--application", "0" * 64)
+    assert "not signed with the key" in tacit("device", "enrol", *where, *wrong).refusal(9)
+    assert tacit("device", "enrol", *where, "--policy", policy, "--application", public).code == 0
+    with Home.open(tmp_path / "phone") as home:
+        home.remember(home.memory.objecting("The server weakened its terms.", 7.0))
+    shown = tacit("device", "status", "--home", tmp_path / "phone").out
+    for sentence in (
+        "The owner's policy is issue 1, signed by the application.",
+        "The server had 0 of at most 200 rounds.",
+        "Plans: any program with the task's shapes.",
+        "the server is taken to be malicious; it alone vouches for other devices.",
+        "Refused: The server weakened its terms.",
+    ):
+        assert sentence in shown
+    found = tacit("device", "status", "--home", tmp_path / "phone", "--json").object
+    assert found["refusals"] == [{"at": 7.0, "sentence": "The server weakened its terms."}]
+    assert (found["signed"], found["rounds"], found["epsilon"], found["unproven"]) == (True, 0, 0.0, 0)
+    assert found["policy"]["secure_aggregation"] == "required"
+    assert "limits" in found["cage"]
+
+
+def test_what_no_device_would_read_is_not_signed(tacit: Tacit, tmp_path: Path) -> None:
+    (tmp_path / "policy.json").write_text('{"largest_clip": 1e300}')
+    signing = ("device", "sign", tmp_path / "policy.json", "--key", tmp_path / "key")
+    assert "largest_clip" in tacit(*signing).refusal(9)
+    assert not (tmp_path / "policy.json.signature").exists()
+    assert "registry of plans" in tacit(*signing, "--as", "plans").refusal(9)
+    assert "does not exist" in tacit("device", "sign", tmp_path / "none", "--key", tmp_path / "key").refusal(9)
+
+
 def test_enrolment_as_json(tacit: Tacit, server: tuple[str, str], typed: Path, tmp_path: Path) -> None:
     address, token = server
     where = ("--server", address, "--token", token, "--data", typed, "--home", tmp_path / "phone")
@@ -82,6 +124,7 @@ def test_without_the_extra_it_says_what_to_install(
     tacit: Tacit, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     monkeypatch.setitem(sys.modules, "httpx", None)
+    monkeypatch.delitem(sys.modules, "tacit.fleet.administrator", raising=False)  # another test may have loaded it
     answer = tacit(*command)
     assert answer.refusal(9) == f"tacit {command[0]} needs the extra tacit[fleet]: httpx is not installed."
     assert answer.err.splitlines()[1] == "hint: pip install 'tacit[fleet]'"

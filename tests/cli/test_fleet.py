@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from tacit.fleet.database import round_table, task_table
 from tacit.fleet.database.migrations import migrate
 from tacit.fleet.database.transactions import open_database
 from tacit.fleet.server import enrolment
@@ -16,6 +17,17 @@ from tacit.fleet.server.api import create_app
 from tests.support.commands import Tacit
 from tests.support.fleet.people import Person, a_process, a_round, a_task, enrolled
 from tests.support.fleet.serving import running
+
+TERMS = {
+    "dimension": 3,
+    "scale": 1.0,
+    "element_clip": 9,
+    "bits": 16,
+    "block": 4,
+    "rounding_failure": 1e-9,
+    "local_variance": 0,
+    "weighted": False,
+}
 
 
 @pytest.fixture
@@ -59,7 +71,7 @@ def test_the_state_is_told_in_a_table(tacit: Tacit, engine: Engine, options: lis
     out = tacit("fleet", "status", *options).out
     assert "Devices enrolled: 1. Processes: 1 × all." in out
     assert "round 1: 1 of 2 reports, 3 selected" in out
-    assert "round 1 waits for 2 devices, but only about 1 may take part" in out
+    assert "round 1 waits for 2 devices, but only 1 may take part" in out
     assert "the last round was abandoned because: Too few devices came." in out
     found = tacit("fleet", "status", *options, "--json").object
     assert found["tasks"][0]["rounds"] == {"committed": 1, "abandoned": 1, "open": 1}
@@ -80,6 +92,50 @@ def test_a_device_is_shut_out(tacit: Tacit, engine: Engine, options: list[str]) 
     assert "No such device" in tacit("fleet", "revoke", "77", *options).refusal(9)
     number = enrolled(engine).number
     assert tacit("fleet", "revoke", str(number), *options, "--json").object == {"device": number, "revoked": True}
+
+
+def test_devices_are_listed_and_quarantined_by_number(tacit: Tacit, engine: Engine, options: list[str]) -> None:
+    assert tacit("fleet", "devices", *options).out == "No devices.\n"
+    first, second = enrolled(engine).number, enrolled(engine).number
+    assert tacit("fleet", "quarantine", str(first), *options).out == "Quarantined.\n"
+    out = tacit("fleet", "devices", *options).out
+    assert [line.split()[:5] for line in out.splitlines()[1:]] == [
+        [str(first), "quarantined", "0", "0", "0"],
+        [str(second), "ready", "0", "0", "0"],
+    ]
+    assert "quarantined by an operator" in out
+    assert tacit("fleet", "devices", *options, "--state", "revoked").out == "No devices are revoked.\n"
+    found = tacit("fleet", "devices", *options, "--state", "quarantined", "--json").object
+    assert [each["device"] for each in found["devices"]] == [first]
+    released = tacit("fleet", "quarantine", str(first), "--release", *options, "--json").object
+    assert released == {"device": first, "quarantined": False}
+    assert "No such device" in tacit("fleet", "quarantine", "77", *options).refusal(9)
+
+
+def test_rounds_are_skipped_paused_and_adjusted(tacit: Tacit, engine: Engine, options: list[str]) -> None:
+    assert "of which there are 0" in tacit("fleet", "round", "skip", *options).refusal(9)
+    task = a_task(engine, report_goal=4)
+    round_id = a_round(engine, task)
+    assert "given up" in tacit("fleet", "round", "skip", *options).out
+    found = round_table.find(engine, round_id)
+    assert found is not None
+    assert found.stopped_by is not None
+    assert "Paused" in tacit("fleet", "round", "pause", *options).out
+    assert task_table.wishes(engine, task).paused
+    assert tacit("fleet", "status", *options, "--json").object["tasks"][0]["paused"]
+    assert tacit("fleet", "round", "resume", *options, "--json").object == {"action": "resume"}
+    adjusted = tacit("fleet", "round", "adjust", "--goal", "3", "--deadline", "60", *options)
+    assert "the ledger will say so" in adjusted.out
+    assert task_table.wishes(engine, task) == task_table.Wishes(False, 3, 60.0)
+    assert "at most 8, twice" in tacit("fleet", "round", "adjust", "--goal", "9", *options).refusal(9)
+    assert "a goal or a deadline" in tacit("fleet", "round", "adjust", *options).refusal(9)
+
+
+def test_a_goal_that_secure_aggregation_promised_stays(tacit: Tacit, engine: Engine, options: list[str]) -> None:
+    task = a_task(engine, report_goal=4, secagg=TERMS)
+    for goal in ("3", "5"):
+        assert "the goal stays 4" in tacit("fleet", "round", "adjust", "--goal", goal, *options).refusal(9)
+    assert task_table.wishes(engine, task).goal is None
 
 
 def test_mistakes_are_one_sentence(tacit: Tacit, options: list[str], tmp_path: Path) -> None:

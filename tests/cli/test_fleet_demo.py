@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from tacit.errors import TacitError
 from tacit.fleet.device.agent import Agent
 from tacit.fleet.device.connection import Connection
 from tacit.fleet.device.home import Home
+from tacit.fleet.server.serving import ServeSettings
 from tests.support.commands import Tacit
 
 
@@ -51,7 +54,10 @@ class Thread:
 def test_a_demo_ends_with_a_run_and_its_guarantee(
     tacit: Tacit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet_demo.subprocess, "Popen", Thread)
+    # Not in the module `subprocess` itself: a device's plan runs in a process of its own.
+    monkeypatch.setattr(
+        fleet_demo, "subprocess", SimpleNamespace(Popen=Thread, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
+    )
     answer = tacit("fleet", "demo", "--devices", 4, "--rounds", 1, "--out", tmp_path / "demo")
     assert answer.code == 0, answer.err
     assert "1 of 1 rounds done" in answer.out
@@ -64,7 +70,8 @@ def test_a_demo_ends_with_a_run_and_its_guarantee(
 @pytest.mark.parametrize("secagg", [False, True])
 def test_the_recipe_fits_any_number_of_devices(devices: int, secagg: bool) -> None:
     recipe = fleet_demo.demo_recipe(devices, 3, secagg=secagg)
-    assert recipe.privacy.cohort == devices // 2
+    assert recipe.privacy.cohort == (max(devices // 2, 3) if secagg else devices // 2)
+    ServeSettings(out=Path("server"), recipe=recipe).check()
     assert (recipe.privacy.secagg is not None) == secagg
 
 

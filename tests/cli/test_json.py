@@ -20,8 +20,8 @@ import typer
 import tacit
 from tacit.cli import fleet_demo
 from tacit.cli.app import complete
-from tacit.cli.results import RESULTS, STREAMS
 from tacit.cli.results.base import OpenResult, Result, emit, key, sometimes
+from tacit.cli.results.listing import RESULTS, STREAMS
 from tacit.cli.results.page import page
 from tacit.fleet import logs
 from tacit.fleet.server import serving
@@ -59,6 +59,7 @@ TRIED: dict[str, tuple[object, ...]] = {
     "data vocabulary": ("--words", "words.txt", "--size", 6, "--out", "words.vocab"),
     "data import": ("chat.jsonl", "--user", "user", "--text", "text", "--vocabulary", "words.txt", "--out", "store"),
     "data show": ("store",),
+    "device policy": (),
     "account odometer": ("store",),
     "recipe list": (),
     "recipe show": ("demo",),
@@ -74,6 +75,8 @@ ELSEWHERE = {
     "train": "test_train.py",
     "init": "test_init.py",
     "tune": "test_tune.py",
+    "sweep": "test_sweep.py",
+    "keyboard": "test_keyboard.py",
     "compare": "test_compare.py",
     "audit experiment": "test_audit.py",
     "inspect text": "test_inspect.py",
@@ -81,11 +84,18 @@ ELSEWHERE = {
     "inspect compare": "test_inspect.py",
     "device enrol": "test_device.py",
     "device run": "test_device.py",
+    "device sign": "test_device.py",
+    "device status": "test_device.py",
     "fleet token": "test_fleet.py",
     "fleet status": "test_fleet.py",
     "fleet revoke": "test_fleet.py",
+    "fleet devices": "test_fleet.py",
+    "fleet quarantine": "test_fleet.py",
+    "fleet round": "test_fleet.py",
     "fleet demo": "test_json.py",
+    "fleet operator": "test_fleet_operators.py",
     "serve": "test_json.py",
+    "board": "test_board.py",
 }
 
 
@@ -111,7 +121,7 @@ def options(command: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", [*commands()])
 def test_every_command_has_json(name: str) -> None:
-    """For a new command: a class in tacit/cli/results, a line in RESULTS, `as_json: Json`, and a line in TRIED above."""
+    """For a new command: a class in tacit/cli/results, a line in its listing.py, `as_json: Json`, and a line in TRIED above."""
     assert "--json" in options(commands()[name])
     assert name in RESULTS, "what does it print? tacit/cli/results has no class for it"
     assert name in TRIED or name in ELSEWHERE, "no test runs it with --json"

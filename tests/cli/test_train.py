@@ -26,7 +26,7 @@ from tacit.data.users import Examples
 from tacit.privacy.participation import log as participation_record
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.statement.wording import epsilon_text
-from tacit.runs.callbacks import RunEnd, RunStart
+from tacit.runs.callbacks import RunEnd, RunStart, WorkersReport
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal
 from tacit.runs.metrics import EPSILON_SO_FAR
@@ -79,7 +79,8 @@ def test_a_person_reads_accuracy_privacy_and_where_it_is(tacit: Tacit, here: Pat
     assert f"accuracy cannot exceed {1 - outside:.1%}." in said
     assert re.search(r"Privacy: ε = \d+\.\d\d at δ = 0\.0001, for all the data of any one user \(", said)
     assert "for the one round that was planned; it has run." in said
-    assert said.endswith("""The run is in my [red] run. Try: tacit predict 'my [red] run' "see you\"""")
+    assert """The run is in my [red] run. Try: tacit predict 'my [red] run' "see you\"""" in said
+    assert said.endswith("Type on it in your browser: tacit keyboard 'my [red] run'")
     assert (here / "my [red] run" / "summary.json").exists()
     assert (here / "my [red] run" / "recipe.toml").read_text() == tiny(run={"rounds": 1}).to_toml()
 
@@ -108,6 +109,23 @@ def test_a_person_reads_accuracy_privacy_and_where_it_is(tacit: Tacit, here: Pat
             "Expected run.rounds to be a whole number above 0, got 'many'",
         ),
         (("broken.toml",), "broken.toml is not valid TOML"),
+        (("tiny.toml", "--workers", "2"), "Expected --engine ray with --workers."),
+        (
+            ("tiny.toml", "--engine", "built-in", "--gpus-per-worker", "1"),
+            "Expected --engine ray with --gpus-per-worker.",
+        ),
+        (
+            ("tiny.toml", "--engine", "ray", "--address", "ray://head:1"),
+            "Expected an address such as auto or host:port",
+        ),
+        (
+            ("tiny.toml", "--set", "engine.workers=2"),
+            "Expected engine.kind = 'ray' with engine.workers, got 'built-in'",
+        ),
+        (
+            ("tiny.toml", "--engine", "ray", "--set", "engine.gpus_per_worker=1.5"),
+            "Expected gpus_per_worker to be a share of one GPU or a whole number of them, got 1.5",
+        ),
     ],
 )
 def test_mistakes_are_told_before_anything_is_made(
@@ -118,6 +136,19 @@ def test_mistakes_are_told_before_anything_is_made(
     assert tacit("train", *arguments).refusal(2).startswith(sentence)
     assert everything(here) == before
     assert not (here / "runs").exists()
+
+
+@pytest.mark.process
+def test_two_workers_on_ray_train_a_recipe(tacit: Tacit, here: Path) -> None:
+    """Nothing is left running, and a resumed run may go on with the built-in engine."""
+    answer = tacit("train", "tiny.toml", "--engine", "ray", "--workers", "2", "--out", "runs/ray", "--json")
+    assert answer.code == 0, answer.err
+    assert json.loads(answer.out)["privacy"]["epsilon"] is not None
+    kept = RunFolder.open(here / "runs" / "ray").recipe()["engine"]
+    assert (kept["kind"], kept["workers"]) == ("ray", 2)
+    import ray
+
+    assert not ray.is_initialized()
 
 
 def test_a_store_that_is_not_there(tacit: Tacit, here: Path) -> None:
@@ -314,6 +345,21 @@ def test_a_terminal_gets_one_bar() -> None:
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).replace("\r", "\n").splitlines()[-1]
     for words in ("round 4/6", "top-1 25.0%", "ε if planned to end here 1.24", "users/s"):
         assert words in shown
+
+
+def test_progress_says_how_many_workers_there_are_and_who_is_slow() -> None:
+    screen = io.StringIO()
+    with Progress(console=Console(file=screen, force_terminal=True, width=200)) as progress:
+        progress.on_start(START)
+        progress.on_workers(WorkersReport(3, 1, ("node-7:21", "node-2:5")))
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).replace("\r", "\n").splitlines()[-1]
+    assert "users/s by 3 workers (1 lost so far; slow: node-7:21 and 1 more)" in shown
+    log = io.StringIO()
+    progress = Progress(console=Console(file=log, width=200))
+    progress.on_start(START)
+    for lost in (0, 0, 1):
+        progress.on_workers(WorkersReport(2, lost))
+    assert log.getvalue().splitlines() == ["2 workers", "2 workers (1 lost so far)"]
 
 
 def test_a_terminal_sees_pretraining_and_then_the_rounds() -> None:

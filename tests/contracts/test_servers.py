@@ -136,5 +136,5 @@ class TestServers:
 
 
 def test_no_server_is_forgotten() -> None:
-    other = {"_UvicornServer"}  # of HTTP
+    other = {"_UvicornServer", "BoardServer"}  # of HTTP
     assert {each.__name__ for each, _ in IMPLEMENTATIONS.values()} == implementations(Server, other_than=other)

@@ -24,14 +24,17 @@ from tacit.learning.loop import UserSide
 from tacit.privacy.gate.sums import HEADROOM, BoundedSum, ClipThresholds
 from tacit.privacy.noise.mechanisms import NoNoise
 from tacit.privacy.plan import PrivacyPlan
+from tacit.recipe.engine import Ray
 from tacit.runs.gate_audit.layout import Layout
 from tacit.runs.gate_audit.record import Design
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.gate_audit import AuditedGate
 from tacit.simulation.placement import Spread, suitable_spread
+from tacit.simulation.ray.users import RayUsers
 from tests.support.fleet.device_task import task
 from tests.support.gate_sums import SIZE, TEMPLATE, RoundOfUsers, admit_rows, flat, secure_gates, secure_sums
 from tests.support.implementations import implementations
+from tests.support.inline_pool import InlinePool
 from tests.support.list_users import ListUsers
 
 NORMS = ClipThresholds(0.5, 0.3)
@@ -80,6 +83,33 @@ def batched(secure: bool = False) -> BatchedUsers:
     spread = Spread(suitable_spread(1, 1).devices, chunk=4, lanes=2)
     shape = TextBatches("sentences", 2, 1, 1)
     return BatchedUsers(ListUsers([]), looked_up, PLAN, shape, spread, secure_sums() if secure else None)
+
+
+@cache
+def in_pieces(secure: bool = False) -> RayUsers:
+    """Trained by two workers, which are in this process."""
+    shape, settings = TextBatches("sentences", 2, 1, 1), Ray(pieces=3)
+    return RayUsers(
+        ListUsers([]),
+        looked_up,
+        PLAN,
+        shape,
+        settings=settings,
+        parameters=SIZE,
+        chunk=2,
+        secure=secure_sums() if secure else None,
+        pool=InlinePool(2),
+    )
+
+
+def by_workers(words: Words, *, secure: bool = False) -> BoundedSum:
+    engine = in_pieces(secure)
+    engine.users = ListUsers([[] if word is None else [[word]] for word in words])
+    engine._opened = False  # the workers get these users
+    engine.open()
+    numbers = np.arange(len(words))
+    cohort = Round(engine.prepare(numbers), numbers, RoundOfUsers(numbers).entropy)
+    return engine.collect(TEMPLATE, cohort, NORMS)[0]
 
 
 def simulated(words: Words, *, secure: bool = False, side: Any = None) -> BoundedSum:
@@ -145,6 +175,8 @@ IMPLEMENTATIONS: dict[str, tuple[type, Callable[[Words], BoundedSum], float]] = 
     "simulated": (BatchedUsers, simulated, 1e-6),
     "simulated, secure": (BatchedUsers, lambda words: simulated(words, secure=True), 1e-5),
     "simulated, audited": (AuditedGate, audited, 1e-6),
+    "workers": (RayUsers, by_workers, 1e-6),
+    "workers, secure": (RayUsers, lambda words: by_workers(words, secure=True), 1e-5),
     "devices": (DeviceUsers, on_devices, 1e-6),
     "devices, secure": (DeviceUsers, masked_on_devices, 1e-5),
 }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,24 @@ def test_users_come_back_in_any_order_and_as_often_as_asked(store: Store) -> Non
 def test_counts(store: Store) -> None:
     assert store.example_counts().tolist() == [3, 0, 1, 1]
     assert store.token_counts().tolist() == [3, 0, 3, 1]
+
+
+def test_another_process_opens_the_folder_and_gets_no_text_sent(store: Store, tmp_path: Path) -> None:
+    sent = pickle.dumps(store)
+    assert store._items.tobytes() not in sent
+    again = pickle.loads(sent)
+    assert again.info == store.info
+    numbers = np.arange(len(store))
+    np.testing.assert_array_equal(again.gather(numbers).items, store.gather(numbers).items)
+    moved = tmp_path / "moved"
+    store.path.rename(moved)
+    with pytest.raises(StoreError, match="There is no store"):
+        pickle.loads(sent)
+    moved.rename(store.path)
+    info = store.path / "store.json"
+    info.write_text(info.read_text().replace(store.store_id, "f" * len(store.store_id)))
+    with pytest.raises(StoreError, match="is another one here than where it was opened first"):
+        pickle.loads(sent)
 
 
 def test_single_examples(store: Store) -> None:

@@ -244,9 +244,8 @@ def test_no_mask_is_removed_before_the_intent_is_on_disk_and_a_lost_round_counts
     owners = cost_of(folder, cohorts=cohorts_for_owner(folder, folder.ledger()))
     assert owners.stated.epsilon == owners.guarantee().epsilon == summary["privacy"]["epsilon"]
     assert owners.happened is not None
-    assert (
-        owners.happened.epsilon < owners.stated.epsilon
-    )  # nobody was in both attempts, and the promise leaves room for it
+    # Both attempts are charged in full; the same devices may have been in both, as the promise leaves room for.
+    assert owners.happened.epsilon <= owners.stated.epsilon * (1 + 1e-9)
     assert any("one person enrols one device" in each for each in summary["privacy"]["assumptions"])
     assert seen == [1, 2]  # each time, the attempt's own intent was there first
     ledger = read_ledger(out / "run" / "ledger.jsonl")

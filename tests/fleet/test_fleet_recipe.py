@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tacit.errors import PrivacyError, RecipeError
+from tacit.errors import FleetError, PrivacyError, RecipeError
+from tacit.fleet.server.serving import ServeSettings
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.training import load_recipe, parse_recipe
 from tacit.training.datasets import open_dataset
@@ -57,3 +60,20 @@ def test_devices_are_not_counted_in_the_servers_own_data() -> None:
     with pytest.raises(PrivacyError, match="users in the data"):
         open_dataset(parse_recipe(few))
     open_dataset(parse_recipe({**few, "fleet": {}}))
+
+
+def documented(*more: str) -> ServeSettings:
+    """What docs/fleet.md has a reader serve first, with further settings."""
+    page = (Path(__file__).parent.parent.parent / "docs" / "fleet.md").read_text()
+    (command,) = re.findall(r"^tacit serve fleet --out server((?:.*\\\n)*.*)$", page, re.M)
+    changes = re.findall(r"--set (\S+)", command)
+    return ServeSettings(out=Path("server"), recipe=load_recipe(find_recipe("fleet"), [*changes, *more]))
+
+
+def test_the_documented_server_works_and_with_secure_aggregation_it_needs_one_device_more() -> None:
+    secure = "privacy.secagg={bits = 24}"
+    documented().check()
+    with pytest.raises(FleetError, match="can end with a goal of 2 reports") as raised:
+        documented(secure).check()
+    assert raised.value.hint == "Set privacy.cohort to 3 or more, or lower fleet.dropout."
+    documented(secure, "privacy.cohort=3").check()

@@ -12,6 +12,7 @@ import pytest
 
 from tacit.data.users import BOS, EOS, FIRST_WORD, OOV, PAD
 from tacit.learning.next_word import (
+    HeldOutWords,
     evaluate,
     head_word_histogram,
     out_of_vocabulary,
@@ -45,6 +46,17 @@ def preferring(model, *words: int):
 
 
 ROWS = np.array([[BOS, A, B, OOV, EOS, BOS, A], [BOS, C, EOS, PAD, PAD, PAD, PAD]], np.int32)
+
+
+@pytest.mark.parametrize("count", [1, 3, 50])
+def test_parts_of_an_evaluation_measure_what_the_whole_measures(model, count):
+    rows = np.random.default_rng(1).integers(FIRST_WORD, VOCABULARY, (7, 6)).astype(np.int32)
+    whole = HeldOutWords(rows)
+    parts = whole.parts(count)
+    assert len(parts) == min(count, 7)
+    together = whole.metrics([part.sums(model) for part in parts])
+    assert together == pytest.approx(evaluate(model, rows).as_dict(), rel=1e-6)
+    assert whole(model) == evaluate(model, rows).as_dict()
 
 
 def test_mask_leaves_out_padding_and_bos():

@@ -11,6 +11,7 @@ from rich.console import Console
 import tacit
 from tacit.fleet.rounds.coordinator import _LogCallback
 from tacit.runs.callbacks import Callbacks
+from tacit.simulation.sweep.one_run import _Telling
 from tacit.testing.callbacks import CallbackContract
 from tests.support.fake_trackers import fake_mlflow, fake_wandb
 from tests.support.implementations import covered, implementations
@@ -82,6 +83,13 @@ class TestLogOfAServer(CallbackContract):
 
     def build(self) -> tacit.Callback:
         return _LogCallback(lambda event, **fields: None)
+
+
+class TestTellingOfASweep(CallbackContract):
+    implementation = _Telling
+
+    def build(self) -> tacit.Callback:
+        return _Telling(lambda event: None)
 
 
 def test_no_callback_is_forgotten() -> None:

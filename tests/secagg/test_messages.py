@@ -92,7 +92,7 @@ def test_a_message_signed_by_somebody_else_is_refused(kind):
 
 
 def test_records_out_of_order_or_twice_are_refused():
-    for kind, size in ((Kind.ROSTER, messages.bundled_size(96)), (Kind.DELIVERY, 84), (Kind.AGREEMENTS, 142)):
+    for kind, size in ((Kind.ROSTER, messages.bundled_size(160)), (Kind.DELIVERY, 84), (Kind.AGREEMENTS, 142)):
         message = ROUND.sent[kind][3]
         body = message[HEADER:]
         parts = [body[i : i + size] for i in range(0, len(body), size)]
@@ -114,7 +114,7 @@ def test_shares_cannot_be_swapped_between_senders_or_stages():
 def test_an_identity_nobody_vouches_for_is_refused():
     state, roster = ROUND.device_states[Kind.ROSTER][3], ROUND.sent[Kind.ROSTER][3]
     with pytest.raises(ProtocolError, match="Nobody vouches"):
-        device.share(state, roster, vouched=lambda index, identity: False, entropy=lambda size: bytes(size))
+        device.share(state, roster, vouched=lambda *_: False, entropy=lambda size: bytes(size))
 
 
 def test_a_stranger_is_not_taken_for_a_neighbour():
@@ -149,9 +149,10 @@ def test_public_keys_have_one_encoding_and_large_order(value, why, place):
             keys.agree(bytes(31) + b"\x40", public)
     identity = ROUND.identities[3]
     body = keys.identity_public(identity) + (public + good if place == 0 else good + public)
+    body += messages.NO_CERTIFICATE
     with pytest.raises(ProtocolError, match="keys of device 3 are not canonical"):
         deliver(Kind.ADVERTISE, 3, messages.signed(ROUND.session, Kind.ADVERTISE, 3, identity, body))
-    honest = keys.identity_public(identity) + good + good
+    honest = keys.identity_public(identity) + good + good + messages.NO_CERTIFICATE
     deliver(Kind.ADVERTISE, 3, messages.signed(ROUND.session, Kind.ADVERTISE, 3, identity, honest))
 
 

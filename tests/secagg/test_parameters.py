@@ -11,7 +11,16 @@ import pytest
 from scipy.stats import hypergeom
 
 from tacit.errors import ProtocolError
-from tacit.secagg.parameters import check, choose, exposed_probability, split_probability, tail
+from tacit.secagg.parameters import (
+    MOST_NEIGHBOURS,
+    against_curious,
+    against_malicious,
+    check,
+    choose,
+    exposed_probability,
+    split_probability,
+    tail,
+)
 from tests.support.secagg_round import session
 
 
@@ -57,10 +66,6 @@ def test_holding_a_malicious_server_to_the_minimum_takes_more_neighbours():
     with pytest.raises(ProtocolError, match="a malicious server breaks the minimum"):
         check(weaker, **assumed, server="malicious", minimum=900)
     assert choose(1000, **assumed, server="curious", one_set=True) == choose(1000, **assumed, server="curious")
-    # Where everybody hears everybody, no two sets have enough signatures.
-    assert split_probability(100, 99, 69, corrupt=5) == exposed_probability(
-        100, 99, 69, corrupt=5, lost=30, server="malicious"
-    )
 
 
 def test_the_tail_agrees_with_scipy_at_size():
@@ -127,7 +132,7 @@ def test_the_bounds_hold_on_rings_that_are_drawn():
         ({"devices": 1}, "Expected devices ≥ 2, got 1"),
         ({"dropout": 1.0}, "Expected dropout to be"),
         ({"corruption": -0.1}, "Expected corruption to be"),
-        ({"dropout": 0.3, "corruption": 0.25}, "tolerate against a malicious server"),
+        ({"dropout": 0.3, "corruption": 0.45}, "tolerate against a malicious server"),
         ({"server": "curious", "dropout": 0.6, "corruption": 0.5}, "tolerate against a curious server"),
     ],
 )
@@ -151,3 +156,55 @@ def test_two_groups_cannot_both_hold_more_than_half_of_their_members_neighbours(
         both[least] = int(good.sum())
     assert both[half + 1] == 0
     assert both[half] > 0
+
+
+def test_where_everybody_hears_everybody_two_sets_never_both_have_enough_signatures():
+    """The theorem behind a complete graph's threshold: a of the honest devices are told one set, b the other."""
+    for devices in range(3, 9):
+        for corrupt in range(devices - 1):
+            for threshold in range(1, devices):
+                splits = [(a, b) for a in range(1, devices) for b in range(1, devices - corrupt - a + 1)]
+                both = any(min(a, b) - 1 + corrupt >= threshold for a, b in splits)
+                found = split_probability(devices, devices - 1, threshold, corrupt=corrupt)
+                assert found == exposed_probability(
+                    devices, devices - 1, threshold, corrupt=corrupt, lost=0, server="malicious"
+                )
+                assert not (both and found == 0)
+                assert both or 2 * threshold >= devices - 1 + corrupt
+                assert (found == 0) == (2 * threshold > devices - 1 + corrupt)
+
+
+def test_a_server_that_steers_the_ring_puts_all_corrupt_devices_around_one():
+    luck = choose(1000, dropout=0.05, corruption=0.05, server="malicious", one_set=True)
+    assert split_probability(1000, luck.neighbours, luck.threshold, corrupt=50, steered=True) == 1
+    steered = choose(1000, dropout=0.05, corruption=0.05, server="malicious", one_set=True, steered=True)
+    assert luck.neighbours < steered.neighbours < 999
+    assert 3 * steered.threshold > 2 * (steered.neighbours + 50)
+    constants = {"devices": 1000, "minimum": 900}
+    assumed = {"dropout": 0.05, "corruption": 0.05, "server": "malicious", "minimum": 900}
+    check(session(**constants, neighbours=steered.neighbours, threshold=steered.threshold), **assumed, steered=True)
+    lucky = session(**constants, neighbours=luck.neighbours, threshold=luck.threshold)
+    check(lucky, **assumed)
+    with pytest.raises(ProtocolError, match="to a malicious server"):
+        check(lucky, **assumed, steered=True)
+
+
+@pytest.mark.parametrize(
+    ("devices", "dropout", "against"),
+    [
+        (130, 0.3, "malicious"),
+        (26, 0.3, "malicious"),
+        (6, 0.4, "curious"),
+        (130, 0.46, "curious"),
+        (6500, 0.3, "curious"),
+    ],
+)
+def test_parameters_are_against_a_malicious_server_where_the_devices_allow_it(devices, dropout, against):
+    if against == "malicious":
+        found = against_malicious(devices, dropout=dropout, corruption=0.1)
+        assert found.neighbours <= MOST_NEIGHBOURS
+    else:
+        with pytest.raises(ProtocolError):
+            against_malicious(devices, dropout=dropout, corruption=0.1)
+        found = against_curious(devices, dropout=dropout, corruption=0.1)
+    assert found.exposure <= 2.0**-40

@@ -93,13 +93,30 @@ def test_one_share_too_few_and_the_round_fails_with_nothing_put_together(monkeyp
         server.recovered(state)
 
 
-def test_a_false_share_is_noticed():
+def test_a_false_share_too_many_is_noticed():
     done = whole_round(session(devices=5, neighbours=4, threshold=4))
     state = done.server_states[Kind.AGREEMENTS]
     shares = {owner: dict(held) for owner, held in state.shares.items()}
     shares[2][0] = bytes(32)
-    with pytest.raises(ProtocolError, match="share of device 2's seed is wrong"):
+    with pytest.raises(server.FalseShares, match="the first of them device 2's") as raised:
         server.recovered(replace(state, shares=shares))
+    assert raised.value.owners == (2,)
+
+
+def test_false_shares_are_corrected_and_named_and_the_sum_is_right():
+    done = whole_round(session(devices=9, neighbours=8, threshold=4))
+    state = done.server_states[Kind.AGREEMENTS]
+    # Devices 0 and 5 give false shares of everybody's seed: two of eight, where four are needed.
+    shares = {
+        owner: {holder: bytes(32) if holder in (0, 5) else share for holder, share in held.items()}
+        for owner, held in state.shares.items()
+    }
+    found = server.recovered(replace(state, shares=shares))
+    false = {(owner, holder) for holder in (0, 5) for owner in range(9) if owner != holder}
+    assert false - found.false_shares == {(0, 5)}  # the first secret was rebuilt without that share
+    assert found.false_shares <= false
+    total = masks.with_masks(state.total, found.masks, done.session.bits)
+    np.testing.assert_array_equal(total, sum(done.values.values()) % (1 << done.session.bits))
 
 
 def test_a_false_share_of_a_mask_key_is_noticed():
@@ -115,18 +132,20 @@ def test_a_false_share_of_a_mask_key_is_noticed():
     outgoing, revealing = server.close_agreeing(agreeing)
     for sender, (_, after) in said.items():
         revealing = server.receive_reveal(revealing, sender, device.reveal(after, outgoing[sender])[0])
-    total = masks.with_masks(revealing.total, server.recovered(revealing), constants.bits)
+    total = masks.with_masks(revealing.total, server.recovered(revealing).masks, constants.bits)
     np.testing.assert_array_equal(total, sum(done.values[i] for i in range(5)) % (1 << constants.bits))
     shares = {owner: dict(held) for owner, held in revealing.shares.items()}
     shares[5][1] = bytes(31) + b"\1"
-    with pytest.raises(ProtocolError, match="share of device 5's mask key is wrong"):
+    assert server.recovered(replace(revealing, shares=shares)).false_shares == {(5, 1)}
+    shares[5] = {holder: bytes(31) + bytes([holder]) for holder in shares[5]}
+    with pytest.raises(server.FalseShares, match="device 5's"):
         server.recovered(replace(revealing, shares=shares))
 
 
 def test_masks_can_be_removed_in_parts():
     done = whole_round(session())
     state, bits = done.server_states[Kind.AGREEMENTS], done.session.bits
-    found = server.recovered(state)
+    found = server.recovered(state).masks
     zeros = np.zeros_like(state.total)
     parts = masks.with_masks(zeros, found[:2], bits) + masks.with_masks(zeros, found[2:], bits)
     expected = sum(done.values.values()) % (1 << bits)

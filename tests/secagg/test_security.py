@@ -17,6 +17,7 @@ from tacit.errors import ProtocolError
 from tacit.secagg import device, keys, masks, messages, server, shamir
 from tacit.secagg.messages import Kind
 from tacit.secagg.parameters import split_probability
+from tests.support.secagg_attacks import forged, rebuilt, victim_seen
 from tests.support.secagg_round import Round, replayable, session, whole_round
 
 TRIO = session(devices=3, neighbours=2, threshold=2, minimum=2, dimension=1, bits=2)
@@ -178,44 +179,12 @@ def announcement(done: Round, index: int, survivors: set[int]) -> bytes:
     return server.close_masking(state)[0][index]
 
 
-def rebuilt(done: Round, revealed: dict[int, bytes]) -> dict[tuple[int, int], bytes]:
-    """Every secret, by owner and kind, that these messages have enough shares of."""
-    constants, shares = done.session, {}
-    for sender, message in revealed.items():
-        body = messages.opened_signed(
-            constants, Kind.REVEAL, sender, keys.identity_public(done.identities[sender]), message
-        )
-        for owner, record in messages.records(body, 33, Kind.REVEAL).items():
-            shares.setdefault((owner, record[0]), {})[sender] = record[1:]
-    return {
-        name: shamir.combine(held, constants.threshold)
-        for name, held in shares.items()
-        if len(held) >= constants.threshold
-    }
-
-
-def victim_seen(done: Round, victim: int, revealed: dict[int, bytes]) -> np.ndarray | None:
-    """Take every mask off the victim's vector that the revealed messages give away; None if one stays."""
-    constants, secrets = done.session, rebuilt(done, revealed)
-    adverts = done.server_states[Kind.SHARES].advertisements
-    if (victim, 0) not in secrets:
-        return None
-    layers = [replace(device.self_mask(constants, victim, secrets[victim, 0]), negative=True)]
-    for other in constants.neighbours_of(victim):
-        if (other, 1) not in secrets:
-            return None
-        public = adverts[victim].mask_key
-        layers.append(device.pair_mask(constants, secrets[other, 1], public, owner=other, other=victim))
-    vector = done.sent[Kind.MASKED][victim][messages.witness_size(constants) :]
-    return masks.with_masks(masks.unpack(vector, constants.dimension, constants.bits), layers, constants.bits)
-
-
 def test_without_the_consistency_round_a_server_isolates_a_device(monkeypatch):
     """Each device is told that only it and the victim are included: the server gets the victim's seed and all mask keys."""
     monkeypatch.setattr(device, "require_at_least", lambda *_: None)  # nobody counts who is included or who agrees
     done, victim, revealed = whole_round(SIX), 0, {}
     for index in range(1, 6):
-        _, state = done.speak(Kind.SURVIVORS, index, _forged(done, index, {index, victim}))
+        _, state = done.speak(Kind.SURVIVORS, index, forged(done, index, {index, victim}))
         revealed[index], _ = device.reveal(state, messages.from_server(SIX, Kind.AGREEMENTS, index, b""))
     np.testing.assert_array_equal(victim_seen(done, victim, revealed), done.values[victim])
 
@@ -229,19 +198,11 @@ def test_the_consistency_round_refuses_a_set_a_device_would_be_nearly_alone_in()
     done = whole_round(SIX)
     for index in range(1, 6):
         with pytest.raises(ProtocolError, match="at least 3 included devices, got 2"):
-            done.speak(Kind.SURVIVORS, index, _forged(done, index, {0, index}))
+            done.speak(Kind.SURVIVORS, index, forged(done, index, {0, index}))
         with pytest.raises(ProtocolError, match="at least 4 included neighbours, got 3"):
             done.speak(
                 Kind.SURVIVORS, index, announcement(done, index, {index, *[i for i in range(6) if i != index][:3]})
             )
-
-
-def _forged(done: Round, index: int, survivors: set[int]) -> bytes:
-    """An announcement that an honest server's own checks would not let out."""
-    size = messages.witness_size(done.session)
-    around = [done.sent[Kind.MASKED][i][:size] for i in done.session.neighbours_of(index) if i in survivors]
-    bits = messages.as_bits(survivors, range(done.session.devices))
-    return messages.from_server(done.session, Kind.SURVIVORS, index, bits + b"".join(around))
 
 
 def test_a_server_that_tells_two_stories_gets_no_share_at_all():
@@ -271,7 +232,7 @@ def test_only_a_threshold_above_two_thirds_holds_a_malicious_server_to_the_minim
     stories = [set(range(26)) - {order[6]}, set(range(26)) - {order[19]}]
     said, revealed = {}, {}
     for i in set(range(26)) - missing:
-        said[i] = done.speak(Kind.SURVIVORS, i, _forged(done, i, stories[half[i]]))
+        said[i] = done.speak(Kind.SURVIVORS, i, forged(done, i, stories[half[i]]))
     for i, (_, state) in said.items():
         around = [said[j][0] for j in constants.neighbours_of(i) if j in said and half[j] == half[i]]
         try:
@@ -309,7 +270,7 @@ def test_a_story_about_a_stranger_is_noticed_before_anything_is_revealed():
 def test_a_device_said_to_be_lost_although_it_is_there_reveals_nothing():
     done = whole_round(SIX)
     with pytest.raises(ProtocolError, match="Device 5 sent its vector and is not among the included"):
-        done.speak(Kind.SURVIVORS, 5, _forged(done, 5, {0, 1, 2, 3, 4}))
+        done.speak(Kind.SURVIVORS, 5, forged(done, 5, {0, 1, 2, 3, 4}))
 
 
 def test_shares_held_back_from_one_side_are_noticed():

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import tacit
-from tacit.cli.account.odometer import look_up
 from tacit.data.build import save_users
 from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.errors import LedgerError, RunError
@@ -21,6 +20,7 @@ from tacit.runs import checkpoints, odometer
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal, StopRequested
 from tacit.runs.metrics import MetricsWriter
+from tacit.runs.store_cost import look_up
 from tacit.simulation.training import resume_run, start_run
 from tests.support.list_users import ListUsers
 from tests.support.stopping import stop_after

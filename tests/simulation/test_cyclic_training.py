@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.cli.account.evidence import evidence_of
 from tacit.data.users import names_of_numbers
 from tacit.errors import AuditError, LedgerError, RunError
 from tacit.privacy.accounting.spent import spent_by
@@ -25,6 +24,7 @@ from tacit.privacy.statement.guarantee import Guarantee
 from tacit.privacy.statement.wording import round_up
 from tacit.recipe.target import at_epsilon
 from tacit.recipe.training import Recipe
+from tacit.runs.evidence import evidence_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal
 from tacit.runs.provenance import with_reasons

@@ -8,6 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tacit.cli.app import main
+from tests.support.published import require_published
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -46,3 +51,19 @@ Tacit = Callable[..., Answer]
 def everything(folder: Path) -> dict[str, bytes]:
     """All files below a folder and what is in them."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def in_this_process(capfd: pytest.CaptureFixture[str]) -> Tacit:
+    """Runs the command in this process. With --json, what it prints has to fit the published schema."""
+
+    def run(*arguments: object) -> Answer:
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        out, err = capfd.readouterr()
+        code = ended.value.code
+        if "--json" in arguments and out:
+            require_published(arguments, out)
+        return Answer(code if isinstance(code, int) else 0 if code is None else 1, out, err)
+
+    return run

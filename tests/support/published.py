@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import jsonschema_rs
 
-from tacit.cli.results import RESULTS, STREAMS
+from tacit.cli.results.listing import RESULTS, STREAMS
 
 
 def command_of(arguments: Sequence[object]) -> str | None:

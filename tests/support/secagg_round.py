@@ -54,7 +54,7 @@ class Round:
     device_states: dict[Kind, dict[int, Any]] = field(default_factory=dict)
     server_states: dict[Kind, Any] = field(default_factory=dict)
 
-    def vouched(self, index: int, identity: bytes) -> bool:
+    def vouched(self, index: int, identity: bytes, certificate: bytes) -> bool:
         return keys.identity_public(self.identities[index]) == identity
 
     def speak(self, kind: Kind, index: int, message: bytes, state: Any = None) -> tuple[bytes, Any]:

@@ -11,7 +11,7 @@ import typer
 from tacit.cli.results import Result, emit
 from tacit.errors import RecipeError
 from tacit.numbers import finite_or_none, rounded_up
-from tacit.privacy.plan import LEAST_NOISE, MOST_NOISE
+from tacit.privacy.noise.multipliers import LEAST_NOISE, MOST_NOISE
 from tacit.privacy.record.reasons import Reason, in_words, reasons_as_json
 from tacit.privacy.statement.wording import epsilon_text
 

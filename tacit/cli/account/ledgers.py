@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tacit.cli.account.answer import Answer, headline, require_delta, tell
-from tacit.cli.account.evidence import Evidence, evidence_of
 from tacit.cli.options import Json, RunArgument
 from tacit.cli.results import emit
 from tacit.cli.results.account import AccountRunResult, ComposeResult
 from tacit.cli.summary import owners_sentence
 from tacit.privacy.accounting.several_runs import Together
 from tacit.runs.cost import HAPPENED, cost_of, total_cost
+from tacit.runs.evidence import Evidence, evidence_of
 
 DeltaOfAll = Annotated[
     float | None, typer.Option("--delta", help="The delta to compose at; by default the smallest of the runs' own.")
@@ -65,7 +64,7 @@ def compose(
     if delta is not None:
         require_delta(delta)
     found = [evidence_of(each) for each in runs]
-    total, happened = compose_evidence(found, delta)
+    total, happened = total_cost([(each.ledger, each.users) for each in found], delta)
     if not as_json:
         for each in found:
             typer.echo(_line(each))
@@ -73,13 +72,6 @@ def compose(
     tell(answer_of(total), ComposeResult if as_json else None, facts | {HAPPENED: figures_of(happened)})
     if not as_json:
         tell_basis(happened)
-
-
-def compose_evidence(
-    found: Sequence[Evidence], delta: float | None, *, adaptive: bool = False
-) -> tuple[Together, Together | None]:
-    """What these runs cost together, and the owner's second figure where users were not sampled and may be seen."""
-    return total_cost([(each.ledger, each.users) for each in found], delta, adaptive=adaptive)
 
 
 def figures_of(happened: Together | None) -> dict[str, Any] | None:

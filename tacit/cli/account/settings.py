@@ -192,7 +192,7 @@ def ftrl(
     if paper is None:
         tell(proven, AccountResult if as_json else None)
     else:
-        _tell_as_paper(paper, proven.epsilon, proven, as_json)
+        _tell_as_paper(paper, papers.rounded_rho_epsilon(rho, delta), proven, as_json)
 
 
 def require_unsampled(

@@ -1,65 +1,9 @@
-"""What every command prints with `--json`, by its name; docs/json.md is made from this list (`page.py`).
+"""What every command prints with `--json`; docs/json.md is made from these classes (`listing.py`, `page.py`).
 
-A new command gets a class here and a line in `RESULTS`, and prints with `emit`. A test fails if a command
-has no `--json` with a class here.
+A new command gets a class here and a line in `listing.RESULTS`, and prints with `emit`. A test fails if a command
+has no `--json` with a class here. A command imports the module of its own results alone.
 """
 
-from __future__ import annotations
-
-from tacit.cli.results import account, audit, data, fleet, inspect, keyboard, planning, recipes, runs
 from tacit.cli.results.base import Result, emit
 
-__all__ = ["RESULTS", "STREAMS", "Result", "emit"]
-
-RESULTS: dict[str, type[Result]] = {
-    "train": runs.TrainResult,
-    "init": recipes.InitResult,
-    "tune": planning.TuneResult,
-    "serve": runs.ServeResult,
-    "predict": keyboard.PredictResult,
-    "compare": keyboard.CompareResult,
-    "export": keyboard.ExportResult,
-    "population": planning.PopulationResult,
-    "report": runs.ReportResult,
-    "guarantee": runs.GuaranteeResult,
-    "plan": planning.PlanResult,
-    "account fedavg": account.AccountResult,
-    "account ftrl": account.AccountResult,
-    "account zcdp": account.ConversionResult,
-    "account group": account.ConversionResult,
-    "account conventions": account.ConventionsResult,
-    "account run": account.AccountRunResult,
-    "account compose": account.ComposeResult,
-    "account odometer": account.OdometerResult,
-    "account calibrate fedavg": account.CalibrateResult,
-    "account calibrate ftrl": account.CalibrateResult,
-    "audit plant": audit.PlantResult,
-    "audit run": audit.AuditRunResult,
-    "audit experiment": audit.ExperimentResult,
-    "data import": data.StoreResult,
-    "data vocabulary": data.VocabularyResult,
-    "data show": data.StoreResult,
-    "device enrol": fleet.EnrolResult,
-    "device run": fleet.DeviceEvent,
-    "fleet token": fleet.TokenResult,
-    "fleet status": fleet.StatusResult,
-    "fleet revoke": fleet.RevokeResult,
-    "fleet demo": runs.TrainResult,
-    "inspect text": inspect.InspectTextResult,
-    "inspect images": inspect.InspectImagesResult,
-    "inspect compare": inspect.InspectCompareResult,
-    "recipe list": recipes.RecipeListResult,
-    "recipe show": recipes.RecipeResult,
-    "recipe schema": recipes.SchemaResult,
-    "runs": runs.RunsListResult,
-    "runs list": runs.RunsListResult,
-    "runs show": runs.RunFacts,
-    "runs compare": runs.RunsCompareResult,
-    "runs plot": runs.PictureResult,
-}
-
-# Commands that print several objects, one a line, until they end, and what each object is about.
-STREAMS = {
-    "predict": "without a text, an object for each line of stdin",
-    "device run": "an object for each event",
-}
+__all__ = ["Result", "emit"]

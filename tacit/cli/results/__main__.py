@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from tacit.cli.results import RESULTS
+from tacit.cli.results.listing import RESULTS
 from tacit.cli.results.page import page
 
 if len(sys.argv) == 1:

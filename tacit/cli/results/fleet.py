@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.cli.results.base import Result, key
+from tacit.cli.results.base import OpenResult, Result, key
 
 
 class TokenResult(Result):
@@ -18,6 +18,37 @@ class RevokeResult(Result):
 
     device: int = key("the device's number")
     revoked: bool = key("true: every further request of it is refused")
+
+
+class QuarantineResult(Result):
+    """A device that gets no places, or gets them again."""
+
+    device: int = key("the device's number")
+    quarantined: bool = key("whether it gets no places")
+
+
+class FleetDevice(Result):
+    """A device as the server knows it."""
+
+    device: int = key("its number")
+    state: str = key("ready, working, resting, quarantined or revoked")
+    failures: int = key("places in a row from which nothing came")
+    places: int = key("places that it holds in open rounds")
+    participations: int = key("rounds that it took part in, over all tasks")
+    seen_s: float | None = key("seconds since its last request; null if there was none")
+    last_word: str | None = key("what it last did, or failed to do, in a round; null if nothing")
+
+
+class DevicesResult(Result):
+    """The devices of a fleet."""
+
+    devices: list[FleetDevice] = key("each device")
+
+
+class RoundResult(Result):
+    """What was done with the rounds of a run."""
+
+    action: str = key("skip, pause, resume or adjust")
 
 
 class RoundUnderWay(Result):
@@ -37,9 +68,10 @@ class TaskState(Result):
     name: str = key("its name")
     task: str = key("its id")
     active: bool = key("whether devices are selected for it")
+    paused: bool = key("whether an operator has paused its rounds")
     rounds: dict[str, int] = key("how many rounds, by state")
     under_way: RoundUnderWay | None = key("the open round; null if there is none")
-    could_come: int | None = key("about how many devices may take part in it; null without an open round")
+    could_come: int | None = key("how many devices may take part in it; null without an open round")
     last_abandoned: str | None = key("why the last abandoned round was; null if none was")
 
 
@@ -63,3 +95,43 @@ class DeviceEvent(Result):
     """Something that happened on the device."""
 
     event: str = key("one sentence, without any of the user's data")
+
+
+class RefusalResult(Result):
+    """Something that a device refused."""
+
+    at: float = key("when, in seconds of the device's clock")
+    sentence: str = key("what the server asked for, and why it was refused")
+
+
+class PolicyResult(OpenResult):
+    """A policy of a device's owner; docs/fleet.md lists its keys."""
+
+    issue: int = key("the edition of the policy")
+
+
+class DeviceStatusResult(Result):
+    """A device, as its owner sees it."""
+
+    policy: PolicyResult = key("the policy in force")
+    signed: bool = key("whether an application signed it; false for a built-in policy")
+    rounds: int = key("how many rounds the server had, over all tasks")
+    epsilon: float = key("what the rounds cost whose noise the devices added, by the device's own computation")
+    unproven: int = key("rounds whose noise is the server's word; they are not in epsilon")
+    refusals: list[RefusalResult] = key("the last refusals")
+    cage: list[str] = key("what a process that runs plans gives up here: limits, no network, closed")
+
+
+class SignResult(Result):
+    """A file that was signed."""
+
+    signature: str = key("the signature's file")
+    public_key: str = key("the key with which devices check it")
+
+
+class OperatorResult(Result):
+    """Somebody who operates a fleet."""
+
+    name: str = key("the name in the log of operators")
+    role: str | None = key("what the token is good for; null if it was withdrawn")
+    token: str | None = key("the token, which cannot be shown again; null if it was withdrawn")

@@ -1,4 +1,4 @@
-"""Results of the commands that use a model: predict, compare, export."""
+"""Results of the commands that use a model: predict, keyboard, compare, export."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ class PredictResult(Result):
     text: str = key("what was typed")
     suggestions: list[Suggestion] = key("the likeliest first")
     unknown: list[str] = key("typed words that the vocabulary does not have")
+
+
+class KeyboardResult(Result):
+    """A page to type on, which is served from now on until Ctrl-C."""
+
+    address: str = key("where the page is")
+    runs: list[str] = key("the folders of the runs whose models it has")
 
 
 class ModelPrivacy(OpenResult):

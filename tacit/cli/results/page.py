@@ -6,8 +6,8 @@ import types
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, Union, get_args, get_origin
 
-from tacit.cli.results import RESULTS, STREAMS
 from tacit.cli.results.base import OpenResult, Result
+from tacit.cli.results.listing import RESULTS, STREAMS
 from tacit.errors import TacitError
 
 _HEAD = """\

@@ -139,6 +139,13 @@ class PictureResult(Result):
     picture: str = key("the file that was written")
 
 
+class BoardResult(Result):
+    """A board that listens. It is printed once the address can be opened."""
+
+    address: str = key("the address to open, with the token if one is needed")
+    folders: list[str] = key("the folders whose runs it shows")
+
+
 class ReportResult(Result):
     """A page about a run."""
 

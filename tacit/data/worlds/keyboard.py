@@ -208,13 +208,20 @@ class KeyboardWorld:
             grammar, self._ids, len(self.words), styles=style, line_shares=line_shares, filler_shares=fillers
         )
 
+    def sentence_counts(self, users: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many sentences each of these users wrote."""
+        return self._sizes(randomness.name(self._key, users))
+
+    def _sizes(self, user_keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+        size = np.exp(_SIZE_SPREAD * randomness.normal(user_keys, _SIZE) - _SIZE_SPREAD**2 / 2)
+        return np.clip(np.rint(self._mean_sentences * size), 1, self._most_sentences).astype(np.int64)
+
     def _write(self, users: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """The words of all sentences of these users, the sentences' offsets in them, the users' offsets in those."""
         grammar = self._grammar
         user_keys = randomness.name(self._key, users)
         styles = self._styles(user_keys)
-        size = np.exp(_SIZE_SPREAD * randomness.normal(user_keys, _SIZE) - _SIZE_SPREAD**2 / 2)
-        counts = np.clip(np.rint(self._mean_sentences * size), 1, self._most_sentences).astype(np.int64)
+        counts = self._sizes(user_keys)
         writer, sentence = rows_and_places(counts)
         keys = randomness.name(user_keys[writer], _SENTENCE, sentence)
         style = styles[writer]

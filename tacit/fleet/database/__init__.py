@@ -8,6 +8,7 @@ leases.py               which processes run, and which of them coordinates
 heartbeat.py            a thread that keeps a process's entry and its lease up to date
 round_table.py          the states of a round: open, settled, committed or abandoned; reports are counted here
 task_table.py           tasks that devices can see, and the files that devices download
+device_table.py         what each device is doing, and did last
 participation_table.py  which device took part in which round
 
 No update and no sum is ever stored in the database.

@@ -15,7 +15,23 @@ from tacit.fleet.database import schema
 # An arbitrary number that names PostgreSQL's advisory lock: processes that start together migrate one after the other.
 _MIGRATION_LOCK = 0x7AC17
 # For each version, the statements that lead to it from the version before. Both databases must understand them.
-MIGRATIONS: Mapping[int, Sequence[str]] = {}
+MIGRATIONS: Mapping[int, Sequence[str]] = {
+    2: (
+        "ALTER TABLE devices ADD COLUMN quarantined BOOLEAN DEFAULT FALSE NOT NULL",
+        "ALTER TABLE devices ADD COLUMN seen_at FLOAT",
+        "ALTER TABLE devices ADD COLUMN failures INTEGER DEFAULT 0 NOT NULL",
+        "ALTER TABLE devices ADD COLUMN rests_until FLOAT DEFAULT 0 NOT NULL",
+        "ALTER TABLE devices ADD COLUMN last_word VARCHAR(200)",
+        "ALTER TABLE tasks ADD COLUMN paused BOOLEAN DEFAULT FALSE NOT NULL",
+        "ALTER TABLE tasks ADD COLUMN goal INTEGER",
+        "ALTER TABLE tasks ADD COLUMN deadline_s FLOAT",
+        "ALTER TABLE tasks ADD COLUMN dropped TEXT",
+        "ALTER TABLE tasks ADD COLUMN lost INTEGER DEFAULT 0 NOT NULL",
+        "ALTER TABLE tasks ADD COLUMN epsilon FLOAT",
+        "ALTER TABLE rounds ADD COLUMN stopped_by VARCHAR(16)",
+        "ALTER TABLE assignments ADD COLUMN since FLOAT DEFAULT 0 NOT NULL",
+    ),
+}
 
 
 def migrate(engine: Engine) -> None:

@@ -3,28 +3,63 @@
     open ──► settled ──► committed        a settled round accepts no more reports
       └─────────┴──────► abandoned        the reason is kept; the devices' places are deleted
 
+A place from which nothing comes is given to another device before the deadline (`silent_places`, `offer_places`). A device that
+was silent gets no place for a while, longer each time, so that devices that never report do not take the places of
+those that would.
+
 Every change of state is one conditional UPDATE, so of several processes that try it, one succeeds. A coordinator writes only
 while it holds the lease (`leases.py`). A row serves for at most one sum. No update and no sum is stored here.
 """
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from sqlalchemy import Engine, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Engine, and_, delete, func, insert, or_, select, update
 
 from tacit.errors import LedgerError
 from tacit.fleet.database import clock
 from tacit.fleet.database.leases import Lease, hold
-from tacit.fleet.database.schema import ABANDONED, COMMITTED, OPEN, REPORTED, SELECTED, SETTLED, assignments, rounds
+from tacit.fleet.database.schema import (
+    ABANDONED,
+    COMMITTED,
+    OPEN,
+    REPORTED,
+    SELECTED,
+    SETTLED,
+    assignments,
+    devices,
+    rounds,
+    tasks,
+)
 from tacit.fleet.database.task_table import drop_checkpoint
 from tacit.fleet.database.transactions import light_transaction, read_only
 
 # Stands for an infinite clip norm (no clipping), because JSON has no infinity.
 UNCLIPPED = 1e300
+# The rest of a device after a place from which nothing came doubles with each in a row, so often at most. More would punish a
+# whole fleet for one night without network.
+_MOST_DOUBLINGS = 4
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """The stage in which nothing came from each device that failed, and how long it gets no place after the first time.
+
+    The stage is REPORT without secure aggregation.
+    """
+
+    stages: Mapping[int, str]
+    rest_s: float
+
+
+REPORT = "report"
+NOBODY = Dropped({}, 0.0)
 
 
 @dataclass(frozen=True)
@@ -49,6 +84,7 @@ class RoundRow:
     opened_at: float
     deadline: float
     closed_at: float | None
+    stopped_by: str | None
 
 
 @dataclass(frozen=True)
@@ -106,6 +142,7 @@ def open_round(
         opened_at=now,
         deadline=now + seconds,
         closed_at=None,
+        stopped_by=None,
     )
     with engine.begin() as connection:
         hold(connection, lease)
@@ -117,6 +154,14 @@ def find(engine: Engine, round_id: str) -> RoundRow | None:
     """The round's current row; None if there is no such round."""
     with read_only(engine) as connection:
         row = connection.execute(select(rounds).where(rounds.c.round_id == round_id)).one_or_none()
+    return None if row is None else RoundRow(**row._mapping)
+
+
+def settled(engine: Engine, task: str, *, round: int, attempt: int) -> RoundRow | None:
+    """The settled try at this attempt; None if there is none."""
+    which = (rounds.c.task == task, rounds.c.round == round, rounds.c.attempt == attempt, rounds.c.state == SETTLED)
+    with read_only(engine) as connection:
+        row = connection.execute(select(rounds).where(*which)).one_or_none()
     return None if row is None else RoundRow(**row._mapping)
 
 
@@ -173,27 +218,65 @@ def settle(engine: Engine, lease: Lease, round_id: str) -> bool:
     return _change(engine, lease, round_id, (OPEN,), state=SETTLED)
 
 
-def commit(engine: Engine, lease: Lease, round_id: str) -> bool:
-    """Mark the round as done: its release is in the run's checkpoint."""
-    return _change(engine, lease, round_id, (SETTLED,), state=COMMITTED, closed_at=clock.now(engine))
+def silent_places(engine: Engine, round_id: str, *, since: float) -> list[int]:
+    """The devices that have had a place in the round since then or longer, and have not reported."""
+    with read_only(engine) as connection:
+        query = select(assignments.c.device).where(
+            assignments.c.round_id == round_id, assignments.c.state == SELECTED, assignments.c.since <= since
+        )
+        return sorted(connection.execute(query).scalars())
 
 
-def abandon(engine: Engine, lease: Lease, round_id: str, reason: str) -> bool:
-    """Abandon the round and keep only the reason."""
+def offer_places(engine: Engine, lease: Lease, round_id: str, places: int) -> None:
+    """Let so many devices be selected in all. Those that have a place keep it: who is slow may still report in time."""
+    with engine.begin() as connection:
+        hold(connection, lease)
+        which = (rounds.c.round_id == round_id, rounds.c.state == OPEN, rounds.c.places < places)
+        connection.execute(update(rounds).where(*which).values(places=places))
+
+
+def commit(engine: Engine, lease: Lease, round_id: str, *, dropped: Dropped = NOBODY) -> bool:
+    """Mark the round as done: its release is in the run's checkpoint. `dropped`: as in `abandon`."""
+    return _change(engine, lease, round_id, (SETTLED,), dropped, state=COMMITTED, closed_at=clock.now(engine))
+
+
+def abandon(engine: Engine, lease: Lease, round_id: str, reason: str, *, dropped: Dropped = NOBODY) -> bool:
+    """Abandon the round and keep only the reason. `dropped` are the devices that failed in it."""
     return _change(
-        engine, lease, round_id, (OPEN, SETTLED), state=ABANDONED, reason=reason, closed_at=clock.now(engine)
+        engine, lease, round_id, (OPEN, SETTLED), dropped, state=ABANDONED, reason=reason, closed_at=clock.now(engine)
     )
 
 
-def close_leftover_rounds(engine: Engine, lease: Lease, task: str, *, rounds_done: int, reason: str) -> None:
+def close_leftover_rounds(
+    engine: Engine, lease: Lease, task: str, *, rounds_done: int, reason: str, but: str | None = None
+) -> list[RoundRow]:
     """Close the rounds that an earlier coordinator left: committed if the run's checkpoint contains them, else abandoned.
 
-    The sums of an earlier coordinator are never used. LedgerError if the database has committed rounds that the run lacks: the
-    run's folder was restored from a backup, and going on would release these rounds again without accounting for both releases.
+    The round `but` is kept: its sum is still there. Returns those that were abandoned.
     """
+    abandoned = []
     with read_only(engine) as connection:
         query = select(rounds).where(rounds.c.task == task, rounds.c.state.in_((OPEN, SETTLED)))
         left = [RoundRow(**row._mapping) for row in connection.execute(query)]
+    for row in left:
+        if row.round_id == but:
+            continue
+        if row.state == SETTLED and row.round < rounds_done:
+            commit(engine, lease, row.round_id)
+        else:
+            abandon(engine, lease, row.round_id, reason)
+            abandoned.append(row)
+        drop_checkpoint(engine, row.checkpoint)
+    return abandoned
+
+
+def require_no_older_run(engine: Engine, task: str, *, rounds_done: int) -> None:
+    """LedgerError if the database has committed rounds that the run lacks.
+
+    The run's folder was then restored from a backup, and going on would release these rounds again without accounting for both
+    releases.
+    """
+    with read_only(engine) as connection:
         done = select(func.max(rounds.c.round)).where(rounds.c.task == task, rounds.c.state == COMMITTED)
         last = connection.execute(done).scalar()
     if last is not None and last >= rounds_done:
@@ -201,12 +284,6 @@ def close_leftover_rounds(engine: Engine, lease: Lease, task: str, *, rounds_don
             f"Expected a run with the {last + 1} rounds that its devices have done, got {rounds_done}: the run's folder was "
             "restored to an earlier state, and its ledger lacks the releases since then."
         )
-    for row in left:
-        if row.state == SETTLED and row.round < rounds_done:
-            commit(engine, lease, row.round_id)
-        else:
-            abandon(engine, lease, row.round_id, reason)
-        drop_checkpoint(engine, row.checkpoint)
 
 
 def assigned(engine: Engine, round_id: str) -> list[tuple[int, int]]:
@@ -246,12 +323,44 @@ def held_until(engine: Engine, process: str) -> float | None:
         return connection.execute(query).scalar()
 
 
-def _change(engine: Engine, lease: Lease, round_id: str, before: tuple[str, ...], **values: object) -> bool:
+def _change(
+    engine: Engine, lease: Lease, round_id: str, before: tuple[str, ...], dropped: Dropped = NOBODY, **values: object
+) -> bool:
     with engine.begin() as connection:
         hold(connection, lease)
         found = connection.execute(
             update(rounds).where(rounds.c.round_id == round_id, rounds.c.state.in_(before)).values(**values)
         )
         if found.rowcount == 1 and values["state"] in (COMMITTED, ABANDONED):
+            _remember(connection, round_id, str(values["state"]), dropped, now=clock.now(engine))
             connection.execute(delete(assignments).where(assignments.c.round_id == round_id))
         return found.rowcount == 1
+
+
+def _remember(connection: Connection, round_id: str, state: str, dropped: Dropped, *, now: float) -> None:
+    """Write down what the round's devices did in it, and let those that failed rest."""
+    round, task, known = connection.execute(
+        select(rounds.c.round, rounds.c.task, tasks.c.dropped)
+        .join(tasks, tasks.c.task == rounds.c.task)
+        .where(rounds.c.round_id == round_id)
+    ).one()
+    if dropped.stages:
+        counts = Counter(json.loads(known or "{}")) + Counter(dropped.stages.values())
+        connection.execute(update(tasks).where(tasks.c.task == task).values(dropped=json.dumps(counts)))
+    reported = select(assignments.c.device).where(
+        assignments.c.round_id == round_id,
+        assignments.c.state == REPORTED,
+        assignments.c.device.not_in(list(dropped.stages)),
+    )
+    word = f"reported in round {round}" + (", which was abandoned" if state == ABANDONED else "")
+    connection.execute(update(devices).where(devices.c.device.in_(reported)).values(failures=0, last_word=word))
+    for device, stage in sorted(dropped.stages.items()):
+        failed = "sent nothing" if stage == REPORT else f"left secure aggregation in the stage {stage}"
+        failures = connection.execute(
+            update(devices)
+            .where(devices.c.device == device)
+            .values(failures=devices.c.failures + 1, last_word=f"{failed} in round {round}"[:200])
+            .returning(devices.c.failures)
+        ).scalar_one_or_none()
+        rest = dropped.rest_s * 2 ** min((failures or 1) - 1, _MOST_DOUBLINGS)
+        connection.execute(update(devices).where(devices.c.device == device).values(rests_until=now + rest))

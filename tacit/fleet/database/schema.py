@@ -21,7 +21,7 @@ from sqlalchemy import (
     Text,
 )
 
-VERSION = 1
+VERSION = 2
 metadata = MetaData()
 # SQLite numbers new rows only in a column whose type is exactly INTEGER.
 _Number = BigInteger().with_variant(Integer, "sqlite")
@@ -45,6 +45,13 @@ devices = Table(
     Column("identity", LargeBinary(32), nullable=False, unique=True),
     Column("counter", BigInteger, nullable=False, server_default="0"),  # the last one accepted
     Column("revoked", Boolean, nullable=False, server_default="0"),
+    Column("quarantined", Boolean, nullable=False, server_default="0"),  # enrolled, and gets no place
+    Column("seen_at", Float),  # when it last asked for a place
+    Column("failures", Integer, nullable=False, server_default="0"),  # places in a row from which nothing came
+    Column("rests_until", Float, nullable=False, server_default="0"),  # gets no place before, because of those failures
+    Column(
+        "last_word", String(200)
+    ),  # what it last did, or failed to do, in a round: one of the server's own sentences
 )
 
 # Files that devices download, by SHA-256: compiled plans, task descriptions, vocabularies, checkpoints. All are public or
@@ -65,6 +72,14 @@ tasks = Table(
     Column("description", Text, nullable=False),
     Column("active", Boolean, nullable=False),
     Column("opened_at", Float, nullable=False),
+    # What an operator wants of the rounds from now on; null: as the recipe says.
+    Column("paused", Boolean, nullable=False, server_default="0"),
+    Column("goal", Integer),
+    Column("deadline_s", Float),
+    # For metrics: from how many devices nothing came, by stage (JSON); rounds lost after their intent; epsilon so far.
+    Column("dropped", Text),
+    Column("lost", Integer, nullable=False, server_default="0"),
+    Column("epsilon", Float),
 )
 
 # One try at one round. A settled round accepts no more reports; of an abandoned round, `reason` says why.
@@ -90,6 +105,7 @@ rounds = Table(
     Column("opened_at", Float, nullable=False),
     Column("deadline", Float, nullable=False),
     Column("closed_at", Float),
+    Column("stopped_by", String(16)),  # an operator asked to give this try up
     Index("open_rounds", "state", "task"),
     Index("recent_rounds", "task", "opened_at"),
 )
@@ -105,9 +121,11 @@ assignments = Table(
     Column("place", Integer, nullable=False),
     Column("aggregator", String(32), nullable=False),
     Column("state", String(16), nullable=False),
+    Column("since", Float, nullable=False, server_default="0"),  # when the device was selected
 )
 
-# The rounds that each device took part in, written before the round's intent. MinS and MaxP are checked against this table.
+# The rounds that each device took part in, in the rounds that the model is made of; written before the round's intent. MinS and
+# MaxP are checked against this table.
 participations = Table(
     "participations",
     metadata,

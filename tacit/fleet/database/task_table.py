@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container
+from dataclasses import dataclass
 
 from sqlalchemy import Engine, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -81,6 +82,51 @@ def retire_tasks(engine: Engine, lease: Lease, *, run: str) -> None:
         query = select(tasks.c.task, tasks.c.description).where(tasks.c.active.is_(True))
         ended = [row.task for row in connection.execute(query) if _run_of(row.description) == run]
         connection.execute(update(tasks).where(tasks.c.task.in_(ended)).values(active=False))
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What an operator wants of a task's rounds from now on; None: as its recipe says."""
+
+    paused: bool
+    goal: int | None
+    deadline_s: float | None
+
+
+def wishes(engine: Engine, task: str) -> Wishes:
+    """What an operator wants of this task's rounds."""
+    with read_only(engine) as connection:
+        row = connection.execute(
+            select(tasks.c.paused, tasks.c.goal, tasks.c.deadline_s).where(tasks.c.task == task)
+        ).one()
+    return Wishes(bool(row.paused), row.goal, row.deadline_s)
+
+
+def wish(
+    engine: Engine,
+    task: str,
+    *,
+    skip: bool = False,
+    paused: bool | None = None,
+    goal: int | None = None,
+    deadline_s: float | None = None,
+) -> None:
+    """Write down what an operator wants; None leaves it as it is. `skip` gives up the try that is open."""
+    changes = {"paused": paused, "goal": goal, "deadline_s": deadline_s}
+    changes = {name: value for name, value in changes.items() if value is not None}
+    with engine.begin() as connection:
+        if changes:
+            connection.execute(update(tasks).where(tasks.c.task == task).values(**changes))
+        if skip:
+            which = (rounds.c.task == task, rounds.c.state == OPEN)
+            connection.execute(update(rounds).where(*which).values(stopped_by="an operator"))
+
+
+def tell(engine: Engine, lease: Lease, task: str, **values: float) -> None:
+    """Keep what metrics show of a task: `lost` rounds, or `epsilon` so far."""
+    with engine.begin() as connection:
+        hold(connection, lease)
+        connection.execute(update(tasks).where(tasks.c.task == task).values(**values))
 
 
 def description_of(engine: Engine, task: str) -> str:

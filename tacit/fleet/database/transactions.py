@@ -29,10 +29,22 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from tacit.errors import FleetError
 
 BUSY_S = 30
+# In PostgreSQL's message, where waiting does not help.
+_FINAL = (
+    "authentication failed",
+    "does not exist",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "permission denied",
+)
 POOL = 20
 _LIGHT, _READS, _SYNCHRONOUS = "tacit_light", "tacit_reads", "tacit_synchronous"
 # SQLite waits for its lock by sleeping and trying again, which is unfair; threads of one process queue here instead.
 _ONE_WRITER = threading.Lock()
+
+
+class DatabaseAway(FleetError):
+    """The database does not answer; it may later."""
 
 
 def open_database(url: str) -> Engine:
@@ -69,9 +81,11 @@ def open_database(url: str) -> Engine:
     try:
         with read_only(engine) as connection:
             connection.execute(text("SELECT 1"))
-    except SQLAlchemyError:
+    except SQLAlchemyError as error:
         engine.dispose()
-        raise FleetError(
+        # A server that is down, or just starting, may come back; a wrong name or password does not become right.
+        away = kind == "postgresql" and not any(word in str(error) for word in _FINAL)
+        raise (DatabaseAway if away else FleetError)(
             f"Cannot reach the database {shown}.", hint="Check that it is running and that this user may open it."
         ) from None
     return engine

@@ -19,16 +19,21 @@ from tacit.data.vocabulary import load_vocabulary
 from tacit.errors import DataError, FleetError, ProtocolError
 from tacit.fleet.device import examples, secure_aggregation
 from tacit.fleet.device.backoff import LONGEST_PAUSE_S, jittered, pause_after
+from tacit.fleet.device.cage import CageLimits, run_in_cage
 from tacit.fleet.device.clipping import Contribution, contribution_of
 from tacit.fleet.device.conditions import Conditions, FileConditions
 from tacit.fleet.device.connection import Connection
 from tacit.fleet.device.home import Home
 from tacit.fleet.device.memory import Pending
+from tacit.fleet.device.policy import OwnerPolicy
+from tacit.fleet.device.spending import require_affordable, rho_of_round
+from tacit.fleet.device.terms import PolicyRefusal, require_permitted
 from tacit.fleet.wire.blobs import leaves_of
 from tacit.fleet.wire.messages import BLOBS, CHECK_IN, ROUNDS, Assignment, CheckInAnswer, CheckInRequest
 from tacit.fleet.wire.refusals import Refusal
 from tacit.fleet.wire.reports import pack_report
 from tacit.fleet.wire.task import DeviceTask
+from tacit.secagg.session import Session
 
 # The longest time that a device waits because the server says so (a day), and how long it keeps the downloads of a task that it
 # is not offered again (a month).
@@ -75,6 +80,10 @@ class Agent:
             return jittered(LONGEST_PAUSE_S)
         try:
             answer = self._check_in()
+            if answer.uncounted:
+                self.home.remember(self.home.memory.without(answer.uncounted))
+                if answer.assignment is None:  # perhaps only because of them
+                    answer = self._check_in()
         except FleetError as error:
             if isinstance(error, Refusal) and not error.again:
                 raise
@@ -86,6 +95,8 @@ class Agent:
             try:
                 self._take_part(answer.assignment)
             except (FleetError, ProtocolError, DataError) as error:
+                if isinstance(error, (PolicyRefusal, ProtocolError)):
+                    self.home.remember(self.home.memory.objecting(error.sentence, self._now()))
                 self._declined[answer.assignment.task] = self._now() + LONGEST_PAUSE_S
                 self.on_event(f"Left round {answer.assignment.round}. {error.sentence}")
         return min(answer.come_back_s, LONGEST_WAIT_S)
@@ -95,7 +106,11 @@ class Agent:
         declined = [name for name, until in self._declined.items() if now < until]
         busy = list(dict.fromkeys(declined + self.home.memory.busy_with(now)))[:_MOST_NAMED]
         was_in = [(name, round) for name, round in self.home.memory.was_in() if name not in busy]
-        request = CheckInRequest(busy_with=tuple(busy), was_in=dict(was_in[: _MOST_NAMED - len(busy)]))
+        request = CheckInRequest(
+            busy_with=tuple(busy),
+            was_in=dict(was_in[: _MOST_NAMED - len(busy)]),
+            sent=self.home.memory.asked(),
+        )
         body = request.model_dump_json().encode()
         try:
             return CheckInAnswer.model_validate_json(self.connection.ask("POST", CHECK_IN, body))
@@ -105,24 +120,40 @@ class Agent:
     def _take_part(self, assignment: Assignment) -> None:
         now = self._now()
         until = now + min(assignment.seconds_left, LONGEST_WAIT_S)
+        policy = self.home.policy
+        self.home.remember(self.home.memory.under(policy))
         task = self._task(assignment.task, until)
-        self.home.remember(self.home.memory.offered(assignment.task, task, now))
+        require_permitted(policy, task, assignment)
+        self._require_known_plan(task, policy)
+        self.home.remember(self.home.memory.offered(assignment.task, task, now, most_tasks=policy.most_tasks))
+        self.home.memory.server.require_free(assignment.round_id, now, policy)
         self.home.memory.require_free(assignment, now)
-        contribution = self._work(task, assignment, until)
+        if policy.largest_epsilon is not None and (task.secagg is None or task.secagg.local_variance == 0):
+            raise PolicyRefusal(
+                "The owner's policy limits ε, and the device can compute none of noise that the server adds."
+            )
+        contribution = self._work(task, assignment, until, policy)
         if not self.conditions.met():
             raise FleetError("The device is no longer idle, charging and on an unmetered network.")
         if self._now() >= until:
             raise FleetError("The work took longer than the round lasts.")
         if task.secagg is not None:
+
+            def cost(session: Session) -> float:
+                bit = assignment.threshold is not None
+                return rho_of_round(task, session, bit=bit, corruption=policy.secagg.corruption)
+
             secure_aggregation.take_part(
                 self.connection,
                 task,
                 assignment,
                 secure_aggregation.integers_of(contribution, task.secagg, assignment),
                 identity=self.home.identity,
-                assumptions=self.home.config.secagg,
+                certificate=self.home.certificate,
+                assumptions=policy.secagg,
                 until=until,
-                before_sending=lambda: self._count(assignment, None),
+                on_session=lambda session: self._begin(session, policy, cost(session)),
+                before_sending=lambda session: self._count(assignment, None, cost(session)),
             )
             self.on_event(f"Took part in round {assignment.round} of {task.name}, with secure aggregation.")
             return
@@ -136,28 +167,46 @@ class Agent:
         if self._deliver(pending, report):
             self.on_event(f"Took part in round {assignment.round} of {task.name}.")
 
-    def _work(self, task: DeviceTask, assignment: Assignment, until: float) -> Contribution:
+    def _require_known_plan(self, task: DeviceTask, policy: OwnerPolicy) -> None:
+        registry = self.home.registry(policy)
+        if registry is not None and not registry.has(task.plan, task.kind):
+            raise PolicyRefusal(
+                f"The plan {task.plan[:16]}… is not in the owner's registry of plans for {task.kind!r}."
+            )
+
+    def _begin(self, session: Session, policy: OwnerPolicy, cost: float) -> None:
+        """Write down that a session begins, before anything of it is sent, so that no session is ever begun twice."""
+        spent = self.home.memory.server.spent_rho
+        require_affordable(spent, cost, most=policy.largest_epsilon, delta=policy.delta)
+        self.home.remember(self.home.memory.begins(session.session_id.hex()))
+
+    def _work(self, task: DeviceTask, assignment: Assignment, until: float, policy: OwnerPolicy) -> Contribution:
         """This device's contribution: the update that its text makes to the model, clipped.
 
         A device without sentences downloads and runs the plan like any other, for no steps: its update is zero and its weight
         is 0. If it left the round instead, what its user wrote would decide who takes part.
         """
-        from tacit.fleet.device.compiled_plans import run_plan  # imports JAX, which takes seconds
-
         self._blob(task.vocabulary, MOST_PLAN_BYTES, until)
         words = load_vocabulary(self.home.blob_path(task.vocabulary))
         batches = examples.batches_of(examples.load(self.home.examples_path), words, task)
         plan = self._blob(task.plan, MOST_PLAN_BYTES, until)
         room = 4 * sum(map(math.prod, task.model_shapes)) + MOST_TASK_BYTES
         model = leaves_of(self._blob(assignment.checkpoint, room, until), task.model_shapes)
-        update = run_plan(plan, task, model, batches, clip_norm=assignment.clip_norm)
+        limits = CageLimits(
+            seconds=policy.plan_seconds,
+            memory_bytes=policy.plan_memory_mb << 20,
+            closed=policy.cage == "closed",
+        )
+        left = max(until - self._now(), 1.0)
+        update = run_in_cage(plan, task, model, batches, clip_norm=assignment.clip_norm, limits=limits, seconds=left)
         return contribution_of(
             update, batches.predictions, task, clip_norm=assignment.clip_norm, threshold=assignment.threshold
         )
 
-    def _count(self, assignment: Assignment, pending: Pending | None) -> None:
+    def _count(self, assignment: Assignment, pending: Pending | None, cost: float = math.inf) -> None:
         """Write down that the device takes part in this round, whatever happens to the report."""
-        self.home.remember(self.home.memory.taking_part(assignment, self._now(), pending))
+        rho = cost if math.isfinite(cost) else None
+        self.home.remember(self.home.memory.taking_part(assignment, self._now(), pending, rho))
 
     def _finish_pending(self) -> None:
         """Send a report that was saved before a kill, while its round lasts; delete it otherwise."""

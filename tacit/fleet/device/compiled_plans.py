@@ -1,14 +1,13 @@
-"""Checks and runs a downloaded plan.
+"""Checks and runs a downloaded plan, in the process that `cage.py` starts for it.
 
 A compiled plan is foreign code, so it gets as little as possible: one processor, arrays of exactly the task's shapes, no
-effects, and no calls out of StableHLO (a custom call would call a function of this process by name). Its result is not trusted:
-the device clips it (`clipping.py`), so the worst that a plan can do is to return another vector of bounded norm, or to take
-long.
+effects, and no calls out of StableHLO (a custom call would call a function of this process by name). These checks read what
+the plan says of itself; what a crafted plan does in spite of them, the cage contains. The result is not trusted: the device
+clips it (`clipping.py`).
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -25,15 +24,13 @@ from tacit.fleet.wire.task import DeviceTask
 Update = list[NDArray[np.float32]]
 # Stands for no clipping: the largest float32.
 _LARGEST = float(np.finfo(np.float32).max)
-_compiling = threading.Lock()
 
 
 def run_plan(
     plan: bytes, task: DeviceTask, model: Sequence[NDArray[np.float32]], batches: Batches, *, clip_norm: float
 ) -> Update:
     """Run the plan on this model and this user's batches; FleetError if it is not a plan for this task."""
-    with _compiling:  # devices in one process compile a plan once
-        call = _checked(plan, task)
+    call = _checked(plan, task)
     try:
         found = call(tuple(model), batches.tokens, np.int32(batches.steps), np.float32(min(clip_norm, _LARGEST)))
     except Exception as error:  # foreign code: after any error the device leaves the round
@@ -41,7 +38,12 @@ def run_plan(
     return [np.asarray(leaf) for leaf in found]
 
 
-@lru_cache(maxsize=4)
+def run_exported(program: bytes, *arguments: Any) -> None:
+    """Run a program of one's own, so that everything that a plan needs is imported and started."""
+    jax.block_until_ready(jax.jit(jax.export.deserialize(bytearray(program)).call)(*arguments))
+
+
+@lru_cache(maxsize=1)
 def _checked(plan: bytes, task: DeviceTask) -> Callable[..., Any]:
     """The plan as a function; FleetError unless it is a pure function with the task's shapes."""
     try:

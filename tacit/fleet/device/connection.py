@@ -195,7 +195,8 @@ def refusal_of(status: int, content: bytes, headers: httpx.Headers) -> Refusal:
     try:
         refused = Refused.model_validate_json(content)
     except ValidationError:
-        return Refusal(f"The server answered {status}.", status=status, again=again, headers=dict(headers))
+        # Not an answer of the server's own: a proxy before it, which may know where it is next time.
+        return Refusal(f"The server answered {status}.", status=status, again=True, headers=dict(headers))
     shown = "".join(letter for letter in refused.detail[:300] if letter.isprintable())
     return Refusal(
         f"The server answered {status}: {shown}", status=status, again=again or refused.again, headers=dict(headers)

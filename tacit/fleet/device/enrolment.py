@@ -11,9 +11,12 @@ import httpx
 from pydantic import ValidationError
 
 from tacit.errors import FleetError
+from tacit.files import write_atomic
 from tacit.fleet.device import examples
 from tacit.fleet.device.connection import client_for, refusal_of, require_protected, trusted
-from tacit.fleet.device.home import DeviceConfig, Home, SecAggAssumptions
+from tacit.fleet.device.home import DeviceConfig, Home
+from tacit.fleet.device.policy import read_policy
+from tacit.fleet.device.signed_files import signature_path
 from tacit.fleet.wire import signing
 from tacit.fleet.wire.messages import ENROL, Enrolled, EnrolRequest
 from tacit.secagg import keys
@@ -26,23 +29,44 @@ def enrol(
     token: str,
     data: Path,
     ca: Path | None = None,
-    secagg: SecAggAssumptions | None = None,
+    policy: Path | None = None,
+    plans: Path | None = None,
+    application: str | None = None,
     transport: httpx.BaseTransport | None = None,
 ) -> DeviceConfig:
-    """Make a home in `folder` with the sentences of `data`, and get a number from the server."""
+    """Make a home in `folder` with the sentences of `data`, and get a number from the server.
+
+    `policy` is the owner's, signed with the key `application`; without one the device has a built-in policy. `plans` is a
+    signed registry of plans, if the policy asks for one.
+    """
+    if (policy is None) != (application is None):
+        raise FleetError("Expected a policy together with the public key of the application that signed it.")
+    if policy is not None and application is not None:
+        read_policy(policy, application)
     config = DeviceConfig(
         server=server.rstrip("/"),
         ca=None if ca is None else str(ca.resolve()),
-        secagg=secagg or SecAggAssumptions(),
+        application=application,
     )
     require_protected(config.server)
     with client_for(trusted(config.ca), transport) as client, Home.create(folder) as home:
         if (folder / "device.json").exists():
             raise FleetError(f"The device in {folder} is already enrolled.")
         examples.copy_sentences(data, home.examples_path)
+        for source, into in ((policy, home.policy_path), (plans, home.registry_path)):
+            if source is not None:
+                _copy_signed(source, into)
         enrolled = config.model_copy(update={"device": _number(client, config.server, token, home.identity)})
         home.configure(enrolled)
     return enrolled
+
+
+def _copy_signed(source: Path, into: Path) -> None:
+    for each, copy in ((source, into), (signature_path(source), signature_path(into))):
+        try:
+            write_atomic(copy, each.read_bytes(), mode=0o600)
+        except FileNotFoundError:
+            raise FleetError(f"The file {each} is missing.") from None
 
 
 def _number(client: httpx.Client, server: str, token: str, identity: bytes) -> int:

@@ -1,8 +1,11 @@
 """A device's folder, readable by its owner alone.
 
     identity.key      the Ed25519 private key (32 bytes); it never leaves the device
-    device.json       the server's address, the device's number, the owner's assumptions about secure aggregation
-    state.json        what the device remembers of tasks (`memory.py`)
+    identity.certificate   with which somebody vouches for the key (`vouching.py`); may be absent
+    device.json       the server's address, the device's number, the key of the application that ships the policy
+    policy.json       the owner's policy (`policy.py`) and its signature, policy.json.signature; absent if it is a built-in one
+    plans.json        the plans that the device may run (`plan_registry.py`) and their signature; may be absent
+    state.json        what the device remembers of its server, tasks and rounds (`memory.py`)
     examples.jsonl    the device's sentences, one JSON object a line
     conditions.json   whether the device is idle, charging and on an unmetered network; may be absent
     report.bin        a report that may not have arrived yet
@@ -18,35 +21,22 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tacit.errors import FleetError
 from tacit.files import write_atomic
 from tacit.fleet.device.memory import Memory
+from tacit.fleet.device.plan_registry import PlanRegistry, read_registry
+from tacit.fleet.device.policy import OwnerPolicy, built_in, read_policy
 from tacit.fleet.wire.blobs import sha256_of
+from tacit.fleet.wire.messages import PublicKey
 from tacit.secagg import keys
+from tacit.secagg.messages import NO_CERTIFICATE
 
 _PRIVATE, _FOLDER = 0o600, 0o700
 _Read = TypeVar("_Read", bound=BaseModel)
-
-
-class SecAggAssumptions(BaseModel):
-    """What the device's owner assumes of others in secure aggregation, and how much exposure they accept.
-
-    The device checks the server's parameters against these before it sends a key (`tacit.secagg.parameters.check`). A "curious"
-    server follows the protocol. Only the server's enrolment vouches for identities, so nothing is claimed against a worse one.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    server: Literal["curious", "malicious"] = "curious"
-    corruption: float = Field(default=0.1, ge=0, lt=1, description="share of devices that collude with the server")
-    dropout: float = Field(default=0.1, ge=0, lt=1, description="share of devices that drop out of a round")
-    exposure: float = Field(default=2.0**-40, gt=0, lt=1)
-    minimum: int = Field(
-        default=2, ge=2, description="the fewest devices in a sum; the task's report goal if that is more"
-    )
 
 
 class DeviceConfig(BaseModel):
@@ -56,7 +46,9 @@ class DeviceConfig(BaseModel):
     server: str
     ca: str | None = None
     device: int | None = Field(default=None, ge=0, description="its number at the server; none until it is enrolled")
-    secagg: SecAggAssumptions = SecAggAssumptions()
+    application: PublicKey | None = Field(
+        default=None, description="the key that signs the owner's policy; none: the policy is a built-in one"
+    )
 
 
 class Home:
@@ -65,6 +57,7 @@ class Home:
     def __init__(self, path: Path, lock: int) -> None:
         self.path, self._lock = path, lock
         self.examples_path, self.conditions_path = path / "examples.jsonl", path / "conditions.json"
+        self.policy_path, self.registry_path = path / "policy.json", path / "plans.json"
         self._report, self._blobs = path / "report.bin", path / "blobs"
         self._known: Memory | None = None
 
@@ -116,6 +109,19 @@ class Home:
         return found
 
     @property
+    def certificate(self) -> bytes:
+        """With which somebody other than the server vouches for the identity; zeros if nobody does."""
+        try:
+            found = bytes.fromhex((self.path / "identity.certificate").read_text(encoding="ascii").strip())
+        except FileNotFoundError:
+            return NO_CERTIFICATE
+        except (OSError, ValueError):
+            found = b""
+        if len(found) != len(NO_CERTIFICATE):
+            raise FleetError(f"The file {self.path / 'identity.certificate'} does not hold a certificate.")
+        return found
+
+    @property
     def config(self) -> DeviceConfig:
         """`device.json`."""
         return _read(self.path / "device.json", DeviceConfig)
@@ -123,6 +129,18 @@ class Home:
     def configure(self, config: DeviceConfig) -> None:
         """Write `device.json`."""
         write_atomic(self.path / "device.json", config.model_dump_json(indent=2), mode=_PRIVATE)
+
+    @property
+    def policy(self) -> OwnerPolicy:
+        """The owner's policy; FleetError if the application's key did not sign it."""
+        config = self.config
+        if config.application is None:
+            return built_in(config.server)
+        return read_policy(self.policy_path, config.application)
+
+    def registry(self, policy: OwnerPolicy) -> PlanRegistry | None:
+        """The plans that the device may run; None if the policy asks for no registry."""
+        return None if policy.plan_registry is None else read_registry(self.registry_path, policy.plan_registry)
 
     @property
     def memory(self) -> Memory:

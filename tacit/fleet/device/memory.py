@@ -1,22 +1,46 @@
 """A device's memory of tasks and rounds, and the limits that it enforces whatever the server says.
 
-A task is named by the hash of its description, so its terms cannot change. A description with the name of a known task and
-weaker terms (a smaller separation, more participations, a shorter timer, or no secure aggregation where there was some) is
-refused. A round counts from just before its report is sent, because the device cannot verify what the server does with the
-report.
+A task is named by the hash of its description, so its terms cannot change. What another task could reset is counted for the
+server as a whole, and there terms are compared as well (`server_memory.py`). A round counts from just before its report is
+sent, because the device cannot verify what the server does with the report.
+
+**Tries that came to nothing.** A round may need several tries, and a try that fails releases nothing. If it counted for good, a
+few bad tries would use up all devices. So a device asks about what it has sent (`sent`), and what the server calls uncounted no
+longer counts towards separation and limit (`participation_table.uncounted` proves when the server may say so). The device takes
+the server's word for this as it does for the number of a round, but not without end: after `max_participation` uncounted tries
+and `SPARE_TRIES` more, the task is over for it. Whatever a server says, a device sends at most 2 · max_participation +
+SPARE_TRIES reports for a task, and never two before its timer is over, which runs after every report. What it counts for the
+server as a whole is every report, whatever became of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.errors import FleetError
-from tacit.fleet.wire.messages import Assignment, RoundId, Sha256
+from tacit.fleet.device.policy import MOST_TASKS, OwnerPolicy
+from tacit.fleet.device.server_memory import ServerMemory
+from tacit.fleet.device.terms import PolicyRefusal, Terms
+from tacit.fleet.wire.messages import MOST_ASKED, Assignment, RoundId, Sha256
 from tacit.fleet.wire.task import DeviceTask
+
+# How many refusals are kept.
+_MOST_REFUSALS = 20
+# How many tries may come to nothing, beyond the number of participations, before a device has had enough of a task.
+SPARE_TRIES = 32
 
 
 class _Stored(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Sent(_Stored):
+    """A try at a round that the device has sent something in."""
+
+    round_id: RoundId
+    round: int
 
 
 class TaskMemory(_Stored):
@@ -26,17 +50,33 @@ class TaskMemory(_Stored):
     min_separation: int
     max_participation: int
     timer_s: float
-    secure: bool = Field(default=False, description="whether updates are sent only with secure aggregation")
-    taken: int = Field(default=0, ge=0, description="the number of rounds it took part in")
-    last_round: int | None = None
+    sent: tuple[Sent, ...] = Field(default=(), description="the tries it took part in, without those that do not count")
+    uncounted: int = Field(default=0, ge=0, description="how many tries came to nothing")
     rests_until: float = Field(default=0.0, description="by the device's own clock, as all times here")
     seen_at: float = Field(description="when a place was last offered")
     blobs: tuple[Sha256, ...] = Field(default=(), description="what was downloaded for it")
 
     @property
+    def taken(self) -> int:
+        """The number of rounds it took part in, as far as it knows."""
+        return len(self.sent)
+
+    @property
+    def last_round(self) -> int | None:
+        """The last of them."""
+        return max((each.round for each in self.sent), default=None)
+
+    @property
     def is_over(self) -> bool:
         """Whether this device will never take part again."""
-        return self.taken >= self.max_participation
+        return self.taken >= self.max_participation or self.uncounted >= self.max_participation + SPARE_TRIES
+
+
+class Objection(_Stored):
+    """A refusal of what the server asked for."""
+
+    at: float
+    sentence: str
 
 
 class Pending(_Stored):
@@ -53,6 +93,8 @@ class Memory(_Stored):
     format: int = Field(default=1, ge=1, le=1)
     counter: int = Field(default=0, ge=0, description="no request was signed with a higher counter")
     tasks: dict[Sha256, TaskMemory] = Field(default_factory=dict)
+    server: ServerMemory = ServerMemory()
+    refusals: tuple[Objection, ...] = Field(default=(), description="what the device refused, the latest last")
     pending: Pending | None = None
 
     def busy_with(self, now: float) -> list[str]:
@@ -65,37 +107,59 @@ class Memory(_Stored):
         known = sorted(self.tasks.items(), key=lambda item: -item[1].seen_at)
         return [(name, task.last_round) for name, task in known if task.last_round is not None]
 
-    def offered(self, name: str, task: DeviceTask, now: float) -> Memory:
-        """The memory with this task in it; FleetError if a task of the same name is known with stronger terms."""
+    def asked(self) -> tuple[str, ...]:
+        """The latest tries that the device has sent something in: it asks the server whether they count."""
+        known = sorted(self.tasks.values(), key=lambda task: -task.seen_at)
+        return tuple(each.round_id for task in known for each in reversed(task.sent))[:MOST_ASKED]
+
+    def without(self, uncounted: Collection[str]) -> Memory:
+        """The memory after the server has said that these tries do not count."""
+        changed = self
+        for name, task in self.tasks.items():
+            kept = tuple(each for each in task.sent if each.round_id not in uncounted)
+            if len(kept) < len(task.sent):
+                less = {"sent": kept, "uncounted": task.uncounted + len(task.sent) - len(kept)}
+                changed = changed._with(name, task.model_copy(update=less))
+        return changed
+
+    def under(self, policy: OwnerPolicy) -> Memory:
+        """The memory under this edition of the policy; FleetError if it is older than the one before."""
+        return self.model_copy(update={"server": self.server.under(policy)})
+
+    def offered(self, name: str, task: DeviceTask, now: float, *, most_tasks: int = MOST_TASKS) -> Memory:
+        """The memory with this task in it.
+
+        PolicyRefusal if the server offered better terms before, in any task, or more tasks than `most_tasks`.
+        """
+        server = self.server.offered(Terms.of(task), task.kind)
+        if name not in self.tasks and len(self.tasks) >= most_tasks:
+            raise PolicyRefusal(
+                f"The server has offered {most_tasks} different tasks, as many as the owner's policy allows."
+            )
         for other in self.tasks.values():
-            if other.name == task.name and (
-                task.min_separation < other.min_separation
-                or task.max_participation > other.max_participation
-                or task.timer_s < other.timer_s
-                or (other.secure and task.secagg is None)
-            ):
-                raise FleetError(
-                    f"Expected terms at least as strong as before for this task, got separation {task.min_separation}, "
-                    f"participations {task.max_participation}, timer {task.timer_s:g} s, "
-                    f"{'no ' if task.secagg is None else ''}secure aggregation."
+            if other.name == task.name and task.max_participation > other.max_participation:
+                raise PolicyRefusal(
+                    f"The server weakened its terms: it offered {other.max_participation} participations in this task before, "
+                    f"and {task.max_participation} now."
                 )
         known = self.tasks.get(name) or TaskMemory(
             name=task.name,
             min_separation=task.min_separation,
             max_participation=task.max_participation,
             timer_s=task.timer_s,
-            secure=task.secagg is not None,
             seen_at=now,
         )
         blobs = (name, task.plan, task.vocabulary)
-        return self._with(name, known.model_copy(update={"seen_at": now, "blobs": blobs}))
+        memory = self._with(name, known.model_copy(update={"seen_at": now, "blobs": blobs}))
+        return memory.model_copy(update={"server": server})
 
     def require_free(self, assignment: Assignment, now: float) -> None:
         """FleetError if the device may not take part: its timer runs, the last round is too recent, or the limit is reached."""
         task = self.tasks[assignment.task]
         if task.is_over:
             raise FleetError(
-                f"The device has taken part in {task.max_participation} rounds of this task, as many as it may."
+                f"The device has taken part in {task.taken} rounds of this task and in {task.uncounted} tries that came to "
+                f"nothing, as many as it may."
             )
         if now < task.rests_until:
             raise FleetError(f"The device's timer of {task.timer_s:g} s for this task is still running.")
@@ -105,16 +169,32 @@ class Memory(_Stored):
                 f"got round {assignment.round}."
             )
 
-    def taking_part(self, assignment: Assignment, now: float, pending: Pending | None) -> Memory:
-        """The memory when the report is about to be sent: the round counts, and the timer starts."""
+    def begins(self, session: str) -> Memory:
+        """The memory when a session of secure aggregation begins; PolicyRefusal if it was begun before."""
+        return self.model_copy(update={"server": self.server.begins(session)})
+
+    def taking_part(
+        self, assignment: Assignment, now: float, pending: Pending | None, rho: float | None = None
+    ) -> Memory:
+        """The memory when the report is about to be sent: the round counts, and the timer starts.
+
+        `rho` is the round's cost, if the device can prove one.
+        """
         task = self.tasks[assignment.task]
         changes = {
-            "taken": task.taken + 1,
-            "last_round": assignment.round,
+            "sent": (*task.sent, Sent(round_id=assignment.round_id, round=assignment.round)),
             "rests_until": now + task.timer_s,
         }
         memory = self._with(assignment.task, task.model_copy(update=changes))
-        return memory.model_copy(update={"pending": pending})
+        server = self.server.taking_part(assignment.round_id, now, rho)
+        return memory.model_copy(update={"pending": pending, "server": server})
+
+    def objecting(self, sentence: str, now: float) -> Memory:
+        """The memory with this refusal in it. The same one as before is written down once."""
+        if self.refusals and self.refusals[-1].sentence == sentence:
+            return self
+        refusals = (*self.refusals, Objection(at=now, sentence=sentence))[-_MOST_REFUSALS:]
+        return self.model_copy(update={"refusals": refusals})
 
     def _with(self, name: str, task: TaskMemory) -> Memory:
         return self.model_copy(update={"tasks": {**self.tasks, name: task}})

@@ -21,11 +21,12 @@ from pydantic import ValidationError
 from tacit.errors import FleetError
 from tacit.fleet.device.clipping import Contribution
 from tacit.fleet.device.connection import Connection
-from tacit.fleet.device.home import SecAggAssumptions
+from tacit.fleet.device.policy import SecAggAssumptions
+from tacit.fleet.device.vouching import vouched_once
 from tacit.fleet.wire.messages import ROUNDS, Assignment, Stage
 from tacit.fleet.wire.task import DeviceTask, SecAggTerms, SessionTerms
 from tacit.privacy.gate.rounding import HEADROOM
-from tacit.secagg import device, keys, parameters
+from tacit.secagg import device, parameters
 from tacit.secagg.discrete_gaussian import Bits, sampled
 from tacit.secagg.encoding import encoded
 from tacit.secagg.hadamard import public_signs
@@ -33,6 +34,8 @@ from tacit.secagg.session import Session
 
 # Enough for the keys, shares or witnesses of a few thousand neighbours.
 MOST_MESSAGE_BYTES = 1 << 24
+# The largest session whose parameters a device checks, which takes a while for more.
+MOST_DEVICES = 20_000
 
 
 def integers_of(contribution: Contribution, terms: SecAggTerms, assignment: Assignment) -> NDArray[np.uint32]:
@@ -61,11 +64,14 @@ def take_part(
     values: NDArray[np.uint32],
     *,
     identity: bytes,
+    certificate: bytes,
     assumptions: SecAggAssumptions,
     until: float,
-    before_sending: Callable[[], None],
+    on_session: Callable[[Session], None],
+    before_sending: Callable[[Session], None],
 ) -> None:
-    """All stages of a round. `before_sending` is called once, just before the masked vector is sent.
+    """All stages of a round. `on_session` is called once, before anything is sent, with a session that was found safe, and
+    `before_sending` once, just before the masked vector is sent; both write to disk.
 
     FleetError or ProtocolError if the server refuses, or sends a message that an honest server would not send. The device has
     then left the round.
@@ -81,14 +87,17 @@ def take_part(
     terms = _terms(await_stage("session"))
     session = terms.session()
     require_safe(session, task, len(values), assumptions)
+    on_session(session)
     state: Any
-    message, state = device.advertise(session, terms.index, identity=identity, entropy=os.urandom)
+    message, state = device.advertise(
+        session, terms.index, identity=identity, entropy=os.urandom, certificate=certificate
+    )
     send("advertise", message)
-    vouched = _each_identity_once(identity)
+    vouched = vouched_once(identity, assumptions.vouchers)
     message, state = device.share(state, await_stage("advertise"), vouched=vouched, entropy=os.urandom)
     send("share", message)
     message, state = device.mask(state, await_stage("share"), values)
-    before_sending()
+    before_sending(session)
     send("mask", message)
     message, state = device.agree(state, await_stage("mask"))
     send("agree", message)
@@ -101,6 +110,8 @@ def require_safe(session: Session, task: DeviceTask, width: int, assumptions: Se
 
     The session comes from the server, so the device checks it. Its minimum must be at least the task's report goal.
     """
+    if session.devices > MOST_DEVICES:
+        raise FleetError(f"Expected a session of at most {MOST_DEVICES} devices, got {session.devices}.")
     if task.secagg is None or (session.dimension, session.bits) != (width, task.secagg.bits):
         raise FleetError(
             f"The session's vectors do not fit the task: got {session.dimension} entries of {session.bits} bits."
@@ -113,6 +124,7 @@ def require_safe(session: Session, task: DeviceTask, width: int, assumptions: Se
         server=assumptions.server,
         exposure=assumptions.exposure,
         minimum=max(assumptions.minimum, task.report_goal),
+        steered=True,  # the server draws the ring
     )
 
 
@@ -121,18 +133,3 @@ def _terms(content: bytes) -> SessionTerms:
         return SessionTerms.model_validate_json(content)
     except ValidationError:
         raise FleetError("The server's session terms are not valid.") from None
-
-
-def _each_identity_once(own: bytes) -> device.Vouched:
-    """Accept each identity once.
-
-    The server's enrolment vouches for identities; the device itself checks that none is used twice.
-    """
-    seen = {keys.identity_public(own)}
-
-    def vouched(index: int, identity: bytes) -> bool:
-        first = identity not in seen
-        seen.add(identity)
-        return first
-
-    return vouched

@@ -14,5 +14,6 @@ aggregator.py           receives reports in one process and keeps the running su
 norm_check.py           the check of a report's norm
 partial_sums.py         the sum of one process's reports
 secure_aggregation.py   a round of secure aggregation in one process
+secure_size.py          how many devices such a round needs, and its threshold
 peers.py                how the coordinator reaches the processes that add up
 """

@@ -1,7 +1,7 @@
 """Receives devices' messages in one process: reports, which are added up as they arrive, or the stages of secure aggregation.
 
 This is the users' side of the gate. A report is checked, counted in the database, and then added to the round's running sum. A
-single update is in memory only that long; a sum, until the coordinator has fetched it or the round is over. Counting and adding
+single update is in memory only that long; a sum, until the round is over. Counting and adding
 happen under one lock, so a sum that is fetched contains every report that was counted. A repeated report counts once: the
 same bytes are acknowledged, other bytes refused.
 """
@@ -22,7 +22,13 @@ from tacit.fleet.database.schema import OPEN, SETTLED
 from tacit.fleet.database.schema import devices as devices_table
 from tacit.fleet.database.transactions import read_only
 from tacit.fleet.rounds.partial_sums import PartialSum, pack_sum
-from tacit.fleet.rounds.secure_aggregation import SESSION, SecureAggregationRound, SecureRoundTerms, open_session
+from tacit.fleet.rounds.secure_aggregation import (
+    FAILED,
+    SESSION,
+    SecureAggregationRound,
+    SecureRoundTerms,
+    open_session,
+)
 from tacit.fleet.wire.blobs import sha256_of
 from tacit.fleet.wire.messages import Received
 from tacit.fleet.wire.refusals import Refusal
@@ -39,6 +45,8 @@ class PeerQuestion(StrEnum):
     INCLUDED = "included"  # the devices whose vectors are in the masked sum
     PROCEED = "proceed"  # the intent is durable: let the devices remove the masks
     TOTAL = "total"  # the unmasked sum
+    CONDUCT = "conduct"  # of secure aggregation: which devices did something wrong
+    HOLDS = "holds"  # whether this process still has its part of a settled round
 
 
 @dataclass
@@ -79,8 +87,7 @@ class Aggregator:
         if (within == 0) != (running.round.threshold is None):
             raise FleetError("The report's bit must be 1 or -1 in a round with a threshold, and 0 in any other round.")
         # All checks happen before the report counts.
-        alone = _empty(running.round, running.task)
-        alone.admit(device, update, weight, within)
+        share = running.total.share_of(update, weight)
         digest = sha256_of(body)
         with running.lock:
             if (before := running.digests.get(device)) is not None:
@@ -89,7 +96,7 @@ class Aggregator:
                 return Received(repeated=True)
             result = round_table.take_report(self._engine, round_id, device, self.process)
             if result is ReportResult.COUNTED:
-                running.total.merge(alone)
+                running.total.add(device, share, weight, within)
                 running.digests[device] = digest
                 return Received()
         if result is ReportResult.OVER:
@@ -129,10 +136,11 @@ class Aggregator:
                 self._secure_round(round_id).proceed()
                 return b""
             case PeerQuestion.TOTAL:
-                total = self._secure_round(round_id).total()
-                with self._lock:
-                    self._secure.pop(round_id, None)  # `sweep` may have removed it already
-                return total.astype("<u4", copy=False).tobytes()
+                return self._secure_round(round_id).total().astype("<u4", copy=False).tobytes()
+            case PeerQuestion.CONDUCT:
+                return self._secure_round(round_id).conduct().model_dump_json().encode()
+            case PeerQuestion.HOLDS:
+                return self._holds(round_id)
         raise FleetError(f"Expected one of {', '.join(PeerQuestion)}, got {question!r}.")
 
     def sweep(self) -> None:
@@ -146,16 +154,23 @@ class Aggregator:
                 self._secure.pop(round_id, None)
 
     def _give_sum(self, round_id: str) -> bytes:
-        """The round's partial sum. It is deleted here, so it can be fetched once."""
+        """The round's partial sum. It is kept until the round is over: another coordinator may go on with the round."""
         found = round_table.find(self._engine, round_id)
         if found is None or found.state != SETTLED:
             raise FleetError("The round is not settled.")
         with self._lock:
-            running = self._sums.pop(round_id, None)
+            running = self._sums.get(round_id)
         if running is None:
             raise FleetError("This process has no reports of the round.")
         with running.lock:
             return pack_sum(running.total)
+
+    def _holds(self, round_id: str) -> bytes:
+        with self._lock:
+            secure, plain = self._secure.get(round_id), round_id in self._sums
+        if plain or (secure is not None and secure.progress().stage != FAILED):
+            return b""
+        raise FleetError("This process has no part of the round.")
 
     def _begin(self, round_id: str, terms: SecureRoundTerms) -> None:
         """Start secure aggregation in a round whose selection has ended."""
@@ -171,9 +186,7 @@ class Aggregator:
             lambda device: round_table.take_report(self._engine, round_id, device, self.process),
         )
         with self._lock:
-            if round_id in self._secure:
-                raise FleetError("Secure aggregation has already begun in this round.")
-            self._secure[round_id] = opened
+            self._secure.setdefault(round_id, opened)  # the question may come twice
 
     def _place(self, round_id: str, device: int) -> Place:
         """The device's place; Refusal if there is no such round, it is over, or the device has no place in it here."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Container, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from tacit.fleet.database import leases, task_table
 from tacit.fleet.database.heartbeat import Heartbeat
 from tacit.fleet.database.leases import Lease, LeaseLost
 from tacit.fleet.rounds.evaluation import evaluated_model, evaluation_program
-from tacit.fleet.rounds.fleet_context import FleetContext, Log, enough_room_in
+from tacit.fleet.rounds.fleet_context import FleetContext, Log, RunLink, enough_room_in
 from tacit.fleet.rounds.peers import Peers
 from tacit.fleet.rounds.program import FleetProgram
 from tacit.fleet.rounds.round_attempt import RoundLost
@@ -47,6 +48,7 @@ from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on
 from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.journal import StopRequested
+from tacit.runs.metrics import EPSILON_SO_FAR
 from tacit.training.letter_discovery import LettersSetup
 from tacit.training.pretraining import open_public
 from tacit.training.recipes import RecipeSetup, setup_of
@@ -78,6 +80,7 @@ class Coordinator:
         self._heartbeat, self._peers, self._transport = heartbeat, peers, transport
         self._stopping, self._log, self._odometer = stopping, log, odometer
         self._setup: RecipeSetup | None = None
+        self._lost: str | None = None
 
     def run(self) -> dict[str, Any] | None:
         """Coordinate until the run is finished (returns its summary) or the process is to stop (returns None)."""
@@ -99,6 +102,7 @@ class Coordinator:
             except (SQLAlchemyError, LeaseLost, RoundLost, OSError, RunError) as error:
                 if not self._is_temporary(error):
                     raise
+                self._lost = error.sentence if isinstance(error, RoundLost) else None
                 self._log("continuing from the ledger after a failure", cause=type(error).__name__, pause_s=pause)
             finally:
                 self._heartbeat.release()
@@ -137,6 +141,7 @@ class Coordinator:
             enough_room=enough_room_in(folder.checkpoints_path, folder.private_path),
             stopping=self._stopping,
             log=self._log,
+            run=RunLink(lost=self._lost),
         )
         where: dict[str, Any] = {"transport": self._transport, "odometer": self._odometer}
         if evaluated is None:
@@ -145,7 +150,7 @@ class Coordinator:
             program = evaluation_program(setup, folder, context, evaluated, **where)
         try:
             follow = go_on if folder.begun else begin
-            summary = follow(program, folder, _LogCallback(self._log))
+            summary = follow(program, folder, _LogCallback(self._log, context))
         except DivergedError:
             task_table.retire_tasks(self._engine, lease, run=folder.run_id)
             raise
@@ -188,14 +193,18 @@ def _content(setup: RecipeSetup) -> Callable[[Any], bytes]:
 class _LogCallback(Callback):
     """Writes evaluations to the server's log; rounds are logged when they are committed."""
 
-    def __init__(self, log: Log) -> None:
-        self._log = log
+    def __init__(self, log: Log, context: FleetContext | None = None) -> None:
+        self._log, self._context = log, context
 
     def on_warning(self, sentence: str) -> None:
         self._log("warning", sentence=sentence)
 
     def on_evaluation(self, round: int, metrics: Mapping[str, Any]) -> None:
         self._log("evaluated", round=round, **metrics)
+        context, epsilon = self._context, metrics.get(EPSILON_SO_FAR)
+        if context is not None and epsilon is not None:
+            with suppress(SQLAlchemyError, LeaseLost):  # for metrics alone
+                task_table.tell(context.engine, context.lease, context.name, epsilon=float(epsilon))
 
 
 def _prepared(folder: RunFolder, setup: RecipeSetup, section: FleetSection) -> PreparedTask:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from sqlalchemy.exc import SQLAlchemyError
 
 from tacit.errors import PrivacyError
-from tacit.fleet.database import leases, round_table, task_table
+from tacit.fleet.database import leases, task_table
 from tacit.fleet.rounds.fleet_context import FleetContext
 from tacit.fleet.rounds.participation_check import ParticipationCheck
 from tacit.fleet.rounds.round_attempt import RoundAttempt
@@ -38,29 +38,29 @@ class DeviceRounds:
     def __iter__(self) -> Iterator[RoundAttempt]:
         context = self._context
         # The ledger has one intent for every round in the checkpoint, and one for every round that was lost.
-        lost, most = sum(self._attempts.values()) - self._rounds.start, max(MOST_LOST, self._rounds.stop // 20)
+        unfinished = context.run.unfinished
+        lost = sum(self._attempts.values()) - self._rounds.start - (unfinished is not None)
+        most = context.section.most_lost or max(MOST_LOST, self._rounds.stop // 20)
+        task_table.tell(context.engine, context.lease, context.name, lost=lost)
         if lost >= most:
             raise PrivacyError(
                 f"Expected fewer than {most} rounds to be lost after their intent, each of which costs privacy, got {lost}: "
                 "this run stops for good."
             )
         for round in self._rounds:
-            attempt = self._attempts.get(round, 0)
+            goes_on = unfinished if unfinished is not None and unfinished.round == round else None
+            attempt = self._attempts.get(round, 0) if goes_on is None else goes_on.attempt
             key = self._randomness.noise_key(round=round, attempt=attempt)
-            self._under_way = current = RoundAttempt(context, round, attempt, key, self._participation)
+            self._under_way = current = RoundAttempt(
+                context, round, attempt, key, self._participation, unfinished=goes_on
+            )
             yield current
-            opened = current.opened
-            assert opened is not None  # the loop settles each round that it gets
             self._participation.add(round, current.devices)
-            round_table.commit(context.engine, context.lease, opened.round_id)
-            task_table.drop_checkpoint(context.engine, opened.checkpoint)
-            context.log("round committed", task=context.name, round=round, attempt=attempt)
+            current.commit()
             self._under_way = None
 
     def close(self) -> None:
-        """Abandon the round under way, if there is one."""
-        if self._under_way is not None:
-            settled = "it was lost after its cohort was settled: if the ledger has its intent, it counts"
-            reason = settled if self._under_way.devices else "the coordinator stopped"
+        """Abandon the round under way, if there is one. A settled one is left: the run may go on with its sum."""
+        if self._under_way is not None and not self._under_way.devices:
             with suppress(SQLAlchemyError, leases.LeaseLost):  # the next coordinator abandons it
-                self._under_way.abandon(reason)
+                self._under_way.abandon("the coordinator stopped")

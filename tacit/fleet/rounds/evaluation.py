@@ -59,7 +59,7 @@ def evaluation_program(
 
     return FleetProgram(
         plan=plan,
-        schedule=Schedule(rounds, rounds, 1),
+        schedule=Schedule(rounds, rounds, 1, save_first=True),
         seed=recipe.run.seed,
         opened=opening(
             folder,

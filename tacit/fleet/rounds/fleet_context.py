@@ -6,7 +6,7 @@ import math
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,9 +14,11 @@ from sqlalchemy import Engine
 
 from tacit.fleet.database.heartbeat import Heartbeat
 from tacit.fleet.database.leases import Lease
+from tacit.fleet.database.round_table import RoundRow
 from tacit.fleet.rounds.peers import Peers
 from tacit.fleet.wire.task import DeviceTask
 from tacit.learning.secure_sums import SecureSums
+from tacit.privacy.record.records import Adjusted, Record
 from tacit.recipe.sections import FleetSection
 from tacit.runs.journal import StopRequested
 
@@ -25,6 +27,20 @@ class Log(Protocol):
     """Logs an event: a name and numbers, never anything about a device (`tacit.fleet.logs.log`)."""
 
     def __call__(self, event: str, **fields: Any) -> None: ...
+
+
+@dataclass
+class RunLink:
+    """What the rounds know of the run's ledger: how to append a record, and the goal and deadline that it has for the rounds.
+
+    `unfinished` is the settled round of the last intent, if its sum is still there and the run goes on with it. `lost` says why
+    the last round was lost, if it was: its sum is then given up.
+    """
+
+    append: Callable[[Record], object] | None = None
+    adjusted: tuple[int, float] | None = None
+    unfinished: RoundRow | None = None
+    lost: str | None = None
 
 
 @dataclass(frozen=True)
@@ -43,6 +59,16 @@ class FleetContext:
     content: Callable[[Any], bytes]  # the checkpoint that devices download in a round that begins with this model
     stopping: threading.Event
     log: Log
+    run: RunLink = field(default_factory=RunLink)
+
+    def adjusted(self, round: int, goal: int, deadline_s: float) -> None:
+        """Write into the ledger that rounds have another goal or deadline from here on, if they have."""
+        before = self.run.adjusted or (self.task.report_goal, self.section.deadline_s)
+        if (goal, deadline_s) == before or self.run.append is None:
+            return
+        self.run.append(Adjusted(round, goal, deadline_s))
+        self.run.adjusted = (goal, deadline_s)
+        self.log("goal or deadline adjusted by an operator", round=round, goal=goal, deadline_s=deadline_s)
 
     def pause(self, seconds: float) -> None:
         """Wait; StopRequested if the process is to stop, LeaseLost if another process may coordinate."""
@@ -51,9 +77,14 @@ class FleetContext:
         self.heartbeat.require()
 
 
-def places_of(context: FleetContext) -> int:
-    """How many devices may be selected for a round: more than the report goal, because some will not report."""
-    return math.ceil(context.task.report_goal * context.section.over_selection)
+def places_of(goal: int, section: FleetSection) -> int:
+    """How many devices are selected for a round at first: more than the report goal, because some will not report."""
+    return math.ceil(goal * section.over_selection)
+
+
+def replace_s(section: FleetSection) -> float:
+    """How long a selected device may be silent before another one is selected, too."""
+    return section.deadline_s / 4 if section.replace_s is None else section.replace_s
 
 
 def enough_room_in(*folders: Path) -> Callable[[int], bool]:

@@ -40,13 +40,20 @@ class PartialSum:
 
     def admit(self, device: int, update: NDArray[np.float32], weight: float, within: int) -> None:
         """Add a report. FleetError, and nothing is added, if its norm is above the clip norm or the device is in the sum."""
+        self.add(device, self.share_of(update, weight), weight, within)
+
+    def share_of(self, update: NDArray[np.float32], weight: float) -> NDArray[np.float64]:
+        """What this report adds to the sum of updates. FleetError if its norm is above the clip norm; nothing is added yet."""
+        vector = clipped_report(update, clip_norm=self.clip_norm, shapes=self.shapes, per_layer=self.per_layer)
+        vector *= weight * HEADROOM
+        return vector
+
+    def add(self, device: int, share: NDArray[np.float64], weight: float, within: int) -> None:
+        """Add the share of a report. FleetError, and nothing is added, if the device is in the sum."""
         if device in self.devices:
             raise FleetError("The device has already reported in this round.")
-        vector = clipped_report(update, clip_norm=self.clip_norm, shapes=self.shapes, per_layer=self.per_layer)
-        scale = weight * HEADROOM
-        vector *= scale
-        self.update += vector
-        self.weight += scale
+        self.update += share
+        self.weight += weight * HEADROOM
         if weight > 0:  # a device without examples gives no bit, as in simulation
             self.bits += within * BIT_BOUND * HEADROOM
         self.devices.append(device)

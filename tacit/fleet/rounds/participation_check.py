@@ -11,19 +11,28 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tacit.fleet.database.participation_table import Recorded
+from tacit.fleet.database.participation_table import Recorded, live
 
 
 class ParticipationCheck:
-    """When each device last took part, and how often. `recorded` reads the run's whole record, by (round, attempt)."""
+    """When each device last took part, and how often, in the `rounds_done` rounds that the model is made of.
 
-    def __init__(self, recorded: Callable[[], Recorded], *, min_separation: int, max_participation: int) -> None:
-        self.recorded = recorded
+    `recorded` reads the run's whole record, by (round, attempt).
+    """
+
+    def __init__(
+        self, recorded: Callable[[], Recorded], rounds_done: int, *, min_separation: int, max_participation: int
+    ) -> None:
+        self._recorded = recorded
         self._min_separation, self._max_participation = min_separation, max_participation
         # Indexed by the device's number.
         self._last, self._times = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        for (round, _), devices in recorded().items():
+        for (round, _), devices in self.before(rounds_done).items():
             self.add(round, devices)
+
+    def before(self, round: int) -> Recorded:
+        """The attempts at earlier rounds that count, as the run's record has them."""
+        return live(self._recorded(), round)
 
     def add(self, round: int, devices: Sequence[int]) -> None:
         """Count that these devices took part in this round."""

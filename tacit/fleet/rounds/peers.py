@@ -10,6 +10,7 @@ attacker with a false certificate can only interrupt. The other side is `server/
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -25,6 +26,9 @@ INTERNAL = "/internal/rounds"
 NONCE_BYTES = 16
 # Packing and sending a sum of tens of millions of entries takes a while.
 _TIMEOUT = httpx.Timeout(60.0, connect=5.0)
+# What a proxy answers if nothing behind it does. Every question can be asked again, after these pauses.
+_GATEWAY = (502, 503, 504)
+_PAUSES_S = (0.2, 1.0)
 
 
 class Peer(Protocol):
@@ -46,11 +50,17 @@ class RemotePeer:
         where = {"round_id": round_id, "process": self._process}
         body = seal(self._secret, nonce + content, purpose=question_purpose(question), **where)
         url = f"{self._address}{INTERNAL}/{round_id}/{question}"
-        try:
-            with httpx.Client(verify=False, trust_env=False, timeout=_TIMEOUT) as client:
-                answer = client.post(url, content=body)
-        except httpx.HTTPError:
-            raise FleetError("An aggregator process cannot be reached.") from None
+        for pause in (*_PAUSES_S, None):
+            try:
+                with httpx.Client(verify=False, trust_env=False, timeout=_TIMEOUT) as client:
+                    answer = client.post(url, content=body)
+            except httpx.HTTPError:
+                answer = None
+            if (answer is not None and answer.status_code not in _GATEWAY) or pause is None:
+                break
+            time.sleep(pause)
+        if answer is None:
+            raise FleetError("An aggregator process cannot be reached.")
         if answer.status_code != 200:
             raise FleetError(f"Expected an aggregator process to answer with status 200, got {answer.status_code}.")
         return unseal(self._secret, answer.content, purpose=answer_purpose(question, nonce), **where)

@@ -15,11 +15,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from tacit.errors import FleetError, ProtocolError
 from tacit.fleet.database import participation_table, round_table
+from tacit.fleet.rounds.aggregator import PeerQuestion
 from tacit.fleet.rounds.device_rounds import DeviceRounds
 from tacit.fleet.rounds.fleet_context import FleetContext, places_of
 from tacit.fleet.rounds.participation_check import ParticipationCheck
 from tacit.fleet.rounds.round_attempt import DeviceCohort
+from tacit.fleet.rounds.secure_size import lost_share
 from tacit.learning.secure_sums import SecureSums, unflattened
 from tacit.privacy.accounting.noise_split import BIT_BOUND
 from tacit.privacy.gate.sums import Block, BoundedSum, ClipThresholds, Diagnostics
@@ -27,8 +30,9 @@ from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.log import verified
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.facts import FleetRecord
+from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.reasons import Reason, Why
-from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN, Opened
+from tacit.privacy.record.records import UPDATE, WEIGHT, WITHIN, Adjusted, Opened, Record
 from tacit.privacy.statement.on_devices import device_lines
 from tacit.privacy.statement.wording import Mark
 from tacit.runs.folder import RunFolder
@@ -90,7 +94,7 @@ class FleetProgram(Program):
         opened, fleet = setup.opened(folder), describe_fleet(context, transport=transport)
         return cls(
             plan=setup.plan,
-            schedule=dataclasses.replace(setup.schedule, checkpoint_every=1),
+            schedule=dataclasses.replace(setup.schedule, checkpoint_every=1, save_first=True),
             seed=setup.seed,
             opened=dataclasses.replace(opened, fleet=fleet),
             store=odometer,
@@ -109,6 +113,36 @@ class FleetProgram(Program):
     def require_same_users(self, folder: RunFolder, *, begun: bool) -> None:
         """Nothing: devices have names of their own, and the database remembers which of them took part."""
 
+    def unfinished(self, folder: RunFolder, ledger: Ledger, rounds_done: int) -> bool:
+        """Whether the processes that added up still have the sum of the last intent, or its masked sum, of the same devices."""
+        context = self.context
+        context.run.unfinished = None
+        left = ledger.lost_from(rounds_done)
+        if len(left) != 1 or context.run.lost is not None:
+            return False
+        round, attempt = left[0]
+        found = round_table.settled(context.engine, context.name, round=round, attempt=attempt)
+        if found is None:
+            return False
+        there, counted = context.peers.alive(), round_table.reported_to(context.engine, found.round_id)
+        recorded = _recorded(folder).get((round, attempt), [])
+        if sorted(recorded) != sorted(device for devices in counted.values() for device in devices):
+            return False
+        try:
+            for process in counted:
+                there[process].ask(found.round_id, PeerQuestion.HOLDS)
+        except (KeyError, FleetError, ProtocolError):
+            return False
+        context.run.unfinished = found
+        return True
+
+    def follow(self, append: Callable[[Record], object]) -> None:
+        """Keep the way to the ledger, and what it says about goal and deadline so far."""
+        adjusted = [record for record in self.folder.ledger().records if isinstance(record, Adjusted)]
+        run = self.context.run
+        run.append = append
+        run.adjusted = (adjusted[-1].report_goal, adjusted[-1].deadline_s) if adjusted else None
+
     def audit(self, folder: RunFolder) -> GateAudit:
         """No audit: it would have to mix artificial contributions with those of real devices."""
         reason = why_not(self.plan, wanted=True, simulated=False)
@@ -117,15 +151,23 @@ class FleetProgram(Program):
 
     def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Cohorts:
         """The rounds from `start` on, after the open rounds of an earlier coordinator are closed."""
-        context = self.context
-        replaced = "the coordinator was replaced"
-        round_table.close_leftover_rounds(
-            context.engine, context.lease, context.name, rounds_done=start, reason=replaced
-        )
-        task, recorded = context.task, partial(_recorded, self.folder)
-        participation_table.match_participation(context.engine, context.lease, context.name, recorded())
+        context, task = self.context, self.context.task
+        round_table.require_no_older_run(context.engine, context.name, rounds_done=start)
         limits = {"min_separation": task.min_separation, "max_participation": task.max_participation}
-        check = ParticipationCheck(recorded, **limits)
+        check = ParticipationCheck(partial(_recorded, self.folder), start, **limits)
+        # Before the rounds are closed: a device learns of a closed round whether it counts from this table.
+        participation_table.match_participation(context.engine, context.lease, context.name, check.before(start))
+        unfinished, lost = context.run.unfinished, context.run.lost
+        reason = "the coordinator was replaced" if lost is None else f"{lost} If the ledger has its intent, it counts."
+        for row in round_table.close_leftover_rounds(
+            context.engine,
+            context.lease,
+            context.name,
+            rounds_done=start,
+            reason=reason,
+            but=None if unfinished is None else unfinished.round_id,
+        ):
+            context.log("round abandoned", task=context.name, round=row.round, attempt=row.attempt, reason=reason)
         return DeviceRounds(context, randomness, start, self.schedule.rounds, attempts, check)
 
 
@@ -155,15 +197,15 @@ def with_device_lines(summary: dict[str, Any], opened: Opened) -> dict[str, Any]
 def describe_fleet(context: FleetContext, *, transport: str) -> FleetRecord:
     """The devices' side, as the ledger describes it."""
     section, secure = context.section, context.secure is not None
-    # Devices that are selected beyond the goal and are slower count as dropouts, too (`secure_aggregation.open_session`).
-    beyond = 1 - context.task.report_goal / places_of(context)
+    goal = context.task.report_goal
+    lost = lost_share(goal, places_of(goal, section), section.dropout)
     return FleetRecord(
         transport=transport,
         secure_aggregation=secure,
         checks_norms=not secure,
         over_selection=section.over_selection,
         timer_s=section.timer_s,
-        dropout=max(section.dropout, beyond) if secure else None,
+        dropout=lost if secure else None,
         corruption=section.corruption if secure else None,
     )
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,23 +22,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import FleetError, ProtocolError
-from tacit.fleet.database import clock, leases, participation_table, round_table, task_table
-from tacit.fleet.database.round_table import RoundRow
+from tacit.fleet.database import clock, device_table, leases, participation_table, round_table, task_table
+from tacit.fleet.database.round_table import Dropped, RoundRow
 from tacit.fleet.database.schema import OPEN
 from tacit.fleet.rounds.aggregator import PeerQuestion
-from tacit.fleet.rounds.fleet_context import FleetContext, places_of
+from tacit.fleet.rounds.fleet_context import FleetContext, places_of, replace_s
 from tacit.fleet.rounds.partial_sums import PartialSum, unpack_sum
 from tacit.fleet.rounds.participation_check import ParticipationCheck
 from tacit.fleet.rounds.peers import Peer
-from tacit.fleet.rounds.secure_aggregation import DONE, FAILED, STAGES, WAITING, SecureRoundTerms, StageProgress
+from tacit.fleet.rounds.secure_aggregation import (
+    DONE,
+    FAILED,
+    STAGES,
+    WAITING,
+    Conduct,
+    SecureRoundTerms,
+    StageProgress,
+)
+from tacit.fleet.rounds.secure_size import require_possible
 from tacit.fleet.rounds.selection import could_come
 from tacit.fleet.wire.task import DeviceTask
 from tacit.learning.secure_sums import SecureSums
 from tacit.privacy.gate.sums import ClipThresholds
 
 POLL_S = 0.1
-# How long to wait before an abandoned round is opened again.
-_RETRY_S = 1.0
+# How long to wait before an abandoned round is opened again, and how often to look for silent devices.
+_RETRY_S, _LOOK_S = 1.0, 0.5
+# After how many polls to look whether the processes that the round needs are there, and what an operator wants.
+_BEATS = max(1, round(leases.RENEW_S / POLL_S))
 _SEED_BYTES = 32
 
 
@@ -46,7 +58,11 @@ class RoundLost(FleetError):
 
 
 class _RoundFailed(FleetError):
-    """A round failed before anything of it was released; it is abandoned and opened again."""
+    """A round failed before anything of it was released; it is abandoned and opened again. `silent` are those at fault."""
+
+    def __init__(self, sentence: str, *, silent: Mapping[int, str] | None = None) -> None:
+        super().__init__(sentence)
+        self.silent = silent or {}
 
 
 @dataclass(frozen=True)
@@ -64,11 +80,15 @@ class DeviceCohort:
 
 @dataclass(frozen=True)
 class MaskedSum:
-    """A masked sum in another process; `signs_seed` is the seed of its public rotation."""
+    """A masked sum in another process; `signs_seed` is the seed of its public rotation.
+
+    `ended` is called when the sum is unmasked, or cannot be, which it says why.
+    """
 
     peer: Peer
     round_id: str
     signs_seed: bytes
+    ended: Callable[[str | None], None]
 
     def unmasked(self) -> NDArray[np.uint32]:
         """The sum, after the devices have revealed what removes the masks; RoundLost if that fails."""
@@ -78,26 +98,51 @@ class MaskedSum:
                 if found.stage == FAILED:
                     raise FleetError(found.reason or "")
                 time.sleep(POLL_S)
-            return np.frombuffer(self.peer.ask(self.round_id, PeerQuestion.TOTAL), "<u4")
+            total = np.frombuffer(self.peer.ask(self.round_id, PeerQuestion.TOTAL), "<u4")
         except (FleetError, ProtocolError) as error:
-            raise RoundLost(f"Secure aggregation failed after the intent: {error.sentence}") from error
+            why = f"Secure aggregation failed after the intent: {self._reason() or error.sentence}"
+            if self._reason() is not None:  # it cannot be tried again
+                self.ended(why)
+            raise RoundLost(why) from error
+        self.ended(None)
+        return total
+
+    def _reason(self) -> str | None:
+        """Why the round has failed in the other process; None if it has not, or nobody answers."""
+        with suppress(FleetError, ProtocolError):
+            found = _progress(self.peer, self.round_id)
+            return found.reason if found.stage == FAILED else None
+        return None
 
 
 class RoundAttempt:
     """One attempt at one round, for which devices are selected and report. `devices` are those in its settled cohort."""
 
     def __init__(
-        self, context: FleetContext, round: int, attempt: int, noise_key: Any, participation: ParticipationCheck
+        self,
+        context: FleetContext,
+        round: int,
+        attempt: int,
+        noise_key: Any,
+        participation: ParticipationCheck,
+        *,
+        unfinished: RoundRow | None = None,
     ) -> None:
+        """`unfinished`: the settled try of this attempt, whose intent is in the ledger and whose sum is still there."""
+        self._unfinished = unfinished
         self.round, self.attempt, self.noise_key = round, attempt, noise_key
         self.opened: RoundRow | None = None
         self.devices: list[int] = []
         self._context, self._participation = context, participation
+        self._silent: Mapping[int, str] = {}
 
     def settle(self, broadcast: Any, norms: ClipThresholds) -> DeviceCohort:
         """A cohort of exactly the report goal. Rounds that fail are abandoned and opened again until one succeeds."""
         context, content = self._context, self._context.content(broadcast)
+        if self._unfinished is not None:
+            return self._go_on(self._unfinished, norms)
         while True:
+            self._wait_while_paused()
             while not context.enough_room(len(content)):
                 context.log("waiting for disk space", round=self.round)
                 context.pause(_RETRY_S)
@@ -105,17 +150,62 @@ class RoundAttempt:
                 self.opened = self._open(content, norms)
                 return self._plain(self.opened) if context.secure is None else self._masked(self.opened, context.secure)
             except _RoundFailed as error:
-                self.abandon(error.sentence)
+                self.abandon(error.sentence, silent=error.silent)
                 context.pause(_RETRY_S)
 
-    def abandon(self, reason: str) -> None:
-        """Abandon the round, if it is open or settled, and log the reason."""
-        context = self._context
-        if self.opened is not None and round_table.abandon(context.engine, context.lease, self.opened.round_id, reason):
+    def _go_on(self, opened: RoundRow, norms: ClipThresholds) -> DeviceCohort:
+        """The cohort of a round that an earlier coordinator settled and wrote into the ledger, with the same sum."""
+        self.opened = opened
+        self._context.log("going on with the sum of a settled round", round=self.round, attempt=self.attempt)
+        try:
+            if opened.clip_norm != min(norms.clip, round_table.UNCLIPPED) or opened.threshold != norms.threshold:
+                raise _RoundFailed("The round was opened with other norms.")
+            if self._context.secure is None:
+                return self._sum_of(opened)
+            peer = self._context.peers.alive().get(str(opened.aggregator))
+            if peer is None:
+                raise _RoundFailed("The round's aggregator process is gone.")
+            return self._masked_sum_of(opened, peer)
+        except _RoundFailed as error:
+            raise RoundLost(error.sentence) from error
+
+    def commit(self) -> None:
+        """Mark the round as done, after its checkpoint is durable."""
+        context, opened = self._context, self.opened
+        assert opened is not None  # the loop settles each round that it gets
+        round_table.commit(context.engine, context.lease, opened.round_id, dropped=self._dropped(self._silent))
+        task_table.drop_checkpoint(context.engine, opened.checkpoint)
+        context.log("round committed", task=context.name, round=self.round, attempt=self.attempt)
+
+    def abandon(self, reason: str, *, silent: Mapping[int, str] | None = None) -> None:
+        """Abandon the round, if it is open or settled, and log the reason. `silent`: what each device at fault did not do."""
+        context, dropped = self._context, self._dropped(silent or {})
+        if self.opened is not None and round_table.abandon(
+            context.engine, context.lease, self.opened.round_id, reason, dropped=dropped
+        ):
             context.log("round abandoned", task=context.name, round=self.round, attempt=self.attempt, reason=reason)
 
+    def _dropped(self, silent: Mapping[int, str]) -> Dropped:
+        return Dropped(silent, replace_s(self._context.section))
+
+    def _wait_while_paused(self) -> None:
+        said = False
+        while task_table.wishes(self._context.engine, self._context.name).paused:
+            if not said:
+                self._context.log("paused by an operator", round=self.round)
+            said = True
+            self._context.pause(_RETRY_S)
+
     def _open(self, content: bytes, norms: ClipThresholds) -> RoundRow:
-        context, goal = self._context, self._context.task.report_goal
+        context, wished = self._context, task_table.wishes(self._context.engine, self._context.name)
+        goal = wished.goal or context.task.report_goal
+        places = places_of(goal, context.section)
+        if context.secure is not None:
+            # The encoding has room for the goal's vectors, and devices agree to no fewer.
+            goal = context.task.report_goal
+            places = max(places, require_possible(goal, 3 * goal + 8, context.section))
+        deadline_s = wished.deadline_s or context.section.deadline_s
+        context.adjusted(self.round, goal, deadline_s)
         chosen = None
         if context.secure is not None:
             there = sorted(context.peers.alive(leaving=False))
@@ -134,22 +224,31 @@ class RoundAttempt:
             signs_seed=None if context.secure is None else os.urandom(_SEED_BYTES).hex(),
             aggregator=chosen,
             goal=goal,
-            places=places_of(context),
-            seconds=context.section.deadline_s
-            + (0.0 if context.secure is None else len(STAGES) * context.section.stage_s),
+            places=places,
+            seconds=deadline_s + (0.0 if context.secure is None else len(STAGES) * context.section.stage_s),
         )
 
     def _plain(self, opened: RoundRow) -> DeviceCohort:
         """Wait for plain reports, then fetch the partial sums from the processes that have them."""
-        context = self._context
+        context, looked = self._context, 0.0
         for now in self._watched(opened):
             if now.reported >= now.goal:
                 break
             if clock.now(context.engine) >= now.deadline:
                 raise _RoundFailed(
-                    f"Expected {now.goal} reports before the deadline, got {now.reported}.{self._too_few(now)}"
+                    f"Expected {now.goal} reports before the deadline, got {now.reported}.{self._too_few(now)}",
+                    silent=self._find_silent(opened),
                 )
+            if now.selected >= now.places and time.monotonic() - looked > _LOOK_S:
+                looked = time.monotonic()
+                self._replace_silent(opened)
         self._settle(opened)
+        self._silent = self._find_silent(opened)
+        return self._sum_of(opened)
+
+    def _sum_of(self, opened: RoundRow) -> DeviceCohort:
+        """Fetch the partial sums of a settled round from the processes that have them."""
+        context = self._context
         total = PartialSum(opened.clip_norm, context.task.update_shapes, context.task.clipping == "per_layer")
         for peer, counted in self._holders(opened):
             try:
@@ -167,13 +266,14 @@ class RoundAttempt:
         peer = context.peers.alive().get(str(opened.aggregator))
         if peer is None:
             raise _RoundFailed("The round's aggregator process is gone.")
+        needed = require_possible(opened.goal, opened.places, section)
         for now in self._watched(opened):
             waited = clock.now(context.engine) - now.opened_at
-            if now.selected >= now.places or (now.selected >= now.goal and waited >= section.selection_s):
+            if now.selected >= now.places or (now.selected >= needed and waited >= section.selection_s):
                 break
             if waited >= section.deadline_s:
                 raise _RoundFailed(
-                    f"Expected {now.goal} devices before the deadline, got {now.selected}.{self._too_few(now)}"
+                    f"Expected {needed} devices before the deadline, got {now.selected}.{self._too_few(now)}"
                 )
         round_table.close_selection(context.engine, context.lease, opened.round_id)
         width = secure.encoding.padded + len(
@@ -191,18 +291,45 @@ class RoundAttempt:
             peer.ask(opened.round_id, PeerQuestion.BEGIN, terms.model_dump_json().encode())
             while (found := _progress(peer, opened.round_id)).stage != WAITING:
                 if found.stage == FAILED:
-                    raise _RoundFailed(f"Secure aggregation failed: {found.reason}.")
+                    self._hear_conduct(peer, opened.round_id)
+                    reason = (found.reason or "").rstrip(".")
+                    raise _RoundFailed(f"Secure aggregation failed: {reason}.", silent=self._silent)
                 context.pause(POLL_S)
             self._settle(opened)
-            included = json.loads(peer.ask(opened.round_id, PeerQuestion.INCLUDED))
         except (_RoundFailed, leases.LeaseLost):
             raise
+        except (FleetError, ProtocolError) as error:
+            raise _RoundFailed(f"Secure aggregation failed: {error.sentence}") from error
+        return self._masked_sum_of(opened, peer)
+
+    def _masked_sum_of(self, opened: RoundRow, peer: Peer) -> DeviceCohort:
+        """Fetch which devices are in the masked sum of a settled round."""
+        context = self._context
+        try:
+            included = json.loads(peer.ask(opened.round_id, PeerQuestion.INCLUDED))
         except (FleetError, ProtocolError) as error:
             raise _RoundFailed(f"Secure aggregation failed: {error.sentence}") from error
         if {str(opened.aggregator): set(included)} != round_table.reported_to(context.engine, opened.round_id):
             raise _RoundFailed("The masked sum has other devices than the database counted.")
         seed = bytes.fromhex(str(opened.signs_seed))
-        return self._cohort(opened, included, masked=MaskedSum(peer, opened.round_id, seed))
+
+        def ended(why: str | None) -> None:
+            self._hear_conduct(peer, opened.round_id)
+            if why is not None:
+                self.abandon(why, silent=self._silent)
+
+        return self._cohort(opened, included, masked=MaskedSum(peer, opened.round_id, seed, ended))
+
+    def _hear_conduct(self, peer: Peer, round_id: str) -> None:
+        """Who did something wrong in a round of secure aggregation: the silent are remembered, liars are quarantined."""
+        with suppress(FleetError, ProtocolError):
+            conduct = Conduct.model_validate_json(peer.ask(round_id, PeerQuestion.CONDUCT))
+            self._silent = conduct.missed
+            if conduct.liars:
+                self._context.log(
+                    "quarantined devices that gave false shares", round=self.round, devices=len(conduct.liars)
+                )
+            device_table.quarantine(self._context.engine, conduct.liars, f"gave false shares in round {self.round}")
 
     def _cohort(
         self,
@@ -217,7 +344,7 @@ class RoundAttempt:
             raise _RoundFailed(f"Expected {opened.goal} reports in the sum, got {len(devices)}.")
         if not self._participation.allows(self.round, devices):
             participation_table.match_participation(
-                context.engine, context.lease, context.name, self._participation.recorded()
+                context.engine, context.lease, context.name, self._participation.before(self.round)
             )
             raise _RoundFailed(
                 "A device took part too early, because the database had lost participations; they have been restored."
@@ -228,6 +355,18 @@ class RoundAttempt:
         )
         users = np.sort(np.asarray(devices, np.int64))
         return DeviceCohort(self.round, self.attempt, users, self.noise_key, opened.round_id, plain, masked)
+
+    def _find_silent(self, opened: RoundRow) -> dict[int, str]:
+        """The devices that have had a place for long and sent nothing."""
+        since = clock.now(self._context.engine) - replace_s(self._context.section)
+        return dict.fromkeys(
+            round_table.silent_places(self._context.engine, opened.round_id, since=since), round_table.REPORT
+        )
+
+    def _replace_silent(self, opened: RoundRow) -> None:
+        """Offer one more place for each device that is silent; whose report comes first is in the round."""
+        places = opened.places + len(self._find_silent(opened))
+        round_table.offer_places(self._context.engine, self._context.lease, opened.round_id, places)
 
     def _too_few(self, opened: RoundRow) -> str:
         """A sentence for the case that waiting cannot help, because too few devices may take part in this round; else empty."""
@@ -247,9 +386,13 @@ class RoundAttempt:
             found = round_table.find(self._context.engine, opened.round_id)
             if found is None or found.state != OPEN:
                 raise _RoundFailed("Another process has closed the round.")
+            if found.stopped_by is not None:
+                raise _RoundFailed("An operator gave the round up.")
+            if beats % _BEATS == 0 and task_table.wishes(self._context.engine, self._context.name).paused:
+                raise _RoundFailed("An operator paused the rounds.")
             yield found
             beats += 1
-            if beats % max(1, round(leases.RENEW_S / POLL_S)) == 0:
+            if beats % _BEATS == 0:
                 self._holders(opened)
             self._context.pause(POLL_S)
 

@@ -6,27 +6,35 @@ A stage ends when all expected devices have sent their message, or when its time
 and accepts no further vector. Then the round waits: the set of included devices is fixed, but no device learns it until the run
 has written it down durably (`proceed`), so that nothing is revealed that is not in the ledger. If too few devices are left
 after a stage, the round has failed, and the vectors stay masked.
+
+Devices that did not send a message in time, and devices that must have passed on or dealt false shares, are remembered
+(`conduct`): the first rest for a while, the second are quarantined. False shares themselves are corrected where there are
+enough right ones (`tacit.secagg.decoding`), so that the round goes on without noticing.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, get_args
 
 from tacit.errors import FleetError, ProtocolError
 from tacit.fleet.database.round_table import ReportResult
+from tacit.fleet.rounds.secure_size import size_for
 from tacit.fleet.wire.blobs import sha256_of
 from tacit.fleet.wire.messages import Message, Received, Stage
 from tacit.fleet.wire.refusals import Refusal
 from tacit.fleet.wire.task import SessionTerms
-from tacit.secagg import masks, messages, parameters, server
+from tacit.secagg import decoding, masks, messages, server
 from tacit.secagg.session import ID_BYTES, Session
 
 STAGES: tuple[str, ...] = get_args(Stage)
 SESSION, WAITING, DONE, FAILED = "session", "waiting", "done", "failed"
+# The set of included devices is fixed.
+_SETTLED = (WAITING, "agree", "reveal", DONE)
 _RECEIVE: dict[str, Callable[[Any, int, bytes], Any]] = {
     "advertise": server.receive_advertisement,
     "share": server.receive_shares,
@@ -53,6 +61,13 @@ class SecureRoundTerms(Message):
     corruption: float
 
 
+class Conduct(Message):
+    """What devices did wrong in a round: the stage whose message did not come, and who must have lied."""
+
+    missed: dict[int, str]
+    liars: tuple[int, ...]
+
+
 class StageProgress(Message):
     """The round's current stage, or waiting, done or failed."""
 
@@ -61,10 +76,11 @@ class StageProgress(Message):
 
 
 def open_session(devices: int, terms: SecureRoundTerms) -> Session:
-    """A session for this many devices, safe against an honest-but-curious server; ProtocolError if they are too few."""
-    # Masking ends when the goal is reached: slower devices beyond the goal are lost, and the session must tolerate that.
-    dropout = max(terms.dropout, 1 - terms.goal / devices)
-    found = parameters.choose(devices, dropout=dropout, corruption=terms.corruption, server="curious")
+    """A session for this many devices; ProtocolError if they are too few.
+
+    It is safe against a malicious server where so many devices allow it, and else against an honest-but-curious one.
+    """
+    found = size_for(devices, terms.goal, dropout=terms.dropout, corruption=terms.corruption)
     return Session(
         session_id=os.urandom(ID_BYTES),
         graph_seed=os.urandom(ID_BYTES),
@@ -101,12 +117,15 @@ class SecureAggregationRound:
         self._outgoing: dict[str, server.Outgoing] = {}
         self._received: dict[tuple[str, int], str] = {}
         self._until = clock() + terms.stage_s
+        self._total: masks.Words | None = None
+        self._missed: dict[int, str] = {}
+        self._liars: frozenset[int] = frozenset()
 
     def most_bytes(self, stage: str) -> int:
         """The longest message that an honest device sends in this stage."""
         session = self.session
         return {
-            "advertise": messages.bundled_size(96),
+            "advertise": messages.bundled_size(messages.ADVERTISED_BYTES),
             "share": messages.bundled_size(32 + session.neighbours * (4 + messages.CIPHERTEXT_BYTES)),
             "mask": messages.witness_size(session) + masks.packed_bytes(session.dimension, session.bits),
             "agree": messages.bundled_size(32),
@@ -162,21 +181,67 @@ class SecureAggregationRound:
     def included(self) -> list[int]:
         """The devices whose vectors are in the sum. The set is fixed once the round is waiting."""
         with self._lock:
-            self._require(WAITING)
-            return sorted(self._devices[index] for index in self._state.witnesses)
+            if self._stage not in _SETTLED:
+                self._require(WAITING)
+            settled = self._state.witnesses if self._stage == WAITING else self._state.survivors
+            return sorted(self._devices[index] for index in settled)
 
     def proceed(self) -> None:
-        """Tell the devices who is in the sum. The caller has written this set to disk."""
+        """Tell the devices who is in the sum. The caller has written this set to disk.
+
+        A coordinator that goes on with the round says so again, which changes nothing: there is one set, and one sum.
+        """
         with self._lock:
-            self._require(WAITING)
-            self._close("mask")
+            if self._stage not in _SETTLED:
+                self._require(WAITING)
+            elif self._stage == WAITING:
+                self._close("mask")
 
     def total(self) -> masks.Words:
         """The sum of the included vectors; FleetError unless the round is done, ProtocolError if a share was wrong."""
         with self._lock:
             self._tick()
             self._require(DONE)
-            return masks.with_masks(self._state.total, server.recovered(self._state), self.session.bits)
+            if self._total is None:
+                self._total = self._unmasked()
+            return self._total
+
+    def conduct(self) -> Conduct:
+        """Which devices did something wrong, as far as it is known by now."""
+        with self._lock:
+            return Conduct(
+                missed={self._devices[index]: stage for index, stage in sorted(self._missed.items())},
+                liars=tuple(sorted(self._devices[index] for index in self._liars)),
+            )
+
+    def _unmasked(self) -> masks.Words:
+        """The sum; liars are named. If the round fails now, it says why, and stays failed."""
+        try:
+            found = server.recovered(self._state)
+        except server.FalseShares as error:
+            self._liars = self._named(error.false_shares)
+            self._liars |= {owner for owner in error.owners if self._has_dealt_false_shares(owner)}
+            known = f" {len(self._liars)} devices that must have lied are quarantined." if self._liars else ""
+            self._fail(error.sentence.rstrip(".") + "." + known)
+            raise
+        except ProtocolError as error:
+            self._fail(error.sentence)
+            raise
+        self._liars = self._named(found.false_shares)
+        return masks.with_masks(self._state.total, found.masks, self.session.bits)
+
+    @property
+    def _most_corrupt(self) -> int:
+        """How many corrupt neighbours an honest device has at most."""
+        return min(math.ceil(self._terms.corruption * self.session.devices), self.session.threshold - 1)
+
+    def _named(self, false_shares: frozenset[tuple[int, int]]) -> frozenset[int]:
+        return decoding.liars(false_shares, self._most_corrupt)
+
+    def _has_dealt_false_shares(self, owner: int) -> bool:
+        """Whether the shares of this secret cannot be too few right ones because of their holders alone."""
+        held = [holder for holder in self._state.shares[owner] if holder not in self._liars]
+        return (len(held) - self.session.threshold) // 2 >= self._most_corrupt
 
     def _require(self, stage: str) -> None:
         if self._stage != stage:
@@ -200,8 +265,10 @@ class SecureAggregationRound:
             if arrived >= self._terms.goal:
                 self._stage = WAITING
             elif late:
+                self._note_missing()
                 self._fail(f"Expected {self._terms.goal} vectors in time, got {arrived}")
         elif arrived >= expected or late:
+            self._note_missing()
             if self._stage == "reveal":
                 self._stage = DONE
             else:
@@ -209,18 +276,27 @@ class SecureAggregationRound:
 
     def _arrivals(self) -> tuple[int, int]:
         """How many messages of this stage have arrived, and how many may."""
+        arrived, expected = self._senders()
+        return len(arrived), len(expected)
+
+    def _senders(self) -> tuple[Collection[int], Collection[int]]:
+        """Whose messages of this stage have arrived, and whose may."""
         state = self._state
         match self._stage:
             case "advertise":
-                return len(state.advertisements), self.session.devices
+                return state.advertisements, range(self.session.devices)
             case "share":
-                return len(state.sealed), len(state.advertisements)
+                return state.sealed, state.advertisements
             case "mask":
-                return len(state.witnesses), len(state.commitments)
+                return state.witnesses, state.commitments
             case "agree":
-                return len(state.agreements), len(state.survivors)
+                return state.agreements, state.survivors
             case _:
-                return len(state.heard), len(state.asked)
+                return state.heard, state.asked
+
+    def _note_missing(self) -> None:
+        arrived, expected = self._senders()
+        self._missed |= dict.fromkeys(set(expected) - set(arrived), self._stage)
 
     def _close(self, stage: str) -> None:
         try:

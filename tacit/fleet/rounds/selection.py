@@ -1,9 +1,10 @@
 """Which device gets a place in which round, and how long the others should wait (Gboard, section 2.2; Production, IV and V).
 
-A place is claimed in one transaction, which locks first the device and then the round. It checks that the device holds no other
-place, has waited `min_separation` rounds since its last round, has taken part fewer than `max_participation` times, and that
-the round is open and has a free place. The participations of a round are written before the task's next round is opened, so a
-transaction that sees an open round sees them. Devices enforce the same limits, but these checks do not rely on that.
+A place is claimed in one transaction, which locks first the device and then the round. It checks that the device is not
+revoked, quarantined or resting after places from which nothing came, holds no other place, has waited `min_separation` rounds
+since its last round, has taken part fewer than `max_participation` times, and that the round is open and has a free place. The
+participations of a round are written before the task's next round is opened, so a transaction that sees an open round sees
+them. Devices enforce the same limits, but these checks do not rely on that.
 
 Every answer also says how long to wait before the next check-in (`pace_steering.py`).
 
@@ -22,9 +23,8 @@ from functools import lru_cache
 from sqlalchemy import Connection, Engine, Row, bindparam, func, insert, select, update
 
 from tacit.fleet.database.leases import AGGREGATES, LEAVING, seen_recently
+from tacit.fleet.database.participation_table import uncounted
 from tacit.fleet.database.schema import (
-    ABANDONED,
-    COMMITTED,
     OPEN,
     SELECTED,
     assignments,
@@ -54,7 +54,16 @@ _HELD = (
     .join(rounds, rounds.c.round_id == assignments.c.round_id)
     .where(rounds.c.state == OPEN, assignments.c.device == bindparam("device"), assignments.c.state == SELECTED)
 )
-_LOCK_DEVICE = select(devices.c.revoked).where(devices.c.device == bindparam("device")).with_for_update(key_share=True)
+_LOCK_DEVICE = (
+    select(devices.c.device)
+    .where(
+        devices.c.device == bindparam("device"),
+        devices.c.revoked.is_(False),
+        devices.c.quarantined.is_(False),
+        devices.c.rests_until <= bindparam("now"),
+    )
+    .with_for_update(key_share=True)
+)
 _OWN_STATE = select(assignments.c.state).where(
     assignments.c.round_id == bindparam("round_id"), assignments.c.device == bindparam("device")
 )
@@ -113,7 +122,9 @@ def take_snapshot(engine: Engine, *, now: float) -> FleetSnapshot:
         known = connection.execute(select(func.max(devices.c.device))).scalar() or 0
         active = connection.execute(select(tasks.c.task, tasks.c.description).where(tasks.c.active.is_(True))).all()
         query = select(rounds, tasks.c.description).join(tasks, tasks.c.task == rounds.c.task)
-        query = query.where(rounds.c.state == OPEN, rounds.c.deadline > now, tasks.c.active.is_(True))
+        query = query.where(
+            rounds.c.state == OPEN, rounds.c.deadline > now, tasks.c.active.is_(True), tasks.c.paused.is_(False)
+        )
         is_open = connection.execute(query).all()
         query = select(processes).where(processes.c.role.in_((*AGGREGATES, LEAVING)), seen_recently(now))
         seen = connection.execute(query).all()
@@ -137,6 +148,7 @@ def check_in(
     with read_only(engine) as connection:
         waits = [_wait(connection, each, device, request, now, draw) for each in current.tasks]
         held = connection.execute(_HELD, {"device": device}).first() if offered else None
+        in_vain = uncounted(connection, device, request.sent)
     chosen: tuple[Row, str] | None = None
     if held is not None:
         chosen = _again(held, offered, current.uploads)
@@ -151,12 +163,12 @@ def check_in(
             if not accepting or row.selected >= row.places:
                 continue
             at = draw.choice(sorted(accepting))
-            if _claim(engine, row, device, at, request.was_in.get(row.task)):
+            if _claim(engine, row, device, at, request.was_in.get(row.task), now):
                 chosen = row, at
                 break
     assignment = None if chosen is None else _assignment(chosen[0], current.uploads[chosen[1]], now)
     come_back_s = min(waits, default=idle_wait_s(current.known, draw=draw))
-    return CheckInAnswer(assignment=assignment, come_back_s=round(come_back_s, 3))
+    return CheckInAnswer(assignment=assignment, come_back_s=round(come_back_s, 3), uncounted=tuple(in_vain))
 
 
 def rounds_early(
@@ -174,30 +186,30 @@ def rounds_early(
 
 
 def could_come(engine: Engine, task: DeviceTask, name: str, at_round: int) -> int:
-    """About how many devices may take part in this round: all, less those that took part too recently or too often.
+    """How many devices may take part in this round: not revoked or quarantined, and neither too recently nor too often in
+    others.
 
-    A device counts every round that it has reported in, so abandoned rounds count as well.
+    Devices that rest for a while, by their own timer or because nothing came from their last places, are counted.
     """
     first = at_round - task.min_separation
-    near = (rounds.c.task == name, rounds.c.round >= first, rounds.c.state.in_((COMMITTED, ABANDONED)))
-    often = (
+    barred = (
         select(participations.c.device)
         .where(participations.c.task == name)
         .group_by(participations.c.device)
-        .having(func.count() >= task.max_participation, func.max(participations.c.round) < first)
+        .having((func.count() >= task.max_participation) | (func.max(participations.c.round) >= first))
+    )
+    query = select(func.count()).where(
+        devices.c.revoked.is_(False), devices.c.quarantined.is_(False), devices.c.device.not_in(barred)
     )
     with read_only(engine) as connection:
-        all_of_them = connection.execute(select(func.count()).where(devices.c.revoked.is_(False))).scalar_one()
-        reports = connection.execute(select(func.coalesce(func.sum(rounds.c.reported), 0)).where(*near)).scalar_one()
-        done = connection.execute(select(func.count()).select_from(often.subquery())).scalar_one()
-    return max(0, all_of_them - int(reports) - done)
+        return int(connection.execute(query).scalar_one())
 
 
-def _claim(engine: Engine, row: Row, device: int, aggregator: str, was_in: int | None) -> bool:
+def _claim(engine: Engine, row: Row, device: int, aggregator: str, was_in: int | None, now: float) -> bool:
     """Claim a place in this round for this device, if it is still allowed and free; whether it was."""
     with light_transaction(engine) as connection:
         # Lock the device's row, so that the second of two check-ins of one device sees the result of the first.
-        if connection.execute(_LOCK_DEVICE, {"device": device}).scalar_one_or_none() is not False:
+        if connection.execute(_LOCK_DEVICE, {"device": device, "now": now}).first() is None:
             return False
         if connection.execute(_HELD, {"device": device}).first() is not None:
             return False
@@ -209,7 +221,8 @@ def _claim(engine: Engine, row: Row, device: int, aggregator: str, was_in: int |
         place = connection.execute(_TAKE_PLACE, {"which": row.round_id}).scalar_one_or_none()
         if place is None:
             return False
-        connection.execute(_ASSIGN, {**here, "place": place - 1, "aggregator": aggregator, "state": SELECTED})
+        values = {"place": place - 1, "aggregator": aggregator, "state": SELECTED, "since": now}
+        connection.execute(_ASSIGN, {**here, **values})
     return True
 
 

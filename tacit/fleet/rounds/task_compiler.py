@@ -34,6 +34,8 @@ from tacit.learning.batches import TextBatches
 from tacit.learning.next_word import NextWord, score_sums
 from tacit.learning.prefix_tree import PrefixWork
 from tacit.learning.secure_sums import SecureSums
+from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.records import UPDATE
 from tacit.training.datasets import Dataset
 from tacit.training.letter_discovery import LettersSetup
 from tacit.training.recipes import RecipeSetup, build_work
@@ -195,11 +197,20 @@ def _prepared(
         min_separation=privacy.min_separation,
         max_participation=privacy.max_participation,
         report_goal=int(privacy.cohort),
+        clip_norm=_largest_clip(privacy, at_least=0.0 if fields["kind"] == "train" else 1.0),
+        noise_multiplier=privacy.noise_multipliers[UPDATE],
         secagg=secagg,
         **fields,
     )
     content = task.model_dump_json().encode()
     return PreparedTask(task, content, {sha256_of(blob): blob for blob in (exported, words, content)})
+
+
+def _largest_clip(privacy: PrivacyPlan, *, at_least: float) -> float | None:
+    """The largest clip norm of any round, with room for rounding; None if there is no bound on it beforehand."""
+    if privacy.clip_norm is None or privacy.adaptive is not None:
+        return None
+    return max([at_least, privacy.clip_norm, *(change.clip_norm for change in privacy.clip_schedule)]) * (1 + 1e-9)
 
 
 def _require_small_batches(shape: TextBatches) -> None:

@@ -1,21 +1,21 @@
-"""The administrator's routes: make enrolment tokens, see the status, revoke a device, read metrics.
+"""The administrator's routes: enrolment tokens, status, devices by number, the rounds' goal and deadline, metrics.
 
-All of them need the administrator's token. Answers contain counts of rounds, reports and devices, which the owner may see, but
-never which devices.
+All of them need the administrator's token. The status and the metrics hold counts, never which devices; only the list of
+devices (`DEVICES`) says what each of them did, for the run's owner, who has the participation record as well.
 """
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field, ValidationError
 from sqlalchemy import Engine, func, select
 
-from tacit.fleet.database import clock
+from tacit.fleet.database import clock, device_table, task_table
 from tacit.fleet.database.leases import seen_recently
 from tacit.fleet.database.schema import OPEN, processes, rounds, tasks
 from tacit.fleet.database.transactions import read_only
@@ -30,7 +30,8 @@ from tacit.fleet.wire.refusals import Refusal
 from tacit.fleet.wire.signing import MOST_COUNTER
 from tacit.fleet.wire.task import DeviceTask
 
-TOKENS, STATUS, DEVICES = f"{ADMIN}/tokens", f"{ADMIN}/status", f"{ADMIN}/devices"
+TOKENS, STATUS, DEVICES, ROUND = f"{ADMIN}/tokens", f"{ADMIN}/status", f"{ADMIN}/devices", f"{ADMIN}/round"
+MOST_LISTED = 1000
 RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 Number = Annotated[int, Path(ge=0, le=MOST_COUNTER)]
 
@@ -59,12 +60,45 @@ class OpenRound(Message):
     seconds_left: float
 
 
+class KnownDevice(Message):
+    """What the server knows of a device: `device_table.DeviceRow`."""
+
+    device: int
+    state: str
+    failures: int
+    places: int
+    participations: int
+    seen_s: float | None
+    last_word: str | None
+
+
+class DevicePage(Message):
+    """The next devices by number, at most MOST_LISTED of them; `more` says whether there are others after them."""
+
+    devices: list[KnownDevice]
+    more: bool
+
+
+class RoundOrder(Message):
+    """What an operator wants of the rounds of a task, by its name; of the only active one, if none is named.
+
+    `skip` gives up the try under way: the round is opened again. `pause` opens no further ones until `resume`. `adjust` changes
+    the report goal or the deadline of the rounds from now on.
+    """
+
+    action: Literal["skip", "pause", "resume", "adjust"]
+    task: str | None = Field(default=None, max_length=128)
+    goal: int | None = Field(default=None, ge=1)
+    deadline_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+
 class TaskStatus(Message):
-    """A task: its rounds by state, the round under way, and about how many devices could take part in it."""
+    """A task: its rounds by state, the round under way, and how many devices could take part in it."""
 
     name: str
     task: str
     active: bool
+    paused: bool
     rounds: dict[str, int]
     under_way: OpenRound | None
     could_come: int | None
@@ -122,6 +156,50 @@ def admin_routes(engine: Engine, token: str, metrics: Metrics, run_in_thread: Ru
         log("device_revoked")
         return Response(status_code=204)
 
+    @router.get(DEVICES, response_model=DevicePage, responses=refusals())
+    async def list_devices(request: Request, after: Annotated[int, Query(ge=-1, le=MOST_COUNTER)] = -1) -> Response:
+        """The devices with the next numbers, with what each of them is doing and did last."""
+        require_administrator(request)
+
+        def find() -> DevicePage:
+            found = device_table.page(engine, now=clock.now(engine), after=after, most=MOST_LISTED + 1)
+            shown = [KnownDevice(**vars(each)) for each in found[:MOST_LISTED]]
+            return DevicePage(devices=shown, more=len(found) > MOST_LISTED)
+
+        return _json(await run_in_thread(find))
+
+    @router.post(f"{DEVICES}/{{device}}/quarantine", status_code=204, response_class=Response, responses=refusals())
+    async def quarantine(request: Request, device: Number) -> Response:
+        """Give a device no further places, until it is released."""
+        require_administrator(request)
+        word = "quarantined by an operator"
+        await run_in_thread(lambda: device_table.require(engine, device, quarantined=True, last_word=word))
+        log("device_quarantined")
+        return Response(status_code=204)
+
+    @router.post(f"{DEVICES}/{{device}}/release", status_code=204, response_class=Response, responses=refusals())
+    async def release(request: Request, device: Number) -> Response:
+        """End a device's quarantine, and its rest after places from which nothing came."""
+        require_administrator(request)
+        free = {"quarantined": False, "failures": 0, "rests_until": 0.0, "last_word": "released by an operator"}
+        await run_in_thread(lambda: device_table.require(engine, device, **free))
+        log("device_released")
+        return Response(status_code=204)
+
+    @router.post(
+        ROUND, status_code=204, response_class=Response, responses=refusals(), openapi_extra=json_body(RoundOrder)
+    )
+    async def order(request: Request) -> Response:
+        """Skip, pause, resume or adjust the rounds of a task."""
+        require_administrator(request)
+        try:
+            wanted = RoundOrder.model_validate_json(await read_body(request, most=MOST_JSON_BYTES))
+        except ValidationError:
+            raise Refusal("Expected JSON with `action` and, to adjust, a `goal` or a `deadline_s` above 0.") from None
+        await run_in_thread(lambda: _obey(engine, wanted))
+        log("round_ordered", action=wanted.action)
+        return Response(status_code=204)
+
     @router.get("/metrics", response_class=Response, responses=refusals())
     async def see_metrics(request: Request) -> Response:
         """Metrics for Prometheus."""
@@ -129,6 +207,38 @@ def admin_routes(engine: Engine, token: str, metrics: Metrics, run_in_thread: Ru
         return Response(await run_in_thread(metrics.text), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return router
+
+
+def _obey(engine: Engine, wanted: RoundOrder) -> None:
+    with read_only(engine) as connection:
+        known = connection.execute(select(tasks).where(tasks.c.active.is_(True))).all()
+    found = [row for row in known if wanted.task in (None, row.name, row.task)]
+    if len(found) != 1:
+        raise Refusal(f"Expected the name of one active task, of which there are {len(known)}.", status=404)
+    (row,) = found
+    if wanted.action == "adjust":
+        _require_no_weaker(DeviceTask.model_validate_json(row.description), wanted)
+    task_table.wish(
+        engine,
+        row.task,
+        skip=wanted.action == "skip",
+        paused={"pause": True, "resume": False}.get(wanted.action),
+        goal=wanted.goal,
+        deadline_s=wanted.deadline_s,
+    )
+
+
+def _require_no_weaker(task: DeviceTask, wanted: RoundOrder) -> None:
+    """Refusal if a promise of the plan would no longer hold. Epsilon depends neither on the goal nor on the deadline."""
+    if wanted.goal is None and wanted.deadline_s is None:
+        raise Refusal("Expected a goal or a deadline_s to adjust.")
+    if wanted.goal is not None and task.secagg is not None and wanted.goal != task.report_goal:
+        raise Refusal(
+            f"With secure aggregation the goal stays {task.report_goal}: the plan promises that no smaller sum is seen, and "
+            "its encoding has room for no larger one."
+        )
+    if wanted.goal is not None and wanted.goal > 2 * task.report_goal:
+        raise Refusal(f"Expected a goal of at most {2 * task.report_goal}, twice the plan's, got {wanted.goal}.")
 
 
 def status(engine: Engine, *, now: float) -> Status:
@@ -152,6 +262,7 @@ def status(engine: Engine, *, now: float) -> Status:
                 name=row.name,
                 task=row.task,
                 active=row.active,
+                paused=row.paused,
                 rounds={state: count for task, state, count in counted if task == row.task},
                 under_way=_open_round(under_way[row.task], now) if row.task in under_way else None,
                 could_come=_could_come(engine, row, under_way[row.task].round) if row.task in under_way else None,

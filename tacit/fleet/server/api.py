@@ -35,7 +35,9 @@ from tacit.fleet.rounds import selection
 from tacit.fleet.server import enrolment
 from tacit.fleet.server.admin import admin_routes
 from tacit.fleet.server.authentication import DeviceAuthenticator
+from tacit.fleet.server.connections import limit_answers
 from tacit.fleet.server.downloads import Downloads, in_pieces
+from tacit.fleet.server.health import add_health
 from tacit.fleet.server.metrics import Metrics
 from tacit.fleet.server.openapi import bytes_in, bytes_out, describe_credentials, json_body, refusals
 from tacit.fleet.server.request_limits import (
@@ -46,6 +48,7 @@ from tacit.fleet.server.request_limits import (
     ENROLMENTS_BURST,
     ENROLMENTS_PER_S,
     BodyMemory,
+    OneAtATime,
     RateLimiter,
     read_body,
     stated_length,
@@ -128,9 +131,14 @@ class _DeviceRequests:
         path = request.scope.get("raw_path") or request.scope["path"].encode()
         query = request.scope["query_string"]
         asked = (path + b"?" + query if query else path).decode("latin-1")
-        self._authenticator.authenticate(claimed, request.method, asked)
+        self._authenticator.authenticate(claimed, request.method, asked, address_of(request))
         self._rate.take(claimed.device)
         return claimed.device
+
+
+def address_of(request: Request) -> str:
+    """The network address that the request comes from."""
+    return request.client.host if request.client else ""
 
 
 def create_app(
@@ -140,6 +148,7 @@ def create_app(
     reports: Reports | None,
     selects: bool,
     routers: Sequence[APIRouter] = (),
+    is_stopping: Callable[[], bool] = lambda: False,
 ) -> FastAPI:
     """The application of one process: enrolment, check-ins and downloads if it `selects`, reports if it has `reports`."""
     app = FastAPI(title="Tacit fleet", version=__version__, docs_url=None, redoc_url=None)
@@ -153,12 +162,11 @@ def create_app(
     for router in routers:
         app.include_router(router)
 
-    @app.get("/healthz", include_in_schema=False)
-    async def healthy() -> Response:
-        return Response("ok\n", media_type="text/plain")
+    add_health(app, engine, is_stopping)
 
     app.add_middleware(metrics.middleware)
     app.add_middleware(drain_unread_bodies)
+    app.add_middleware(limit_answers)
     _answer_errors(app)
     describe_credentials(app)
     return app
@@ -173,7 +181,7 @@ def _selecting(engine: Engine, requests: _DeviceRequests) -> APIRouter:
     @router.post(ENROL, response_model=Enrolled, responses=refusals(), openapi_extra=json_body(EnrolRequest))
     async def enrol(request: Request) -> Response:
         """Exchange an enrolment token for a device number."""
-        enrolments.take(request.client.host if request.client else "")
+        enrolments.take(address_of(request))
         message = _parsed(EnrolRequest, await read_body(request, most=MOST_JSON_BYTES))
         number = await requests.run_in_thread(lambda: enrolment.enrol(engine, message, now=clock.now(engine)))
         log("device_enrolled")
@@ -213,7 +221,7 @@ def _selecting(engine: Engine, requests: _DeviceRequests) -> APIRouter:
 
 def _reporting(reports: Reports, requests: _DeviceRequests, metrics: Metrics) -> APIRouter:
     router = APIRouter(prefix=f"{ROUNDS}/{{round_id}}")
-    memory = BodyMemory(BODIES_BYTES)
+    memory, sending = BodyMemory(BODIES_BYTES), OneAtATime()
     # A few threads of their own, because each thread's allocator keeps some of the memory it has used.
     adders = ThreadPoolExecutor(ADDED_AT_ONCE, thread_name_prefix="adding")
 
@@ -226,17 +234,19 @@ def _reporting(reports: Reports, requests: _DeviceRequests, metrics: Metrics) ->
 
         device, most = await requests.run_in_thread(admit)
         least = most if stage is None else 0
-        async with memory.hold(stated_length(request, most=most, least=least)):
-            with metrics.uploads.track_inprogress():
-                body = await read_body(request, most=most, least=least)
+        length = stated_length(request, most=most, least=least)
+        with sending.take(device):
+            async with memory.hold(length):
+                with metrics.uploads.track_inprogress():
+                    body = await read_body(request, most=most, least=least)
 
-                def add() -> Received:
-                    _require_body(claimed, body)
-                    if stage is None:
-                        return reports.report(round_id, device, body)
-                    return reports.post(round_id, device, stage, body)
+                    def add() -> Received:
+                        _require_body(claimed, body)
+                        if stage is None:
+                            return reports.report(round_id, device, body)
+                        return reports.post(round_id, device, stage, body)
 
-                received = await asyncio.get_running_loop().run_in_executor(adders, add)
+                    received = await asyncio.get_running_loop().run_in_executor(adders, add)
         metrics.received.inc(len(body))
         return received
 

@@ -1,8 +1,9 @@
 """Limits on requests: how often a device may ask, how long a body may be, and how long it may take.
 
 A request must state the length of its body, and the length is checked before the body is read. The body must arrive within
-BODY_SECONDS and have the stated length. So garbage, silence and very slow senders cost the server little. The size of a report
-is not a constant: it is exactly that of the round's model (`wire.reports.report_bytes`).
+BODY_SECONDS, never stop for SILENT_SECONDS, keep to SLOWEST_BYTES a second on the whole, and have the stated length. A device
+sends one body at a time, so that no device takes the memory of others. So garbage, silence and very slow senders cost the
+server little. The size of a report is not a constant: it is exactly that of the round's model (`wire.reports.report_bytes`).
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import math
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from starlette.requests import ClientDisconnect, Request
 
 from tacit.fleet.wire.refusals import Refusal
 
-BODY_SECONDS = 120.0
+BODY_SECONDS, SILENT_SECONDS, SLOWEST_BYTES = 120.0, 10.0, 16 << 10
 # Memory for request bodies, and how many reports are added up at once. A slow device holds its memory while it sends, and
 # adding a report takes several times its size for a moment.
 BODIES_BYTES, ADDED_AT_ONCE = 256 << 20, 4
@@ -27,6 +28,10 @@ BODIES_BYTES, ADDED_AT_ONCE = 256 << 20, 4
 MOST_QUESTION_BYTES = 4096
 # Requests a second, and at once, for each device; the same for enrolments from one network address.
 DEVICE_PER_S, DEVICE_BURST = 10, 100
+# Requests with a wrong signature from one address, after which its requests are refused unread unless they claim a device that
+# has asked from there before; and how many devices are looked up in the database for all of them together.
+FAILURES_PER_S, FAILURES_BURST = 5, 200
+LOOK_UPS_PER_S, LOOK_UPS_BURST = 200, 2000
 ENROLMENTS_PER_S, ENROLMENTS_BURST = 5, 100
 
 
@@ -59,8 +64,39 @@ class RateLimiter:
             if len(self._left) > self._most_keys:
                 self._left.popitem(last=False)
         if not enough:
-            seconds = max(1, math.ceil((1 - left) / self._per_s))
-            raise Refusal("Too many requests.", status=429, again=True, headers={"retry-after": str(seconds)})
+            raise self._refusal(left)
+
+    def require(self, key: Hashable) -> None:
+        """Refusal (429) if this key has made too many requests; nothing is counted."""
+        with self._lock:
+            left, since = self._left.get(key, (self._burst, self._clock()))
+            left = min(self._burst, left + (self._clock() - since) * self._per_s)
+        if left < 1:
+            raise self._refusal(left)
+
+    def _refusal(self, left: float) -> Refusal:
+        seconds = max(1, math.ceil((1 - left) / self._per_s))
+        return Refusal("Too many requests.", status=429, again=True, headers={"retry-after": str(seconds)})
+
+
+class OneAtATime:
+    """Lets each key do one thing at a time."""
+
+    def __init__(self) -> None:
+        self._busy: set[Hashable] = set()
+
+    @contextmanager
+    def take(self, key: Hashable) -> Iterator[None]:
+        """Refusal (429) if the key is at it already. Call it from the event loop only."""
+        if key in self._busy:
+            raise Refusal(
+                "The device is sending another message.", status=429, again=True, headers={"retry-after": "1"}
+            )
+        self._busy.add(key)
+        try:
+            yield
+        finally:
+            self._busy.discard(key)
 
 
 class BodyMemory:
@@ -115,21 +151,29 @@ def stated_length(request: Request, *, most: int, least: int = 0) -> int:
     return length
 
 
-async def read_body(request: Request, *, most: int, least: int = 0, seconds: float = BODY_SECONDS) -> bytes:
+async def read_body(
+    request: Request, *, most: int, least: int = 0, seconds: float = BODY_SECONDS, silent: float = SILENT_SECONDS
+) -> bytes:
     """The whole body; Refusal if its length is out of bounds, or if it does not arrive in time."""
     length = stated_length(request, most=most, least=least)
     # One buffer from the start: joining pieces at the end would take the memory twice.
     body, got = bytearray(length), 0
+    loop = asyncio.get_running_loop()
+    began = loop.time()
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout_at(began + min(seconds, silent)) as limit:
             async for chunk in request.stream():
+                now = loop.time()
+                # Silence ends it, and so does dripping: the bytes so far must have come at the slowest speed or faster.
+                slowest = began + silent + (got + len(chunk)) / SLOWEST_BYTES
+                limit.reschedule(min(began + seconds, now + silent, slowest))
                 if got + len(chunk) > length:
                     got = -1
                     break
                 body[got : got + len(chunk)] = chunk
                 got += len(chunk)
     except TimeoutError:
-        raise Refusal(f"The body did not arrive within {seconds:g} seconds.", status=408, again=True) from None
+        raise Refusal("The body did not arrive in time.", status=408, again=True) from None
     except ClientDisconnect:
         got = -1
     if got != length:

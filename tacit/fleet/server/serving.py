@@ -7,6 +7,7 @@ process stops listening; an aggregator takes no new rounds and finishes those it
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import signal
@@ -21,18 +22,21 @@ from typing import Any, Literal, get_args
 
 import uvicorn
 from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from tacit.errors import FleetError
 from tacit.fleet.database import clock, round_table
 from tacit.fleet.database.heartbeat import Heartbeat
 from tacit.fleet.database.leases import GONE_AFTER_S
 from tacit.fleet.database.migrations import migrate
-from tacit.fleet.database.transactions import open_database
+from tacit.fleet.database.transactions import DatabaseAway, open_database
 from tacit.fleet.logs import log
 from tacit.fleet.rounds.aggregator import Aggregator
+from tacit.fleet.rounds.secure_size import require_possible
 from tacit.fleet.server.api import create_app
+from tacit.fleet.server.connections import KEEP_ALIVE_S, Connections, allow_many_files, with_handshake_limit
 from tacit.fleet.server.internal_routes import internal_router
+from tacit.fleet.server.operators import OperatorGate
 from tacit.fleet.wire.sealing import make_secret, open_secret
 from tacit.fleet.wire.tls import development_certificate, require_pair, require_transport
 from tacit.recipe.training import Recipe
@@ -44,6 +48,7 @@ DATABASE, SECRET, ADMIN_TOKEN, RUN = "fleet.db", "secret", "admin-token", "run"
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 # How long open requests may take after a stop, and how often an aggregator looks whether its rounds are over.
 _SHUTDOWN_S, _POLL_S = 10, 0.5
+_DATABASE_POLL_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -83,8 +88,11 @@ class ServeSettings:
             require_pair(self.certificate, self.key)
         if self.role != "all" and (self.database is None or self.secret is None):
             raise FleetError(f"--role {self.role} needs --database and --secret, which the processes share.")
-        if self.role in ("all", "coordinator") and (self.recipe is None or self.recipe.fleet is None):
-            raise FleetError(f"--role {self.role} needs a recipe with a [fleet] section.")
+        if self.role in ("all", "coordinator"):
+            if self.recipe is None or self.recipe.fleet is None:
+                raise FleetError(f"--role {self.role} needs a recipe with a [fleet] section.")
+            if self.recipe.privacy.secagg is not None:
+                require_possible(int(self.recipe.privacy.cohort), self.recipe.privacy.population, self.recipe.fleet)
 
 
 def serve(
@@ -106,12 +114,29 @@ def serve(
             make_secret(settings.out / name) if given is None else open_secret(given)
             for name, given in ((SECRET, settings.secret), (ADMIN_TOKEN, settings.admin_token))
         )
-        engine = open_database(settings.database or f"sqlite:///{(settings.out / DATABASE).resolve()}")
+        engine = _open_database(settings.database or f"sqlite:///{(settings.out / DATABASE).resolve()}", stopping)
+        if engine is None:
+            return None
         try:
-            migrate(engine)
             return _serve(settings, engine, secret, token.hex(), listener, stopping, ready)
         finally:
             engine.dispose()
+
+
+def _open_database(url: str, stopping: threading.Event) -> Engine | None:
+    """The database with its tables made, as soon as it answers; None if the process is to stop before that."""
+    while not stopping.is_set():
+        with suppress(DatabaseAway, OperationalError):
+            engine = open_database(url)
+            try:
+                migrate(engine)
+                return engine
+            except BaseException:
+                engine.dispose()
+                raise
+        log("waiting for the database")
+        stopping.wait(_DATABASE_POLL_S)
+    return None
 
 
 def _serve(
@@ -132,7 +157,9 @@ def _serve(
         reports=aggregator,
         selects=role in ("all", "selector"),
         routers=[] if aggregator is None else [internal_router(aggregator, secret)],
+        is_stopping=stopping.is_set,
     )
+    app.add_middleware(OperatorGate, admin_token=admin_token, folder=settings.out)
     heartbeat = Heartbeat(
         engine, process, role=role, address=address, on_beat=None if aggregator is None else aggregator.sweep
     )
@@ -212,6 +239,10 @@ def _finish_rounds(engine: Engine, process: str, at_once: Callable[[], bool]) ->
 class _UvicornServer(uvicorn.Server):
     """uvicorn without its signal handlers, which would stop listening before the round is finished."""
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        with_handshake_limit(asyncio.get_running_loop())
+        await super().startup(sockets)
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
@@ -258,7 +289,14 @@ def _address(settings: ServeSettings, listener: socket.socket) -> str:
 
 
 def _transport(settings: ServeSettings) -> dict[str, Any]:
-    common = {"timeout_graceful_shutdown": _SHUTDOWN_S, "server_header": False, "log_level": logging.WARNING}
+    common: dict[str, Any] = {
+        "timeout_graceful_shutdown": _SHUTDOWN_S,
+        "timeout_keep_alive": KEEP_ALIVE_S,
+        "server_header": False,
+        "log_level": logging.WARNING,
+        "http": Connections(allow_many_files()).protocol(),
+        "loop": "asyncio",
+    }
     if settings.http:
         return common
     found = (settings.certificate, settings.key)

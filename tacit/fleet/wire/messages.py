@@ -29,7 +29,9 @@ from tacit.errors import FleetError
 ENROL, CHECK_IN, BLOBS, ROUNDS = "/v1/enrol", "/v1/check-in", "/v1/blobs", "/v1/rounds"
 # The largest JSON body that is read, by the server and by devices; other limits are in `server/request_limits.py`.
 MOST_JSON_BYTES = 4096
-ANSWER_BYTES = 1536
+ANSWER_BYTES = 2048
+# The most tries that a device asks about in one check-in.
+MOST_ASKED = 16
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 RoundId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -64,12 +66,13 @@ class CheckInRequest(Message):
     """A device that is idle, charging and on an unmetered network asks for a place in a round.
 
     A device enforces the limits itself. `busy_with` are tasks that it refuses now, because of their timer or limit; `was_in`
-    gives, for other tasks, the last round it took part in. The server may not have counted that round, because it was
-    abandoned; but the device would refuse a round too close to it. These fields can only cost a device a place, never win one.
+    gives, for other tasks, the last round it took part in. These two can only cost a device a place, never win one. `sent` are
+    tries at rounds that it has sent something in and counts: the answer says which of them came to nothing.
     """
 
     busy_with: tuple[Sha256, ...] = Field(default=(), max_length=32)
     was_in: dict[Sha256, RoundNumber] = Field(default_factory=dict, max_length=32)
+    sent: tuple[RoundId, ...] = Field(default=(), max_length=MOST_ASKED)
 
 
 class Assignment(Message):
@@ -80,17 +83,23 @@ class Assignment(Message):
     round: RoundNumber
     checkpoint: Sha256
     upload_to: str = Field(max_length=256, description="address of the process that accepts the report")
-    clip_norm: float = Field(gt=0, description="of this round; 1e300 stands for no clipping")
-    threshold: float | None = Field(default=None, description="adaptive clipping: the norm is compared with this")
+    clip_norm: float = Field(gt=0, allow_inf_nan=False, description="of this round")
+    threshold: float | None = Field(
+        default=None, allow_inf_nan=False, description="adaptive clipping: the norm is compared with this"
+    )
     signs_seed: Sha256 | None = Field(default=None, description="secure aggregation: seed of the public rotation")
-    seconds_left: float = Field(ge=0)
+    seconds_left: float = Field(ge=0, allow_inf_nan=False)
 
 
 class CheckInAnswer(Message):
-    """A place in a round, or none; in either case, how long to wait before the next check-in."""
+    """A place in a round, or none; in either case, how long to wait before the next check-in.
+
+    `uncounted` are those of the tries in `sent` whose sum does not have this device and never will, or is in no model.
+    """
 
     assignment: Assignment | None
-    come_back_s: float = Field(ge=0)
+    come_back_s: float = Field(ge=0, allow_inf_nan=False)
+    uncounted: tuple[RoundId, ...] = Field(default=(), max_length=MOST_ASKED)
     padding: str = ""
 
 

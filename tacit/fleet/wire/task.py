@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from tacit.fleet.wire.messages import Message, Sha256
+from tacit.secagg.discrete_gaussian import LARGEST_VARIANCE
 from tacit.secagg.encoding import Encoding
 from tacit.secagg.session import Session
 
@@ -29,7 +30,9 @@ class SecAggTerms(Message):
     block: int
     rounding_failure: float
     local_variance: int = Field(
-        ge=0, description="variance of the noise that each device adds to each integer; 0: the server adds it"
+        ge=0,
+        le=LARGEST_VARIANCE,
+        description="variance of each device's noise on each integer; 0: the server adds the noise",
     )
     weighted: bool = Field(description="whether the weight follows the update as one more integer")
 
@@ -74,11 +77,20 @@ class DeviceTask(Message):
     model_shapes: tuple[tuple[int, ...], ...]
     update_shapes: tuple[tuple[int, ...], ...]
     clipping: Literal["flat", "per_layer"]
-    example_cap: Annotated[float, Field(gt=0)] | None
+    example_cap: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
     min_separation: int = Field(ge=0)
     max_participation: int = Field(ge=1)
     timer_s: float = Field(ge=0, allow_inf_nan=False)
     report_goal: int = Field(ge=1)
+    clip_norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+        default=None, description="the largest clip norm of any round; none if it is adapted"
+    )
+    noise_multiplier: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="of each round's sum of updates; the server's word if it adds it",
+    )
     secagg: SecAggTerms | None = None
     letters: LetterTerms | None = None
 

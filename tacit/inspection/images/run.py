@@ -51,7 +51,7 @@ from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on, require_same_promise
 from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.report.sections import write_section
-from tacit.simulation.placement import use_every_core
+from tacit.simulation.choice import use_accelerators
 
 FINDINGS = "findings.json"
 
@@ -67,7 +67,7 @@ class ImageInspectionResult:
 def start_images(recipe: ImageInspection, out: Path, callback: Callback) -> ImageInspectionResult:
     """Inspect in a new folder. The folder is made only if the recipe and the data have no mistake."""
     refuse_if_inspected(out)
-    use_every_core()
+    use_accelerators(recipe.engine.ray())
     users = open_images(recipe)
     if recipe.classifier.trained is not None:
         load_classifier(Path(recipe.classifier.trained), recipe.data.classes)
@@ -83,7 +83,7 @@ def start_images(recipe: ImageInspection, out: Path, callback: Callback) -> Imag
 def resume_images(folder: Path, callback: Callback) -> ImageInspectionResult:
     """Resume an inspection; a finished one returns its result."""
     recipe = image_inspection_of(folder)
-    use_every_core()
+    use_accelerators(recipe.engine.ray())
     return _follow(recipe, open_images(recipe), folder, callback)
 
 
@@ -146,10 +146,12 @@ def _run(stage: ImageStage, path: Path, callback: Callback) -> dict[str, Any]:
     RunError or PrivacyError if the existing run, finished or not, is not that of the stage.
     """
     if not is_run(path):
+        engine = stage.engine()
+        engine.open()  # so that what is wrong with workers is told before there is a folder
         for sentence in stage.warnings():
             callback.on_warning(sentence)
         folder = RunFolder.create(path, stage.recipe_text)
-        return begin(stage.program(folder), folder, callback)
+        return begin(stage.program(folder, engine), folder, callback)
     folder = RunFolder.open(path)
     folder.require_same_recipe(tomllib.loads(stage.recipe_text))
     if not folder.begun:

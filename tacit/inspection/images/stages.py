@@ -9,7 +9,6 @@ All of them use the same loop with different work and server steps; sampling, ga
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,14 +41,15 @@ from tacit.privacy.record.facts import DataRecord
 from tacit.privacy.record.notes import notes_of
 from tacit.privacy.record.reasons import Reason
 from tacit.privacy.record.records import Opened
+from tacit.recipe.engine import Ray
 from tacit.recipe.image_inspection import ClassifierSection, GanSection, ImageInspection, ImageRun, ImageTraining
 from tacit.recipe.reading import toml_of
 from tacit.recipe.training import reasons_of_settings
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import Schedule
 from tacit.runs.opening import opening
-from tacit.simulation.batched import BatchedUsers
-from tacit.simulation.placement import suitable_spread
+from tacit.simulation.choice import engine_for
+from tacit.simulation.engine import Engine
 from tacit.simulation.program import SimulatedProgram
 from tacit.training.recipes import server_optimizer
 
@@ -81,6 +81,7 @@ class ImageStage:
     server: Server
     shape: ImageBatches
     chunk: int | None
+    ray: Ray | None
     evaluate: Callable[[Any], Mapping[str, Any]]
     outcome: Callable[[Any], Mapping[str, Any]]
     rests_on: tuple[Reason, ...] = ()
@@ -101,10 +102,21 @@ class ImageStage:
             notes=notes_of(self.record),
         )
 
-    def program(self, folder: RunFolder) -> SimulatedProgram:
-        """The stage as a program, for `tacit.runs.driver`."""
+    def engine(self) -> Engine:
+        """The engine that trains the stage's users."""
+        return engine_for(
+            self.ray,
+            self.users,
+            self.work,
+            self.plan,
+            self.shape,
+            parameters=parameter_count(self.model),
+            chunk=self.chunk,
+        )
+
+    def program(self, folder: RunFolder, engine: Engine | None = None) -> SimulatedProgram:
+        """The stage as a program, for `tacit.runs.driver`; with `engine`, one that is open already."""
         plan, learned = self.plan, learned_by(self.work, self.model)
-        spread = suitable_spread(parameter_count(self.model), math.ceil(plan.cohort), self.chunk)
 
         def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
             metrics = {name: each for name, each in self.evaluate(state.model).items() if isinstance(each, float)}
@@ -123,7 +135,7 @@ class ImageStage:
             opened=self.opened(folder),
             store=self.store,
             start=TrainingState(0, self.model, self.server.init(self.model), plan.build_clipping().init(), ()),
-            users=BatchedUsers(self.users, self.work, plan, self.shape, spread),
+            users=self.engine() if engine is None else engine,
             sampler=plan.build_sampler(),
             mechanism=plan.build_mechanism(self.run.rounds, None),
             server=self.server,
@@ -193,6 +205,7 @@ def accuracy_stage(
         server=Server.build(build_optimizer("sgd", 1.0, 0.0), selection.privacy.denominator),
         shape=ImageBatches(_BATCH, -(-recipe.data.most_images // _BATCH)),
         chunk=recipe.engine.chunk,
+        ray=recipe.engine.ray(),
         evaluate=lambda model: {"accuracy": right_share(classifier, users.held_out_now)},
         outcome=lambda model: {"histogram": [float(each) for each in model]},
         rests_on=tuple(rests_on),
@@ -270,6 +283,7 @@ def _of_training(recipe: ImageInspection, users: ImageUsers, section: ImageTrain
         "store": users.store,
         "shape": ImageBatches(batch, -(-recipe.data.most_images // batch)),
         "chunk": recipe.engine.chunk,
+        "ray": recipe.engine.ray(),
     }
 
 

@@ -44,9 +44,10 @@ from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on
 from tacit.runs.folder import RunFolder
 from tacit.runs.report.sections import write_section
-from tacit.simulation.placement import use_every_core
+from tacit.simulation.choice import use_accelerators
+from tacit.simulation.engine import Engine
 from tacit.simulation.program import SimulatedProgram
-from tacit.simulation.training import program_of
+from tacit.simulation.training import engine_of, program_of
 from tacit.training.datasets import Dataset, open_dataset
 from tacit.training.recipes import RecipeSetup
 from tacit.training.summary import at_scale
@@ -77,7 +78,7 @@ class Inspector:
     @classmethod
     def build(cls, recipe: TextInspection, strategy: Strategy | None = None) -> Inspector:
         """Open the data and build a character model; a resumed run keeps the noise `strategy` that it began with."""
-        use_every_core()
+        use_accelerators(recipe.engine.ray())
         primary = None if recipe.primary is None else Primary.open(Path(recipe.primary))
         dataset, held_out = _open(recipe)
         if primary is not None:
@@ -87,8 +88,11 @@ class Inspector:
         setup = RecipeSetup.of(recipe, dataset, model, NextSymbol(recipe.engine.precision), strategy)
         return cls(recipe, setup, held_out, primary)
 
-    def program(self, folder: RunFolder) -> SimulatedProgram:
-        """The inspection as a program, for `tacit.runs.driver`: the model is evaluated by symbols, and examined at the end."""
+    def program(self, folder: RunFolder, engine: Engine | None = None) -> SimulatedProgram:
+        """The inspection as a program, for `tacit.runs.driver`: the model is evaluated by symbols, and examined at the end.
+
+        With `engine`, users are trained by that one, which is open already.
+        """
         rows = self.setup.dataset.held_out
 
         def finish(state: TrainingState, opened: Opened, spent: Spent) -> dict[str, Any]:
@@ -111,7 +115,7 @@ class Inspector:
             return summary
 
         return dataclasses.replace(
-            program_of(self.setup, folder), evaluate=lambda model: symbol_scores(model, rows), finish=finish
+            program_of(self.setup, folder, engine), evaluate=lambda model: symbol_scores(model, rows), finish=finish
         )
 
 
@@ -124,12 +128,14 @@ def model_config(recipe: TextInspection) -> CharLMConfig:
 def start_inspection(recipe: TextInspection, out: Path, callback: Callback) -> dict[str, Any]:
     """Train the recipe's model in a new run folder and examine it; returns the run's summary."""
     inspector = Inspector.build(recipe)
+    engine = engine_of(inspector.setup)
+    engine.open()  # so that what is wrong with workers is told before there is a folder
     for sentence in inspector.setup.warnings():
         callback.on_warning(sentence)
     folder = RunFolder.create(
         out, recipe.to_toml(), vocabulary=inspector.setup.dataset.words, provenance=inspector.setup.dataset.provenance
     )
-    return begin(inspector.program(folder), folder, callback)
+    return begin(inspector.program(folder, engine), folder, callback)
 
 
 def resume_inspection(path: Path, callback: Callback, *, older_if_damaged: bool = False) -> dict[str, Any]:

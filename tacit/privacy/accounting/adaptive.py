@@ -41,7 +41,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from tacit.privacy.accounting.composition import Composed, Concentrated, Part, Sampled, merged, the_one
 from tacit.privacy.accounting.sampled_gaussian import renyi_divergences
@@ -95,6 +94,8 @@ def reading(orders: Array, weights: Array, spent: Array, delta: float) -> float:
     if not finite.any():
         return math.inf
     slopes, log_weights = orders[finite] - 1, np.log(weights[finite])
+    from scipy import special  # slow to import, and few commands need it
+
     # log M at L = ε + x is a log-sum-exp of these plus ε times the slopes. On a stretch of x the left side is largest at its
     # upper end, and M is least at its lower end.
     exponents = log_weights + slopes * (_EXCESS[:, None] - spent[finite])

@@ -11,7 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from tacit.privacy.accounting.library import rdp_accountant
+from tacit.privacy.accounting.library import dp_accounting, rdp_accountant
+from tacit.privacy.accounting.zcdp import epsilon_of_gaussian
 
 # Abadi et al. 2016 and DP-FedAvg look at the moments 1 to 32.
 _MOMENTS = range(1, 33)
@@ -73,8 +74,8 @@ CONVENTIONS: dict[str, Convention] = {
             None,
             "zero out one user",
             "one binary tree over all rounds, zCDP, exact Gaussian curve",
-            "the same bound as Tacit's for one tree without restarts; it leaves out restarts and what secure aggregation "
-            "adds to the norm, and the paper converts ρ after rounding it to two decimals",
+            "Tacit's bound for one tree without restarts, but ρ is rounded to the two decimals that the paper prints before it "
+            "becomes ε, which can make ε too small; restarts and what secure aggregation adds to the norm are left out",
         ),
     )
 }
@@ -89,20 +90,22 @@ def moments_epsilon(probability: float, noise_multiplier: float, rounds: int, de
     )
 
 
+def rounded_rho_epsilon(rho: float, delta: float) -> float:
+    """`gboard-2023`: the exact Gaussian curve at ρ rounded to two decimals, as Tables 1 and 2 print it."""
+    return epsilon_of_gaussian(round(rho, 2) or rho, delta)
+
+
 def without_replacement_epsilon(
     population: int, cohort: int, noise_multiplier: float, rounds: int, delta: float
 ) -> float:
     """`production-2020` and its kin: min over integer orders α of rounds · RDP(α) + log(1/δ) / (α - 1), with z = σ/S."""
     if noise_multiplier <= 0:
         return math.inf
-    import dp_accounting
-
-    once = dp_accounting.SampledWithoutReplacementDpEvent(
-        int(population), int(cohort), dp_accounting.GaussianDpEvent(float(noise_multiplier))
+    library = dp_accounting()
+    once = library.SampledWithoutReplacementDpEvent(
+        int(population), int(cohort), library.GaussianDpEvent(float(noise_multiplier))
     )
-    accountant = rdp_accountant(
-        orders=list(_ORDERS), neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE
-    )
+    accountant = rdp_accountant(orders=list(_ORDERS), neighboring_relation=library.NeighboringRelation.REPLACE_ONE)
     accountant.compose(once, int(rounds))
     orders = np.asarray(_ORDERS)
     return float((accountant.rdp - math.log(delta) / (orders - 1)).min())

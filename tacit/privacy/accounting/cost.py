@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from tacit.privacy.accounting.composition import Concentrated, Part, Sampled
-from tacit.privacy.accounting.library import rdp_accountant
+from tacit.privacy.accounting.library import dp_accounting, rdp_accountant
 from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, SampledRounds, sampled_epsilon
 from tacit.privacy.accounting.zcdp import epsilon_of_any, epsilon_of_gaussian
 
@@ -86,9 +86,7 @@ class Cost:
     @classmethod
     def of_event(cls, event: Any, adjacency: str) -> Self:
         """The cost of a dp_accounting event for neighbours of this kind; unknown where the library cannot account for it."""
-        import dp_accounting
-
-        relation = dp_accounting.NeighboringRelation
+        relation = dp_accounting().NeighboringRelation
         of_library = relation.REPLACE_ONE if adjacency == ADJACENCY["fixed"] else relation.ADD_OR_REMOVE_ONE
         accountant = rdp_accountant(neighboring_relation=of_library)
         if not accountant.supports(event):

@@ -46,7 +46,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+
+from tacit.privacy.accounting.library import dp_accounting
 
 # The outcome's deviations from the mean of P, beyond which the loss counts as infinite: P's mass there is below 1e-25.
 _REACH = 10.5
@@ -64,12 +65,11 @@ def curve(epsilon: NDArray[np.float64], share: float, noise_multiplier: float) -
 
 def loss_distribution(share: float, noise_multiplier: float, discretization: float) -> Any:
     """Of one round, as a `PrivacyLossDistribution` of dp-accounting: an upper bound, for neighbours in either order."""
-    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
-
+    pld = dp_accounting().pld
     masses, infinite = _masses(share, noise_multiplier, discretization)
     lowest = -(masses.size // 2)
-    pmf = pld_pmf.DensePLDPmf(discretization, lowest, masses, infinite, True)
-    return privacy_loss_distribution.PrivacyLossDistribution(pmf)
+    pmf = pld.pld_pmf.DensePLDPmf(discretization, lowest, masses, infinite, True)
+    return pld.privacy_loss_distribution.PrivacyLossDistribution(pmf)
 
 
 def renyi_divergences(share: float, noise_multiplier: float, orders: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -78,6 +78,8 @@ def renyi_divergences(share: float, noise_multiplier: float, orders: NDArray[np.
 
 
 def _renyi_divergence(share: float, distance: float, order: float) -> float:
+    from scipy import special  # slow to import, and few commands need it
+
     # Both halves of the pair as integrals over x > d/2: the one below, mirrored, has Q* = φ(x) e^ℓ and u = e^−ℓ.
     edges = np.arange(distance / 2, distance * max(order, 1.0) + _REACH + _PANEL, _PANEL)
     x = (edges[:, None] + _PANEL / 2 * (_NODES[0] + 1)).ravel()
@@ -124,6 +126,8 @@ def _masses(share: float, noise_multiplier: float, step: float) -> tuple[NDArray
 
 def _upper_branch(epsilon: NDArray[np.float64], share: float, distance: float) -> NDArray[np.float64]:
     """H_α((1 − q) Q + q P ‖ Q) for α = e^ε ≥ 1, as q H_α′(P‖Q), with a small relative error however small it is."""
+    from scipy import special
+
     log_order = np.log1p(np.expm1(epsilon) / share)
     u = distance / 2 - log_order / distance
     # H_α′(P‖Q) = Φ(u) − α′ Φ(u − d), and φ(u) = α′ φ(u − d): where Φ(u) is small, a difference of Mills' ratios.
@@ -135,4 +139,6 @@ def _upper_branch(epsilon: NDArray[np.float64], share: float, distance: float) -
 
 def _mills(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """(1 − Φ(x)) / φ(x) for x ≥ 0."""
+    from scipy import special
+
     return np.asarray(math.sqrt(math.pi / 2) * special.erfcx(x / math.sqrt(2)))

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.accounting import fixed_size
-from tacit.privacy.accounting.library import rdp_accountant
+from tacit.privacy.accounting.library import dp_accounting, rdp_accountant
 
 Accountant = Literal["rdp", "pld"]
 
@@ -90,8 +90,6 @@ def _epsilon(
     constants: tuple[Any, ...], delta: float, accountant: Accountant, discretization: float, rho: float
 ) -> float:
     """`epsilon` of noisy rounds under one adjacency, kept: a run's statement, its report and its owner ask for the same."""
-    import dp_accounting
-
     groups = [SampledRounds(dict(sampling), z, count) for sampling, z, count in constants]
     if accountant == "pld":
         within = delta - _ROUNDING * sum(group.count for group in groups)
@@ -99,10 +97,10 @@ def _epsilon(
             return math.inf
         return float(_loss_distribution(groups, rho, discretization).get_epsilon_for_delta(within))
     ledger = rdp_accountant(neighboring_relation=_relation(groups))
-    events = [dp_event(group) for group in groups]
+    events, library = [dp_event(group) for group in groups], dp_accounting()
     if rho > 0:
-        events.append(dp_accounting.GaussianDpEvent(1 / math.sqrt(2 * rho)))  # Rényi divergence α ρ
-    return float(ledger.compose(dp_accounting.ComposedDpEvent(events)).get_epsilon(delta))
+        events.append(library.GaussianDpEvent(1 / math.sqrt(2 * rho)))  # Rényi divergence α ρ
+    return float(ledger.compose(library.ComposedDpEvent(events)).get_epsilon(delta))
 
 
 def _sampling_constants(sampling: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
@@ -133,9 +131,7 @@ def renyi_divergences(rounds: Sequence[SampledRounds], orders: NDArray[np.float6
 
 def _relation(groups: Iterable[SampledRounds]) -> Any:
     """The library's name for the neighbours of these rounds."""
-    import dp_accounting
-
-    relation, kinds = dp_accounting.NeighboringRelation, {group.sampling["kind"] for group in groups}
+    relation, kinds = dp_accounting().NeighboringRelation, {group.sampling["kind"] for group in groups}
     return relation.REPLACE_ONE if kinds == {"fixed"} else relation.ADD_OR_REMOVE_ONE
 
 
@@ -186,9 +182,7 @@ def relative_noise(group: SampledRounds) -> float:
 
 
 def _loss_distribution(groups: Sequence[SampledRounds], rho: float, discretization: float) -> Any:
-    from dp_accounting.pld import pld_pmf
-    from dp_accounting.pld import privacy_loss_distribution as library
-
+    pld_pmf, library = dp_accounting().pld.pld_pmf, dp_accounting().pld.privacy_loss_distribution
     # The identity, as an array: whatever is composed with it becomes an array. The library keeps short distributions as
     # dictionaries otherwise, and takes minutes to compose those 10⁸ times.
     nothing = library.PrivacyLossDistribution(pld_pmf.DensePLDPmf(discretization, 0, np.ones(1), 0.0, True))
@@ -207,23 +201,20 @@ def _loss_distribution(groups: Sequence[SampledRounds], rho: float, discretizati
 @lru_cache(maxsize=8)
 def _of_one_round(fixed: bool, drawn: float, noise_multiplier: float, discretization: float) -> Any:
     """The loss distribution of one round that draws this share of users; kept, for a run asks after every few rounds."""
-    from dp_accounting.pld import privacy_loss_distribution as library
-
     if fixed:
         return fixed_size.loss_distribution(drawn, noise_multiplier, discretization)
-    return library.from_gaussian_mechanism(
+    return dp_accounting().pld.privacy_loss_distribution.from_gaussian_mechanism(
         noise_multiplier, sampling_prob=drawn, value_discretization_interval=discretization
     )
 
 
 def dp_event(group: SampledRounds) -> Any:
-    import dp_accounting
-
+    library = dp_accounting()
     sampling, z = group.sampling, float(group.noise_multiplier)
     if sampling["kind"] == "poisson":
-        once = dp_accounting.PoissonSampledDpEvent(float(sampling["probability"]), dp_accounting.GaussianDpEvent(z))
+        once = library.PoissonSampledDpEvent(float(sampling["probability"]), library.GaussianDpEvent(z))
     else:
-        once = dp_accounting.SampledWithoutReplacementDpEvent(
-            int(sampling["population"]), int(sampling["size"]), dp_accounting.GaussianDpEvent(relative_noise(group))
+        once = library.SampledWithoutReplacementDpEvent(
+            int(sampling["population"]), int(sampling["size"]), library.GaussianDpEvent(relative_noise(group))
         )
-    return dp_accounting.SelfComposedDpEvent(once, int(group.count))
+    return library.SelfComposedDpEvent(once, int(group.count))

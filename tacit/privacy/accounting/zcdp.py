@@ -16,6 +16,8 @@ import math
 
 import numpy as np
 
+from tacit.privacy.accounting.library import dp_accounting
+
 # Wide enough that the best order lies inside for every ρ in [1e-12, 1e12]. The orders are always the same ones, so
 # that a smaller ρ or a larger δ never gives a larger ε.
 _ORDERS_LESS_ONE = np.geomspace(1e-7, 1e10, 100_000)
@@ -43,8 +45,7 @@ def epsilon_of_gaussian(rho: float, delta: float) -> float:
         return 0.0
     if math.isinf(rho):
         return math.inf
-    from dp_accounting.gaussian_mechanism import get_epsilon_gaussian
-
+    get_epsilon_gaussian = dp_accounting().get_epsilon_gaussian
     with np.errstate(all="ignore"):  # it takes log 0 on purpose
         found = float(get_epsilon_gaussian(1 / math.sqrt(2 * rho), float(delta)))
     return found if found == 0 else found * (1 + _SEARCH_ERROR) + _SEARCH_ERROR

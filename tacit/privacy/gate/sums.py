@@ -105,8 +105,16 @@ class Gate:
 
     def merge(self, other: Gate) -> None:
         """Add everything that another gate with the same bounds has admitted, from whichever accelerator it is on."""
+        self.take((other._update, other._counts))
+
+    def partial(self) -> Any:
+        """The sums of everything admitted so far, as float64 arrays, for a gate with the same bounds in another process."""
+        return jax.device_get((self._update, self._counts))
+
+    def take(self, partial: Any) -> None:
+        """Add what the `partial` of a gate with the same bounds has given."""
         with jax.enable_x64(True):
-            here = jax.device_put((other._update, other._counts), self._counts.device)
+            here = jax.device_put(partial, self._counts.device)
             self._update, self._counts = _add((self._update, self._counts), here)
 
     def close(self) -> BoundedSum:

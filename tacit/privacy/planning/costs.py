@@ -23,9 +23,9 @@ from tacit.privacy.accounting import gaussian
 from tacit.privacy.accounting.sampled_gaussian import SampledRounds, epsilon
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
 from tacit.privacy.noise.kinds import KINDS
+from tacit.privacy.noise.multipliers import MOST_NOISE
 from tacit.privacy.noise.strategies import optimised
 from tacit.privacy.participation.limits import Gap
-from tacit.privacy.plan import MOST_NOISE
 from tacit.privacy.planning.search import LEAST_SEARCHED_NOISE, largest_within
 
 # Steps of privacy loss: a thousandth of epsilon, between these. Finer ones take longer and hardly change a table.

@@ -8,9 +8,10 @@ from tacit.errors import RecipeError
 from tacit.privacy.accounting.cyclic import cyclic_rounds
 from tacit.privacy.accounting.releases import branches_of
 from tacit.privacy.accounting.sampled_gaussian import SampledRounds, epsilon, sampled_epsilon
+from tacit.privacy.noise.multipliers import MOST_NOISE
 from tacit.privacy.noise.strategies import BandedToeplitz
 from tacit.privacy.noise.tail import apart_from_tail
-from tacit.privacy.plan import MOST_NOISE, PrivacyPlan
+from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.planning.calibration import rounded_up
 from tacit.privacy.planning.search import LEAST_SEARCHED_NOISE, largest_within
 from tacit.privacy.record.planned import planned_intents

@@ -21,9 +21,9 @@ from typing import Literal
 
 from tacit.errors import RecipeError
 from tacit.privacy.accounting.zcdp import epsilon_of_gaussian, gaussian_rho
+from tacit.privacy.noise.multipliers import MOST_NOISE
 from tacit.privacy.noise.tail import apart_from_tail
 from tacit.privacy.participation.limits import Gap, most_participations
-from tacit.privacy.plan import MOST_NOISE
 from tacit.privacy.planning.costs import (
     MECHANISMS,
     PlannedCost,

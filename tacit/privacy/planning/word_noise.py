@@ -12,8 +12,8 @@ from tacit.errors import PrivacyError
 from tacit.privacy.accounting.cost import Cost
 from tacit.privacy.accounting.discovered_words import discovery_rho
 from tacit.privacy.accounting.sampled_gaussian import ADJACENCY
+from tacit.privacy.noise.multipliers import LEAST_NOISE, MOST_NOISE
 from tacit.privacy.noise.tail import apart_from_tail
-from tacit.privacy.plan import LEAST_NOISE, MOST_NOISE
 
 THRESHOLD_SHARE = 0.1
 _HALVINGS = 60

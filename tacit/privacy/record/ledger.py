@@ -47,6 +47,7 @@ from tacit.files import GrowingFile, append_synced, disk_error, keep_torn_bytes,
 from tacit.privacy.record.records import (
     OUTCOMES,
     POLICIES,
+    Adjusted,
     Closed,
     Committed,
     Extended,
@@ -112,6 +113,9 @@ class _History:
                     return f"lost does not list the attempts from round {record.round} on"
                 if record.policy not in POLICIES:
                     return f"its policy {record.policy!r} is unknown"
+            case Adjusted():
+                if record.round != self.next_round or record.report_goal < 1 or record.deadline_s <= 0:
+                    return f"expected a goal and a deadline above 0 from round {self.next_round} on"
             case Extended():
                 if self.closed != "finished":
                     return "only a run that has finished can be extended"
@@ -179,6 +183,13 @@ class Ledger:
     records: tuple[Record, ...]
     torn: int
     _history: _History
+
+    @classmethod
+    def of_planned(cls, path: Path, opened: Opened) -> Ledger:
+        """The ledger that a run which has not begun will begin with: its first record, and nothing released."""
+        history = _History()
+        history.take(opened, history.write(opened)[1])
+        return cls(path, (opened,), 0, history)
 
     @property
     def opened(self) -> Opened:

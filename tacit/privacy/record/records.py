@@ -1,4 +1,4 @@
-"""What a ledger's line can say: the six kinds of record, and their exact JSON.
+"""What a ledger's line can say: the seven kinds of record, and their exact JSON.
 
 A record is plain data without its place in the chain; the ledger adds that. JSON is canonical (sorted keys, no spaces,
 floats that round-trip, no infinity and no NaN), so that a record has one spelling and one digest. Reading is strict
@@ -30,7 +30,8 @@ from tacit.privacy.record.reasons import Reason
 FORMAT = 6
 FRESH_NOISE = "fresh noise, accounted again"
 SEEDED_REPLAY = "seeded replay"
-POLICIES = (FRESH_NOISE, SEEDED_REPLAY)
+SAME_SUM = "the last round's sum is still there, and is released once"
+POLICIES = (FRESH_NOISE, SEEDED_REPLAY, SAME_SUM)
 # The blocks of the gate, as intents name them.
 UPDATE, WEIGHT, WITHIN = "update", "weight", "within"
 OUTCOMES = ("finished", "diverged", "stopped")
@@ -166,6 +167,16 @@ class Extended(Record):
 
 
 @dataclass(frozen=True)
+class Adjusted(Record):
+    """On devices: from `round` on, a round waits for so many reports, and for so long. The guarantee depends on neither."""
+
+    kind: ClassVar[str] = "adjusted"
+    round: int
+    report_goal: int
+    deadline_s: float
+
+
+@dataclass(frozen=True)
 class Closed(Record):
     """The run ended before `round`. A run that was "stopped" can be resumed, and one that has "finished" can be extended."""
 
@@ -175,7 +186,7 @@ class Closed(Record):
 
 
 _KINDS: dict[str, type[Record]] = {
-    record.kind: record for record in (Opened, Intent, Committed, Resumed, Extended, Closed)
+    record.kind: record for record in (Opened, Intent, Committed, Resumed, Extended, Adjusted, Closed)
 }
 
 

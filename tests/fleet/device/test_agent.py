@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tacit.fleet.device.home import Home
-from tacit.fleet.device.memory import TaskMemory
+from tacit.fleet.device.memory import Sent, TaskMemory
 from tacit.fleet.rounds import task_compiler
 from tacit.fleet.wire import messages
 from tacit.fleet.wire.blobs import packed_leaves
@@ -133,7 +133,7 @@ def test_weaker_terms_for_a_known_task_are_refused(home, fake):
     weaker = fake.prepared.task.model_copy(update={"min_separation": 0})
     fake.offer(9, task=fake.add_blob(weaker.model_dump_json().encode()))
     clock.at += 1e4
-    assert "at least as strong" in step(home, fake, clock)[1][0]
+    assert "offered a separation of 1 before, and 0 now" in step(home, fake, clock)[1][0]
     assert len(reports(fake)) == 1
 
 
@@ -159,7 +159,7 @@ def test_a_check_in_speaks_of_no_more_tasks_than_a_server_reads(home, fake):
             max_participation=9,
             timer_s=0.0,
             seen_at=number,
-            last_round=2**31 - 1 - number,
+            sent=tuple(Sent(round_id=f"{number:016x}{each:016x}", round=2**31 - 1 - number) for each in range(2)),
             rests_until=1e12 if number % 2 else 0.0,
         )
 
@@ -170,6 +170,7 @@ def test_a_check_in_speaks_of_no_more_tasks_than_a_server_reads(home, fake):
     (said,) = fake.check_ins
     assert len(said.busy_with) == 20
     assert list(said.was_in) == [f"{n:064x}" for n in range(38, 14, -2)]
+    assert len(said.sent) == messages.MOST_ASKED
     assert len(said.model_dump_json()) <= messages.MOST_JSON_BYTES
 
 
@@ -292,7 +293,7 @@ def test_the_round_is_taken_on_disk_before_the_first_byte_leaves(home, fake):
     fake.before = look
     step(home, fake)
     (state,) = found
-    assert state["tasks"][fake.prepared.name]["taken"] == 1
+    assert [each["round_id"] for each in state["tasks"][fake.prepared.name]["sent"]] == [f"{0:032x}"]
     assert state["pending"]["round_id"] == f"{0:032x}"
 
 

@@ -12,23 +12,11 @@ from tacit.errors import FleetError
 from tacit.fleet.device.compiled_plans import run_plan
 from tacit.fleet.device.examples import Batches
 from tests.support.fleet.device_task import task
+from tests.support.fleet.plans import honest
+from tests.support.fleet.plans import plan_of as plan
 
 BATCHES = Batches(np.ones((3, 2, 5), np.int32), 2, 9)
 MODEL = [np.array([1.0, 2.0], np.float32)]
-
-
-def plan(call, *, model=(2,), rows=(3, 2, 5), **options):
-    arguments = (
-        (jax.ShapeDtypeStruct(model, np.float32),),
-        jax.ShapeDtypeStruct(rows, np.int32),
-        jax.ShapeDtypeStruct((), np.int32),
-        jax.ShapeDtypeStruct((), np.float32),
-    )
-    return bytes(jax.export.export(jax.jit(call), **options)(*arguments).serialize())
-
-
-def honest(model, batches, steps, clip):
-    return (model[0] * jnp.float32(2) + steps.astype(jnp.float32) + jnp.sum(batches).astype(jnp.float32) * 0 + clip,)
 
 
 def run(blob, **changes):

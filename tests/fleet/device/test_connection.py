@@ -107,10 +107,11 @@ def test_a_server_cannot_run_a_device_out_of_counters(world, counter):
         lambda: refused(429, "Too many.", again=True),
         lambda: refused(409, "Not yet.", again=True),
         lambda: httpx.Response(502, content=b"<html>"),
+        lambda: httpx.Response(404, content=b"<html>"),
         httpx.ConnectError("down"),
         httpx.ReadTimeout("slow"),
     ],
-    ids=["503", "429", "again", "502 of a proxy", "unreachable", "slow"],
+    ids=["503", "429", "again", "502 of a proxy", "404 of a proxy", "unreachable", "slow"],
 )
 def test_what_may_go_better_later_is_repeated(world, fault):
     fake, _, connection, clock = world

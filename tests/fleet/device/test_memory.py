@@ -9,12 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import FleetError
-from tacit.fleet.device.memory import Memory
+from tacit.fleet.device.memory import SPARE_TRIES, Memory
+from tacit.fleet.device.policy import OwnerPolicy
+from tacit.fleet.device.terms import PolicyRefusal
 from tacit.fleet.wire.messages import Assignment
 from tacit.fleet.wire.task import SecAggTerms
 from tests.support.fleet.device_task import task
 
 NAME, OTHER = "a" * 64, "b" * 64
+POLICY = OwnerPolicy.for_trying()
 
 
 def place(round, name=NAME):
@@ -61,8 +64,30 @@ def test_a_device_that_may_take_part_does():
     for round, now in ((5, 0.0), (8, 10.0), (11, 20.0)):
         memory = taken(memory, round, now)
     assert memory.tasks[NAME].taken == 3
-    with pytest.raises(FleetError, match="3 rounds of this task, as many as it may"):
+    with pytest.raises(
+        FleetError, match="3 rounds of this task and in 0 tries that came to nothing, as many as it may"
+    ):
         taken(memory, 40, 1e6)
+
+
+def test_what_came_to_nothing_no_longer_counts_but_not_without_end():
+    memory, most = Memory().offered(NAME, task(max_participation=1), 0.0), 1 + SPARE_TRIES
+    for number in range(most):
+        memory = taken(memory, 5, 100.0 * number)
+        with pytest.raises(FleetError, match="as many as it may"):
+            taken(memory, 5, 100.0 * number + 50)
+        assert memory.asked() == ("0" * 32,)
+        memory = memory.without(["0" * 32, "f" * 32])
+        assert (memory.tasks[NAME].taken, memory.tasks[NAME].last_round) == (0, None)
+    with pytest.raises(FleetError, match=f"in {most} tries that came to nothing"):
+        taken(memory, 5, 1e6)
+
+
+def test_the_timer_runs_after_a_report_that_came_to_nothing():
+    memory = taken(Memory().offered(NAME, task(), 0.0), 5, 0.0).without(["0" * 32])
+    with pytest.raises(FleetError, match="timer"):
+        taken(memory, 5, 9.0)
+    taken(memory, 5, 10.0)
 
 
 def test_a_round_is_refused_before_its_time():
@@ -78,9 +103,13 @@ def test_a_round_is_refused_before_its_time():
 @pytest.mark.parametrize("weaker", [{"min_separation": 1}, {"max_participation": 4}, {"timer_s": 9.0}])
 def test_a_known_task_cannot_come_back_under_weaker_terms(weaker):
     memory = Memory().offered(NAME, task(), 0.0)
-    with pytest.raises(FleetError, match="at least as strong"):
+    with pytest.raises(FleetError, match="weakened its terms"):
         memory.offered(OTHER, task(**weaker), 1.0)
-    assert OTHER in memory.offered(OTHER, task(name="another", **weaker), 1.0).tasks
+    if "max_participation" in weaker:  # rounds are limited for all tasks together
+        assert OTHER in memory.offered(OTHER, task(name="another", **weaker), 1.0).tasks
+    else:
+        with pytest.raises(PolicyRefusal, match="weakened its terms"):
+            memory.offered(OTHER, task(name="another", **weaker), 1.0)
     assert OTHER in memory.offered(OTHER, task(min_separation=5), 1.0).tasks
 
 
@@ -96,7 +125,7 @@ def test_a_task_that_was_under_masks_does_not_come_back_without():
         weighted=False,
     )
     memory = Memory().offered(NAME, task(secagg=terms), 0.0)
-    with pytest.raises(FleetError, match="no secure aggregation"):
+    with pytest.raises(FleetError, match="offered secure aggregation before, and none now"):
         memory.offered(OTHER, task(), 1.0)
     plain = Memory().offered(NAME, task(), 0.0)
     assert OTHER in plain.offered(OTHER, task(secagg=terms), 1.0).tasks
@@ -114,3 +143,59 @@ def test_an_offer_that_is_repeated_forgets_nothing():
     memory = taken(Memory().offered(NAME, task(), 0.0), 5, 0.0)
     again = memory.offered(NAME, task(), 50.0)
     assert (again.tasks[NAME].taken, again.tasks[NAME].last_round) == (1, 5)
+
+
+def test_no_name_or_run_gives_a_server_more_rounds_or_shorter_pauses():
+    policy = POLICY.model_copy(update={"most_rounds": 4, "least_pause_s": 5.0})
+    memory, now = Memory(), 0.0
+    for number in range(4):
+        name = f"{number:064x}"
+        memory = memory.offered(name, task(name=f"task {number}", run=str(number)), now)
+        memory.server.require_free(f"{number:032x}", now, policy)
+        memory = memory.taking_part(place(number, name), now, None)
+        again = memory.offered(OTHER, task(name="yet another"), now)
+        with pytest.raises(FleetError, match="pause of 5 s" if number < 3 else "4 rounds of this server"):
+            again.server.require_free("f" * 32, now + 4.9, policy)
+        now += 5.0
+    with pytest.raises(PolicyRefusal, match="4 rounds of this server, as many as the owner's policy allows"):
+        memory.offered(OTHER, task(name="yet another"), now).server.require_free("f" * 32, 1e9, policy)
+
+
+def test_a_round_is_taken_once_under_any_task():
+    first = place(0)
+    memory = Memory().offered(NAME, task(), 0.0).taking_part(first, 0.0, None)
+    memory = memory.offered(OTHER, task(name="another"), 1e3)
+    with pytest.raises(PolicyRefusal, match="a round again"):
+        memory.server.require_free(first.round_id, 1e3, POLICY)
+
+
+def test_a_session_is_begun_once():
+    memory = Memory().begins("5" * 64)
+    with pytest.raises(PolicyRefusal, match="a session of secure aggregation again"):
+        memory.begins("5" * 64)
+    memory.begins("6" * 64)
+
+
+def test_a_new_edition_of_the_policy_lets_terms_change_and_an_old_one_is_refused():
+    second = POLICY.model_copy(update={"issue": 2})
+    memory = Memory().under(POLICY).offered(NAME, task(), 0.0)
+    changed = task(name="another", report_goal=3)
+    with pytest.raises(PolicyRefusal, match="a report goal of 4 before, and 3 now"):
+        memory.under(POLICY).offered(OTHER, changed, 1.0)
+    after = memory.under(second).offered(OTHER, changed, 1.0)
+    with pytest.raises(FleetError, match="Expected issue 2 or a later one"):
+        after.under(POLICY)
+
+
+def test_a_server_cannot_fill_the_memory_with_tasks():
+    memory = Memory().offered(NAME, task(), 0.0, most_tasks=1)
+    assert memory.offered(NAME, task(), 1.0, most_tasks=1).tasks
+    with pytest.raises(PolicyRefusal, match="1 different tasks"):
+        memory.offered(OTHER, task(name="another"), 1.0, most_tasks=1)
+
+
+def test_refusals_are_kept_once_each_and_not_for_ever():
+    memory = Memory()
+    for number in range(30):
+        memory = memory.objecting(f"No. {number}", float(number)).objecting(f"No. {number}", float(number))
+    assert [each.sentence for each in memory.refusals] == [f"No. {number}" for number in range(10, 30)]

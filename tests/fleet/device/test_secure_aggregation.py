@@ -13,7 +13,9 @@ from tacit.fleet.device import secure_aggregation
 from tacit.fleet.device.agent import Agent
 from tacit.fleet.device.clipping import Contribution
 from tacit.fleet.device.connection import Connection
-from tacit.fleet.device.home import Home, SecAggAssumptions
+from tacit.fleet.device.home import Home
+from tacit.fleet.device.policy import OwnerPolicy, SecAggAssumptions
+from tacit.fleet.device.vouching import certificate_of
 from tacit.fleet.rounds import task_compiler
 from tacit.fleet.rounds.partial_sums import PartialSum
 from tacit.fleet.wire.messages import Assignment
@@ -26,6 +28,7 @@ from tacit.secagg.session import Session
 from tests.support.fleet.fake_server import Clock, FakeSecAgg, FakeServer, Killed, Running, enrolled
 from tests.support.fleet.worlds import sentences_of, setup
 
+CURIOUS = SecAggAssumptions(server="curious")
 SEED = "5" * 64
 DEVICES = 4
 SECURE = {"secagg": {"bits": 24}, "clip_norm": 0.3}
@@ -149,7 +152,7 @@ def test_sessions_that_would_expose_a_device_are_refused(changes, assumptions):
     session = session_of(task, **changes)
     width = session_of(task).dimension
     with pytest.raises((FleetError, ProtocolError)):
-        secure_aggregation.require_safe(session, task, width, SecAggAssumptions(**assumptions))
+        secure_aggregation.require_safe(session, task, width, SecAggAssumptions(**{"server": "curious", **assumptions}))
 
 
 def test_devices_selected_beyond_the_goal_count_as_lost():
@@ -158,25 +161,27 @@ def test_devices_selected_beyond_the_goal_count_as_lost():
     task = prepared_of(SECURE).task.model_copy(update={"report_goal": 500})
     terms = {"devices": 1_000, "neighbours": found.neighbours, "threshold": found.threshold}
     width = session_of(task).dimension
-    secure_aggregation.require_safe(session_of(task, **terms, minimum=900), task, width, SecAggAssumptions())
+    secure_aggregation.require_safe(session_of(task, **terms, minimum=900), task, width, CURIOUS)
     with pytest.raises(ProtocolError, match="expose"):
-        secure_aggregation.require_safe(session_of(task, **terms, minimum=500), task, width, SecAggAssumptions())
+        secure_aggregation.require_safe(session_of(task, **terms, minimum=500), task, width, CURIOUS)
 
 
 def test_a_safe_session_is_not_refused():
     task = prepared_of(SECURE).task
-    secure_aggregation.require_safe(session_of(task), task, session_of(task).dimension, SecAggAssumptions())
+    secure_aggregation.require_safe(session_of(task), task, session_of(task).dimension, CURIOUS)
 
 
 class Round:
     """A server with a session, and the homes of its devices."""
 
-    def __init__(self, folder, privacy=None, *, sides=0, **offer):
+    def __init__(self, folder, privacy=None, *, sides=0, policy=None, **offer):
         self.made = setup(privacy=privacy or SECURE)
         prepared = prepared_of(privacy or SECURE)
         self.fake = FakeServer(prepared, self.made.start.model)
         self.fake.secagg = FakeSecAgg(session_of(prepared.task, sides=sides))
-        self.homes = [enrolled(folder / str(user), self.fake, sentences_of(self.made, user)) for user in range(DEVICES)]
+        self.homes = [
+            enrolled(folder / str(user), self.fake, sentences_of(self.made, user), policy) for user in range(DEVICES)
+        ]
         for _ in range(DEVICES):
             self.fake.offer(0, signs_seed=SEED, **offer)
 
@@ -269,15 +274,6 @@ def test_a_threshold_of_one_gets_not_even_a_key(tmp_path):
     assert taken(round.homes[0]) == 0
 
 
-def test_an_identity_in_two_places_is_not_vouched_for():
-    vouched = secure_aggregation._each_identity_once(bytes(32))
-    one, two = keys.identity_public(b"\1" * 32), keys.identity_public(b"\2" * 32)
-    assert vouched(1, one)
-    assert vouched(2, two)
-    assert not vouched(3, one)
-    assert not vouched(4, keys.identity_public(bytes(32)))  # nor for this very device
-
-
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_killed_as_its_vector_leaves_a_device_has_taken_the_round(tmp_path, moment):
     round = Round(tmp_path)
@@ -300,4 +296,46 @@ def test_killed_before_its_vector_leaves_a_device_has_not(tmp_path):
 
     round.fake.after = kill
     assert round.run() == [["killed"]] * DEVICES
+    assert [taken(home) for home in round.homes] == [0] * DEVICES
+
+
+def test_a_session_is_not_begun_again_by_a_device_that_was_restarted(tmp_path):
+    """Whatever a server learned of the first try, no second one under the same constants adds to it."""
+    round = Round(tmp_path)
+
+    def kill(request):
+        if request.url.path.endswith("/advertise") and request.method == "POST":
+            raise Killed
+
+    round.fake.before = kill
+    assert round.run() == [["killed"]] * DEVICES
+    round.fake.before = lambda request: None
+    for _ in range(DEVICES):
+        round.fake.offer(0, signs_seed=SEED, round_id="7" * 32)
+    before = len(round.fake.requests)
+    for said in round.run():
+        assert "a session of secure aggregation again" in said[0]
+    assert not any("secagg/advertise" in request for request in round.fake.requests[before:])
+
+
+VOUCHER = b"\x11" * 32
+
+
+@pytest.mark.parametrize("certified", [DEVICES, pytest.param(DEVICES - 1, marks=pytest.mark.slow)])
+def test_with_vouchers_a_server_cannot_put_its_own_keys_in_the_place_of_a_device(tmp_path, certified):
+    """The last device has a certificate of the server's own: nobody gives it a share."""
+    trusting = OwnerPolicy.for_trying()
+    vouchers = SecAggAssumptions(server="curious", vouchers=(keys.identity_public(VOUCHER).hex(),))
+    round = Round(tmp_path, policy=trusting.model_copy(update={"secagg": vouchers}), seconds_left=20.0)
+    for number, home in enumerate(round.homes):
+        with Home.open(home) as found:
+            public = keys.identity_public(found.identity)
+        given = certificate_of(VOUCHER if number < certified else b"\x12" * 32, public)
+        (home / "identity.certificate").write_text(given.hex())
+    said = round.run()
+    if certified == DEVICES:
+        assert said == [["Took part in round 0 of small, with secure aggregation."]] * DEVICES
+        return
+    for each in said[:certified]:
+        assert "Nobody vouches for the identity of device 3" in each[0]
     assert [taken(home) for home in round.homes] == [0] * DEVICES

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tacit.errors import FleetError
+from tacit.errors import FleetError, ProtocolError
 from tacit.fleet.database.round_table import ReportResult
 from tacit.fleet.rounds.secure_aggregation import SecureAggregationRound, SecureRoundTerms, open_session
+from tacit.fleet.rounds.secure_size import fewest_devices, require_possible, size_for
 from tacit.fleet.wire.refusals import Refusal
 from tacit.fleet.wire.task import SessionTerms
+from tacit.recipe.sections import FleetSection
 from tacit.secagg import device, keys
 
 TERMS = SecureRoundTerms(goal=4, dimension=5, bits=12, stage_s=10.0, dropout=0.4, corruption=0.1)
@@ -23,6 +26,7 @@ class People:
     """Devices that speak the protocol, and the round they are in."""
 
     def __init__(self, terms: SecureRoundTerms = TERMS, numbers: list[int] = NUMBERS) -> None:
+        self.goal = terms.goal
         self.identities = {number: os.urandom(32) for number in numbers}
         self.values = {number: np.full(terms.dimension, number, np.uint32) for number in numbers}
         self.states: dict[int, Any] = {}
@@ -37,7 +41,7 @@ class People:
         )
 
     def _take(self, number: int) -> ReportResult:
-        if len(self.taken) == TERMS.goal:
+        if len(self.taken) == self.goal:
             return ReportResult.OVER
         self.taken.append(number)
         return ReportResult.COUNTED
@@ -114,8 +118,72 @@ def test_no_device_learns_the_included_set_before_the_run_has_written_it() -> No
         people.round.total()
     people.round.proceed()
     assert all(people.round.fetch(number, "mask") for number in NUMBERS[:4])
-    with pytest.raises(FleetError, match="to be 'waiting'"):
-        people.round.proceed()
+    # A coordinator that goes on with the round says so again: it is the same set, and the same sum.
+    people.round.proceed()
+    assert people.round.included() == NUMBERS[:4]
+    people.speak("agree", NUMBERS[:4])
+    people.speak("reveal", NUMBERS[:4])
+    people.round.proceed()
+    assert people.round.included() == NUMBERS[:4]
+    assert people.round.total().tolist() == people.round.total().tolist() == [100] * 5
+
+
+LARGE = SecureRoundTerms(goal=14, dimension=5, bits=12, stage_s=10.0, dropout=0.3, corruption=0.1)
+
+
+def revealed(people: People, numbers: list[int], liars: list[int]) -> None:
+    """The last stage; liars reveal random shares."""
+    for number in numbers:
+        if number in liars:
+            kept = people.states[number]
+            false = {other: os.urandom(64) for other in kept.shares}
+            people.states[number] = dataclasses.replace(kept, shares=false)
+        people.speak("reveal", [number])
+
+
+@pytest.mark.parametrize("lies", [0, 2, 6])
+def test_dropouts_after_masking_and_false_shares_together(lies: int) -> None:
+    """18 chosen for a goal of 14; four drop out after masking, and of those that stay some lie. Both are made room for."""
+    numbers = list(range(100, 118))
+    people = People(LARGE, numbers)
+    for stage in ("advertise", "share"):
+        people.speak(stage, numbers)
+    people.speak("mask", numbers[:14])
+    people.round.proceed()
+    people.speak("agree", numbers[:10])
+    people.clock += LARGE.stage_s
+    revealed(people, numbers[:10], numbers[:lies])
+    people.clock += LARGE.stage_s
+    assert people.round.progress().stage == "done"
+    if lies > 2:
+        with pytest.raises(ProtocolError):
+            people.round.total()
+        found = people.round.progress()
+        assert found.stage == "failed"
+        assert "shares are wrong" in str(found.reason)
+        return
+    expected = sum(numbers[:14]) % (1 << LARGE.bits)
+    assert people.round.total().tolist() == [expected] * 5
+    conduct = people.round.conduct()
+    assert conduct.liars == tuple(numbers[:lies])
+    assert conduct.missed == dict.fromkeys(numbers[10:14], "agree")
+
+
+def test_fifty_eight_chosen_for_forty_four_and_thirty_percent_gone() -> None:
+    """Over-selection and drop-outs both count: 13 of 44 may go after masking, though 14 were too many from the start."""
+    found = size_for(58, 44, dropout=0.3, corruption=0.1)
+    there = 44 - 13 - 1  # of a device's neighbours that are sure to reveal
+    assert found.neighbours == 57
+    assert found.threshold <= there - 6  # and 6 of them may lie: each costs one more to correct it
+    assert found.threshold > 6  # the corrupt cannot rebuild a secret
+
+
+def test_a_goal_with_which_no_round_can_end_is_refused() -> None:
+    section = FleetSection()
+    assert [fewest_devices(goal, 40, dropout=0.3, corruption=0.1) for goal in (1, 2, 3, 4)] == [None, None, 3, 4]
+    with pytest.raises(FleetError, match="No round of secure aggregation can end with a goal of 2") as raised:
+        require_possible(2, 14, section)
+    assert raised.value.hint == "Set privacy.cohort to 3 or more, or lower fleet.dropout."
 
 
 def test_a_device_that_is_not_counted_in_the_database_is_not_in_the_sum() -> None:

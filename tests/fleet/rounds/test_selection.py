@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert, select, update
 
-from tacit.fleet.database import schema
+from tacit.fleet.database import device_table, schema
 from tacit.fleet.database.leases import LEAVING, appear
 from tacit.fleet.database.migrations import migrate
 from tacit.fleet.database.transactions import open_database, read_only
@@ -36,8 +36,8 @@ TERMS = {
 }
 
 
-def ask(engine, device, *, now=NOW, seed=0, busy_with=(), was_in=None):
-    request = CheckInRequest(busy_with=busy_with, was_in=was_in or {})
+def ask(engine, device, *, now=NOW, seed=0, busy_with=(), was_in=None, sent=()):
+    request = CheckInRequest(busy_with=busy_with, was_in=was_in or {}, sent=tuple(sent))
     return check_in(engine, device, request, now=now, draw=random.Random(seed))
 
 
@@ -238,7 +238,7 @@ def test_an_abandoned_round_counts_for_nothing(engine):
     assert ask(engine, device).assignment.round_id == second
 
 
-def test_could_come_leaves_out_devices_that_wait_are_done_or_reported_in_abandoned_rounds(engine):
+def test_could_come_leaves_out_devices_that_wait_or_are_done_and_not_those_of_failed_tries(engine):
     name = a_task(engine, min_separation=2, max_participation=1)
     with read_only(engine) as connection:
         task = DeviceTask.model_validate_json(connection.execute(select(schema.tasks.c.description)).scalar_one())
@@ -251,10 +251,59 @@ def test_could_come_leaves_out_devices_that_wait_are_done_or_reported_in_abandon
     assert [could_come(engine, task, name, round) for round in (1, 2, 3)] == [10, 10, 10]
     assert could_come(engine, task.model_copy(update={"max_participation": 2}), name, 3) == 12
     a_round(engine, name, 3, state="abandoned", reported=3)
-    a_round(engine, name, 3, reported=1)  # under way: those are here
-    a_round(engine, a_task(engine), 3, state="abandoned", reported=3)
     revoke(engine, people[-1])
-    assert could_come(engine, task, name, 3) == 6
+    device_table.quarantine(engine, [people[-2]], "gave false shares")
+    assert could_come(engine, task, name, 3) == 8
+
+
+def test_a_device_learns_which_of_its_tries_came_to_nothing(engine):
+    task = a_task(engine, min_separation=5, max_participation=9)
+    a_process(engine)
+    me, other = enrolled_many(engine, 2)
+    abandoned, late, counted = (a_round(engine, task, number) for number in (0, 1, 2))
+    for round_id in (abandoned, late, counted):
+        assert ask(engine, me, sent=[round_id]).uncounted == ()  # it is under way
+    finish(engine, abandoned, counted=False)
+    taken_part(engine, task, 1, other)
+    taken_part(engine, task, 2, me)
+    close(engine, late, "committed")
+    close(engine, counted, "committed")
+    answer = ask(engine, me, sent=[abandoned, late, counted, "e" * 32])
+    assert set(answer.uncounted) == {abandoned, late}
+
+
+def test_a_try_with_an_intent_counts_until_another_one_at_its_attempt_is_committed(engine):
+    task = a_task(engine)
+    (me,) = enrolled_many(engine, 1)
+    first, second = a_round(engine, task, 3), a_round(engine, task, 3)
+    taken_part(engine, task, 3, me)
+    close(engine, first, "abandoned")
+    assert ask(engine, me, sent=[first]).uncounted == ()  # it may be the one whose intent is in the ledger
+    close(engine, second, "committed")
+    assert ask(engine, me, sent=[first]).uncounted == (first,)
+    assert ask(engine, me, sent=[second]).uncounted == ()
+
+
+def test_a_device_that_rests_or_is_quarantined_gets_no_place(engine):
+    task = a_task(engine)
+    a_process(engine)
+    a_round(engine, task, places=9)
+    rests, lied, free = enrolled_many(engine, 3)
+    device_table.quarantine(engine, [lied], "gave false shares")
+    device_table.require(engine, rests, rests_until=NOW + 10)
+    assert [ask(engine, device).assignment is not None for device in (rests, lied, free)] == [False, False, True]
+    assert ask(engine, rests, now=NOW + 10).assignment is not None
+
+
+def taken_part(engine, task, round, device):
+    with engine.begin() as connection:
+        row = {"task": task, "device": device, "round": round, "attempt": 0}
+        connection.execute(insert(schema.participations).values(**row))
+
+
+def close(engine, round_id, state):
+    with engine.begin() as connection:
+        connection.execute(update(schema.rounds).where(schema.rounds.c.round_id == round_id).values(state=state))
 
 
 def test_tasks_are_counted_apart(engine):

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from starlette.requests import Request
 
-from tacit.fleet.server.request_limits import BodyMemory, RateLimiter, read_body
+from tacit.fleet.server.request_limits import BodyMemory, OneAtATime, RateLimiter, read_body
 from tacit.fleet.wire.refusals import Refusal
 
 
@@ -192,6 +192,22 @@ def test_a_body_that_does_not_come_is_not_waited_for():
     with pytest.raises(Refusal) as raised:
         asyncio.run(read_body(request, most=3, seconds=0.01))
     assert raised.value.status == 408
+
+
+def test_a_body_that_stops_is_not_waited_for():
+    request, _ = a_request(chunk(b"ab", more=True), content_length=3)
+    with pytest.raises(Refusal) as raised:
+        asyncio.run(read_body(request, most=3, seconds=1e6, silent=0.01))
+    assert raised.value.status == 408
+
+
+def test_a_device_sends_one_thing_at_a_time():
+    sending = OneAtATime()
+    with sending.take(1), sending.take(2), pytest.raises(Refusal) as raised, sending.take(1):
+        pass
+    assert (raised.value.status, raised.value.again) == (429, True)
+    with sending.take(1):
+        pass
 
 
 def test_a_get_needs_no_length():

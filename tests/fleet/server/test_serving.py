@@ -23,10 +23,11 @@ from tacit.errors import FleetError, RunError
 from tacit.fleet.database import schema
 from tacit.fleet.database.leases import LEAVING
 from tacit.fleet.database.migrations import migrate
-from tacit.fleet.database.transactions import open_database
+from tacit.fleet.database.transactions import DatabaseAway, open_database
 from tacit.fleet.rounds.partial_sums import PartialSum
 from tacit.fleet.rounds.peers import Peers
 from tacit.fleet.rounds.round_attempt import DeviceCohort
+from tacit.fleet.server import serving
 from tacit.fleet.server.serving import ServeSettings, _transport, serve
 from tacit.fleet.wire.messages import ROUNDS
 from tacit.fleet.wire.reports import pack_report
@@ -178,3 +179,41 @@ def test_a_server_speaks_https_and_a_signal_ends_it_with_nothing_left_open(tmp_p
     assert "Traceback" not in log.read_text()
     secrets = [(out / name).read_text() for name in ("secret", "admin-token")]
     assert not any(secret in log.read_text() for secret in secrets)
+
+
+def test_a_process_waits_for_its_database_and_ends_if_it_is_stopped_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries, real = list[str](), serving.open_database
+
+    def away(url: str) -> Any:
+        tries.append(url)
+        if len(tries) < 3:
+            raise DatabaseAway("Cannot reach the database.")
+        return real(url)
+
+    monkeypatch.setattr(serving, "open_database", away)
+    monkeypatch.setattr(serving, "_DATABASE_POLL_S", 0.01)
+    engine = serving._open_database(f"sqlite:///{tmp_path}/fleet.db", threading.Event())
+    assert engine is not None
+    engine.dispose()
+    assert len(tries) == 3
+    stopped = threading.Event()
+    stopped.set()
+    assert serving._open_database("sqlite://", stopped) is None
+
+
+def test_a_database_that_is_down_is_waited_for_and_another_mistake_is_not() -> None:
+    with pytest.raises(DatabaseAway):
+        open_database("postgresql://me@127.0.0.1:1/fleet")
+    with pytest.raises(FleetError) as raised:
+        open_database("mysql://me@127.0.0.1:1/fleet")
+    assert not isinstance(raised.value, DatabaseAway)
+
+
+def test_secure_aggregation_that_can_never_work_is_refused(tmp_path: Path) -> None:
+    plan = {"cohort": 2, "population": 3, "min_separation": 0, "secagg": {"bits": 24}}
+    settings = ServeSettings(out=tmp_path / "server", recipe=fleet_recipe(privacy=plan), port=0, http=True)
+    with pytest.raises(FleetError, match="No round of secure aggregation can end with a goal of 2"):
+        serve(settings)
+    assert not settings.out.exists()

@@ -6,8 +6,15 @@ import math
 
 import pytest
 
-from tacit.privacy.accounting.conventions import CONVENTIONS, moments_epsilon, without_replacement_epsilon
+from tacit.privacy.accounting import tree
+from tacit.privacy.accounting.conventions import (
+    CONVENTIONS,
+    moments_epsilon,
+    rounded_rho_epsilon,
+    without_replacement_epsilon,
+)
 from tacit.privacy.accounting.sampled_gaussian import SampledRounds, epsilon
+from tacit.privacy.participation.limits import Gap
 
 
 def test_everybody_in_every_round_is_the_plain_gaussian() -> None:
@@ -21,6 +28,22 @@ def test_the_moments_accountant_is_a_bound_and_the_others_are_not_ours() -> None
     assert moments_epsilon(0.01, 1.0, 1_000, 1e-6) >= epsilon(poisson, 1e-6, "rdp")
     fixed = [SampledRounds({"kind": "fixed", "size": 100, "population": 10_000}, 1.0, 1_000)]
     assert without_replacement_epsilon(10_000, 100, 1.0, 1_000, 1e-6) < epsilon(fixed, 1e-6, "rdp")
+
+
+@pytest.mark.parametrize(
+    ("rounds", "min_separation", "max_participation", "printed"),
+    [(1170, 206, 5, 9.01), (1300, 290, 4, 7.31), (870, 327, 3, 5.13), (430, 54, 7, 9.56)],
+)
+def test_gboards_table_2_to_the_last_digit(
+    rounds: int, min_separation: int, max_participation: int, printed: float
+) -> None:
+    squared = tree.sensitivity_squared(rounds, Gap(min_separation), max_participation, [])
+    assert round(rounded_rho_epsilon(squared / (2 * 7.0**2), 1e-10), 2) == printed
+
+
+def test_a_rho_that_would_round_to_nothing_is_taken_as_it_is() -> None:
+    assert rounded_rho_epsilon(0.004, 1e-10) > 0
+    assert rounded_rho_epsilon(math.inf, 1e-10) == math.inf
 
 
 def test_each_says_how_it_differs() -> None:

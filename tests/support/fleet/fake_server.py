@@ -14,15 +14,20 @@ from tacit.fleet.device.agent import Agent
 from tacit.fleet.device.connection import Connection
 from tacit.fleet.device.enrolment import enrol
 from tacit.fleet.device.home import Home
+from tacit.fleet.device.policy import POLICY_LABEL, OwnerPolicy
+from tacit.fleet.device.signed_files import sign_file
 from tacit.fleet.rounds import task_compiler
 from tacit.fleet.wire import messages, signing
 from tacit.fleet.wire.blobs import sha256_of
-from tacit.secagg import masks, server
+from tacit.secagg import keys, masks, server
 from tacit.secagg.session import Session
 
 TOKEN = "a token of enough length"
 BASE = "https://fleet.test"
 COME_BACK = 30.0
+# The application that ships the owner's policy.
+APPLICATION_KEY = bytes(range(32))
+APPLICATION = keys.identity_public(APPLICATION_KEY).hex()
 
 
 class Killed(BaseException):
@@ -161,7 +166,7 @@ class FakeSecAgg:
         if len(self._said[stage]) < self.session.devices:
             return
         if stage == "reveal":
-            self.sum = masks.with_masks(self._state.total, server.recovered(self._state), self.session.bits)
+            self.sum = masks.with_masks(self._state.total, server.recovered(self._state).masks, self.session.bits)
             return
         close = {
             "advertise": server.close_advertising,
@@ -199,13 +204,28 @@ def refused(status: int, detail: str, *, again: bool = False, headers: dict[str,
     return httpx.Response(status, content=content, headers=headers)
 
 
-def enrolled(folder: Path, fake: FakeServer, sentences: list[str]) -> Path:
-    """A device's home with these sentences, in a folder of its own."""
+def enrolled(folder: Path, fake: FakeServer, sentences: list[str], policy: OwnerPolicy | None = None) -> Path:
+    """A device's home with these sentences, in a folder of its own; its policy permits small tests, or is the given one."""
     folder.mkdir(parents=True, exist_ok=True)
     source = folder / "typed.txt"
     source.write_text("\n".join(sentences), encoding="utf-8")
-    enrol(folder / "home", server=BASE, token=TOKEN, data=source, transport=fake.transport)
+    enrol(
+        folder / "home",
+        server=BASE,
+        token=TOKEN,
+        data=source,
+        policy=signed_policy(folder / "policy.json", policy or OwnerPolicy.for_trying()),
+        application=APPLICATION,
+        transport=fake.transport,
+    )
     return folder / "home"
+
+
+def signed_policy(path: Path, policy: OwnerPolicy) -> Path:
+    """The policy in this file, signed by the application."""
+    path.write_text(policy.model_dump_json())
+    sign_file(path, APPLICATION_KEY, POLICY_LABEL)
+    return path
 
 
 class Running:

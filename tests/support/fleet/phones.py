@@ -72,12 +72,19 @@ class Phones:
     def close(self) -> None:
         self._client.close()
 
-    def go(self, until: Callable[[], bool], *, limit: Limit | None = None, among: list[Phone] | None = None) -> None:
+    def go(
+        self,
+        until: Callable[[], bool],
+        *,
+        limit: Limit | None = None,
+        among: list[Phone] | None = None,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
         """Check in and take part, `among` these or all, as far as the limit allows, until something has happened."""
         self._said.clear()
         began = time.monotonic()
         while not until():
-            assert time.monotonic() - began < _PATIENCE_S, "what was waited for did not happen"
+            assert time.monotonic() - began < patience_s, "what was waited for did not happen"
             for phone in self.all if among is None else among:
                 said = self._said.total()
                 try:

@@ -60,7 +60,9 @@ def _run(arguments: list[str], log: Path, skew_s: float) -> None:
 class Fleet:
     """One process of each role, and devices. What is still there at the end is killed."""
 
-    def __init__(self, folder: Path, url: str, recipe: Recipe, *, skews: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self, folder: Path, url: str, recipe: Recipe, *, skews: Mapping[str, float] | None = None, devices: int = 24
+    ) -> None:
         self.folder, self.run = folder, folder / "coordinator" / "run"
         self.engine = open_database(url)
         migrate(self.engine)
@@ -69,7 +71,7 @@ class Fleet:
         self._recipe.write_text(recipe.to_toml())
         make_secret(folder / "secret")
         self.doorway = Doorway()
-        self.phones = Phones(self.engine, 24)
+        self.phones = Phones(self.engine, devices)
 
     def __enter__(self) -> Fleet:
         for role in ROLES:

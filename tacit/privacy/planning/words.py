@@ -1,4 +1,4 @@
-"""The sentences of `tacit plan`: why a row is recommended, and what to know before relying on the table."""
+"""The sentences of a plan: why a row is recommended, and what to know before relying on the table."""
 
 from __future__ import annotations
 

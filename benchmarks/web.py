@@ -1,0 +1,140 @@
+"""How long the board takes: the first page over many runs, and from a round to its point on the screen.
+
+    python benchmarks/web.py                  # 1,000 runs, 20 rounds
+    python benchmarks/web.py --runs 100 --rounds 5
+
+Prints one JSON line a case. It needs the extra `web`, Playwright and Chromium (CHROMIUM says where, if it is not on the path).
+
+first_page     from asking for the address until the table has a line for every run, in a new tab, with the board just started:
+               most runs have not been read then; `read` is when the last one has been
+live           a process writes a round (its intent into the ledger, its figures into the metrics) while the page of the run is
+               open; the time until the page shows it
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tacit.privacy.plan import PrivacyPlan
+from tacit.runs.cost import cost_of
+from tacit.runs.folder import RunFolder
+from tacit.runs.metrics import EPSILON_SO_FAR, MetricsWriter
+from tests.support.boards import browser
+from tests.support.made_runs import made_run
+from tests.support.planned_ledgers import POISSON, intent_of
+
+GAP_S = 3.0
+
+
+def finished_runs(root: Path, count: int) -> None:
+    """So many finished runs of 20 rounds, each a folder of its own, with their cost in the summary as training leaves it."""
+    made = made_run(root / "made", rounds=20)
+    made.write_summary((made.summary() or {}) | {"privacy": cost_of(made).stated.as_dict()})
+    for number in range(count):
+        shutil.copytree(made.path, root / "runs" / f"run-{number:04}")
+    shutil.rmtree(made.path)
+
+
+def write_rounds(path: Path, rounds: int, written: Any) -> None:
+    """Write one round after the other into the run; each time is put into `written`."""
+    run, plan = RunFolder.open(path), PrivacyPlan(**POISSON)
+    first = run.ledger().next_round
+    with run.open_ledger() as ledger, MetricsWriter(run.metrics_path) as metrics:
+        time.sleep(GAP_S)
+        for round in range(first, first + rounds):
+            ledger.append(intent_of(plan, round, participation="0" * 64))
+            metrics.append({"round": round + 1, "top1": round / 1000, EPSILON_SO_FAR: 1.0})
+            written.put((round + 1, time.time()))
+            time.sleep(GAP_S)
+
+
+def board(root: Path) -> tuple[subprocess.Popen[str], str]:
+    """A board in a process of its own, and its address."""
+    command = [sys.executable, "-m", "tacit", "board", str(root), "--port", "0", "--no-open"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    return process, process.stderr.readline().split("The board is at ")[1].split()[0]
+
+
+def first_page(chrome: Any, root: Path, count: int) -> dict[str, Any]:
+    process, address = board(root)
+    try:
+        tab = chrome.new_page()
+        began = time.perf_counter()
+        tab.goto(address, wait_until="commit")
+        tab.get_by_text(f"{count:,} of {count:,} runs").wait_for()
+        shown = time.perf_counter() - began
+        tab.locator(".state-reading").first.wait_for(state="detached", timeout=600_000)
+        read = time.perf_counter() - began
+        again = time.perf_counter()
+        tab.reload(wait_until="commit")
+        tab.get_by_text(f"{count:,} of {count:,} runs").wait_for()
+        found = {
+            "case": "first_page",
+            "runs": count,
+            "seconds": shown,
+            "read": read,
+            "again": time.perf_counter() - again,
+        }
+        tab.close()
+        return found
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def live(chrome: Any, root: Path, rounds: int) -> dict[str, Any]:
+    run = made_run(root / "runs" / "live", outcome=None, rounds=4, planned=4 + rounds)
+    process, address = board(root / "runs")
+    written = multiprocessing.Queue()
+    writer = multiprocessing.Process(target=write_rounds, args=(run.path, rounds, written))
+    try:
+        tab = chrome.new_page()
+        tab.goto(address)
+        tab.get_by_role("link", name="live", exact=True).click()
+        tab.get_by_role("figure").filter(has_text="Accuracy").locator("canvas").wait_for()
+        writer.start()
+        waits = []
+        for _ in range(rounds):
+            round, at = written.get()
+            # The legend of the chart shows the value of the last point.
+            tab.get_by_role("figure").filter(has_text="Accuracy").get_by_text(
+                f"{100 * (round - 1) / 1000:.1f}%", exact=True
+            ).wait_for()
+            waits.append(time.time() - at)
+        waits.sort()
+        return {"case": "live", "rounds": rounds, "median": statistics.median(waits), "most": waits[-1]}
+    finally:
+        if writer.pid is not None:
+            writer.join()
+        process.terminate()
+        process.wait()
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--runs", type=int, default=1000)
+    arguments.add_argument("--rounds", type=int, default=20)
+    given = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as folder, browser() as chrome:
+        root = Path(folder)
+        finished_runs(root, given.runs)
+        print(json.dumps(first_page(chrome, root / "runs", given.runs)), flush=True)
+        shutil.rmtree(root / "runs")
+        print(json.dumps(live(chrome, root, given.rounds)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

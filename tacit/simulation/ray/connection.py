@@ -1,0 +1,134 @@
+"""Ray itself: started on this machine for a run, or joined where it runs already."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import warnings
+from contextlib import closing, suppress
+from typing import Any, ClassVar
+
+from tacit.errors import WorkerError
+from tacit.recipe.engine import Ray
+
+# How long an address may take to answer.
+ANSWER_S = 10.0
+# The memory that processes of a Ray share which is started here. It holds the model and the partial sums of a round.
+LEAST_SHARED, MOST_SHARED = 160 << 20, 2 << 30
+
+
+def import_ray() -> Any:
+    """The module `ray`; WorkerError if it is not installed."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would report to its makers
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    try:
+        import ray
+    except ImportError:
+        raise WorkerError("Ray is not installed.", hint="pip install 'tacit[ray]'") from None
+    return ray
+
+
+class Connection:
+    """This process in a Ray cluster. `close` leaves it, and stops a Ray that was started here.
+
+    Starting Ray forks, which does not go well with the threads of JAX: connect before JAX is used, wherever that is possible. A
+    program that has called `ray.init` itself keeps its Ray.
+    """
+
+    current: ClassVar[Connection | None] = None
+
+    def __init__(self, settings: Ray) -> None:
+        self.ray, self.address = import_ray(), settings.address
+        if settings.address is None:
+            self._start(settings)
+        else:
+            self._join(settings.address)
+
+    @classmethod
+    def of(cls, settings: Ray) -> Connection:
+        """The connection of this process; WorkerError if there can be none."""
+        ray, known = import_ray(), cls.current
+        if known is not None and ray.is_initialized():
+            if known.address == settings.address:
+                return known
+            known.close()
+        elif ray.is_initialized():
+            known = cls.__new__(cls)
+            known.ray, known.address = ray, settings.address
+            return known
+        cls.current = cls(settings)
+        return cls.current
+
+    def _start(self, settings: Ray) -> None:
+        """Ray on this machine alone; nothing listens for others."""
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._init(
+            "Ray did not start on this machine",
+            address="local",  # and not a cluster that happens to run on this machine
+            num_cpus=max(cores, settings.workers or 0),
+            object_store_memory=_shared_memory(),
+            include_dashboard=False,
+        )
+
+    def _join(self, address: str) -> None:
+        """Join a cluster that runs already."""
+        if address != "auto":
+            _require_answer(address)
+        self._init(f"No Ray cluster answers at {address}", address=address)
+
+    def _init(self, what: str, **arguments: Any) -> None:
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
+                self.ray.init(log_to_driver=False, logging_level="ERROR", namespace="tacit", **arguments)
+        except Exception as error:
+            raise WorkerError(
+                f"{what}: {_first_line(error)}.",
+                hint="`ray start --head` starts a cluster on this machine; `ray status` shows it."
+                if arguments["address"] != "local"
+                else None,
+            ) from error
+
+    def room_for(self, gpus_per_worker: float) -> int:
+        """How many workers the cluster has room for now, those of this run included."""
+        has = self.ray.cluster_resources()
+        if gpus_per_worker:
+            return int(has.get("GPU", 0) / gpus_per_worker)
+        return int(has.get("CPU", 0))
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        if Connection.current is self:
+            Connection.current = None
+            with suppress(Exception):
+                self.ray.shutdown()
+
+
+def _shared_memory() -> int:
+    """How much memory a Ray that is started here shares between processes: a tenth of what is free."""
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        free = 0
+    return min(MOST_SHARED, max(LEAST_SHARED, free // 10))
+
+
+def _require_answer(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise WorkerError(f"Expected the address of a Ray cluster as auto or host:port, got {address}.")
+    try:
+        with closing(socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S)):
+            pass
+    except OSError as error:
+        raise WorkerError(
+            f"No Ray cluster answers at {address}: {(error.strerror or str(error) or 'no answer').rstrip('.')}.",
+            hint="`ray start --head --port=6379` starts one; its address is then host:6379.",
+        ) from None
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0].rstrip(". ")

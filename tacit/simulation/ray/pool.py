@@ -1,0 +1,369 @@
+"""The workers of a run: who has which piece, who was lost, who is slow.
+
+**Exactly once.** A piece is done when its result has arrived here, whole. If its worker is lost before (killed, its node gone,
+out of memory, or silent for longer than `give_up_s`), the result is gone or is never looked at, and the piece goes to another
+worker. Results are kept by the number of the piece, so no piece is counted twice and none is left out. A piece computed again
+gives the same sums: it depends on the broadcast model, its users and the round's secrets alone.
+
+**Lost workers are replaced** while the cluster has room; until then the others do the work. Where the number of workers is not
+fixed, those for whom room has come join between rounds. A piece that has lost `MOST_LOSSES` workers stops the run: whatever
+kills them would kill the next one. Nothing was released for the round, and the run can be resumed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tacit.errors import TacitError, WorkerError
+from tacit.recipe.engine import Ray
+from tacit.runs.callbacks import WorkersReport
+from tacit.simulation.ray.connection import Connection
+from tacit.simulation.ray.identity import identity
+from tacit.simulation.ray.worker import About, Done, Measure, Measured, PieceTask, UsersSide, Worker, in_numpy
+
+# How many pieces a worker has at a time: one trains, the users of the other are gathered.
+AT_A_TIME = 2
+MOST_LOSSES = 5
+# How long the first worker of a run may take to come up, and a replacement where no worker is left.
+START_S = 300.0
+_POLL_S = 0.5
+# A worker is slow if it needs so many times as long as the median worker for the same predicted cost.
+SLOW = 1.5
+
+
+class Pool(Protocol):
+    """Something that does tasks: the workers of Ray, or one in this process."""
+
+    def open(self) -> list[About]:
+        """Start the workers; what they run on. Calling it again does nothing."""
+
+    def prepare(self, side: UsersSide) -> None:
+        """Give every worker, now or later, what it needs."""
+
+    def broadcast(self, model: Any) -> Callable[[], Any]:
+        """Lay a model where workers can fetch it."""
+
+    def do(self, tasks: Sequence[PieceTask | Measure], fetch: Callable[[], Any]) -> Iterator[Done | Measured]:
+        """The results of these tasks, as they come."""
+
+    def report(self) -> WorkersReport | None:
+        """How the workers do."""
+
+    def close(self) -> None:
+        """Stop the workers."""
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Fetches an object of the cluster's shared memory, in the process that calls it."""
+
+    holder: list[Any]  # in a list, so that Ray passes the reference and not the object
+
+    def __call__(self) -> Any:
+        import ray
+
+        return ray.get(self.holder[0])
+
+
+@dataclass
+class Member:
+    """A worker in the pool. `pending` are its tasks, the oldest first; `since` is when it last began one."""
+
+    actor: Any
+    about: About
+    pending: deque[Any] = field(default_factory=deque)
+    since: float = 0.0
+    done: int = 0
+    seconds_a_cost: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return f"{self.about.host}:{self.about.pid}"
+
+
+class RayPool:
+    """Workers that are Ray actors."""
+
+    def __init__(self, settings: Ray) -> None:
+        self._settings = settings
+        self._connection: Connection | None = None
+        self._members: list[Member] = []
+        self._coming: dict[Any, Any] = {}  # what a new actor will say of itself → the actor
+        self._side: list[Any] | None = None
+        self._lost = 0
+
+    # Beginning and end.
+
+    def open(self) -> list[About]:
+        """Connect, start the workers, and check that they run this process's code."""
+        if self._connection is None:
+            self._connection = Connection.of(self._settings)
+            wanted = self._wanted()
+            if wanted < 1:
+                what = f"{self._settings.gpus_per_worker:g} GPUs" if self._settings.gpus_per_worker else "a CPU core"
+                self.close()
+                raise WorkerError(f"The Ray cluster has no room for a worker with {what}.")
+            try:
+                self._call_for(wanted)
+                self._await_members(wanted if self._settings.workers is None else 1)
+            except BaseException:
+                self.close()
+                raise
+        return [member.about for member in self._members]
+
+    def prepare(self, side: UsersSide) -> None:
+        """Send the users' side, once; what a worker finds wrong with it is raised here."""
+        self._side = [self._ray.put(side)]
+        for member in self._members:
+            self._introduce(member)
+
+    def close(self) -> None:
+        """Stop the workers, and a Ray that was started for them."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        for actor in [*(member.actor for member in self._members), *self._coming.values()]:
+            with suppress(Exception):
+                connection.ray.kill(actor)
+        self._members, self._coming, self._side = [], {}, None
+        connection.close()
+
+    # A round.
+
+    def broadcast(self, model: Any) -> Fetch:
+        """The model in the cluster's shared memory: each node fetches it once, each worker reads it once."""
+        return Fetch([self._ray.put(in_numpy(model))])
+
+    def do(self, tasks: Sequence[PieceTask | Measure], fetch: Callable[[], Any]) -> Iterator[Done | Measured]:
+        """The results of these tasks, as they come; WorkerError if they cannot be done."""
+        self._grow()
+        waiting, losses = deque(tasks), Counter[int]()
+        by_ref: dict[Any, tuple[Member, PieceTask | Measure]] = {}
+        while waiting or by_ref:
+            self._hand_out(waiting, by_ref, fetch)
+            ready, _ = self._ray.wait([*by_ref, *self._coming], timeout=_POLL_S) if by_ref or self._coming else ([], [])
+            for ref in ready:
+                if ref in self._coming:
+                    self._welcome(ref)
+                    continue
+                if ref not in by_ref:  # of a worker that was lost a moment ago
+                    continue
+                member, task = by_ref[ref]
+                done = self._result(ref, member)
+                if done is None:
+                    self._lose(member, by_ref, waiting, losses)
+                    continue
+                del by_ref[ref]
+                member.pending.remove(ref)
+                member.since = time.monotonic()
+                self._note_speed(member, done, task)
+                yield done
+            for member in self._silent():
+                self._stop_process(member)
+                self._lose(member, by_ref, waiting, losses)
+
+    # Who there is.
+
+    def report(self) -> WorkersReport:
+        """How many workers there are, how many were lost, and who is slow, the slowest first."""
+        paces = sorted((each.seconds_a_cost, each.name) for each in self._members if each.seconds_a_cost > 0)
+        median = paces[(len(paces) - 1) // 2][0] if paces else 0.0
+        slow = [name for pace, name in reversed(paces) if pace >= SLOW * median]
+        return WorkersReport(len(self._members), self._lost, tuple(slow))
+
+    @property
+    def _ray(self) -> Any:
+        assert self._connection is not None, "the pool is open"
+        return self._connection.ray
+
+    def _wanted(self) -> int:
+        assert self._connection is not None
+        return self._settings.workers or self._connection.room_for(self._settings.gpus_per_worker)
+
+    def _call_for(self, count: int) -> None:
+        """Ask the cluster for so many more workers; they come when there is room."""
+        gpus = self._settings.gpus_per_worker
+        remote = self._ray.remote(Worker).options(
+            num_cpus=1, num_gpus=gpus, max_concurrency=AT_A_TIME + 1, max_restarts=0, max_task_retries=0
+        )
+        for _ in range(count):
+            actor = remote.remote(gpu=gpus > 0)
+            self._coming[actor.about.remote()] = actor
+
+    def _await_members(self, enough: int) -> None:
+        """Wait until so many workers are there."""
+        until = time.monotonic() + START_S
+        while len(self._members) < enough:
+            if not self._coming:
+                self._call_for(enough - len(self._members))
+            ready, _ = self._ray.wait(list(self._coming), timeout=_POLL_S)
+            for ref in ready:
+                self._welcome(ref, first=True)
+            if not ready and time.monotonic() > until:
+                if self._members:
+                    return
+                raise WorkerError(
+                    f"No worker came up within {START_S:.0f} seconds: the Ray cluster has no room for one.",
+                    hint="`ray status` shows what is free.",
+                )
+
+    def _welcome(self, ref: Any, *, first: bool = False) -> None:
+        """Take a new worker in, if it runs this process's code."""
+        actor = self._coming.pop(ref)
+        try:
+            about: About = self._ray.get(ref)
+        except Exception as error:
+            found = _sentence(error)
+            if found is not None:
+                raise found from None
+            if first and isinstance(error, self._ray.exceptions.ActorDiedError) and "__init__" in str(error):
+                raise WorkerError(
+                    "A worker did not start: Tacit cannot be imported there.",
+                    hint="pip install 'tacit[ray]' on every node.",
+                ) from error
+            return  # it died before it was there; another one is asked for between rounds
+        if (difference := identity().difference(about.identity)) is not None:
+            package, here, there = difference
+            raise WorkerError(
+                f"Expected {package} {here} on the worker {about.host}, as on this machine, got {there}.",
+                hint="All machines of a run need the same packages.",
+            )
+        member = Member(actor, about, since=time.monotonic())
+        if self._side is not None:
+            self._introduce(member)
+        self._members.append(member)
+
+    def _introduce(self, member: Member) -> None:
+        """Give a worker the users' side."""
+        assert self._side is not None
+        try:
+            self._ray.get(member.actor.prepare.remote(self._side[0]), timeout=START_S)
+        except Exception as error:
+            found = _sentence(error)
+            if found is None:
+                self._forget(member)
+                return
+            raise WorkerError(f"The worker {member.about.host} cannot read the users: {found.sentence}") from None
+
+    def _grow(self) -> None:
+        """Between rounds: replace those who were lost, and take those in for whom room has come."""
+        missing = self._wanted() - len(self._members) - len(self._coming)
+        if missing > 0:
+            self._call_for(missing)
+
+    # What happens to a piece.
+
+    def _hand_out(
+        self,
+        waiting: deque[PieceTask | Measure],
+        by_ref: dict[Any, tuple[Member, PieceTask | Measure]],
+        fetch: Callable[[], Any],
+    ) -> None:
+        """Give waiting tasks to the workers with the fewest; wait for a worker where there is none."""
+        if waiting and not self._members:
+            self._await_members(1)
+        while waiting:
+            member = min(self._members, key=lambda each: len(each.pending))
+            if len(member.pending) >= AT_A_TIME:
+                return
+            task = waiting.popleft()
+            if not member.pending:
+                member.since = time.monotonic()
+            ref = member.actor.do.remote(task, fetch)
+            member.pending.append(ref)
+            by_ref[ref] = member, task
+
+    def _result(self, ref: Any, member: Member) -> Done | Measured | None:
+        """The result, or None if the worker was lost; an error of the work itself is raised."""
+        errors = self._ray.exceptions
+        try:
+            done: Done | Measured = self._ray.get(ref)
+        except errors.RayTaskError as error:
+            raise _of_the_work(error, member) from error
+        except errors.RayError:
+            return None
+        return done
+
+    def _lose(
+        self,
+        member: Member,
+        by_ref: dict[Any, tuple[Member, PieceTask | Measure]],
+        waiting: deque[PieceTask | Measure],
+        losses: Counter[int],
+    ) -> None:
+        """Take a lost worker out, and its tasks back; the one that it was working on counts as a loss of that piece."""
+        for place, ref in enumerate(list(member.pending)):
+            _, task = by_ref.pop(ref)
+            waiting.appendleft(task)
+            if place == 0:
+                losses[task.number] += 1
+                if losses[task.number] >= MOST_LOSSES:
+                    raise WorkerError(
+                        f"{MOST_LOSSES} workers were lost with one piece of a round: perhaps it needs more memory than a "
+                        f"worker has, or more than {self._settings.give_up_s:g} seconds.",
+                        hint="Lower engine.chunk, raise engine.pieces or engine.give_up_s, then resume the run.",
+                    )
+        member.pending.clear()
+        self._forget(member)
+        self._call_for(1)
+
+    def _forget(self, member: Member) -> None:
+        self._lost += 1
+        if member in self._members:
+            self._members.remove(member)
+        with suppress(Exception):
+            self._ray.kill(member.actor)
+
+    def _stop_process(self, member: Member) -> None:
+        """Have a worker that does not answer killed by its node, so that its place is free for another one."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        there = NodeAffinitySchedulingStrategy(member.about.node, soft=False)
+        with suppress(Exception):
+            kill = self._ray.remote(_kill).options(num_cpus=0, scheduling_strategy=there, max_retries=0)
+            kill.remote(member.about.pid)
+
+    def _silent(self) -> list[Member]:
+        """The workers who have had a piece for longer than they may."""
+        now = time.monotonic()
+        return [each for each in self._members if each.pending and now - each.since > self._settings.give_up_s]
+
+    def _note_speed(self, member: Member, done: Done | Measured, task: PieceTask | Measure) -> None:
+        """A running mean of a worker's seconds by cost; its first piece is left out, since it compiles."""
+        member.done += 1
+        if member.done > 1 and task.cost:
+            now = done.seconds / task.cost
+            member.seconds_a_cost = now if member.seconds_a_cost == 0 else 0.8 * member.seconds_a_cost + 0.2 * now
+
+
+def _kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def _sentence(error: BaseException) -> TacitError | None:
+    """The mistake that a worker has told, if it is one of Tacit's own."""
+    for each in itertools.chain([error], [getattr(error, "cause", None)]):
+        if isinstance(each, TacitError):
+            return each
+    return None
+
+
+def _of_the_work(error: Any, member: Member) -> BaseException:
+    """What to raise for an error inside the work: the mistake itself, or that memory ran out, or the traceback as it is."""
+    found = _sentence(error)
+    if found is not None:
+        return found
+    if "RESOURCE_EXHAUSTED" in str(error) or isinstance(getattr(error, "cause", None), MemoryError):
+        return WorkerError(
+            f"The worker {member.about.host} has too little memory for {member.about.backend} work on a chunk of users.",
+            hint="Lower engine.chunk, then resume the run.",
+        )
+    return error if isinstance(error, BaseException) else RuntimeError(str(error))

@@ -1,0 +1,95 @@
+"""What is wrong with Ray is told in one sentence, before there is a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import tacit
+from tacit.errors import RecipeError, WorkerError
+from tacit.recipe.engine import Ray
+from tacit.simulation.ray import identity as module
+from tacit.simulation.ray.connection import Connection
+from tacit.simulation.ray.identity import identity
+from tests.support.tiny_recipe import tiny
+
+
+@pytest.fixture(autouse=True)
+def no_connection_is_left() -> Iterator[None]:
+    yield
+    assert Connection.current is None
+
+
+def test_a_missing_ray_is_told_with_the_command_that_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(WorkerError) as refused:
+        tacit.train(recipe=tiny(), engine=tacit.Ray(), out=tmp_path / "run")
+    assert (refused.value.sentence, refused.value.hint) == ("Ray is not installed.", "pip install 'tacit[ray]'")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_address_that_does_not_answer_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    with pytest.raises(WorkerError, match=f"No Ray cluster answers at 127.0.0.1:{port}: Connection refused"):
+        tacit.train(recipe=tiny(), engine=tacit.Ray(address=f"127.0.0.1:{port}"), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("address", ["nowhere", "host:", ":6379", "http://host"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    pytest.importorskip("ray")
+    with pytest.raises(WorkerError, match=f"as auto or host:port, got {address}"):
+        Connection.of(Ray(address=address))
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"workers": 0}, "Expected workers to be a whole number of at least 1, got 0."),
+        ({"pieces": 1.5}, "Expected pieces to be a whole number of at least 1, got 1.5."),
+        (
+            {"gpus_per_worker": -1},
+            "Expected gpus_per_worker to be a share of one GPU or a whole number of them, got -1.",
+        ),
+        (
+            {"gpus_per_worker": 1.5},
+            "Expected gpus_per_worker to be a share of one GPU or a whole number of them, got 1.5.",
+        ),
+        ({"give_up_s": 0}, "Expected give_up_s > 0, got 0."),
+        ({"address": "ray://head:10001"}, "Expected an address such as auto or host:port, got ray://head:10001"),
+    ],
+)
+def test_settings_are_checked(given: dict[str, object], sentence: str) -> None:
+    with pytest.raises(RecipeError) as refused:
+        Ray(**given)  # type: ignore[arg-type]
+    assert refused.value.sentence.startswith(sentence)
+
+
+def test_another_version_or_another_checkout_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = identity()
+    assert mine.difference(mine) is None
+    assert mine.difference(dataclasses.replace(mine, jax="0.1")) == ("jax", mine.jax, "0.1")
+    assert mine.difference(dataclasses.replace(mine, source="other")) == ("Tacit's source", mine.source, "other")
+    assert mine.difference(dataclasses.replace(mine, tacit="9")) == ("tacit", mine.tacit, "9")
+
+
+def test_the_digest_of_the_source_sees_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in (("__init__.py", ""), ("gate.py", "clip = 1"), ("inner/deep.py", "x")):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    monkeypatch.setattr(module.tacit, "__file__", str(tmp_path / "__init__.py"))
+    before = module._digest_of_source()
+    (tmp_path / "inner" / "deep.py").write_text("y")
+    assert module._digest_of_source() != before

@@ -1,0 +1,164 @@
+"""Real workers on Ray: killed, frozen, of another version, without the store; and the driver killed."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.errors import WorkerError
+from tacit.learning.batches import TextBatches
+from tacit.learning.next_word import NextWord
+from tacit.learning.work import FedAvg, LocalWork
+from tacit.privacy.record.ledger import read_ledger
+from tacit.recipe.engine import Ray
+from tacit.recipe.training import on_engine
+from tacit.runs.callbacks import Callback, WorkersReport
+from tacit.simulation.ray import pool
+from tacit.simulation.ray.pool import RayPool
+from tacit.simulation.ray.users import RayUsers
+from tacit.simulation.training import resume_run, start_run
+from tests.support.ray_faults import run_with_kills
+from tests.support.run_arrays import assert_same_arrays
+from tests.support.tiny_recipe import tiny
+
+pytest.importorskip("ray")
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.mark.slow
+def test_killed_workers_and_nodes_change_neither_model_nor_ledger(tmp_path: Path) -> None:
+    killer = run_with_kills(tmp_path, kills=3, nodes=1, rounds=6)
+    assert killer.killed == {"worker": 2, "node": 1}
+
+
+class Watched(Callback):
+    """Remembers what was said of workers."""
+
+    def __init__(self) -> None:
+        self.reports: list[WorkersReport] = []
+
+    def on_workers(self, report: WorkersReport) -> None:
+        self.reports.append(report)
+
+
+def test_a_frozen_worker_is_given_up_and_the_run_gives_the_same_bytes_as_with_one_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is frozen for good when it has a piece; the time it may take is short enough to be waited for."""
+    recipe = tiny(run={"rounds": 3, "seed": 5})
+    start_run(on_engine(recipe, Ray(workers=1, pieces=3)), tmp_path / "whole", Callback())
+    frozen = []
+
+    def freezing(self: RayPool, *given: object, **named: object) -> None:
+        plain(self, *given, **named)  # type: ignore[arg-type]
+        if not frozen and self._members:
+            member = self._members[0]
+            if member.done:
+                frozen.append(member.about.pid)
+                os.kill(member.about.pid, signal.SIGSTOP)
+
+    plain = RayPool._hand_out
+    monkeypatch.setattr(RayPool, "_hand_out", freezing)
+    watched = Watched()
+    start_run(on_engine(recipe, Ray(workers=2, pieces=3, give_up_s=20)), tmp_path / "frozen", watched)
+    assert frozen
+    assert watched.reports[-1].lost == 1
+    assert_same_arrays(tmp_path / "whole", tmp_path / "frozen")
+    assert len(read_ledger(tmp_path / "frozen" / "ledger.jsonl").intents) == 3
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+import tacit
+from tacit.recipe.engine import Ray
+from tacit.recipe.training import on_engine
+from tacit.simulation.training import start_run
+from tests.support.tiny_recipe import tiny
+start_run(on_engine(tiny(run={"rounds": 6, "seed": 5}), Ray(workers=1, pieces=3)), Path(sys.argv[1]), tacit.Callback())
+"""
+
+
+def test_a_killed_driver_leaves_no_process_and_its_run_goes_on_with_a_new_ray(tmp_path: Path) -> None:
+    out = tmp_path / "killed"
+    before = _raylets()
+    process = subprocess.Popen([sys.executable, "-c", DRIVER, str(out)], cwd=Path(__file__).parents[3])
+    deadline = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < deadline:
+        ledger = out / "ledger.jsonl"
+        if ledger.exists() and ledger.read_bytes().count(b'"kind":"intent"') >= 3:
+            process.send_signal(signal.SIGKILL)
+            break
+        time.sleep(0.002)
+    assert process.wait() == -signal.SIGKILL
+    while _raylets() - before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not _raylets() - before
+    recipe = on_engine(tiny(run={"rounds": 6, "seed": 5}), Ray(workers=1, pieces=3))
+    start_run(recipe, tmp_path / "whole", Callback())
+    resume_run(out, Callback())
+    assert_same_arrays(tmp_path / "whole", out)
+
+
+def test_a_worker_with_another_tacit_is_refused_and_no_run_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = pool.identity()
+    monkeypatch.setattr(pool, "identity", lambda: dataclasses.replace(here, jax="9.9"))
+    with pytest.raises(WorkerError, match=rf"Expected jax 9\.9 on the worker .*, as on this machine, got {here.jax}"):
+        tacit.train(recipe=tiny(), engine=tacit.Ray(workers=1), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+class OnlyHere:
+    """Users whose store other processes cannot see."""
+
+    def __init__(self, users: tacit.MemoryUsers) -> None:
+        self._users, self._at = users, os.getpid()
+
+    def __len__(self) -> int:
+        return len(self._users)
+
+    def gather(self, users: np.ndarray) -> object:
+        if os.getpid() != self._at:
+            raise tacit.TacitError("There is no store /only/here.")
+        return self._users.gather(users)
+
+    def names(self, users: np.ndarray) -> object:
+        return self._users.names(users)
+
+
+def test_a_store_that_a_worker_cannot_see_is_told() -> None:
+    people = tacit.users({f"user {number}": ["you"] for number in range(4)}, vocabulary=["you"])
+    plan = tiny().privacy
+    work = LocalWork(FedAvg(), NextWord())
+    shape = TextBatches("windows", 3, 2, 3)
+    engine = RayUsers(OnlyHere(people), work, plan, shape, settings=Ray(workers=1), parameters=10)  # type: ignore[arg-type]
+    with pytest.raises(WorkerError, match=r"The worker .* cannot read the users: There is no store /only/here\."):
+        engine.open()
+
+
+def _raylets() -> set[str]:
+    found = set()
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                if b"raylet/raylet" in (folder / "cmdline").read_bytes():
+                    found.add(folder.name)
+            except OSError:
+                continue
+    return found

@@ -1,0 +1,146 @@
+"""Runs as tasks of Ray: they end, fail, stop and are told of as processes are; mistakes about clusters are one sentence."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import tacit
+from tacit.errors import RecipeError, WorkerError
+from tacit.simulation.sweep.ray_tasks import RayTasks, connected, room
+from tacit.simulation.sweep.running import run_cases
+from tests.support.swept import begun, cases_with_noise, small_store
+
+
+class Cancelled(Exception):
+    """A task that was cancelled."""
+
+
+class MadeUpRay:
+    """As much of Ray as a sweep uses: tasks are threads of this process, one at a time."""
+
+    exceptions = SimpleNamespace(TaskCancelledError=Cancelled)
+
+    def __init__(self, fails: str = "") -> None:
+        self.fails, self.options_given, self._one = fails, {}, threading.Lock()
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 3.0}
+
+    def remote(self, function: Callable[..., Any]) -> Any:
+        def options(**given: Any) -> Any:
+            self.options_given: dict[str, Any] = given
+            return SimpleNamespace(remote=lambda *arguments: self._begin(function, arguments))
+
+        return SimpleNamespace(options=options)
+
+    def _begin(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Future[Any]:
+        task: Future[Any] = Future()
+
+        def work() -> None:
+            try:
+                if arguments[1] == self.fails:
+                    raise ConnectionError("the machine is gone")
+                with self._one:
+                    task.set_result(function(*arguments))
+            except BaseException as error:
+                task.set_exception(error)
+
+        threading.Thread(target=work, daemon=True).start()
+        return task
+
+    def wait(self, tasks: list[Future[Any]], timeout: float) -> tuple[list[Future[Any]], list[Future[Any]]]:
+        done = [task for task in tasks if not task.exception(60) or task.done()]
+        return done, []
+
+    def get(self, task: Future[Any]) -> Any:
+        return task.result()
+
+    def cancel(self, task: Future[Any], force: bool) -> None:
+        raise AssertionError("nothing is left to cancel")
+
+
+class Heard(tacit.SweepCallback):
+    def __init__(self) -> None:
+        self.ends: dict[str, Any] = {}
+        self.rounds: list[tuple[str, int]] = []
+
+    def on_evaluation(self, case: str, round: int, metrics: Any) -> None:
+        assert "round" not in metrics
+        self.rounds.append((case, round))
+
+    def on_end(self, case: str, result: tacit.CaseResult) -> None:
+        self.ends[case] = (result.state, result.problem)
+
+
+def test_tasks_are_followed_and_one_that_is_lost_has_failed(tmp_path: Path) -> None:
+    sweep = begun(tmp_path / "sweep", cases_with_noise(small_store(tmp_path / "store"), [2.0, 3.0]))
+    ray, heard = MadeUpRay(fails="z3"), Heard()
+    tasks = RayTasks(sweep, ray, None, 0.0, ())
+    assert tasks.at_once == 3
+    assert (ray.options_given["num_cpus"], ray.options_given["num_gpus"]) == (1, 0.0)
+    run_cases(sweep, sweep.cases, launcher=tasks, minutes=None, callback=heard)
+    assert heard.ends == {"z2": ("finished", None), "z3": ("failed", "Its task of Ray ended with ConnectionError.")}
+    assert heard.rounds == [("z2", 1), ("z2", 2)]
+    shared = RayTasks(sweep, MadeUpRay(), 2, 0.25, ())
+    assert shared.at_once == 2
+
+
+def test_the_room_in_a_cluster() -> None:
+    assert room({"CPU": 7.0}, 0.0) == 7
+    assert room({"CPU": 7.0, "GPU": 2.0}, 0.25) == 8
+    assert room({"GPU": 3.0}, 2) == 1
+    with pytest.raises(RecipeError, match="no room for a run with 1 GPUs"):
+        room({"CPU": 7.0}, 1)
+
+
+def test_no_ray_and_no_cluster_are_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nobody = f"127.0.0.1:{free.getsockname()[1]}"
+        with (
+            pytest.raises(WorkerError, match=f"No Ray cluster answers at {nobody}: Connection refused"),
+            connected(nobody),
+        ):
+            pass
+    with pytest.raises(WorkerError, match="as auto or host:port, got nonsense"), connected("nonsense"):
+        pass
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(WorkerError, match="Ray is not installed") as raised, connected(None):
+        pass
+    assert raised.value.hint == "pip install 'tacit[ray]'"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"at_once": 0}, "Expected at_once to be a whole number above 0, got 0"),
+        ({"engine": "spark"}, "Expected engine to be processes or ray, got 'spark'"),
+        ({"address": "auto"}, "with the engine ray only"),
+        ({"engine": "ray", "gpus_per_run": 1.5}, "a share of one GPU or a whole number of them for each run, got 1.5"),
+        ({"engine": "ray", "gpus_per_run": -1}, "a share of one GPU"),
+    ],
+)
+def test_where_runs_go_on_is_checked_first(tmp_path: Path, given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(RecipeError, match=sentence):
+        tacit.sweep({"recipe": "demo"}, out=tmp_path / "sweep", **given)
+    assert not (tmp_path / "sweep").exists()
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_sweep_on_ray(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    cases = cases_with_noise(small_store(tmp_path / "store"), [2.0, 3.0])
+    found = tacit.sweep(cases, out=tmp_path / "sweep", engine="ray")
+    assert [(each.state, each.rounds) for each in found.results()] == [("finished", 2), ("finished", 2)]
+    [cost] = found.cost()
+    assert (cost.runs, cost.to_come) == (2, 0)

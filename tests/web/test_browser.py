@@ -1,0 +1,362 @@
+"""The board in a real browser, over real runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tacit.runs.cost import cost_of
+from tacit.runs.folder import RunFolder
+from tacit.runs.report.blocks import Bars, Image, Section, Table
+from tacit.runs.report.sections import write_section
+from tests.support.boards import board_of, browser, until
+from tests.support.commands import Tacit
+from tests.support.made_runs import made_run
+from tests.support.tiny_recipe import killable
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+PATIENCE_MS = 60_000
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Any]:
+    with browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def tab(chrome: Any) -> Iterator[Any]:
+    """A tab of a wide screen. A script error, or a request to anywhere but the board, fails the test."""
+    context = chrome.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda said: wrong.append(said.text) if "Content Security Policy" in said.text else None)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    yield page
+    context.close()
+    assert not wrong
+    assert all(re.match(r"http://127\.0\.0\.1:\d+/|data:image/", address) for address in asked)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Runs: finished, stopped, without privacy, and damaged."""
+    folder = tmp_path / "runs"
+    made_run(folder / "alpha")
+    made_run(folder / "beta", rounds=7, outcome="stopped")
+    made_run(folder / "gamma", private=False, rounds=5)
+    made_run(folder / "broken").metrics_path.write_bytes(b"{\n{\n")
+    return folder
+
+
+def names(tab: Any) -> list[str]:
+    return tab.locator('table.runs td[data-label="Run"]').all_inner_texts()
+
+
+def row_of(tab: Any, name: str) -> Any:
+    return tab.locator("table.runs tr[data-key]").filter(has=tab.get_by_role("link", name=name, exact=True))
+
+
+def open_table(tab: Any, address: str, count: int) -> None:
+    tab.goto(address)
+    tab.get_by_text(f"{count:,} of {count:,} runs").wait_for()
+    tab.locator(".state-reading").first.wait_for(state="detached")
+    tab.locator('td[data-label="ε"]').filter(has_text="…").first.wait_for(state="detached")  # every cost is known
+
+
+def test_the_table_sorts_filters_and_groups(tab: Any, runs: Path) -> None:
+    with board_of(runs) as address:
+        open_table(tab, address, 4)
+        tab.get_by_role("button", name="Run", exact=True).click()
+        assert names(tab) == ["alpha", "beta", "broken", "gamma"]
+        tab.get_by_role("button", name="Run", exact=False).first.press("Enter")  # by keyboard, the other way round
+        assert names(tab) == ["gamma", "broken", "beta", "alpha"]
+        tab.get_by_role("button", name="Rounds").click()
+        assert names(tab)[:3] == ["beta", "gamma", "alpha"]
+        tab.get_by_role("button", name="ε", exact=True).click()
+        assert names(tab) == ["gamma", "beta", "alpha", "broken"]  # infinite first, not known last
+        assert tab.locator('th[aria-sort="descending"]').inner_text().startswith("ε")
+        tab.get_by_label("Find").fill("small stop")
+        assert names(tab) == ["beta"]
+        assert tab.get_by_text("1 of 4 runs").is_visible()
+        tab.get_by_label("Find").fill("")
+        tab.get_by_label("State", exact=True).select_option("damaged")
+        assert names(tab) == ["broken"]
+        tab.get_by_label("State", exact=True).select_option("all")
+        tab.get_by_label("Group by", exact=True).select_option("state")
+        assert {text.split(" ")[0] for text in tab.locator("tr.group").all_inner_texts()} == {
+            "finished",
+            "stopped",
+            "damaged",
+        }
+
+
+def test_a_damaged_run_says_what_is_wrong(tab: Any, runs: Path) -> None:
+    with board_of(runs) as address:
+        open_table(tab, address, 4)
+        assert "are damaged at line 1" in row_of(tab, "broken").inner_text()
+        row_of(tab, "broken").get_by_role("link").click()
+        tab.get_by_role("alert").first.wait_for()
+        assert "are damaged at line 1" in tab.locator("main").inner_text()
+        tab.goto(f"{address}#/run/{'0' * 16}")
+        tab.get_by_text("There is no such run.").wait_for()
+        tab.goto(f"{address}#/nothing")
+        tab.get_by_text("No such page").wait_for()
+
+
+def test_chosen_runs_are_compared(tab: Any, runs: Path) -> None:
+    with board_of(runs) as address:
+        open_table(tab, address, 4)
+        tab.get_by_label("Choose alpha").check()
+        assert tab.get_by_role("button", name="Compare").is_disabled()
+        tab.get_by_label("Choose beta").check()
+        tab.get_by_role("button", name="Compare 2").click()
+        tab.get_by_role("heading", name="What they cost together").wait_for()
+        table = tab.locator("main table").first.inner_text()
+        assert re.search(r"run\.rounds\s+4\s+7", table)
+        assert re.search(r"state\s+finished\s+stopped", table)
+        chart = tab.get_by_role("figure").filter(has_text="First suggestion right")
+        assert chart.locator("canvas").is_visible()
+        chart.get_by_text("Figures").click()
+        assert re.search(r"4\s+30\.0%\s+30\.0%", chart.locator("table").inner_text())
+        assert tab.locator("#together dd").first.inner_text().startswith("ε = 0.0")
+
+
+def test_the_guarantee_and_the_files(tab: Any, runs: Path, tacit: Tacit) -> None:
+    stated = tacit("guarantee", runs / "alpha", "--json").object
+    with board_of(runs) as address:
+        open_table(tab, address, 4)
+        row_of(tab, "alpha").get_by_role("link").click()
+        tab.get_by_role("link", name="Guarantee").click()
+        tab.get_by_text(stated["headline"]).wait_for()
+        for part in stated["parts"]:
+            assert tab.get_by_role("heading", name=part["title"], exact=True).is_visible()
+        tab.emulate_media(media="print")
+        assert not tab.locator("header.top").is_visible()
+        tab.emulate_media(media="screen")
+        tab.get_by_role("link", name="Recipe and files").click()
+        with tab.expect_download() as download:
+            tab.get_by_role("link", name="ledger.jsonl").click()
+        assert Path(download.value.path()).read_bytes() == (runs / "alpha" / "ledger.jsonl").read_bytes()
+
+
+def test_the_page_checks_the_chain_itself(tab: Any, runs: Path) -> None:
+    ledger = runs / "alpha" / "ledger.jsonl"
+    whole = ledger.read_text()
+    lines = whole.splitlines(keepends=True)
+    forged = lines[2].replace('"noise_multiplier":3.0', '"noise_multiplier":9.0')
+    broken = {
+        "does not fit": "".join([*lines[:2], forged, *lines[3:]]),
+        "has the number": "".join([*lines[:2], *lines[3:]]),
+        "is not JSON": whole.replace('{"attempt"', '"attempt"', 1),
+    }
+    assert forged != lines[2]
+    with board_of(runs) as address:
+        open_table(tab, address, 4)
+        row_of(tab, "alpha").get_by_role("link").click()
+        tab.get_by_role("link", name="Ledger").click()
+        tab.get_by_text("The chain holds").wait_for()
+        assert RunFolder.open(runs / "alpha").ledger().head in tab.locator("main").inner_text()
+        for said, text in broken.items():
+            ledger.write_text(text)
+            tab.reload()
+            assert said in tab.get_by_text("The chain is broken").inner_text()
+
+
+def test_the_planner_shows_what_the_command_prints(tab: Any, tmp_path: Path, tacit: Tacit) -> None:
+    options = ["--population", 20_000, "--devices-per-round", 150, "--rounds", 60, "--epsilon", 6, "--delta", 1e-6]
+    options += ["--round-minutes", 20, "--mechanism", "tree", "--mechanism", "gaussian"]
+    told = tacit("plan", *options, "--json").object
+    with board_of(tmp_path) as address:
+        tab.goto(f"{address}#/plan")
+        for name in ("blt (buffered Toeplitz)", "poisson (sampled users)"):
+            tab.get_by_label(name).uncheck()
+        for name, value in (
+            ("Population", 20_000),
+            ("Report goal, at most", 150),
+            ("Rounds", 60),
+            ("Target ε", 6),
+            ("δ", 1e-6),
+        ):
+            tab.get_by_label(name, exact=True).fill(str(value))
+        row = told["recommended"]
+        tab.get_by_text(told["why"]).wait_for()
+        facts = tab.locator("#plan-facts").inner_text()
+        assert f"report goal {row['report_goal']}" in facts
+        assert f"{row['min_separation']:,}\n" in facts
+        assert f"MaxP {row['max_participation']}" in facts
+        assert f"{row['days']:.3g}"[:4] in facts
+        shown = tab.locator("main table").first.locator("tbody tr").count()
+        assert shown == len(told["rows"])
+        tab.get_by_role("figure").filter(has_text="ε by mechanism").locator("canvas").wait_for()
+        tab.get_by_label("Population", exact=True).fill("100")
+        tab.get_by_label("Report goal, at most", exact=True).fill("0.5")
+        tab.get_by_role("alert").wait_for()
+        # A slider is moved by the keyboard.
+        tab.get_by_label("Report goal, at most", exact=True).fill("50")
+        tab.get_by_label("Population, slider").press("End")
+        tab.wait_for_timeout(400)
+        assert tab.get_by_label("Population", exact=True).input_value() == "100000000"
+
+
+def test_a_run_is_followed_while_it_trains_and_when_it_is_killed(tab: Any, tmp_path: Path) -> None:
+    (tmp_path / "tiny.toml").write_text(killable("").to_toml())
+    path = tmp_path / "runs" / "live"
+    path.parent.mkdir()
+    changes = ["--set", "run.rounds=5000", "--set", "run.evaluate_every=1"]
+    command = [sys.executable, "-m", "tacit", "train", "tiny.toml", "--out", str(path), *changes]
+    with board_of(path.parent) as address:
+        tab.goto(address)
+        tab.get_by_text("No runs in").wait_for()
+        training = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            row_of(tab, "live").locator(".state-running").wait_for()  # it appeared by itself
+            row_of(tab, "live").get_by_role("link").click()
+            tab.get_by_role("figure").filter(has_text="Accuracy").locator("canvas").wait_for()
+            seen = set()
+            until(
+                lambda: len(seen.add(tab.locator(".fact dd").first.inner_text()) or seen) > 3, "new rounds on the page"
+            )
+            assert tab.get_by_text("s a round").is_visible()
+        finally:
+            training.kill()
+            training.communicate()
+        tab.locator(".title .state-interrupted").wait_for()
+        done = RunFolder.open(path).ledger().next_round
+        until(lambda: f"{done:,} of" in tab.locator(".fact dd").first.inner_text(), "the last round on the page")
+
+
+def test_a_thousand_runs(tab: Any, tmp_path: Path) -> None:
+    folder = made_run(tmp_path / "made", rounds=2)
+    folder.write_summary((folder.summary() or {}) | {"privacy": cost_of(folder).stated.as_dict()})
+    made = folder.path
+    for number in range(1000):
+        shutil.copytree(made, tmp_path / "runs" / f"run-{number:03}")
+    with board_of(tmp_path / "runs") as address:
+        tab.goto(address)
+        tab.get_by_text("1,000 of 1,000 runs").wait_for()  # at once: most of them are being read
+        assert len(names(tab)) == 1000
+        tab.get_by_role("button", name="Run", exact=True).click()
+        assert names(tab)[0] == "run-000"
+        tab.get_by_label("Find").fill("run-77")
+        assert len(names(tab)) == 10
+
+
+def test_the_board_goes_away_and_comes_back(tab: Any, runs: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with board_of(runs, port=port) as address:
+        open_table(tab, address, 4)
+    tab.get_by_text("The board does not answer. What is shown").wait_for()
+    assert len(names(tab)) == 4  # what was known stays
+    made_run(runs / "meanwhile")
+    with board_of(runs, port=port):
+        tab.get_by_text("5 of 5 runs").wait_for()
+        assert not tab.get_by_text("The board does not answer").is_visible()
+
+
+def test_with_a_token_the_address_opens_the_board_and_nothing_else_does(tab: Any, runs: Path) -> None:
+    with board_of(runs, owner=True, control=True, token="t" * 40) as address:
+        tab.goto(address.split("?")[0])
+        assert "A token is missing" in tab.locator("body").inner_text()
+        open_table(tab, address, 4)
+        assert "token" not in tab.url
+        assert tab.evaluate("document.cookie") == ""  # no script can read it
+        row_of(tab, "beta").get_by_role("link").click()
+        tab.get_by_role("button", name="Resume").wait_for()
+        chart = tab.get_by_role("figure").filter(has_text="Clipped share")
+        chart.locator("canvas").wait_for()
+        assert chart.get_by_text("owner only").is_visible()
+
+
+def test_a_name_is_never_markup(tab: Any, tmp_path: Path) -> None:
+    name = "<img src=x onerror=alert(1)>"
+    made_run(tmp_path / "runs" / name, recipe=f"name = {json.dumps(name)}\n")
+    with board_of(tmp_path / "runs") as address:
+        open_table(tab, address, 1)
+        assert names(tab) == [name]
+        row_of(tab, name).get_by_role("link").click()
+        tab.get_by_role("heading", name=name).wait_for()
+        assert tab.locator("img").count() == 0
+
+
+def test_the_theme_is_chosen_and_kept(tab: Any, runs: Path) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    with board_of(runs) as address:
+        open_table(tab, address, 4)
+        light = tab.evaluate(ground)
+        tab.get_by_label("Theme").select_option("dark")
+        dark = tab.evaluate(ground)
+        tab.reload()
+        assert light != dark == tab.evaluate(ground)
+        tab.emulate_media(color_scheme="dark")
+        tab.get_by_label("Theme").select_option("system")
+        assert tab.evaluate(ground) == dark
+
+
+def test_inspections_stand_side_by_side(tab: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    for name in ("healthy", "faulty"):
+        run = made_run(folder / name, recipe=f'name = "{name}"\ninspect = "text"\n')
+        words = Table(columns=["unknown word"], rows=[[f"{name} word"]])
+        bars = Bars(x="place", y="share", bars=[("first", 0.5), ("second", 0.25)])
+        image = Image(media="image/png", data=PIXEL, description=f"{name} image")
+        section = Section(name="inspection", title="Unknown words", order=5, blocks=[words, bars, image])
+        write_section(run, section)
+    made_run(folder / "training")
+    with board_of(folder) as address:
+        open_table(tab, address, 3)
+        tab.get_by_role("link", name="Inspect").click()
+        tab.get_by_text("faulty word").wait_for()
+        tab.get_by_text("healthy word").wait_for()
+        assert tab.get_by_role("img", name="healthy image").evaluate("image => image.naturalWidth") == 1
+        left, right = tab.get_by_label("On the left"), tab.get_by_label("On the right")
+        assert "training" not in left.inner_text().replace("(training)", "training")
+        right.select_option(label="healthy (text)")
+        tab.get_by_text("faulty word").wait_for()
+        until(lambda: tab.get_by_text("healthy word").count() == 1, "the other side")
+        left.select_option(label="healthy (text)")
+        until(lambda: tab.get_by_text("healthy word").count() == 2, "both sides")
+
+
+PARTS = ["#/runs", "#/plan", "#/inspect", "#/fleet", "#/compare/{alpha}/{beta}", "#/run/{alpha}", "#/run/{broken}"]
+PARTS += [f"#/run/{{alpha}}/{part}" for part in ("guarantee", "ledger", "audit", "try", "files")]
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+def test_everybody_can_use_every_page(chrome: Any, runs: Path, scheme: str, width: int) -> None:
+    if not AXE.is_file():
+        pytest.skip("axe-core is not there: cd web && npm ci")
+    # The check is a script of its own, which the policy of the pages would refuse.
+    context = chrome.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    page = context.new_page()
+    with board_of(runs, owner=True, token="t" * 40) as address:
+        open_table(page, address, 4)
+        base = address.split("?")[0]
+        known = {row["name"]: row["key"] for row in page.evaluate("fetch('/api/runs').then(r => r.json())")["runs"]}
+        for part in PARTS:
+            page.goto(base + part.format(**known))
+            page.reload()
+            page.get_by_role("heading", level=1).first.wait_for()
+            page.wait_for_load_state("networkidle" if part == "#/plan" else "load")
+            page.wait_for_timeout(700)
+            page.add_script_tag(path=str(AXE))
+            found = page.evaluate("axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']})")
+            wrong = [(each["id"], [node["html"][:200] for node in each["nodes"]][:3]) for each in found["violations"]]
+            assert not wrong, part
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, part
+    context.close()

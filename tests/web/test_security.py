@@ -1,0 +1,161 @@
+"""Who may ask a board: host, origin and token are checked before any route, and every answer carries the policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from tacit.web.security import HEADERS, Guard
+from tacit.web.settings import BoardSettings, is_loopback
+from tests.support.boards import TestClient, client_of
+
+TOKEN = "s" * 32
+OWN = {"origin": "http://127.0.0.1:8080", "sec-fetch-site": "same-origin"}
+
+
+def guarded(**settings: object) -> TestClient:
+    """An application of one route behind the guard. It counts what reaches it."""
+    wanted = BoardSettings(**settings)  # type: ignore[arg-type]
+    reached = []
+
+    async def answer(request: object) -> PlainTextResponse:
+        reached.append(request)
+        return PlainTextResponse("reached")
+
+    app = Starlette(routes=[Route("/{path:path}", answer, methods=["GET", "POST", "DELETE"])])
+    client = TestClient(Guard(app, wanted, wanted.token), base_url="http://127.0.0.1:8080", follow_redirects=False)
+    client.reached = reached  # type: ignore[attr-defined]
+    return client
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost:8080", "[::1]:8080", "127.0.0.1", "LOCALHOST"])
+def test_a_name_of_this_machine_is_answered(host: str) -> None:
+    assert guarded().get("/", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:8080",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "192.0.2.1",
+        "",
+        "a@localhost",
+    ]
+    + ["localhost:port", "localhost/x", "[::1"],
+)
+def test_a_name_that_was_pointed_here_is_refused(host: str) -> None:
+    client = guarded()
+    assert client.get("/", headers={"host": host}).status_code == 421
+    assert not client.reached  # type: ignore[attr-defined]
+
+
+def test_bound_elsewhere_a_name_is_refused_and_a_number_is_not() -> None:
+    client = guarded(host="0.0.0.0", token=TOKEN)
+    bearer = {"authorization": f"Bearer {TOKEN}"}
+    assert client.get("/", headers={"host": "192.0.2.1:8080", **bearer}).status_code == 200
+    assert client.get("/", headers={"host": "evil.example", **bearer}).status_code == 421
+    named = guarded(host="board.example", token=TOKEN)
+    assert named.get("/", headers={"host": "board.example:8080", **bearer}).status_code == 200
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "something else"])
+def test_another_site_may_link_to_a_page_and_never_fetch(site: str) -> None:
+    client = guarded()
+    assert client.get("/api/runs", headers={"sec-fetch-site": site}).status_code == 403
+    assert client.get("/api/runs", headers={"sec-fetch-site": site, "sec-fetch-mode": "cors"}).status_code == 403
+    framed = {"sec-fetch-site": site, "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"}
+    assert client.get("/", headers=framed).status_code == 403
+    linked = {"sec-fetch-site": site, "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    assert client.get("/", headers=linked).status_code == 200
+    assert client.post("/", headers=linked).status_code == 403
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE", "PUT"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:9999"},
+        {"origin": "http://127.0.0.1:8080", "sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-origin"},
+    ],
+)
+def test_only_an_own_page_changes_something(method: str, headers: dict[str, str]) -> None:
+    client = guarded()
+    assert client.request(method, "/", headers=headers).status_code == 403
+    assert not client.reached  # type: ignore[attr-defined]
+
+
+def test_an_own_page_may() -> None:
+    assert guarded().post("/", headers=OWN).status_code == 200
+
+
+@pytest.mark.parametrize("settings", [{"host": "0.0.0.0"}, {"host": "192.0.2.7"}, {"owner": True}, {"control": True}])
+def test_where_others_could_reach_it_every_request_needs_the_token(settings: dict[str, object]) -> None:
+    client = guarded(**settings, token=TOKEN)
+    for path in ("/", "/api/runs", "/static/board.js", "/nowhere"):
+        assert client.get(path).status_code == 401, path
+    assert client.get("/?token=wrong").status_code == 401
+    assert client.get(f"/?token={TOKEN}&token={TOKEN}").status_code == 401
+    assert client.get("/", headers={"authorization": "Bearer wrong"}).status_code == 401
+    assert client.get("/", headers={"authorization": f"Basic {TOKEN}"}).status_code == 401
+    assert client.get("/", headers={"cookie": "tacit-board-8080=wrong"}).status_code == 401
+    assert client.post(f"/?token={TOKEN}", headers=OWN).status_code == 401  # no form of another page carries it
+    assert not client.reached  # type: ignore[attr-defined]
+    assert client.get("/", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+
+
+def test_the_token_leaves_the_address_for_a_cookie_that_no_script_reads() -> None:
+    client = guarded(owner=True, token=TOKEN)
+    answer = client.get(f"http://127.0.0.1:8080//evil.example/x?token={TOKEN}&a=1")
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/evil.example/x?a=1"  # on this host, whatever the path says
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert client.get("/").status_code == 200  # the client kept the cookie
+    assert client.post("/", headers=OWN).status_code == 200
+    assert client.post("/", headers={"origin": "http://evil.example"}).status_code == 403
+
+
+def test_a_board_that_needs_a_token_cannot_be_made_without() -> None:
+    with pytest.raises(ValueError, match="token"):
+        Guard(Starlette(), BoardSettings(owner=True), None)
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"), [("127.0.0.1", 1), ("127.8.8.8", 1), ("::1", 1), ("localhost", 1), ("0.0.0.0", 0)]
+)
+def test_which_addresses_only_this_machine_reaches(host: str, loopback: int) -> None:
+    assert is_loopback(host) == bool(loopback)
+
+
+def test_every_answer_of_the_board_carries_the_policy(tmp_path: Path) -> None:
+    with client_of(tmp_path) as client:
+        for path in ("/", "/api/runs", "/api/openapi.json", "/static/board.js", "/nowhere", "/api/runs/none", "/docs"):
+            answer = client.get(path)
+            for name, value in HEADERS.items():
+                assert answer.headers[name] == value, (path, name)
+        refused = client.get("/", headers={"host": "evil.example"})
+        assert refused.headers["content-security-policy"] == HEADERS["content-security-policy"]
+    policy = HEADERS["content-security-policy"]
+    assert "unsafe" not in policy
+    assert "http" not in policy
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/static/../app.py", "/static/..%2fapp.py", "/static/%2e%2e/app.py", "/static//etc/passwd", "/static/..\\app.py"],
+)
+def test_no_path_leads_out_of_the_built_pages(tmp_path: Path, path: str) -> None:
+    with client_of(tmp_path) as client:
+        assert client.get(path).status_code == 404

@@ -1,0 +1,259 @@
+// Curves: drawn by uPlot, in the colours of the theme, with the same figures in a table below for whoever cannot see them.
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { h, put } from "./dom";
+import { short } from "./words";
+
+export interface Curve {
+  name: string;
+  points: [number, number | null][];
+  /** Which colour, counted from 0; by default its place. */
+  colour?: number;
+  dashed?: boolean;
+}
+
+export interface ChartOptions {
+  title: string;
+  x: string;
+  y?: string;
+  format?: (value: number) => string;
+  log?: boolean;
+  logX?: boolean;
+  /** How the axis says a value, if shorter than `format`. */
+  tick?: (value: number) => string;
+  /** A point that stands out, for example the recommended row. */
+  dot?: [number, number];
+  fromZero?: boolean;
+  /** Charts of one group show the same place at the same time. */
+  group?: string;
+  height?: number;
+  /** What to say where there is nothing to draw yet. */
+  empty?: string;
+  /** A mark after the title, for example that only the owner may see this. */
+  mark?: string;
+}
+
+export interface Chart {
+  element: HTMLElement;
+  update(curves: Curve[]): void;
+}
+
+export const COLOURS = ["--one", "--two", "--three", "--four", "--five", "--six"];
+
+function variable(name: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+/** A chart that can be updated. It follows its width and the theme until `signal` ends it. */
+export function lineChart(options: ChartOptions, curves: Curve[], signal: AbortSignal): Chart {
+  const format = options.format ?? short;
+  const tick = options.tick ?? format;
+  const frame = h("div", { class: "chart-frame", role: "img", "aria-label": options.title });
+  const legend = h("ul", { class: "legend" });
+  const figures = h("div", { class: "figures", tabindex: "0", role: "region", "aria-label": `Figures: ${options.title}` });
+  const details = h("details", { class: "small", ontoggle: () => table() }, h("summary", {}, "Figures"), figures);
+  const element = h(
+    "figure",
+    { class: "card chart" },
+    h("figcaption", {}, h("h2", {}, options.title, options.mark ? h("span", { class: "mark owner" }, options.mark) : null)),
+    legend,
+    frame,
+    details,
+  );
+  let plot: uPlot | null = null;
+  let drawnFor = "";
+  let shown = curves;
+
+  function data(): uPlot.AlignedData {
+    const tables = shown.map((curve) => [curve.points.map((point) => point[0]), curve.points.map((point) => point[1])] as uPlot.AlignedData);
+    return tables.length === 0 ? [[]] : uPlot.join(tables);
+  }
+
+  function colourOf(curve: Curve, place: number): string {
+    return COLOURS[(curve.colour ?? place) % COLOURS.length]!;
+  }
+
+  function draw(): void {
+    const drawable = shown.some((curve) => curve.points.some((point) => point[1] !== null));
+    frame.hidden = details.hidden = !drawable;
+    put(
+      legend,
+      drawable
+        ? shown.map((curve, place) => {
+            const last = [...curve.points].reverse().find((point) => point[1] !== null);
+            return h("li", { class: `key colour${colourOf(curve, place)}` }, curve.name, last && !options.logX ? h("strong", {}, ` ${format(last[1]!)}`) : null);
+          })
+        : h("li", { class: "quiet" }, options.empty ?? "Nothing has been measured yet."),
+    );
+    if (!drawable) {
+      plot?.destroy();
+      plot = null;
+      return;
+    }
+    const width = Math.max(200, frame.clientWidth || 400);
+    const now = `${shown.map((curve) => curve.name + curve.dashed).join("|")}|${variable("--text")}|${options.dot}`;
+    if (plot === null || now !== drawnFor) {
+      plot?.destroy();
+      frame.replaceChildren();
+      plot = new uPlot(settings(width), data(), frame);
+      drawnFor = now;
+    } else {
+      plot.setData(data());
+      if (plot.width !== width) plot.setSize({ width, height: options.height ?? 240 });
+    }
+    if (details.open) table();
+  }
+
+  function settings(width: number): uPlot.Options {
+    const quiet = variable("--quiet");
+    const line = variable("--line");
+    const axis = { stroke: quiet, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif", labelSize: 18 };
+    return {
+      width,
+      height: options.height ?? 240,
+      legend: { show: false },
+      cursor: { sync: options.group ? { key: options.group } : undefined, points: { size: 8 }, drag: { x: true, y: false } } as uPlot.Cursor,
+      scales: {
+        x: options.logX ? { time: false, distr: 3 } : { time: false },
+        y: options.log
+          ? { distr: 3 }
+          : { range: (_u, low, high) => padded(low, high, options.fromZero ?? false) },
+      },
+      axes: [
+        { ...axis, label: options.x, size: 36, ...(options.logX ? { filter: powers, values: (_u: uPlot, splits: number[]) => splits.map((value) => (value === null ? "" : brief(value))) } : {}) },
+        { ...axis, size: (_u, values) => 20 + 8 * Math.max(2, ...(values ?? []).map((each) => String(each ?? "").length)), ...(options.log ? { filter: powers, grid: { ...axis.grid, filter: powers }, ticks: { ...axis.ticks, filter: powers } } : {}), values: (_u, splits) => splits.map((value) => (value === null || value === undefined ? "" : tick(value))) },
+      ],
+      series: [
+        {},
+        ...shown.map((curve, place) => ({
+          label: curve.name,
+          stroke: variable(colourOf(curve, place)),
+          width: 2,
+          spanGaps: true,
+          dash: curve.dashed ? [6, 5] : undefined,
+          points: { show: curve.points.length < 30, size: 5, fill: variable(colourOf(curve, place)) },
+        }) as uPlot.Series),
+      ],
+      plugins: [tooltip(options.x, format), ...(options.dot ? [dotted(options.dot, variable("--text"), variable("--surface"))] : [])],
+    };
+  }
+
+  function table(): void {
+    if (!details.open) return;
+    const [xs, ...columns] = data();
+    const step = Math.max(1, Math.ceil((xs?.length ?? 0) / 200));
+    const places = [...(xs ?? []).keys()].filter((place) => place % step === 0 || place === xs!.length - 1);
+    put(
+      figures,
+      h(
+        "table",
+        {},
+        h("thead", {}, h("tr", {}, h("th", { scope: "col" }, options.x), shown.map((curve) => h("th", { scope: "col", class: "number" }, curve.name)))),
+        h(
+          "tbody",
+          {},
+          places.map((place) =>
+            h("tr", {}, h("td", {}, short(xs![place])), columns.map((column) => h("td", { class: "number" }, column[place] === null || column[place] === undefined ? "–" : format(column[place]!)))),
+          ),
+        ),
+      ),
+    );
+  }
+
+  const sized = new ResizeObserver(() => draw());
+  sized.observe(frame);
+  const themed = () => draw();
+  document.addEventListener("tacit-theme", themed);
+  const media = matchMedia("(prefers-color-scheme: dark)");
+  media.addEventListener("change", themed);
+  signal.addEventListener("abort", () => {
+    sized.disconnect();
+    document.removeEventListener("tacit-theme", themed);
+    media.removeEventListener("change", themed);
+    plot?.destroy();
+    plot = null;
+  });
+  draw();
+  return {
+    element,
+    update(next) {
+      shown = next;
+      draw();
+    },
+  };
+}
+
+function isPower(value: number): boolean {
+  const power = Math.log10(value);
+  return Math.abs(power - Math.round(power)) < 1e-9;
+}
+
+/** Of the marks of a logarithmic axis the powers of ten, if there are two; all of them on a short axis. */
+function powers(_plot: uPlot, splits: number[]): (number | null)[] {
+  return splits.filter(isPower).length < 2 ? splits : splits.map((value) => (isPower(value) ? value : null));
+}
+
+/** 1,500 or 4.2M. */
+export function brief(value: number): string {
+  if (value >= 1e6) return `${Number((value / 1e6).toPrecision(3))}M`;
+  return value >= 1e4 ? `${Number((value / 1e3).toPrecision(3))}k` : short(value);
+}
+
+function dotted([x, y]: [number, number], edge: string, fill: string): uPlot.Plugin {
+  return {
+    hooks: {
+      draw: (plot) => {
+        const left = plot.valToPos(x, "x", true);
+        const top = plot.valToPos(y, "y", true);
+        plot.ctx.save();
+        plot.ctx.beginPath();
+        plot.ctx.arc(left, top, 6 * devicePixelRatio, 0, 2 * Math.PI);
+        plot.ctx.fillStyle = fill;
+        plot.ctx.strokeStyle = edge;
+        plot.ctx.lineWidth = 2.5 * devicePixelRatio;
+        plot.ctx.fill();
+        plot.ctx.stroke();
+        plot.ctx.restore();
+      },
+    },
+  };
+}
+
+function padded(low: number | null, high: number | null, fromZero: boolean): [number, number] {
+  if (low === null || high === null) return [0, 1];
+  const bottom = fromZero ? Math.min(0, low) : low;
+  const room = (high - bottom || Math.abs(high) || 1) * 0.08;
+  return [fromZero && low >= 0 ? 0 : bottom - room, high + room];
+}
+
+function tooltip(x: string, format: (value: number) => string): uPlot.Plugin {
+  const box = h("div", { class: "tip", "aria-hidden": "true" });
+  return {
+    hooks: {
+      init: (plot) => {
+        plot.over.append(box);
+        box.hidden = true;
+      },
+      setCursor: (plot) => {
+        const place = plot.cursor.idx;
+        if (place === null || place === undefined) {
+          box.hidden = true;
+          return;
+        }
+        const lines = plot.series.slice(1).flatMap((series, number) => {
+          const value = plot.data[number + 1]?.[place];
+          return value === null || value === undefined ? [] : [h("div", {}, `${String(series.label)}: ${format(value)}`)];
+        });
+        if (lines.length === 0) {
+          box.hidden = true;
+          return;
+        }
+        put(box, h("div", {}, `${x} ${short(plot.data[0][place])}`), lines);
+        box.hidden = false;
+        const left = plot.cursor.left ?? 0;
+        box.style.left = `${left > plot.over.clientWidth / 2 ? Math.max(0, left - box.offsetWidth - 12) : left + 12}px`;
+        box.style.top = "4px";
+      },
+    },
+  };
+}

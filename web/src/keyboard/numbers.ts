@@ -1,0 +1,15 @@
+// Numbers as people read them.
+
+/** A share as per cent: one decimal below ten. */
+export function percent(share: number): string {
+  const value = 100 * share;
+  return value < 10 ? `${value.toFixed(1)}%` : `${Math.round(value)}%`;
+}
+
+export function megabytes(bytes: number): string {
+  return `${(bytes / 1e6).toFixed(1)} MB`;
+}
+
+export function counted(number: number, noun: string): string {
+  return `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+}

@@ -1,0 +1,71 @@
+// What changes on the server, as it happens. When the board is gone the page says so, tries again, and loads everything anew.
+import type { RunRow } from "./types";
+
+export type Listener = (event: { kind: "run"; row: RunRow } | { kind: "gone"; key: string } | { kind: "again" }) => void;
+
+const QUIET_MS = 12_000;
+const RETRY_MS = 1_000;
+
+class Live {
+  private readonly listeners = new Set<Listener>();
+  private source: EventSource | null = null;
+  private heard = 0;
+  private lost = false;
+
+  constructor(private readonly say: (lost: boolean) => void) {
+    this.connect();
+    window.setInterval(() => {
+      if (Date.now() - this.heard > QUIET_MS) this.dropped();
+    }, 2_000);
+  }
+
+  listen(listener: Listener, signal: AbortSignal): void {
+    this.listeners.add(listener);
+    signal.addEventListener("abort", () => this.listeners.delete(listener));
+  }
+
+  private connect(): void {
+    this.heard = Date.now();
+    const source = new EventSource("/api/events");
+    this.source = source;
+    const on = (kind: string, then: (data: any) => void) =>
+      source.addEventListener(kind, (event) => {
+        this.heard = Date.now();
+        then(JSON.parse((event as MessageEvent).data));
+      });
+    on("hello", () => {
+      this.say(false);
+      if (this.lost) this.tell({ kind: "again" });
+      this.lost = false;
+    });
+    on("beat", () => undefined);
+    on("run", (row) => this.tell({ kind: "run", row }));
+    on("gone", ({ key }) => this.tell({ kind: "gone", key }));
+    source.onerror = () => this.dropped();
+  }
+
+  private dropped(): void {
+    this.source?.close();
+    this.source = null;
+    this.heard = Date.now();
+    if (!this.lost) this.say(true);
+    this.lost = true;
+    window.setTimeout(() => this.source ?? this.connect(), RETRY_MS);
+  }
+
+  private tell(event: Parameters<Listener>[0]): void {
+    for (const listener of [...this.listeners]) listener(event);
+  }
+}
+
+let live: Live | null = null;
+
+/** Begin to listen; `say` is called when the board goes away and when it is back. */
+export function startLive(say: (lost: boolean) => void): void {
+  live ??= new Live(say);
+}
+
+/** Call `listener` with every change until `signal` ends it. */
+export function onChange(listener: Listener, signal: AbortSignal): void {
+  live?.listen(listener, signal);
+}

@@ -1,0 +1,141 @@
+// A running fleet as its administrator sees it: devices, rounds under way, what happened lately, alarms with what to do.
+import { get, Problem, sentenceOf } from "../api";
+import { lineChart, type Chart, type Curve } from "../chart";
+import { h, put, type Child } from "../dom";
+import { tableOf } from "../sections";
+import { duration, whole } from "../words";
+
+interface Sample {
+  at: number;
+  devices: number;
+  selected: number;
+  reported: number;
+  committed: number;
+  abandoned: number;
+  check_ins: number;
+  reports: number;
+  refused: number;
+}
+
+interface OpenRound {
+  round: number;
+  goal: number;
+  places: number;
+  selected: number;
+  reported: number;
+  seconds_left: number;
+}
+
+interface Task {
+  name: string;
+  active: boolean;
+  rounds: Record<string, number>;
+  under_way: OpenRound | null;
+  could_come: number | null;
+  last_abandoned: string | null;
+}
+
+interface Fleet {
+  server: string;
+  devices: number;
+  processes: Record<string, number>;
+  tasks: Task[];
+  alarms: { what: string; do: string }[];
+  samples: Sample[];
+}
+
+const AGAIN_MS = 3_000;
+
+export async function fleetPage(main: HTMLElement, _parameters: string[], signal: AbortSignal): Promise<void> {
+  const now = h("div", {});
+  const grid = h("div", { class: "grid" });
+  const wrong = h("div", { role: "status" });
+  const charts = new Map<string, Chart>();
+  put(main, h("h1", {}, "Fleet"), wrong, now, grid);
+  let first: Fleet;
+  try {
+    first = await get<Fleet>("/api/fleet", signal);
+  } catch (error) {
+    if (!(error instanceof Problem) || error.status !== 404) throw error;
+    put(now, h("div", { class: "card" }, h("p", {}, error.sentence), h("pre", { tabindex: "0" }, "tacit board --fleet https://localhost:8443 --admin-token runs/fleet-1/admin-token --ca runs/fleet-1/certificate.pem")));
+    return;
+  }
+  draw(first);
+  const timer = window.setInterval(() => void look(), AGAIN_MS);
+  signal.addEventListener("abort", () => clearInterval(timer));
+
+  async function look(): Promise<void> {
+    try {
+      draw(await get<Fleet>("/api/fleet", signal));
+      put(wrong);
+    } catch (error) {
+      if (!signal.aborted) put(wrong, h("p", { class: "problem" }, sentenceOf(error)));
+    }
+  }
+
+  function draw(fleet: Fleet): void {
+    put(now, alarms(fleet), facts(fleet), fleet.tasks.map(taskCard));
+    const began = fleet.samples[0]?.at ?? 0;
+    const of = (name: string, value: (sample: Sample) => number): Curve => ({ name, points: fleet.samples.map((sample) => [(sample.at - began) / 60, value(sample)]) });
+    const rate = (name: string, value: (sample: Sample) => number): Curve => ({
+      name,
+      points: fleet.samples.slice(1).map((sample, place) => {
+        const before = fleet.samples[place]!;
+        const more = value(sample) - value(before);
+        // A process that was started again counts from 0.
+        return [(sample.at - began) / 60, more < 0 ? null : (60 * more) / Math.max(sample.at - before.at, 0.1)];
+      }),
+    });
+    chart("In rounds under way", [of("selected devices", (sample) => sample.selected), of("reports", (sample) => sample.reported)]);
+    chart("A minute, at the process that answers", [rate("check-ins", (sample) => sample.check_ins), rate("reports", (sample) => sample.reports), rate("refused requests", (sample) => sample.refused)]);
+    chart("Rounds", [of("committed", (sample) => sample.committed), of("abandoned", (sample) => sample.abandoned)]);
+    chart("Devices enrolled", [of("devices", (sample) => sample.devices)]);
+  }
+
+  function chart(title: string, curves: Curve[]): void {
+    let known = charts.get(title);
+    if (known === undefined) {
+      known = lineChart({ title, x: "minutes since the board first looked", group: "fleet", fromZero: true, empty: "The board has looked once; a curve needs two looks." }, [], signal);
+      charts.set(title, known);
+      grid.append(known.element);
+    }
+    known.update(curves.some((curve) => curve.points.length > 1) ? curves : []);
+  }
+}
+
+function alarms(fleet: Fleet): Child {
+  if (fleet.alarms.length === 0) return h("p", { class: "good" }, "Nothing keeps this fleet from training.");
+  return h("ul", { class: "alarms", role: "alert" }, fleet.alarms.map((alarm) => h("li", { class: "note" }, h("strong", {}, alarm.what), " ", alarm.do)));
+}
+
+function facts(fleet: Fleet): HTMLElement {
+  const fact = (name: string, value: string, more: string) => h("div", { class: "fact" }, h("dt", {}, name), h("dd", {}, value, h("small", {}, more)));
+  const total = (state: string) => fleet.tasks.reduce((sum, task) => sum + (task.rounds[state] ?? 0), 0);
+  const under = fleet.tasks.flatMap((task) => (task.under_way === null ? [] : [task.under_way]));
+  const ended = total("committed") + total("abandoned");
+  return h(
+    "dl",
+    { class: "facts" },
+    fact("Devices", whole(fleet.devices), "enrolled, not revoked"),
+    fact("In rounds now", whole(under.reduce((sum, each) => sum + each.selected, 0)), `${whole(under.reduce((sum, each) => sum + each.reported, 0))} have reported`),
+    fact("Rounds committed", whole(total("committed")), ended === 0 ? "none has ended yet" : `${whole(total("abandoned"))} abandoned, which release nothing`),
+    fact("Processes", whole(Object.values(fleet.processes).reduce((sum, count) => sum + count, 0)), Object.entries(fleet.processes).map(([role, count]) => `${count} ${role}`).join(", ") || "none was seen recently"),
+  );
+}
+
+function taskCard(task: Task): HTMLElement {
+  const open = task.under_way;
+  return h(
+    "section",
+    { class: "card" },
+    h("h2", {}, task.name, " ", h("span", { class: `state ${task.active ? "state-running" : "state-finished"}` }, task.active ? "active" : "ended")),
+    open === null
+      ? h("p", { class: "quiet" }, "No round is open.")
+      : [
+          h("p", {}, `Round ${whole(open.round)}: ${whole(open.reported)} of ${whole(open.goal)} reports, ${whole(open.selected)} of ${whole(open.places)} places taken, ${duration(open.seconds_left)} left.`, task.could_come !== null && ` About ${whole(task.could_come)} devices could come.`),
+          h("progress", { max: open.goal, value: Math.min(open.reported, open.goal), "aria-label": `${open.reported} of ${open.goal} reports` }),
+        ],
+    Object.keys(task.rounds).length > 0 && tableOf(["rounds", "count"], Object.entries(task.rounds).map(([state, count]) => [state, whole(count)])),
+    task.last_abandoned !== null && h("p", { class: "quiet" }, `The last round was abandoned because: ${task.last_abandoned}`),
+  );
+}

@@ -1,0 +1,66 @@
+// Inspections: made-up words, sentences and images, a healthy run and a faulty one side by side.
+import { get, sentenceOf } from "../api";
+import { h, put } from "../dom";
+import { sectionCard, type Section } from "../sections";
+import type { RunRow, RunTable } from "../types";
+import { stateMark } from "./runs";
+
+interface Detail {
+  row: RunRow;
+  sections: Section[];
+}
+
+const NONE = "";
+
+export async function inspectPage(main: HTMLElement, [left, right]: string[], signal: AbortSignal): Promise<void> {
+  const table = await get<RunTable>("/api/runs", signal);
+  const runs = table.runs.filter((row) => row.kind !== "training").sort((one, other) => one.name.localeCompare(other.name, "en", { numeric: true }));
+  const known = new Set(runs.map((row) => row.key));
+  const chosen = [left !== undefined && known.has(left) ? left : runs[0]?.key ?? NONE, right !== undefined && known.has(right) ? right : runs[1]?.key ?? NONE];
+  const sides = [h("div", {}), h("div", {})];
+  put(
+    main,
+    h("h1", {}, "Inspect"),
+    h("p", { class: "quiet" }, "A private model makes up words, sentences or images like those of the users, so that a fault shows without anybody looking at data. Put a healthy run beside a faulty one."),
+    runs.length === 0
+      ? h("p", { class: "card" }, "No inspections in ", table.folders.join(", "), " yet: ", h("code", {}, "tacit inspect text"), " or ", h("code", {}, "tacit inspect images"), " makes one.")
+      : h("div", { class: "sides" }, sides.map((side, place) => h("div", { class: "side" }, picker(place), side))),
+  );
+  if (runs.length > 0) await Promise.all([show(0), show(1)]);
+
+  function picker(place: number): HTMLElement {
+    const select = h(
+      "select",
+      {
+        id: `side-${place}`,
+        onchange: () => {
+          chosen[place] = select.value;
+          history.replaceState(null, "", `#/inspect/${chosen[0] || "none"}/${chosen[1] || "none"}`);
+          void show(place);
+        },
+      },
+      h("option", { value: NONE }, "nothing"),
+      runs.map((row) => h("option", { value: row.key, selected: row.key === chosen[place] }, `${row.name} (${row.kind})`)),
+    );
+    return h("div", { class: "field" }, h("label", { for: select.id }, place === 0 ? "On the left" : "On the right"), select);
+  }
+
+  async function show(place: number): Promise<void> {
+    const side = sides[place]!;
+    const key = chosen[place];
+    if (!key) return put(side);
+    try {
+      const found = await get<Detail>(`/api/runs/${encodeURIComponent(key)}`, signal);
+      if (chosen[place] !== key) return;
+      const sections = found.sections.filter((section) => section.name.startsWith("inspection"));
+      put(
+        side,
+        h("p", {}, h("a", { href: `/#/run/${key}` }, found.row.name), " ", stateMark(found.row.state)),
+        sections.map((section) => sectionCard(section, signal)),
+        sections.length === 0 && h("p", { class: "note" }, found.row.state === "finished" ? "What this inspection made up is for its owner alone, because no privacy is claimed for it: tacit report shows it." : "This inspection has made up nothing yet."),
+      );
+    } catch (error) {
+      if (!signal.aborted) put(side, h("p", { class: "problem", role: "alert" }, sentenceOf(error)));
+    }
+  }
+}

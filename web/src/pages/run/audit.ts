@@ -1,0 +1,145 @@
+// The audit: the proven epsilon and what attacks could show on one axis, canaries' ranks, the measured noise of the gate.
+import { get } from "../../api";
+import { h, put, s, type Child } from "../../dom";
+import { sectionCard, tableOf, type Section } from "../../sections";
+import { epsilonText, percent, short, whole } from "../../words";
+
+interface Bound {
+  epsilon: number;
+  confidence: number;
+  canaries: number;
+  guesses: number;
+  right: number;
+  strongest: number;
+}
+
+interface AuditView {
+  epsilon: number | null;
+  delta: number;
+  reasons_not_private: string[];
+  owner: boolean;
+  gate: {
+    verdict: string;
+    rounds: number;
+    tests: { name: string; chance: number; alarm: boolean; what: string }[];
+    scale: [number, number, number] | null;
+    detectable_scale: number | null;
+    epsilon: [number, number] | null;
+  } | null;
+  attack: {
+    verdict: string;
+    canaries: { number: number; setting: string; rank: number; candidates: number; exposure: number; place: number | null }[];
+    lower_bounds: Record<string, Bound>;
+    proven: { epsilon: number | null; delta: number } | null;
+    strongest_possible: number;
+  } | null;
+}
+
+const VERDICTS: Record<string, string> = {
+  broken: "Something is broken: the attack got more out of the model than the proven epsilon allows. Do not use the model.",
+  passed: "No lower bound exceeds the proven epsilon.",
+  could_not_fail: "This audit could not have failed: with so few canary users no attack can reach the proven epsilon.",
+  no_bound: "There were no canary users, so the attack gives no lower bound.",
+};
+const SCORES: Record<string, string> = { loss: "attacked, by loss", trajectory: "attacked, by trajectory" };
+
+export async function auditTab(main: HTMLElement, key: string, sections: Section[], signal: AbortSignal): Promise<void> {
+  put(main, h("p", { class: "quiet" }, "Reading the audit…"));
+  const found = await get<AuditView>(`/api/runs/${key}/audit`, signal);
+  put(main, axisCard(found), found.owner ? [canaries(found), gate(found)] : h("p", { class: "note" }, "What the attacks found depends on who was in the data, so it is for the run's owner alone: tacit board --owner shows it."), sections.map((section) => sectionCard(section, signal)));
+}
+
+function axisCard(found: AuditView): HTMLElement {
+  const marks: { label: string; low: number; high: number | null; kind: string }[] = [];
+  const attack = found.attack;
+  for (const [name, bound] of Object.entries(attack?.lower_bounds ?? {}))
+    marks.push({ label: `${SCORES[name] ?? name}: at least ${short(Math.floor(bound.epsilon * 100) / 100)} (${percent(bound.confidence, 2)} confidence)`, low: bound.epsilon, high: null, kind: "attacked" });
+  if (attack && attack.strongest_possible > 0) marks.push({ label: `an attacker who is always right: ${short(Math.floor(attack.strongest_possible * 100) / 100)}`, low: attack.strongest_possible, high: null, kind: "strongest" });
+  const proven = attack?.proven ? attack.proven.epsilon : found.epsilon;
+  const gate = found.gate?.epsilon;
+  if (gate) marks.push({ label: `with the noise that the gate measured: at least ${short(Math.floor(gate[0] * 100) / 100)}`, low: gate[0], high: null, kind: "attacked" });
+  if (proven !== null) marks.push({ label: `proven${attack?.proven ? " for a canary user" : ""}: at most ${epsilonText(proven)}`, low: proven, high: null, kind: "proven" });
+  const most = Math.max(...marks.map((mark) => mark.low), 0.1) * 1.15;
+  const width = 900;
+  const x = (epsilon: number) => 20 + (epsilon / most) * (width - 40);
+  const height = 30 + marks.length * 34;
+  const ticks = niceTicks(most);
+  return h(
+    "figure",
+    { class: "card" },
+    h("figcaption", {}, h("h2", {}, "What is proven, and what attacks could show"), h("p", { class: "quiet" }, "An attack can only show that epsilon is at least something; the proof says that it is at most something. The attack must stay to the left of the proof.")),
+    marks.length === 0 && h("p", {}, `No epsilon is proven: ${found.reasons_not_private.join("; ")}.`),
+    marks.length > 0 &&
+      h(
+        "div",
+        { class: "scroll", tabindex: "0", role: "region", "aria-label": "Axis of epsilon" },
+        s(
+          "svg",
+          { class: "picture", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": marks.map((mark) => mark.label).join("; ") },
+          ticks.map((tick) => [s("line", { class: "rule", x1: x(tick), x2: x(tick), y1: 4, y2: height - 22 }), s("text", { class: "faint", x: x(tick), y: height - 6, "text-anchor": "middle" }, `ε ${short(tick)}`)]),
+          marks.map((mark, place) => {
+            const y = 20 + place * 34;
+            const left = mark.low / most > 0.55;
+            return [
+              s("line", { class: `reach ${mark.kind}`, x1: x(0), x2: x(mark.low), y1: y, y2: y }),
+              s("circle", { class: `end ${mark.kind}`, cx: x(mark.low), cy: y, r: 6 }),
+              s("text", { x: left ? x(mark.low) - 12 : x(mark.low) + 12, y: y - 7 + (left ? 0 : 11), "text-anchor": left ? "end" : "start" }, mark.label),
+            ];
+          }),
+        ),
+      ),
+    attack && h("p", { class: attack.verdict === "broken" ? "problem" : attack.verdict === "passed" ? "good" : "note" }, VERDICTS[attack.verdict] ?? attack.verdict),
+    found.owner && !attack && h("p", { class: "quiet" }, "No attack on the model is on record: tacit audit run makes one, if canaries were planted."),
+  );
+}
+
+function niceTicks(most: number): number[] {
+  const step = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500].find((each) => most / each <= 6) ?? most;
+  return Array.from({ length: Math.floor(most / step) + 1 }, (_, place) => place * step);
+}
+
+function canaries(found: AuditView): Child {
+  const attacked = found.attack?.canaries ?? [];
+  if (attacked.length === 0) return null;
+  const settings = [...new Set(attacked.map((each) => each.setting))];
+  const most = Math.max(...attacked.map((each) => each.candidates));
+  const width = 900;
+  const left = 190;
+  const height = settings.length * 34 + 44;
+  const x = (rank: number) => left + (Math.log10(Math.max(rank, 1)) / Math.log10(Math.max(most, 10))) * (width - left - 20);
+  const powers = Array.from({ length: Math.floor(Math.log10(most)) + 1 }, (_, power) => 10 ** power);
+  return h(
+    "figure",
+    { class: "card" },
+    h("figcaption", {}, h("h2", {}, "Ranks of the canaries", h("span", { class: "mark owner" }, "owner only")), h("p", { class: "quiet" }, `Each dot is a planted phrase. Rank 1: the model prefers it to all ${whole(most - 1)} random endings, so it was memorised. By chance any rank is as likely.`)),
+    h(
+      "div",
+      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Ranks" },
+      s(
+        "svg",
+        { class: "picture", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Ranks of the canaries by how they were shared; the table below has them" },
+        powers.map((power) => [s("line", { class: "rule", x1: x(power), x2: x(power), y1: 6, y2: height - 34 }), s("text", { class: "faint", x: x(power), y: height - 16, "text-anchor": "middle" }, whole(power))]),
+        s("text", { class: "faint", x: width - 20, y: height - 2, "text-anchor": "end" }, "rank"),
+        settings.map((setting, place) => [
+          s("text", { x: left - 10, y: place * 34 + 26, "text-anchor": "end" }, setting),
+          attacked.filter((each) => each.setting === setting).map((each) => s("circle", { class: each.place === null ? "dot" : "dot lost", cx: x(each.rank), cy: place * 34 + 22, r: 6, opacity: 0.75 }, s("title", {}, `canary ${each.number + 1}: rank ${whole(each.rank)}`))),
+        ]),
+      ),
+    ),
+    h("ul", { class: "legend" }, h("li", { class: "key colour--one" }, "not found by the search"), h("li", { class: "key colour--two" }, "extracted by the search")),
+    h("details", {}, h("summary", {}, "Figures"), tableOf(["canary", "shared by", "rank", "of", "exposure, bits", "extracted at"], attacked.map((each) => [String(each.number + 1), each.setting, whole(each.rank), whole(each.candidates), each.exposure.toFixed(1), each.place === null ? "no" : String(each.place)]))),
+  );
+}
+
+function gate(found: AuditView): Child {
+  const gate = found.gate;
+  if (gate === null) return null;
+  return h(
+    "section",
+    { class: "card" },
+    h("h2", {}, "The gate", h("span", { class: "mark owner" }, "owner only")),
+    h("p", { class: gate.verdict === "passed" ? "good" : "problem" }, gate.verdict === "passed" ? `Clip and noise passed every test in ${whole(gate.rounds)} rounds.` : "Something is broken at the gate: the stated epsilon does not hold. Do not use the model."),
+    gate.scale && h("p", {}, `The noise that was measured is ${short(gate.scale[1])} times the stated one (between ${short(gate.scale[0])} and ${short(gate.scale[2])}).`),
+    h("details", { open: gate.verdict !== "passed" }, h("summary", {}, `All ${gate.tests.length} tests`), tableOf(["test", "chance if all is well", "result"], gate.tests.map((test) => [test.name, test.chance.toPrecision(2), test.alarm ? `ALARM: ${test.what}` : "passed"]))),
+  );
+}

@@ -1,0 +1,98 @@
+// Sections of a report as elements: what an audit, a gate or an inspection has to show (tacit/runs/report/blocks.py).
+import { lineChart } from "./chart";
+import { h, s, type Child } from "./dom";
+import { percent, short } from "./words";
+
+export type Block =
+  | { kind: "paragraph"; text: string; note: boolean }
+  | { kind: "table"; columns: string[]; rows: string[][]; caption: string; folded: boolean }
+  | { kind: "code"; text: string; caption: string; folded: boolean }
+  | { kind: "lines"; x: string; y: string; series: { name: string; points: [number, number][] }[]; levels: { name: string; y: number }[]; percent: boolean; log: boolean; caption: string }
+  | { kind: "bars"; x: string; y: string; bars: [string, number][]; caption: string }
+  | { kind: "image"; media: string; data: string; description: string; caption: string };
+
+export interface Section {
+  name: string;
+  title: string;
+  blocks: Block[];
+}
+
+export function sectionCard(section: Section, signal: AbortSignal): HTMLElement {
+  return h("section", { class: "card" }, h("h2", {}, section.title), section.blocks.map((block) => blockOf(block, signal)));
+}
+
+export function blockOf(block: Block, signal: AbortSignal): Child {
+  switch (block.kind) {
+    case "paragraph":
+      return h("p", { class: block.note ? "note" : "" }, block.text);
+    case "table":
+      return folded(block, tableOf(block.columns, block.rows, block.folded ? "" : block.caption));
+    case "code":
+      return folded(block, h("pre", { tabindex: "0" }, block.text));
+    case "lines":
+      return curves(block, signal);
+    case "bars":
+      return barsOf(block.bars, block.caption || block.y);
+    case "image":
+      return h("figure", {}, h("img", { class: "section-image", alt: block.description, src: `data:${block.media};base64,${block.data}` }), block.caption && h("figcaption", { class: "quiet small" }, block.caption));
+  }
+}
+
+function folded(block: { caption: string; folded: boolean }, inner: HTMLElement): HTMLElement {
+  return block.folded ? h("details", {}, h("summary", {}, block.caption || "More"), inner) : inner;
+}
+
+/** A table of text; a column whose cells all look like numbers is set flush right. */
+export function tableOf(columns: string[], rows: string[][], caption = ""): HTMLElement {
+  const numbers = columns.map((_, place) => rows.length > 0 && rows.every((row) => /^$|^[-–+~<>∞]?\d|^∞$|^–$/.test(row[place] ?? "")));
+  const side = (place: number) => (numbers[place] ? "number" : "");
+  return h(
+    "div",
+    { class: "table-frame", tabindex: "0", role: "region", "aria-label": caption || `Table: ${columns.join(", ")}` },
+    h(
+      "table",
+      {},
+      caption && h("caption", { class: "quiet small" }, caption),
+      h("thead", {}, h("tr", {}, columns.map((column, place) => h("th", { scope: "col", class: side(place) }, column)))),
+      h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, place) => h("td", { class: side(place) }, cell))))),
+    ),
+  );
+}
+
+function curves(block: Extract<Block, { kind: "lines" }>, signal: AbortSignal): HTMLElement {
+  const xs = block.series.flatMap((each) => each.points.map((point) => point[0]));
+  const ends = [Math.min(...xs), Math.max(...xs)];
+  return lineChart(
+    { title: block.caption || `${block.y} over ${block.x}`, x: block.x, y: block.y, log: block.log, fromZero: !block.log, format: block.percent ? (value) => percent(value) : short },
+    [
+      ...block.series,
+      ...block.levels.map((level) => ({ name: level.name, points: ends.map((x) => [x, level.y] as [number, number]), dashed: true })),
+    ],
+    signal,
+  ).element;
+}
+
+/** Bars with their labels below, for a histogram. */
+export function barsOf(bars: [string, number][], title: string): HTMLElement {
+  const width = 640;
+  const height = 190;
+  const most = Math.max(...bars.map((bar) => bar[1]), 1e-12);
+  const step = (width - 20) / bars.length;
+  const every = Math.ceil(bars.length / 12);
+  const picture = s(
+    "svg",
+    { class: "picture", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}: ${bars.map((bar) => `${bar[0]} ${short(bar[1])}`).join(", ")}` },
+    bars.map(([label, value], place) => {
+      const tall = (value / most) * (height - 50);
+      const x = 10 + place * step;
+      return s(
+        "g",
+        {},
+        s("rect", { class: "bar-mark", x: x + step * 0.1, y: height - 24 - tall, width: step * 0.8, height: Math.max(tall, value > 0 ? 1 : 0), rx: 2 }, s("title", {}, `${label}: ${short(value)}`)),
+        place % every === 0 && s("text", { x: x + step / 2, y: height - 8, "text-anchor": "middle", class: "faint" }, label.length > 11 ? `${label.slice(0, 10)}…` : label),
+        bars.length <= 14 && s("text", { x: x + step / 2, y: height - 30 - tall, "text-anchor": "middle" }, short(value)),
+      );
+    }),
+  );
+  return h("figure", {}, h("figcaption", { class: "quiet small" }, title), picture);
+}
