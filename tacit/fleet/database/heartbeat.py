@@ -32,8 +32,12 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="tacit heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Enter the process into the table, then renew the entry in the background."""
-        self._appear()
+        """Enter the process into the table, then renew the entry in the background.
+
+        If the database is away just now, the next beat enters it; until then nobody sends anything to this process.
+        """
+        with suppress(SQLAlchemyError):
+            self._appear()
         self._thread.start()
 
     def leave(self) -> None:

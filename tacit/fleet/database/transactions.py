@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from tacit.errors import FleetError
 
@@ -45,6 +46,13 @@ _ONE_WRITER = threading.Lock()
 
 class DatabaseAway(FleetError):
     """The database does not answer; it may later."""
+
+
+def may_pass(error: SQLAlchemyError) -> bool:
+    """Whether the same transaction may succeed later: the connection was lost, or the database is down, busy or full."""
+    if isinstance(error, DBAPIError):
+        return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
+    return isinstance(error, PoolTimeout)
 
 
 def open_database(url: str) -> Engine:

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import SQLAlchemyError
 
 from tacit.errors import DivergedError, FleetError, RunError
 from tacit.files import write_atomic
 from tacit.fleet.database import leases, task_table
 from tacit.fleet.database.heartbeat import Heartbeat
 from tacit.fleet.database.leases import Lease, LeaseLost
+from tacit.fleet.database.transactions import may_pass
 from tacit.fleet.rounds.evaluation import evaluated_model, evaluation_program
 from tacit.fleet.rounds.fleet_context import FleetContext, Log, RunLink, enough_room_in
 from tacit.fleet.rounds.peers import Peers
@@ -180,9 +180,9 @@ class Coordinator:
         if isinstance(error, RunError):
             ledger = self._out / "ledger.jsonl"
             return isinstance(error.__cause__, OSError) or (ledger.exists() and is_being_written(ledger))
-        if isinstance(error, DBAPIError):
-            return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
-        return isinstance(error, LeaseLost | RoundLost | OSError | PoolTimeout)
+        if isinstance(error, SQLAlchemyError):
+            return may_pass(error)
+        return isinstance(error, LeaseLost | RoundLost | OSError)
 
 
 def _content(setup: RecipeSetup) -> Callable[[Any], bytes]:

@@ -22,14 +22,14 @@ from typing import Any, Literal, get_args
 
 import uvicorn
 from sqlalchemy import Engine
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from tacit.errors import FleetError
 from tacit.fleet.database import clock, round_table
 from tacit.fleet.database.heartbeat import Heartbeat
 from tacit.fleet.database.leases import GONE_AFTER_S
 from tacit.fleet.database.migrations import migrate
-from tacit.fleet.database.transactions import DatabaseAway, open_database
+from tacit.fleet.database.transactions import DatabaseAway, may_pass, open_database
 from tacit.fleet.logs import log
 from tacit.fleet.rounds.aggregator import Aggregator
 from tacit.fleet.rounds.secure_size import require_possible
@@ -126,11 +126,18 @@ def serve(
 def _open_database(url: str, stopping: threading.Event) -> Engine | None:
     """The database with its tables made, as soon as it answers; None if the process is to stop before that."""
     while not stopping.is_set():
-        with suppress(DatabaseAway, OperationalError):
+        with suppress(DatabaseAway):
             engine = open_database(url)
             try:
                 migrate(engine)
                 return engine
+            except SQLAlchemyError as error:
+                engine.dispose()
+                if engine.dialect.name != "postgresql" or not may_pass(error):
+                    shown = engine.url.render_as_string(hide_password=True)
+                    raise FleetError(
+                        f"Cannot make the tables in the database {shown}.", hint="Check that this user may write there."
+                    ) from error
             except BaseException:
                 engine.dispose()
                 raise

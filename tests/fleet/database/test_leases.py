@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
 
 from tacit.fleet.database import leases, participation_table, round_table, task_table
 from tacit.fleet.database.heartbeat import Heartbeat
@@ -116,6 +118,27 @@ def test_a_heartbeat_renews_its_lease_and_notices_when_it_is_lost(
     finally:
         heartbeat.stop()
     assert leases.alive(engine, ("coordinator",), now=time.time()) == {}
+
+
+def test_a_process_that_starts_while_the_database_is_away_is_entered_by_a_later_beat(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tacit.fleet.database.heartbeat.RENEW_S", 0.02)
+    real, tries = leases.appear, list[str]()
+
+    def appear(*arguments: Any, **named: Any) -> None:
+        tries.append("try")
+        if len(tries) < 3:
+            raise OperationalError("", None, Exception("the database is away"))
+        real(*arguments, **named)
+
+    monkeypatch.setattr(leases, "appear", appear)
+    heartbeat = Heartbeat(engine, "a", role="coordinator", address="http://a")
+    heartbeat.start()
+    try:
+        wait_for(lambda: leases.alive(engine, ("coordinator",), now=time.time()) == {"a": "http://a"})
+    finally:
+        heartbeat.stop()
 
 
 def test_a_lease_that_could_not_be_renewed_in_time_is_lost(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

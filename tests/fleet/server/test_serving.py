@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import uvicorn
 from sqlalchemy import insert, select, update
+from sqlalchemy.exc import OperationalError
 
 from tacit.errors import FleetError, RunError
 from tacit.fleet.database import schema
@@ -201,6 +202,17 @@ def test_a_process_waits_for_its_database_and_ends_if_it_is_stopped_meanwhile(
     stopped = threading.Event()
     stopped.set()
     assert serving._open_database("sqlite://", stopped) is None
+
+
+def test_tables_that_cannot_be_made_are_waited_for_only_where_the_database_may_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(engine: Any) -> None:
+        raise OperationalError("", None, Exception("attempt to write a readonly database"))
+
+    monkeypatch.setattr(serving, "migrate", failing)
+    with pytest.raises(FleetError, match=r"Cannot make the tables in the database sqlite:///.*fleet\.db\."):
+        serving._open_database(f"sqlite:///{tmp_path}/fleet.db", threading.Event())
 
 
 def test_a_database_that_is_down_is_waited_for_and_another_mistake_is_not() -> None:
