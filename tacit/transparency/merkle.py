@@ -7,7 +7,7 @@ subtree of n leaves has as many as the largest power of two below n. The root of
     consistency   the tree with this root begins with all the leaves of the tree with that older root, in the same order
 
 Whoever holds the root of an older tree finds a cut, an exchange, an edit and a fork with a consistency proof alone: a list of
-other leaves with the same root would be a collision of SHA-256. The functions that make proofs take hashes of leaves; those that
+other leaves with the same root would be a collision of SHA-256. Functions that make proofs take hashes of leaves; those that
 check them (RFC 9162, sections 2.1.3 and 2.1.4) trust nothing, and answer True or False for every input of the right type.
 """
 
