@@ -14,7 +14,7 @@ from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.statement.guarantee import Guarantee
 from tacit.runs.cost import RunCost, cohorts_for_owner, cost_of, runs_listed_with
 from tacit.runs.folder import RunFolder, by_name
-from tacit.runs.metrics import read_metrics
+from tacit.runs.metrics import last_metrics, read_metrics
 from tacit.runs.report.reading import state_of
 
 if TYPE_CHECKING:
@@ -172,7 +172,8 @@ class Run:
 
     def guarantee(self) -> Guarantee:
         """The statement that a reviewer can sign. It reads nothing private, so every reader sees the same numbers."""
-        return self._cost(owner=False).guarantee(listed=runs_listed_with(self.folder))
+        measured = last_metrics(self.folder.metrics_path)
+        return self._cost(owner=False).guarantee(listed=runs_listed_with(self.folder), metrics=measured)
 
     def _cost(self, *, owner: bool) -> RunCost:
         ledger = self.ledger

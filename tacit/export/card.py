@@ -44,8 +44,8 @@ def model_card(folder: RunFolder, checkpoint: Checkpoint) -> dict[str, Any]:
             f"The checkpoint after {checkpoint.round} rounds in {folder.path} is not one that the ledger names.",
             hint=f"If the run was interrupted, continue it: tacit train --resume {folder.path}",
         )
-    stated = cost_of(folder, ledger).guarantee()
     measured = [record for record in read_metrics(folder.metrics_path) if record["round"] == checkpoint.round]
+    stated = cost_of(folder, ledger).guarantee(metrics=measured[-1] if measured else None)
     return {
         "guarantee": stated.as_json(),
         "accuracy": {name: measured[-1][name] for name in _SCORES if name in measured[-1]} if measured else None,

@@ -48,3 +48,24 @@ def vocabulary_sentence(share: float | None) -> str | None:
         f"{share:.1%} of the held-out people's words are outside the vocabulary and can never be guessed: accuracy cannot "
         f"exceed {1 - share:.1%}."
     )
+
+
+def measured_sentences(metrics: Mapping[str, Any]) -> list[str]:
+    """What was measured on held-out people, a sentence each; none where it is not the accuracy of a next-word model.
+
+    >>> print(measured_sentences({"top1": 0.26, "top3": 0.4, "words": 16381})[0])  # doctest: +NORMALIZE_WHITESPACE
+    A keyboard with this model would show 26.0% of 16,381 words of held-out people as its first suggestion, and 40.0% among
+    three.
+    >>> measured_sentences({"accuracy": 0.9})
+    []
+    """
+    first, three, words = metrics.get("top1"), metrics.get("top3"), metrics.get("words")
+    if not isinstance(first, float) or not isinstance(three, float):
+        return []
+    count = f"{words:,} words" if isinstance(words, int) else "the words"
+    shown = (
+        f"A keyboard with this model would show {first:.1%} of {count} of held-out people as its first suggestion, and "
+        f"{three:.1%} among three."
+    )
+    others = (papers_sentence(metrics), vocabulary_sentence(metrics.get("out_of_vocabulary")))
+    return [shown, *(sentence for sentence in others if sentence is not None)]

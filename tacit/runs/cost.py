@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +35,7 @@ from tacit.privacy.record.reasons import Reason, Why, distinct
 from tacit.privacy.statement.assumptions import Observed, departures, objections
 from tacit.privacy.statement.guarantee import Guarantee, ListedRuns
 from tacit.runs import odometer
+from tacit.runs.accuracy import measured_sentences
 from tacit.runs.folder import RunFolder
 from tacit.runs.public import released_files
 
@@ -52,11 +53,25 @@ class RunCost:
     stated: Spent
     happened: Spent | None = None
 
-    def guarantee(self, *, observed: Observed | None = None, listed: ListedRuns | None = None) -> Guarantee:
-        """The statement. With `observed`, or a figure from the participation that happened, it is for the owner alone."""
-        released = released_files(self.ledger.opened)
+    def guarantee(
+        self,
+        *,
+        observed: Observed | None = None,
+        listed: ListedRuns | None = None,
+        metrics: Mapping[str, Any] | None = None,
+    ) -> Guarantee:
+        """The statement. With `observed`, or a figure from the participation that happened, it is for the owner alone.
+
+        `metrics` are the last that were measured on held-out users.
+        """
         return Guarantee.of(
-            self.ledger, self.stated, observed=observed, happened=self.happened, released=released, listed=listed
+            self.ledger,
+            self.stated,
+            observed=observed,
+            happened=self.happened,
+            released=released_files(self.ledger.opened),
+            listed=listed,
+            accuracy=measured_sentences(metrics or {}),
         )
 
     def owners_figures(self) -> dict[str, Any] | None:

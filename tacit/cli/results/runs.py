@@ -188,4 +188,5 @@ class GuaranteeResult(Claim):
     assumptions: list[MarkedLine] = key("what the guarantee rests on")
     ledger_head: str = key("the digest of the ledger's last record")
     headline: str = key("the claim in one sentence")
+    paragraph: str = key("the claim in one paragraph, for readers who have never heard of differential privacy")
     parts: list[GuaranteePart] = key("the whole statement")

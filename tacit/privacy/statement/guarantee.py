@@ -1,7 +1,9 @@
 """The guarantee of a run, as a statement a reviewer can sign: what is claimed, for whom, on what grounds, and how to check it.
 
-Follows the outline of Gboard's appendix C (setting and trust; data accesses covered, what is released, unit, neighbours;
-accounting, assumptions, the formal statement, verifiability) for any run, from its ledger and what it spent. A mechanism,
+It begins with one paragraph for everybody, and then takes up the subjects by which NIST SP 800-226 has a claim evaluated, from
+the top of its pyramid to the bottom: parameters, unit, what is released, mechanism and accounting, accuracy and bias, trust,
+implementation, access, collection of the data. What Gboard's appendix C lists for its models is in it too. All of it is made
+from the run's ledger and what the run spent; accuracy alone is measured elsewhere and handed in. A mechanism,
 a sampling or a plan that this version of Tacit does not know, and a ledger that departs from its own plan, make epsilon
 infinite, with the reason: nothing is described by guessing. The sentences are in `guarantee_parts`.
 """
@@ -16,9 +18,11 @@ from typing import Any, Self
 from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.reasons import Reason, Why, distinct, in_words, reasons_as_json
+from tacit.privacy.statement import deployment
 from tacit.privacy.statement import guarantee_parts as parts
 from tacit.privacy.statement.assumptions import Observed, assumptions_of, objections
 from tacit.privacy.statement.guarantee_parts import ListedRuns
+from tacit.privacy.statement.paragraph import paragraph
 from tacit.privacy.statement.trust import trust
 from tacit.privacy.statement.wording import (
     Line,
@@ -57,6 +61,7 @@ class Guarantee:
     reasons: tuple[Reason, ...]
     assumptions: tuple[Line, ...]
     head: str
+    paragraph: str
     parts: tuple[Part, ...]
 
     @classmethod
@@ -69,12 +74,14 @@ class Guarantee:
         happened: Spent | None = None,
         released: Sequence[str] = (),
         listed: ListedRuns | None = None,
+        accuracy: Sequence[str] = (),
     ) -> Self:
         """The guarantee of the run with this ledger, which costs this.
 
         `observed` and `happened`, the cost from the participation that happened, make the statement one for the owner alone.
         `released` says which files of the run are the outcome that the statement speaks of, a line each. `listed` is the list
-        of runs on the same users, where the reader can see it.
+        of runs on the same users, where the reader can see it. `accuracy` are sentences about what was measured on held-out
+        users.
         """
         reasons = distinct((*spent.reasons_not_private, *objections(ledger, spent)))
         epsilon = math.inf if reasons else spent.epsilon
@@ -100,19 +107,25 @@ class Guarantee:
             reasons=reasons,
             assumptions=assumptions,
             head=ledger.head,
+            paragraph="",
             parts=(),
         )
         return replace(
             said,
+            paragraph=paragraph(said, ledger),
             parts=(
-                Part("Setting and trust", trust(said, ledger, observed)),
+                Part("The formal statement", parts.formal(said, ledger)),
+                Part("Unit of privacy and neighbours", parts.unit(said)),
+                Part("What is released", parts.what_is_released(ledger, released)),
                 Part("Data accesses covered", parts.covered(said, ledger)),
                 Part("Not covered", parts.not_covered(ledger, listed)),
-                Part("What is released", parts.what_is_released(ledger, released)),
-                Part("Unit of privacy and neighbours", parts.unit(said)),
-                Part("Accounting", parts.accounting(said, ledger, happened)),
+                Part("Mechanism and accounting", parts.accounting(said, ledger, happened)),
+                Part("Accuracy and bias", deployment.accuracy_and_bias(opened, accuracy)),
+                Part("Setting and trust", trust(said, ledger, observed)),
+                Part("Arithmetic, randomness and side channels", deployment.implementation(opened)),
+                Part("Security and access", deployment.access(opened)),
+                Part("Collection of the data", deployment.collection(opened)),
                 Part("What it rests on", assumptions),
-                Part("The formal statement", parts.formal(said, ledger)),
                 Part("How to check it", parts.how_to_check(said, ledger)),
             ),
         )
@@ -159,6 +172,7 @@ class Guarantee:
             "assumptions": [{"text": plain(line.text), "mark": str(line.mark)} for line in self.assumptions],
             "ledger_head": self.head,
             "headline": plain(self.headline),
+            "paragraph": plain(self.paragraph),
             "parts": parts_as_json(self.parts),
         }
 
@@ -166,10 +180,11 @@ class Guarantee:
         """A document of its own."""
         return (
             f"# The guarantee of run {in_markdown(self.run_id)}\n\n**{in_markdown(self.headline)}**\n\n"
-            f"{parts_as_markdown(self.parts)}\n"
+            f"{in_markdown(self.paragraph)}\n\n{parts_as_markdown(self.parts)}\n"
         )
 
     def as_html(self) -> str:
         """A fragment for a page: the headline, then parts under headings of the third level; everything escaped."""
         verdict = "claimed" if self.private else "not-claimed"
-        return f'<p class="headline {verdict}">{escaped(self.headline)}</p>\n{parts_as_html(self.parts)}'
+        top = f'<p class="headline {verdict}">{escaped(self.headline)}</p>\n<p>{escaped(self.paragraph)}</p>'
+        return f"{top}\n{parts_as_html(self.parts)}"

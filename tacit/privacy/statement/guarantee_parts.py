@@ -34,7 +34,8 @@ _ACCOUNTANTS = {
     "pld": "privacy loss distributions, discretised so that epsilon is never too small",
     "rdp": "Rényi differential privacy, converted to (epsilon, delta)",
 }
-_FALSE_ALARMS = 0.01
+# The share of false alarms at which the power of a test is told.
+FALSE_ALARMS = 0.01
 _MODELS = (
     "The outcome is the noised sum of every round, and therefore the model of every round and not only the last one: each of "
     "them may be published or sent to those who take part."
@@ -349,7 +350,7 @@ def formal(said: Guarantee, ledger: Ledger) -> tuple[Line, ...]:
         Line(
             f"For any neighbouring D and D′ and any set O of outcomes, Pr[run(D) ∈ O] ≤ e^ε · Pr[run(D′) ∈ O] + δ, with "
             f"ε = {round_up(said.epsilon)} (rounded up) and δ = {said.delta:g}. An outcome run(D) is everything that is "
-            "listed above under “What is released”, of all rounds together."
+            "listed below under “What is released”, of all rounds together."
         )
     ]
     if said.rho is None:
@@ -358,17 +359,25 @@ def formal(said: Guarantee, ledger: Ledger) -> tuple[Line, ...]:
         lines.append(
             Line(f"The releases are ρ-zero-concentrated differentially private with ρ = {round_up(said.rho, 4)}.")
         )
-    caught = min(
-        math.exp(min(said.epsilon, 700.0)) * _FALSE_ALARMS + said.delta,
-        1 - math.exp(-said.epsilon) * (1 - said.delta - _FALSE_ALARMS),
-    )
+    caught = most_often_right(said.epsilon, said.delta)
     lines.append(
         Line(
             f"In other words: take any test that sees everything that is released and decides between D and D′. If it is wrong "
-            f"about D′ in {_FALSE_ALARMS:.0%} of cases, it is right about D in at most {round_up(100 * caught, 1)}% of cases."
+            f"about D′ in {FALSE_ALARMS:.0%} of cases, it is right about D in at most {round_up(100 * caught, 1)}% of cases."
         )
     )
     return tuple(lines)
+
+
+def most_often_right(epsilon: float, delta: float) -> float:
+    """How often a test between neighbours that is wrong about D′ in `FALSE_ALARMS` of cases can be right about D.
+
+    Both bounds follow from the inequality, one for the test's set of outcomes and one for all others.
+    """
+    return min(
+        math.exp(min(epsilon, 700.0)) * FALSE_ALARMS + delta,
+        1 - math.exp(-epsilon) * (1 - delta - FALSE_ALARMS),
+    )
 
 
 def how_to_check(said: Guarantee, ledger: Ledger) -> tuple[Line, ...]:

@@ -80,11 +80,13 @@ def read_run(folder: RunFolder, *, share: bool) -> Reading:
                 hint="--share writes the copy for everybody else.",
             ) from None
     participations = None if cohorts is None else _counted(cohorts)
-    guarantee = None
+    guarantee, metrics = None, list(read_metrics(folder.metrics_path))
     if ledger is not None:
         seen = None if participations is None else Observed(int(participations.max(initial=0)))
         listed = None if share else runs_listed_with(folder)
-        guarantee = cost_of(folder, ledger, cohorts=cohorts).guarantee(observed=seen, listed=listed)
+        guarantee = cost_of(folder, ledger, cohorts=cohorts).guarantee(
+            observed=seen, listed=listed, metrics=metrics[-1] if metrics else None
+        )
     return Reading(
         folder,
         share,
@@ -92,7 +94,7 @@ def read_run(folder: RunFolder, *, share: bool) -> Reading:
         folder.recipe(),
         folder.recipe_path.read_text(encoding="utf-8"),
         folder.summary() or {},
-        list(read_metrics(folder.metrics_path)),
+        metrics,
         ledger,
         guarantee,
         diagnostics,

@@ -49,7 +49,7 @@ def test_a_private_run(tmp_path):
     assert {"epsilon", "delta", "rho", "adjacency", "accountant", "assumptions"} <= content.keys()
     assert content["rho"] is None
     assert content["epsilon"] == spent.epsilon
-    assert "q = 0.01" in part(found, "Accounting")
+    assert "q = 0.01" in part(found, "Mechanism and accounting")
 
 
 @pytest.mark.parametrize("asserted", [True, False])
@@ -129,7 +129,7 @@ def test_what_is_not_known_is_not_described(tmp_path, changes, words):
     assert words in found.headline
     assert "<b>" not in found.as_html()
     if "mechanism" in changes:
-        assert part(found, "Accounting").startswith("None")
+        assert part(found, "Mechanism and accounting").startswith("None")
 
 
 def test_a_plan_this_version_cannot_read_claims_nothing(tmp_path):
@@ -155,7 +155,9 @@ def test_users_who_check_in(tmp_path, mechanism):
     assert found.private, found.headline
     assert found.as_json()["rho"] == 0.24994
     assert "ρ = 0.2500" in part(found, "The formal statement")
-    assert "takes part 3 times at most, with at least 20 rounds between two participations" in part(found, "Accounting")
+    assert "takes part 3 times at most, with at least 20 rounds between two participations" in part(
+        found, "Mechanism and accounting"
+    )
     trust = part(found, "Setting and trust")
     assert ("state of the correlated noise" in trust) == (mechanism != "gaussian")
     assert "holds against an adversary who knows who takes part" in trust
@@ -177,11 +179,11 @@ def test_users_who_check_in(tmp_path, mechanism):
     owners = Guarantee.of(ledger, promised, happened=dataclasses.replace(seen, epsilon=3.21, rho=0.1667))
     assert sentence in [line.text for line in owners.assumptions if line.mark == Mark.OBSERVED]
     assert "computed from the participation that the plan promises (at most 3 times a user" in part(
-        owners, "Accounting"
+        owners, "Mechanism and accounting"
     )
     assert (
         "From the participation that happened (at most twice a user, with at least 21 rounds in between): ε = 3.21, "
-        "ρ = 0.1667 (for the owner)." in part(owners, "Accounting")
+        "ρ = 0.1667 (for the owner)." in part(owners, "Mechanism and accounting")
     )
     assert owners.headline == Guarantee.of(ledger, promised).headline
     assert "Nobody took part" not in Guarantee.of(ledger, promised).as_markdown()
@@ -204,11 +206,11 @@ def test_fixed_size_rounds_say_what_papers_would_print(tmp_path):
     found = guarantee_of(ledger_of(tmp_path, FIXED | {"noise_multiplier": 1.0}))
     printed = without_replacement_epsilon(1000, 10, 1.0, 3, 1e-6)
     assert printed < found.epsilon
-    assert f"ε = {printed:.2f} for this run" in part(found, "Accounting")
-    assert "2S" in part(found, "Accounting")
+    assert f"ε = {printed:.2f} for this run" in part(found, "Mechanism and accounting")
+    assert "2S" in part(found, "Mechanism and accounting")
     # With much noise and few rounds the papers' accountant, though for a smaller sensitivity, says more than is proven here.
     (tmp_path / "much").mkdir()
-    assert "Papers" not in part(guarantee_of(ledger_of(tmp_path / "much", FIXED)), "Accounting")
+    assert "Papers" not in part(guarantee_of(ledger_of(tmp_path / "much", FIXED)), "Mechanism and accounting")
 
 
 def test_a_stolen_record_is_told_with_what_it_would_cost(tmp_path):
@@ -261,7 +263,7 @@ def test_the_outcome_and_the_adversary_are_defined(tmp_path):
     found = Guarantee.of(ledger, spent, released=("ledger.jsonl: what was released", "checkpoints/*: <models>"))
     assert "ledger.jsonl: what was released\ncheckpoints/*: <models>" in part(found, "What is released")
     assert "<models>" not in found.as_html()
-    assert "listed above under “What is released”" in part(found, "The formal statement")
+    assert "listed below under “What is released”" in part(found, "The formal statement")
     assert "The adversary is computationally bounded" in part(found, "Setting and trust")
     (tmp_path / "other").mkdir()
     claims_nothing = guarantee_of(ledger_of(tmp_path / "other", NONE, reasons_not_private=(NO_NOISE,)))
@@ -289,7 +291,8 @@ STORE = DataRecord(store="ab12")
 def test_other_runs_on_the_same_users_are_named(tmp_path, data, listed, words, code):
     ledger = ledger_of(tmp_path, POISSON, data=data)
     found = guarantee_of(ledger, listed=listed)
-    (line,) = [each for each in found.parts[2].lines if each.text.startswith("Other runs on the same users")]
+    (uncovered,) = [each for each in found.parts if each.title == "Not covered"]
+    (line,) = [each for each in uncovered.lines if each.text.startswith("Other runs on the same users")]
     assert words in line.text
     assert line.code == code
 
