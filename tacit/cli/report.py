@@ -12,6 +12,8 @@ from tacit.cli.options import Json, RunArgument
 from tacit.cli.results import emit
 from tacit.cli.results.runs import GuaranteeResult, ReportResult
 from tacit.errors import RunError
+from tacit.privacy.statement.wording import plain
+from tacit.runs.report.guarantee_pdf import write_guarantee_pdf
 
 
 def report(
@@ -47,6 +49,10 @@ def report(
 def guarantee(
     run: RunArgument,
     html: Annotated[bool, typer.Option("--html", help="Print a fragment of HTML.")] = False,
+    paragraph: Annotated[
+        bool, typer.Option("--paragraph", help="Print one paragraph in plain words, and nothing else.")
+    ] = False,
+    pdf: Annotated[Path | None, typer.Option("--pdf", help="Write the statement as a PDF to this file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Print the guarantee of a run, as Markdown: what is claimed, for whom, what it rests on, and how to check it.
@@ -56,10 +62,16 @@ def guarantee(
 
     Example: tacit guarantee runs/demo-1 > guarantee.md
     """
-    if html and as_json:
-        raise RunError("Expected --html or --json, got both.")
+    asked = {"--html": html, "--paragraph": paragraph, "--pdf": pdf is not None, "--json": as_json}
+    if len(given := [name for name, is_given in asked.items() if is_given]) > 1:
+        raise RunError(f"Expected one form of the guarantee, got {' and '.join(given)}.")
     stated = open_run(run).guarantee()
-    if as_json:
+    if pdf is not None:
+        write_guarantee_pdf(stated, pdf)
+        typer.echo(f"Wrote {pdf}: {stated.headline}")
+    elif paragraph:
+        typer.echo(plain(stated.paragraph))
+    elif as_json:
         emit(GuaranteeResult, stated.as_json())
     elif html:
         typer.echo(stated.as_html())

@@ -33,7 +33,10 @@ def test_both_copies_and_the_guarantee(tacit: Tacit, here: Path):
     for page in (owner, shared, tacit("guarantee", "tiny", "--html").out):
         assert stated["headline"].split(",")[0] in page
         assert stated["ledger_head"] in page
+    said = tacit("guarantee", "tiny", "--paragraph").out
+    assert said == stated["paragraph"] + "\n"
     text = tacit("guarantee", "tiny").out
+    assert said.strip() in text.replace("\\", "")
     assert text.startswith("# The guarantee of run ")
     assert "nobody took part more" in owner
     assert "nobody took part more" not in text  # it does not look into private/
@@ -74,4 +77,4 @@ def test_a_folder_that_is_no_run(tacit: Tacit, here: Path, command: str):
 
 
 def test_one_format_at_a_time(tacit: Tacit, here: Path):
-    assert "got both" in tacit("guarantee", "x", "--html", "--json").refusal(4)
+    assert "got --html and --json" in tacit("guarantee", "x", "--html", "--json").refusal(4)

@@ -14,7 +14,7 @@ from tacit.privacy.statement.paragraph import paragraph
 from tests.support.first_record import NO_NOISE
 from tests.support.planned_ledgers import CHECK_IN, FIXED, NONE, POISSON, guarantee_of, ledger_of
 
-LOUD = POISSON | {"noise_multiplier": 0.6}
+LOUD = POISSON | {"noise_multiplier": 0.9}
 
 
 def test_its_figures_are_those_of_the_claim_rounded_against_it(tmp_path):
