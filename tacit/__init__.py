@@ -85,6 +85,7 @@ _PUBLIC = {
     "Users": "tacit.data.users",
     "Vocabulary": "tacit.data.vocabulary",
     "WandB": "tacit.runs.trackers.wandb",
+    "Witness": "tacit.runs.witness",
     "Work": "tacit.learning.work",
     "add_adapters": "tacit.models.lora",
     "as_task": "tacit.learning.tasks",

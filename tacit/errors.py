@@ -5,7 +5,8 @@
     ├── DataError              a file or store cannot be read as it was meant
     │   └── StoreError         a store folder is missing, damaged or of another kind
     ├── RunError               a run folder is missing, foreign, damaged or does not fit the recipe
-    │   └── LedgerError        the ledger or the participation record is damaged
+    │   ├── LedgerError        the ledger or the participation record is damaged
+    │   └── WitnessError       a run's witness does not answer, or does not sign for this run
     ├── PrivacyError           a step that would make the stated guarantee false; nothing was released
     ├── DivergedError          training left the finite numbers; the last finite checkpoint is kept
     ├── ProtocolError          secure aggregation refuses a message or a round; nothing was revealed
@@ -62,6 +63,10 @@ class RunError(TacitError):
 
 class LedgerError(RunError):
     """The ledger or the participation record is damaged."""
+
+
+class WitnessError(RunError):
+    """A run's witness does not answer, or does not sign for this run; the run can be resumed."""
 
 
 class PrivacyError(TacitError):

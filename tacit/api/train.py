@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tacit.learning.work import Work
     from tacit.privacy.plan import PrivacyPlan
     from tacit.recipe.engine import Ray
+    from tacit.runs.witness import Witness
     from tacit.training.setup import TrainingSetup
 
 
@@ -100,6 +101,7 @@ def train(
     canaries: CanaryPlan | None = None,
     gate_audit: bool = True,
     engine: Ray | None = None,
+    witness: Witness | None = None,
     recipe: str | Path | Recipe | None = None,
     changes: Iterable[str] = (),
     epsilon: float | None = None,
@@ -121,6 +123,8 @@ def train(
       rounds (default: 10).
     - With `seed` the noise can be replayed, and the run is not private. `canaries` are planted among the users, and `Run.audit`
       looks for them. The gate is audited, unless `gate_audit` is False.
+    - With `witness=tacit.Witness(...)` somebody else's server countersigns the head of the ledger, so that nobody can rewrite
+      it unseen.
     - With `engine=tacit.Ray(...)` worker processes on Ray train the users, on this machine or on many.
     - `out` is the run folder; without it, runs/run-1 or the next free number. `callbacks` are called as the run goes on.
 
@@ -337,4 +341,5 @@ _SETTINGS: dict[str, Any] = {
     "canaries": None,
     "gate_audit": True,
     "engine": None,
+    "witness": None,
 }

@@ -81,6 +81,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "tacit.cli.audit:app",
         "Test whether a run keeps its promise: plant canaries, attack the model, compare training regimes.",
     ),
+    "witness": (
+        "tacit.cli.witness:app",
+        "Countersign the heads of ledgers, so that nobody can rewrite one unseen; compare a run with signed heads.",
+    ),
     "data": ("tacit.cli.data:app", "Import users' data, make vocabularies, and show how much data there is."),
     "device": ("tacit.cli.device:app", "Take part in a fleet's training with text that stays on this machine."),
     "fleet": (

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tacit.errors import RecipeError
 from tacit.recipe.engine import GIVE_UP_S, PIECES, Ray
+from tacit.runs.witness import Witness
 
 # The range that every generator in use accepts: jax.random.key keeps 32 bits, NumPy refuses negative seeds.
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
@@ -217,6 +218,30 @@ class RunSection(RecipeSection):
     seed: Seed | None = Field(
         default=None, description="makes the noise replayable, for research: the run is then not private"
     )
+
+
+class WitnessSection(RecipeSection):
+    """Somebody else's server that countersigns the head of the ledger, so that nobody can rewrite it unseen."""
+
+    address: str = Field(description="where the witness listens, http://… or https://…")
+    key: str = Field(description="its public key in one line, as `tacit witness key` prints it")
+    required: bool = Field(
+        default=True,
+        description="nothing of a round is shown or saved before the witness has signed, and the run stops if it does not "
+        "answer; otherwise the run goes on and says so",
+    )
+
+    @model_validator(mode="after")
+    def _known(self) -> WitnessSection:
+        self.witness()
+        return self
+
+    def witness(self) -> Witness:
+        """The witness as a run uses it."""
+        try:
+            return Witness(address=self.address, key=self.key, required=self.required)
+        except RecipeError as error:
+            raise ValueError(f"{error.sentence[0].lower()}{error.sentence[1:].rstrip('.')}") from None
 
 
 class EngineSection(RecipeSection):

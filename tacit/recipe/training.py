@@ -35,6 +35,7 @@ from tacit.recipe.sections import (
     RunSection,
     ServerSection,
     VocabularySection,
+    WitnessSection,
     WorkSection,
 )
 from tacit.runs.folder import by_name
@@ -65,6 +66,7 @@ class Recipe(RecipeSection):
     scale: ScaleSection | None = None
     audit: AuditSection | None = None
     fleet: FleetSection | None = None
+    witness: WitnessSection | None = None
     engine: EngineSection = EngineSection()
     paper: dict[str, Any] = Field(default_factory=dict, description="notes: the paper's figures, how to scale up")
 

@@ -1,8 +1,8 @@
 """Callbacks follow a run: a progress bar, an experiment tracker, or code of your own.
 
 Subclass `Callback` and override what you need. The order of calls is fixed: warnings and pre-training first, then the
-estimate, `on_start`, rounds and evaluations, then `on_end`. After `on_start`, and when pre-training fails, `on_end` is called
-exactly once, whatever happens.
+estimate, `on_start`, rounds and evaluations, then `on_end`. Only the warning that a witness does not answer may come at any
+time. After `on_start`, and when pre-training fails, `on_end` is called exactly once, whatever happens.
 
 **What a callback gets is public.** Its arguments hold the plan's settings, the record that goes into metrics.jsonl and the
 stated guarantee. They never hold who took part, how many did, norms, clipped shares, durations or the path of a file. The time
@@ -129,7 +129,8 @@ class Callback:
         """What the run will cost in time and privacy; before `on_start`, for callbacks that have `wants_estimate`."""
 
     def on_warning(self, sentence: str) -> None:
-        """The settings will harm training, for example by noise that drowns the model. Called before the run begins."""
+        """The settings will harm training, for example by noise that drowns the model: called before the run begins. Or a
+        witness that is not required does not answer: called at any time before `on_end`."""
 
     def on_pretraining(self, step: int, steps: int, loss: float) -> None:
         """Pre-training on public data has made `step` of `steps` steps; `loss` is that of the last ones."""
@@ -213,6 +214,9 @@ class Notifier:
 
     def start(self, run: RunStart) -> None:
         self._call("on_start", run)
+
+    def warning(self, sentence: str) -> None:
+        self._call("on_warning", sentence)
 
     def round(self, round: int, rounds: int) -> None:
         self._call("on_round", round, rounds)

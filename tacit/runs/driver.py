@@ -13,7 +13,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from functools import partial
 from typing import Any
 
 import jax
@@ -43,6 +42,7 @@ from tacit.runs.callbacks import Callback, RunEnd, notifying
 from tacit.runs.cost import cost_of
 from tacit.runs.extension import objection_to_extending, require_extendable
 from tacit.runs.folder import RunFolder, first_difference
+from tacit.runs.heads import Heads
 from tacit.runs.journal import RunJournal
 from tacit.runs.metrics import truncate_after
 from tacit.runs.odometer import Odometer
@@ -73,11 +73,12 @@ def first_rounds(program: Program, folder: RunFolder, callback: Callback, *, cat
     """
     program = dataclasses.replace(program, opened=with_reasons(program))
     listed = _register(program, folder)
+    heads = Heads(listed, folder, program.witness, program.opened)
     ledger = folder.create_ledger(program.opened)
     try:
         program.require_same_users(folder, begun=False)
-        _record_head(listed, folder, ledger)
-        return (yield from _rounds(program, folder, ledger, program.start, callback, listed, catch_interrupt))
+        _warn(callback, heads.record(ledger))
+        return (yield from _rounds(program, folder, ledger, program.start, callback, heads, catch_interrupt))
     finally:
         ledger.close()
 
@@ -114,7 +115,8 @@ def further_rounds(
         program = dataclasses.replace(program, opened=opened)
         program.require_same_users(folder, begun=bool(ledger.ledger.intents))
         folder.accountable_ledger()  # raises if the ledger contradicts the folder: the final cost is computed from it
-        listed = _register(program, folder, ledger.ledger)
+        heads = Heads(_register(program, folder, ledger.ledger), folder, program.witness, opened)
+        _warn(callback, heads.require_extended())
         repair_torn_tail(folder.participation_path, ledger.ledger)
         checkpoint = folder.resume_point(older_if_damaged=older_if_damaged)
         state = program.start
@@ -137,11 +139,11 @@ def further_rounds(
             ledger.append(Resumed(state.round + 1, [], SAME_SUM))
         else:
             ledger.append(Resumed(state.round, lost, FRESH_NOISE if program.seed is None else SEEDED_REPLAY))
-        _record_head(listed, folder, ledger)
+        _warn(callback, heads.record(ledger))
         truncate_after(folder.metrics_path, state.round)
         truncate_after(folder.diagnostics_path, state.round)
         truncate_after(folder.gate_audit_path, state.round)
-        return (yield from _rounds(program, folder, ledger, state, callback, listed, catch_interrupt, unfinished))
+        return (yield from _rounds(program, folder, ledger, state, callback, heads, catch_interrupt, unfinished))
     finally:
         ledger.close()
 
@@ -174,9 +176,9 @@ def _register(program: Program, folder: RunFolder, ledger: Ledger | None = None)
     return listed
 
 
-def _record_head(listed: Odometer | None, folder: RunFolder, ledger: LedgerWriter) -> None:
-    if listed is not None:
-        listed.record_head(folder.run_id, ledger.length, ledger.head)
+def _warn(callback: Callback, sentence: str | None) -> None:
+    if sentence is not None:
+        callback.on_warning(sentence)
 
 
 def _noise_arrays(folder: RunFolder, template: TrainingState, round: int) -> Mapping[str, Any]:
@@ -211,7 +213,7 @@ def _rounds(
     ledger: LedgerWriter,
     state: TrainingState,
     callback: Callback,
-    listed: Odometer | None,
+    heads: Heads,
     catch_interrupt: bool,
     unfinished: tuple[int, int, NDArray[np.int64]] | None = None,
 ) -> Rounds:
@@ -229,7 +231,7 @@ def _rounds(
             evaluate=program.evaluate,
             cost_so_far=lambda intents: cost_if_it_had_ended_here(opened, intents),
             update_bound=program.users.update_bound,
-            record_head=partial(_record_head, listed, folder, ledger),
+            heads=heads,
             notifier=notifier,
             settled=audit.settle,
             unfinished=unfinished,

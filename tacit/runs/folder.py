@@ -5,6 +5,7 @@ recipe.toml           the recipe the run follows
 vocabulary.txt        where its words come from, then the words, one per line, if it has any
 totals.json           what a discovery of words released, in such a run (tacit.runs.word_discovery)
 ledger.jsonl          what was released (tacit.privacy.record.ledger)
+head.txt              the last head of the ledger that the run's witness signed, if it has one (tacit.runs.heads)
 metrics.jsonl         one record a round
 checkpoints/          round-000123.safetensors
 pretrained/           round-000000.safetensors: the model after pre-training on public data, if the recipe asks for it
@@ -13,7 +14,7 @@ summary.json          the result, written when the run ends
 private/              mode 0700: participation.bin; the noise state, if the mechanism has one; users.sha256 and
                       diagnostics.jsonl, which only a simulation writes (norms and cohort sizes, outside the guarantee);
                       gate_audit.jsonl while the gate is audited, gate_audit.json when the run has ended; audit.json, what
-                      tacit audit run found last. No key is ever on disk.
+                      tacit audit run found last; log.key, which signs heads of the ledger. No key of noise is ever on disk.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 Before a round touches users, the cohort's record is written to disk, and then the ledger's intent, which holds its digest.
 After the round, numbers are fetched from the accelerator two rounds late, so that nothing waits for it. The schedule says in
 which rounds the model is evaluated, and in which a checkpoint is written and committed in the ledger. Nothing that depends on
-a round is written or shown before its intent is on disk and the store's odometer has recorded a head of the ledger that
-includes it (`record_head`): otherwise a copy of the run folder could go on as if the round had not happened.
+a round is written or shown before its intent is on disk, and the store's odometer and the run's witness have recorded a head
+of the ledger that includes it (`tacit.runs.heads`): otherwise a copy of the run folder could go on as if the round had not
+happened.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from tacit.errors import DivergedError, PrivacyError
+from tacit.errors import DivergedError, PrivacyError, WitnessError
 from tacit.privacy.accounting.noise_split import BIT_BOUND
 from tacit.privacy.accounting.spent import Spent
 from tacit.privacy.participation.log import ParticipationWriter
@@ -30,6 +31,7 @@ from tacit.runs import checkpoints
 from tacit.runs.callbacks import Notifier, RunEnd, RunStart, StopRequested
 from tacit.runs.consistency import OPENED
 from tacit.runs.folder import NOISE, RunFolder
+from tacit.runs.heads import Heads
 from tacit.runs.metrics import EPSILON_SO_FAR, MetricsWriter, read_metrics
 
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ class RunJournal:
         evaluate: Callable[[Any], Mapping[str, float]],
         cost_so_far: Callable[[list[Intent]], Spent],
         update_bound: Callable[[float], float],
-        record_head: Callable[[], None],
+        heads: Heads,
         notifier: Notifier,
         settled: Callable[[int], None] = lambda rounds_done: None,
         unfinished: tuple[int, int, np.ndarray] | None = None,
@@ -90,7 +92,7 @@ class RunJournal:
         self._folder, self._ledger, self._plan, self._schedule = folder, ledger, plan, schedule
         self._to_arrays, self._evaluate, self._notifier = to_arrays, evaluate, notifier
         self._cost_so_far, self._update_bound = cost_so_far, update_bound
-        self._record_head, self._settled = record_head, settled
+        self._heads, self._settled = heads, settled
         self._sampling = plan.sampling_constants
         self._participation = ParticipationWriter(folder.participation_path)
         self._metrics = MetricsWriter(folder.metrics_path)
@@ -176,8 +178,22 @@ class RunJournal:
     def close(self, outcome: str) -> None:
         """Write how the run ended, and close its files."""
         self._ledger.append(Closed(self._ledger.ledger.next_round, outcome))
-        self._record_head()
+        self._warn(self._heads.record_end(self._ledger))
         self.release()
+
+    def _record_head(self) -> None:
+        """Record that every round so far was begun. If a required witness does not sign, the run stops before they show."""
+        try:
+            self._warn(self._heads.record(self._ledger))
+        except WitnessError:
+            self._ledger.append(Closed(self._ledger.ledger.next_round, "stopped"))
+            self.release()
+            self._notifier.end(RunEnd("stopped"))
+            raise
+
+    def _warn(self, sentence: str | None) -> None:
+        if sentence is not None:
+            self._notifier.warning(sentence)
 
     def release(self) -> None:
         """Close the files, whatever happened."""

@@ -22,6 +22,7 @@ from tacit.runs.callbacks import WorkersReport
 from tacit.runs.folder import RunFolder
 from tacit.runs.gate_audit.in_run import GateAudit
 from tacit.runs.journal import Schedule
+from tacit.runs.witness import Witness
 
 
 class Cohorts(Protocol):
@@ -39,6 +40,7 @@ class Program(ABC):
     `opened` is the ledger's first record. `store` is the folder in whose odometer the run is entered (None: a world, which has
     no people). `users` stands on the users' side of the gate. `evaluate` measures a model; `finish` makes the run's summary,
     and leaves what it wants in the run folder. With `evaluate_first`, the model is measured before the first round too.
+    `witness` countersigns the ledger's heads.
     """
 
     plan: PrivacyPlan
@@ -54,6 +56,7 @@ class Program(ABC):
     evaluate: Callable[[Any], Mapping[str, float]]
     finish: Callable[[TrainingState, Opened, Spent], dict[str, Any]]
     evaluate_first: bool = False
+    witness: Witness | None = None
 
     @abstractmethod
     def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Cohorts:

@@ -21,11 +21,14 @@ class PublicFile:
     what: str
 
 
+WITNESSED = PublicFile("head.txt", "the last head of the ledger that the run's witness signed")
+
 PUBLIC: tuple[PublicFile, ...] = (
     PublicFile("run.json", "which run this is, and when it was begun"),
     PublicFile("recipe.toml", "everything the run was told"),
     PublicFile("vocabulary.txt", "the words that the model knows"),
     PublicFile("ledger.jsonl", "every release: its noise, its bounds, its sampling constants"),
+    WITNESSED,
     PublicFile("checkpoints/*.safetensors", "models after some of the rounds, and the state of the server's optimizer"),
     PublicFile("pretrained/*.safetensors", "the model that public data made, before the first round"),
     PublicFile("metrics.jsonl", "accuracy on held-out users, round by round"),
@@ -40,6 +43,7 @@ OF_WORDS: tuple[PublicFile, ...] = (
     PublicFile("run.json", "which run this is, and when it was begun"),
     PublicFile("recipe.toml", "everything the run was told"),
     PublicFile("ledger.jsonl", "the release: its noise and its bounds"),
+    WITNESSED,
     PublicFile("totals.json", "the noised totals"),
     PublicFile("vocabulary.txt", "the words that were chosen by these totals"),
     PublicFile("summary.json", "how many words there are, and what they cost"),
@@ -52,17 +56,19 @@ OF_WORDS: tuple[PublicFile, ...] = (
 OF_LETTERS: tuple[PublicFile, ...] = (
     *OF_WORDS[:2],
     PublicFile("ledger.jsonl", "every release: its noise, its bounds, its sampling constants"),
+    WITNESSED,
     PublicFile("checkpoints/*.safetensors", "noised totals, prefixes and words after some of the rounds"),
     PublicFile("metrics.jsonl", "how many prefixes and words there were, round by round"),
     PublicFile("totals.json", "the words that were found, with their noised totals"),
-    *OF_WORDS[4:],
+    *OF_WORDS[5:],
 )
 
 
 def released_files(opened: Opened) -> tuple[str, ...]:
     """The files that a statement names as the outcome, a line each."""
     public = OF_LETTERS if opened.letters is not None else OF_WORDS if opened.finds_words else PUBLIC
-    return tuple(f"{each.path}: {each.what}" for each in public)
+    there = (each for each in public if each is not WITNESSED or opened.witness is not None)
+    return tuple(f"{each.path}: {each.what}" for each in there)
 
 
 def public_paths(folder: RunFolder) -> dict[str, Path]:

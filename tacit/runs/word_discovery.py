@@ -41,9 +41,11 @@ from tacit.privacy.record.records import FORMAT, UNIT, UPDATE, Closed, Intent, O
 from tacit.privacy.statement.wording import counted
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
+from tacit.runs.heads import Heads
 from tacit.runs.odometer import Odometer
 from tacit.runs.report.blocks import Paragraph, Section, Table
 from tacit.runs.report.sections import write_section
+from tacit.runs.witness import Witness
 
 TOTALS = "totals.json"
 # So many first candidates tell whether a list is one of the users' language.
@@ -112,21 +114,24 @@ def discover(
     store: Path | None,
     users: NDArray[np.int64],
     words: Callable[[], Iterable[Mapping[str, int]]],
+    witness: Witness | None = None,
 ) -> RunFolder:
     """Run a discovery in a new folder; what is found is in the folder's vocabulary.
 
     `settings` is the run's recipe. `words` reads the word counts of `users`, one mapping each; it is called after the
-    intent is on disk. `store` is the folder in whose odometer the run is entered.
+    intent is on disk. `store` is the folder in whose odometer the run is entered. `witness` countersigns the ledger's heads;
+    of one that is not required and does not sign, the run that trains with the words says so.
     """
     plan = discovery.plan()
     folder = RunFolder.create(out, settings)
-    opened = _opened(discovery, plan, folder, settings, data)
+    opened = _opened(discovery, plan, folder, settings, data, witness)
     listed = None if store is None else Odometer(store)
     if listed is not None:
         listed.register(run_id=folder.run_id, run=folder.path, claims_privacy=not opened.reasons_not_private)
+    heads = Heads(listed, folder, witness, opened)
     ledger = folder.create_ledger(opened)
     try:
-        _record_head(listed, folder, ledger)
+        heads.record(ledger)
         _intend(plan, folder, ledger, users)
         randomness = Randomness.fresh() if discovery.seed is None else Randomness.from_seed(discovery.seed)
         unasked = frozenset((*discovery.sure, *(discovery.known or ())))
@@ -140,16 +145,18 @@ def discover(
             stream=randomness.noise_key(round=0, attempt=0).stream(0),
         )
         del total
-        _record_head(listed, folder, ledger)
+        heads.record(ledger)
         _write(folder, discovery, totals)
         ledger.append(Closed(1, "finished"))
-        _record_head(listed, folder, ledger)
+        heads.record_end(ledger)
     finally:
         ledger.close()
     return folder
 
 
-def _opened(discovery: Discovery, plan: PrivacyPlan, folder: RunFolder, settings: str, data: DataRecord) -> Opened:
+def _opened(
+    discovery: Discovery, plan: PrivacyPlan, folder: RunFolder, settings: str, data: DataRecord, witness: Witness | None
+) -> Opened:
     reasons = discovery.reasons_not_private + (() if discovery.seed is None else (Reason(Why.SEEDED),))
     return Opened(
         run_id=folder.run_id,
@@ -169,6 +176,7 @@ def _opened(discovery: Discovery, plan: PrivacyPlan, folder: RunFolder, settings
         unit=UNIT,
         adjacency=plan.adjacency,
         discovery=discovery.record(),
+        witness=None if witness is None else witness.record(),
     )
 
 
@@ -243,11 +251,6 @@ def words_section(words: int, found: Mapping[str, float], *, rare: bool) -> Sect
     rows = [[word, f"{value:,.1f}"] for word, value in most[:_SHOWN]]
     table = [Table(columns=["word found", "noised total"], rows=rows)] if rows else []
     return Section(name="words", title="The words", order=10, blocks=[Paragraph(text=text), *table])
-
-
-def _record_head(listed: Odometer | None, folder: RunFolder, ledger: LedgerWriter) -> None:
-    if listed is not None:
-        listed.record_head(folder.run_id, ledger.length, ledger.head)
 
 
 def totals_of(folder: RunFolder) -> WordTotals:

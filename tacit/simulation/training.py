@@ -171,6 +171,7 @@ def program_of(setup: TrainingSetup, folder: RunFolder, engine: Engine | None = 
         finish=finish,
         evaluate_first=setup.pretraining is not None or 0 in setup.schedule.early,
         gate_audit=setup.gate_audit,
+        witness=setup.witness,
     )
 
 

@@ -10,6 +10,7 @@ from tacit.errors import RecipeError
 from tacit.learning.averaging import Averaging
 from tacit.privacy.plan import PrivacyPlan
 from tacit.recipe.engine import Ray
+from tacit.runs.witness import Witness
 
 
 def whole_number(name: str, value: Any, least: int = 1) -> int:
@@ -49,6 +50,7 @@ def require_types(
     canaries: Any,
     average: Any = None,
     engine: Any = None,
+    witness: Any = None,
 ) -> None:
     """RecipeError names the first argument that is not of the kind that `tacit.train` takes."""
     require_users("users", users)
@@ -76,6 +78,8 @@ def require_types(
         )
     if canaries is not None and not isinstance(canaries, CanaryPlan):
         raise RecipeError(f"Expected canaries to be a plan of tacit.canaries(...), got {_shown(canaries)}.")
+    if witness is not None and not isinstance(witness, Witness):
+        raise RecipeError(f"Expected witness to be tacit.Witness(...), got {_shown(witness)}.")
     require_engine(engine)
 
 

@@ -44,6 +44,7 @@ from tacit.recipe.training import reasons_of_settings
 from tacit.runs.folder import RunFolder, first_difference
 from tacit.runs.journal import Schedule
 from tacit.runs.metrics import EPSILON_SO_FAR
+from tacit.runs.witness import Witness
 from tacit.training.arguments import require_types, whole_number
 from tacit.training.datasets import Dataset, check_population, planted
 from tacit.training.setup import TrainingSetup
@@ -86,6 +87,7 @@ def setup_of_call(
     canaries: CanaryPlan | None = None,
     gate_audit: bool = True,
     engine: Ray | None = None,
+    witness: Witness | None = None,
     strategy: Strategy | None = None,
 ) -> CallSetup:
     """The setup of a run that trains this model on these users; a run that goes on keeps the noise strategy it began with."""
@@ -100,6 +102,7 @@ def setup_of_call(
         canaries=canaries,
         average=average,
         engine=engine,
+        witness=witness,
     )
     if isinstance(held_out, Integral):
         held_out = whole_number("held_out", held_out, least=0)
@@ -151,6 +154,7 @@ def setup_of_call(
                 "work": _described(work),
                 **({} if average is None else {"server": average.settings()}),
                 "privacy": privacy.model_dump(mode="json", exclude_none=True),
+                **({} if witness is None else witness.settings()),
                 "run": {**asdict(schedule), **({} if seed is None else {"seed": seed})},
             }
         ),
@@ -170,6 +174,7 @@ def setup_of_call(
         reasons_not_private=(*reasons_of_settings(privacy, seed), *dataset.reasons_not_private),
         gate_audit=gate_audit,
         ray=engine,
+        witness=witness,
     )
 
 
@@ -301,6 +306,7 @@ def resumed_call(folder: RunFolder, model: Any, task: Any, users: Users, **setti
         privacy=PrivacyPlan.model_validate(kept["privacy"]),
         rounds=run["rounds"],
         average=averaging_of(kept.get("server", {})),
+        witness=Witness.of_settings(kept),
         evaluate_every=run["evaluate_every"],
         checkpoint_every=run["checkpoint_every"],
         seed=run.get("seed"),

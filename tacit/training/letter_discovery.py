@@ -122,6 +122,7 @@ class LettersSetup(RecipeSetup):
             simulated=recipe.fleet is None,
             chunk=recipe.engine.chunk,
             ray=recipe.engine.ray(),
+            witness=None if recipe.witness is None else recipe.witness.witness(),
             spelling=spelling,
             shape=shape,
             record=LettersRecord(

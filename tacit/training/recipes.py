@@ -107,6 +107,7 @@ class RecipeSetup(TrainingSetup):
             chunk=recipe.engine.chunk,
             ray=recipe.engine.ray(),
             server_rate=server.learning_rate / (1 - momentum),
+            witness=None if recipe.witness is None else recipe.witness.witness(),
         )
 
     def from_public_data(self, folder: RunFolder, callback: Callback | None = None) -> RecipeSetup:

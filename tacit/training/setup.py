@@ -37,6 +37,7 @@ from tacit.recipe.engine import Ray
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import Schedule
 from tacit.runs.opening import opening
+from tacit.runs.witness import Witness
 from tacit.training.datasets import Dataset, planted_canaries
 
 
@@ -46,7 +47,7 @@ class TrainingSetup:
 
     Users are trained on `ray`, or by the built-in engine where it is None. `settings` is the text that the run folder keeps
     and the ledger is bound to. `evaluate` measures a model; `summarise` makes the run's summary. `server_rate` is how far the
-    server's step moves the model along a mean update, for warnings.
+    server's step moves the model along a mean update, for warnings. `witness` countersigns the ledger's heads.
     """
 
     settings: str
@@ -70,6 +71,7 @@ class TrainingSetup:
     chunk: int | None = None
     ray: Ray | None = None
     server_rate: float = 1.0
+    witness: Witness | None = None
     pretraining: PretrainingRecord | None = None
 
     @classmethod
@@ -155,6 +157,7 @@ class TrainingSetup:
             secure_sum=None if self.secure is None else self.secure.record(),
             planted=None if self.dataset.canaries is None else planted_canaries(self.dataset.canaries),
             pretraining=self.pretraining,
+            witness=None if self.witness is None else self.witness.record(),
             vocabulary=self.dataset.vocabulary,
             notes=notes_of(*self.dataset.notes),
             batching=foreign_name(self.batches),

@@ -23,6 +23,7 @@ from tacit.recipe.target import words_delta
 from tacit.recipe.training import Recipe
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder, by_name, is_run
+from tacit.runs.witness import Witness
 from tacit.runs.word_discovery import Discovery, discover, discovered, finished_words
 
 # In the recipe of a discovery, and of one by letters: the vocabulary outside of which words were looked for.
@@ -135,6 +136,7 @@ def discover_words(
     delta: float,
     seed: int | None = None,
     outside: Path | None = None,
+    witness: Witness | None = None,
 ) -> RunFolder:
     """Discover the words of a store's users in a run of its own, in the new folder `out`. Held-out users are not read.
 
@@ -149,6 +151,7 @@ def discover_words(
         "vocabulary": section.model_dump(exclude_none=True)
         | {"delta": delta, "threshold_delta": discovery.threshold_delta}
         | ({} if outside is None else {RARE: str(outside)}),
+        **({} if witness is None else witness.settings()),
         "privacy": discovery.plan().model_dump(mode="json", exclude_none=True),
         "run": {"rounds": 1} | ({} if seed is None else {"seed": seed}),
     }
@@ -160,6 +163,7 @@ def discover_words(
         store=store_path,
         users=np.arange(len(users), dtype=np.int64),
         words=lambda: word_counts(store, users),
+        witness=witness,
     )
 
 
@@ -196,5 +200,6 @@ def with_words(recipe: Recipe, out: Path) -> Recipe:
         population=privacy.population,
         delta=words_delta(section, privacy.delta),
         seed=recipe.run.seed,
+        witness=None if recipe.witness is None else recipe.witness.witness(),
     )
     return recipe.model_copy(update={"vocabulary": section.model_copy(update={"run": str(folder.path.resolve())})})

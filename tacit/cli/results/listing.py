@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.cli.results import account, audit, data, fleet, inspect, keyboard, planning, recipes, runs, sweep
+from tacit.cli.results import account, audit, data, fleet, inspect, keyboard, planning, recipes, runs, sweep, witness
 from tacit.cli.results.base import Result
 
 RESULTS: dict[str, type[Result]] = {
@@ -41,6 +41,10 @@ RESULTS: dict[str, type[Result]] = {
     "device run": fleet.DeviceEvent,
     "device sign": fleet.SignResult,
     "device status": fleet.DeviceStatusResult,
+    "witness serve": witness.WitnessServeResult,
+    "witness key": witness.WitnessKeyResult,
+    "witness check": witness.WitnessCheckResult,
+    "witness submit": witness.WitnessSubmitResult,
     "fleet token": fleet.TokenResult,
     "fleet status": fleet.StatusResult,
     "fleet devices": fleet.DevicesResult,

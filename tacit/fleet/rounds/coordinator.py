@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from tacit.errors import DivergedError, FleetError, RunError
+from tacit.errors import DivergedError, FleetError, RunError, WitnessError
 from tacit.files import write_atomic
 from tacit.fleet.database import leases, task_table
 from tacit.fleet.database.heartbeat import Heartbeat
@@ -176,7 +176,9 @@ class Coordinator:
         )
 
     def _is_temporary(self, error: Exception) -> bool:
-        """Whether waiting can help: the database or disk is unavailable, or the round or lease is lost."""
+        """Whether waiting can help: the database, the disk or the witness is unavailable, or the round or lease is lost."""
+        if isinstance(error, WitnessError):
+            return True
         if isinstance(error, RunError):
             ledger = self._out / "ledger.jsonl"
             return isinstance(error.__cause__, OSError) or (ledger.exists() and is_being_written(ledger))

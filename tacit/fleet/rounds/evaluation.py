@@ -74,6 +74,7 @@ def evaluation_program(
             secure_sum=None if context.secure is None else context.secure.record(),
             fleet=describe_fleet(context, transport=transport),
             evaluates=sha256_of(content),
+            witness=None if setup.witness is None else setup.witness.record(),
         ),
         store=odometer,
         start=TrainingState(0, mean, server.init(mean), plan.build_clipping().init(), mechanism.init({UPDATE: mean})),
@@ -83,6 +84,7 @@ def evaluation_program(
         server=server,
         evaluate=lambda model: {"measured_on": "devices, through the gate", **_metrics(model)},  # type: ignore[dict-item]
         finish=finish,
+        witness=setup.witness,
         context=context,
         folder=folder,
     )

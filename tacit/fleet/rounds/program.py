@@ -106,6 +106,7 @@ class FleetProgram(Program):
             evaluate=setup.evaluate,
             finish=lambda *outcome: with_device_lines(setup.finish(folder, *outcome), outcome[1]),
             evaluate_first=setup.pretraining is not None,
+            witness=setup.witness,
             context=context,
             folder=folder,
         )

@@ -193,6 +193,23 @@ class PretrainingRecord(Typed):
 
 
 @dataclass(frozen=True)
+class WitnessRecord(Typed):
+    """Who countersigns the heads of the ledger: name and public key (name+id+key).
+
+    `required`: nothing of a round is shown or saved before a head that includes the round was signed.
+    """
+
+    name: str
+    key: str
+    required: bool
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.name or not self.key.startswith(f"{self.name}+"):
+            raise ValueError(f"expected the key of the witness to begin with its name, got {self.name!r}, {self.key!r}")
+
+
+@dataclass(frozen=True)
 class FleetRecord(Typed):
     """How the users' side was run on real devices.
 

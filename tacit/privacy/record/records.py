@@ -24,10 +24,11 @@ from tacit.privacy.record.facts import (
     ReleaseSize,
     SecureSumRecord,
     VocabularyRecord,
+    WitnessRecord,
 )
 from tacit.privacy.record.reasons import Reason
 
-FORMAT = 6
+FORMAT = 7
 FRESH_NOISE = "fresh noise, accounted again"
 SEEDED_REPLAY = "seeded replay"
 SAME_SUM = "the last round's sum is still there, and is released once"
@@ -57,6 +58,7 @@ class Opened(Record):
     measure, where they train none. `batching` names a batching that is not Tacit's (`tacit.learning.batches`). `selected_by`
     are the runs whose releases decide which users this one reads. `discovery` says how words are found, in a run that finds
     words, and `letters` how, in one that finds them letter by letter; `vocabulary` names the run that found this one's.
+    `witness` is who countersigns the ledger's heads.
     `notes` are what higher layers keep here for themselves, by owner (`record.notes`). `outside` holds version and description
     of what comes from outside Tacit, by field of the plan (`tacit.privacy.outside`).
     """
@@ -85,6 +87,7 @@ class Opened(Record):
     letters: LettersRecord | None = None
     vocabulary: VocabularyRecord | None = None
     fleet: FleetRecord | None = None
+    witness: WitnessRecord | None = None
     batching: str | None = None
     evaluates: str | None = None
     selected_by: tuple[str, ...] = ()

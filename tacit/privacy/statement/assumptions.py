@@ -22,6 +22,7 @@ from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import Intent, Opened
 from tacit.privacy.statement.on_devices import device_lines, devices_are_trusted
+from tacit.privacy.statement.witnessed import witness_lines
 from tacit.privacy.statement.wording import Line, Mark, counted, plain, times
 
 # Samplings whose secrecy the proof rests on.
@@ -99,13 +100,13 @@ def assumptions_of(
     `observed` and `happened` are what the owner's participation record shows.
     """
     opened, sampling = ledger.opened, str(ledger.opened.plan.get("sampling"))
-    on_devices = device_lines(opened)
+    around = [*device_lines(opened), *witness_lines(opened)]
     lines = [Line(text, Mark.ENFORCED) for text in _enforced(opened, ledger.intents, sampling)]
-    lines += [line for line in on_devices if line.mark is Mark.ENFORCED]
+    lines += [line for line in around if line.mark is Mark.ENFORCED]
     lines += [Line(text, Mark.OBSERVED) for text in _seen(ledger)]
     lines += [Line(text, Mark.OBSERVED) for text in _recorded(ledger, happened or spent, observed)]
     lines += [Line(text, Mark.ASSUMED) for text in (*spent.assumptions, *_assumed(opened))]
-    lines += [line for line in on_devices if line.mark is Mark.ASSUMED]
+    lines += [line for line in around if line.mark is Mark.ASSUMED]
     return tuple(replace(line, text=line.text[:1].upper() + line.text[1:]) for line in lines)
 
 

@@ -98,7 +98,7 @@ def test_what_is_not_there_is_written_as_null() -> None:
         (lambda record: record.update(notes={"weather": "fine"}), "Opened.notes"),
         (lambda record: record["data"].update(store="ab"), "the users of a store, of Python objects or of a world"),
         (lambda record: record["data"].update(seed=None), "a world with its seed and its number of users"),
-        (lambda record: record.update(format=3), "its format is 3, and this version of Tacit reads format 6 only"),
+        (lambda record: record.update(format=3), "its format is 3, and this version of Tacit reads format 7 only"),
         (lambda record: record.pop("format"), "its format is None"),
     ],
 )
