@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -269,6 +269,31 @@ class Run:
         else:
             export_safetensors(self.exportable(), path)
         return path
+
+    def certify(self, out: str | Path = "certificate.json", *, files: Sequence[str | Path] = ()) -> Path:
+        """Write the run's certificate, which others can check without Tacit; returns the path. For the run's owner alone.
+
+        `files` are exports of the model that the certificate is to name. It is signed with the key of the run's log.
+        """
+        from tacit.runs.certify import write_certificate
+
+        write_certificate(
+            self.folder, self.guarantee(), self._released(), Path(out), files=[Path(file) for file in files]
+        )
+        return Path(out)
+
+    def _released(self) -> Mapping[str, Any] | None:
+        """The arrays that `export` would write; None without a checkpoint, or where the model's class is not at hand."""
+        if self.ledger.committed is None or self.ledger.opened.finds_words:
+            return None
+        from tacit.learning.state import model_arrays
+
+        try:
+            return model_arrays(self.model)
+        except RunError:
+            if self._is_call and "model" not in self._objects:
+                return None
+            raise
 
     def exportable(self) -> Exportable:
         """The model with its words and its card, which `export` writes."""

@@ -68,6 +68,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "tacit.cli.report:guarantee",
         "Print the guarantee of a run, as Markdown: what is claimed, for whom, what it rests on, and how to check it.",
     ),
+    "certify": (
+        "tacit.cli.certify:certify",
+        "Write a run's certificate: ledger, statement and digests, signed. Others compute epsilon from it without Tacit.",
+    ),
     "plan": (
         "tacit.cli.plan:plan",
         "Choose report goal, noise multiplier and MinS, for a target or for the noise with which a simulation learned well.",

@@ -45,6 +45,7 @@ TRIED: dict[str, tuple[object, ...]] = {
     "population": ("--devices", 2000, "--report-goal", 10, "--rounds", 5, "--timer-hours", 24),
     "report": ("run", "--share"),
     "guarantee": ("run",),
+    "certify": ("run",),
     "plan": PLAN,
     "account fedavg": (*FEDAVG, "--noise-multiplier", 1, "--convention", "dp-fedavg-2018"),
     "account ftrl": (*FTRL, "--noise-multiplier", 7),

@@ -19,6 +19,7 @@ RESULTS: dict[str, type[Result]] = {
     "population": planning.PopulationResult,
     "report": runs.ReportResult,
     "guarantee": runs.GuaranteeResult,
+    "certify": runs.CertifyResult,
     "plan": planning.PlanResult,
     "account fedavg": account.AccountResult,
     "account ftrl": account.AccountResult,

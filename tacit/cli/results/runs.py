@@ -154,6 +154,15 @@ class ReportResult(Result):
     shared: bool = key("true: anybody may see it; false: it is for the owner alone")
 
 
+class CertifyResult(Result):
+    """A certificate of a run."""
+
+    run: str = key(_FOLDER)
+    certificate: str = key("the file that was written")
+    public_key: str = key("the public key that it is signed with; hand it on in another way than the certificate")
+    headline: str = key("the claim that it states")
+
+
 class MarkedLine(Result):
     """A line of a guarantee."""
 

@@ -6,13 +6,11 @@ JAX may round otherwise, so both are refused. Versions alone would not tell two 
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import tacit
+from tacit.runs.software import source_digest, version_of
 
 _COMPARED = ("jax", "jaxlib", "numpy", "equinox")
 
@@ -40,19 +38,4 @@ class Identity:
 @cache
 def identity() -> Identity:
     """The identity of this process."""
-    return Identity(tacit.__version__, _digest_of_source(), **{name: _version(name) for name in _COMPARED})
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "none"
-
-
-def _digest_of_source() -> str:
-    root = Path(tacit.__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(f"{path.relative_to(root).as_posix()}\n".encode() + path.read_bytes())
-    return digest.hexdigest()[:16]
+    return Identity(tacit.__version__, source_digest()[:16], **{name: version_of(name) for name in _COMPARED})
