@@ -66,7 +66,11 @@ def held_head(folder: Path) -> Checkpoint | None:
 
 @dataclass
 class WitnessedLog:
-    """The log of a run and its witness. `size` and `root` are those of the head that was signed last, as far as we know."""
+    """The log of a run and its witness.
+
+    `size` is that of the head that was signed last, as far as we know. `root` is its root if this process had it signed, since
+    what a folder says of it may be as old as the folder.
+    """
 
     folder: RunFolder
     witness: Witness
@@ -82,7 +86,7 @@ class WitnessedLog:
         held = held_head(folder.path)
         log = cls(folder, witness, LedgerLeaves(folder.ledger_path))
         if held is not None and held.origin == origin_of(folder.run_id):
-            log.size, log.root = held.size, held.root
+            log.size = held.size
         return log
 
     def countersign(self, *, sleep: Callable[[float], None] = time.sleep, patience_s: float = 0.0) -> None:
@@ -93,6 +97,11 @@ class WitnessedLog:
         """
         hashes = self.leaves.read()
         head = Checkpoint(origin_of(self.folder.run_id), len(hashes), root(hashes))
+        if self.size > head.size:
+            raise LedgerError(
+                f"The ledger of {self.folder.path} has {head.size} records, and {HEAD} is a signed head of {self.size}: "
+                "records were cut off the ledger's end."
+            )
         if (head.size, head.root) == (self.size, self.root):
             return
         key = public_log_key(self.folder.path, self.folder.run_id)
@@ -138,7 +147,7 @@ class Heads:
         return None if self._log is None else self._signed(self._log)
 
     def record_end(self, ledger: LedgerWriter) -> str | None:
-        """Record the head after the run's last record. The rounds before it were recorded before anything of them was shown.
+        """Record the head after the run's last record. Every round was recorded before anything of it was shown.
 
         So it is no error if the witness does not sign, and the sentence to warn with is returned.
         """
@@ -148,9 +157,7 @@ class Heads:
         try:
             self._log.countersign()
         except WitnessError as error:
-            return (
-                f"{error.sentence} It has not signed the ledger's last record: ask it again with tacit witness submit."
-            )
+            return f"{error.sentence} It has not signed the last records of the ledger: ask it again with tacit witness submit."
         return None
 
     def _list(self, ledger: LedgerWriter) -> None:

@@ -119,7 +119,8 @@ class WitnessClient:
     def _refusal(self, status: int, text: str) -> WitnessError:
         kind = WitnessSilent if status in (408, 429) or status >= 500 else WitnessError
         said = " ".join("".join(each for each in text[:200] if each.isprintable() or each.isspace()).split())
-        return kind(f"The witness {self.key.name} at {self.address} answered {status}{': ' if said else ''}{said}")
+        why = f": {said.rstrip('.')}" if said else ""
+        return kind(f"The witness {self.key.name} at {self.address} answered {status}{why}.")
 
     def _ask(self, method: str, path: str, body: str | None = None) -> tuple[int, str]:
         """Status and text of the answer; WitnessSilent if there is none that can be read."""

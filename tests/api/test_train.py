@@ -16,6 +16,10 @@ from safetensors import safe_open
 
 import tacit
 from tacit.errors import AuditError, PrivacyError, RecipeError, RunError
+from tacit.runs.folder import RunFolder
+from tacit.runs.witness_check import check_witness
+from tests.support.witnesses import listening
+from tests.support.witnesses_at_rest import witness_in
 
 WORDS = [f"w{i}" for i in range(30)]
 SIZE = 34  # four reserved entries
@@ -150,6 +154,20 @@ def test_a_transformer_of_ones_own_trains_predicts_and_goes_on(tmp_path: Path) -
     assert len(parts.ledger.intents) == 4  # the last round was saved, and is not run again
     assert same(parts.model, whole.model)
     assert math.isinf(parts.cost().epsilon)  # seeded
+
+
+def test_a_call_with_a_witness_goes_on_with_it(tmp_path: Path) -> None:
+    server = witness_in(tmp_path / "witness")
+    objects = {name: settings()[name] for name in ("work", "server")}
+    with listening(server) as address:
+        witness = tacit.Witness(address=address, key=server.key.public.text())
+        for _ in tacit.rounds(bigram(), loss, people(), **settings(rounds=2), witness=witness, out=tmp_path / "run"):
+            break
+        run = tacit.resume(tmp_path / "run", bigram(), loss, people(), **objects)
+        assert run.ledger.opened.witness == witness.record()
+        assert check_witness(RunFolder.open(run.path)).signed == len(run.ledger.records)
+    with pytest.raises(RecipeError, match=r"Expected witness to be tacit\.Witness"):
+        tacit.train(bigram(), loss, people(), **settings(), witness=address, out=tmp_path / "other")
 
 
 def test_only_what_is_trained_moves(tmp_path: Path) -> None:

@@ -98,6 +98,10 @@ ELSEWHERE = {
     "fleet operator": "test_fleet_operators.py",
     "serve": "test_json.py",
     "board": "test_board.py",
+    "witness serve": "test_witness.py",
+    "witness key": "test_witness.py",
+    "witness check": "test_witness.py",
+    "witness submit": "test_witness.py",
 }
 
 

@@ -16,7 +16,7 @@ from tacit.web.serving import listening
 def served(app: Any) -> Iterator[str]:
     """The address of the application while it is served."""
     with listening("127.0.0.1", 0) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, log_level="error", timeout_graceful_shutdown=1))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

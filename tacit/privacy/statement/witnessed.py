@@ -30,7 +30,7 @@ _OPTIONAL = (
 )
 _TIMES = (
     "the witness {name} learned how many records the ledger has and when they were written, and so how long rounds took; this "
-    "statement does not cover that, and the witness tells nobody who could use it"
+    "statement does not cover what that tells about users"
 )
 
 
