@@ -42,8 +42,8 @@ GROUPS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "plans": (
         "Plans and recipes",
-        "say what is released about users and with which noise, find the noise for an epsilon, and say who trains.",
-        ("PrivacyPlan", "calibrate", "Recipe", "load_recipe", "Ray"),
+        "say what is released about users and with which noise, find the noise for an epsilon, say who trains and who watches.",
+        ("PrivacyPlan", "calibrate", "Recipe", "load_recipe", "Ray", "Witness"),
     ),
     "sweeps": (
         "Sweeps",

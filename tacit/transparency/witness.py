@@ -9,7 +9,7 @@ transaction runs at a time, also among several processes.
 "tacit/run/", may also introduce itself: the key that it shows first stays its key. That does not weaken what the signature
 says, since a run's origin is a random number: whoever introduces a run's log to the witness is the one who began it.
 
-**The folder.** `witness.key`, mode 0600, is the private key in the form of Go's note package, with the witness's name in it.
+**The folder.** `witness.key`, mode 0600, is the private key in the text format of signed notes, with the witness's name in it.
 `witness.db` is what was signed. Never go on with an older copy of the folder: the witness would have forgotten heads that it
 signed, and could sign others in their place. A witness that lost its folder needs a new key.
 """

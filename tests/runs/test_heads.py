@@ -14,14 +14,18 @@ from tacit.errors import LedgerError, PrivacyError, RunError, WitnessError
 from tacit.runs import heads as heads_module
 from tacit.runs.folder import RunFolder
 from tacit.runs.heads import HEAD, Heads, WitnessedLog, held_head, submit
+from tacit.runs.log_key import log_key, origin_of
+from tacit.runs.public import public_files
 from tacit.runs.witness import Witness
 from tacit.runs.witness_check import check_witness
+from tacit.transparency.checkpoint import Checkpoint
 from tacit.transparency.client import WitnessClient, WitnessSilent
+from tacit.transparency.merkle import leaf_hash, root
 from tacit.transparency.witness import Witness as Server
 from tests.support.forging import forge
 from tests.support.witnessed_runs import add_rounds, begun
 from tests.support.witnesses import listening
-from tests.support.witnesses_at_rest import witness_in
+from tests.support.witnesses_at_rest import TIME, witness_in
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +81,19 @@ def test_each_head_is_signed_and_the_last_one_is_in_the_folder(
         add_rounds(run, 2)
     checked = check_witness(run)
     assert (checked.records, checked.signed, checked.in_folder, checked.at_witness) == (7, 5, 5, 5)
+
+
+def test_the_public_file_says_nothing_but_what_follows_from_the_ledger_two_keys_and_the_time(
+    run: RunFolder, witness: Witness, server: Server
+) -> None:
+    recorded(run, witness)
+    hashes = [leaf_hash(line) for line in run.ledger_path.read_bytes().splitlines()]
+    origin = origin_of(run.run_id)
+    signed = Checkpoint(origin, len(hashes), root(hashes)).signed(origin, log_key(run.path))
+    expected = signed.countersigned(server.key.name, server.key.private, time=TIME)
+    assert (run.path / HEAD).read_text(encoding="utf-8") == expected.text()
+    assert HEAD in public_files(run)
+    assert not any("log.key" in name for name in public_files(run))
 
 
 def test_a_head_that_is_signed_already_is_not_asked_for_again(

@@ -24,7 +24,11 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.odometer import heads_of, objection_to, runs_of
 from tacit.runs.public import public_files
 from tacit.runs.report import report_html
+from tacit.runs.witness import Witness
 from tacit.runs.word_discovery import Discovery, discover, discovered, totals_of, unused_list, words_of
+from tacit.transparency.client import WitnessClient
+from tests.support.witnesses import listening
+from tests.support.witnesses_at_rest import witness_in
 
 NOISE = 0.2
 USERS: list[dict[str, int]] = [{"cat": 2, "lol": 1, f"own{number}": 1} for number in range(60)]
@@ -45,7 +49,13 @@ def discovery(**changes: Any) -> Discovery:
 
 
 def run(
-    place: Path, wanted: Discovery, words: Any = None, *, users: Iterable[Mapping[str, int]] = USERS, store: bool = True
+    place: Path,
+    wanted: Discovery,
+    words: Any = None,
+    *,
+    users: Iterable[Mapping[str, int]] = USERS,
+    store: bool = True,
+    witness: Witness | None = None,
 ) -> RunFolder:
     """Discover in place/words, on the users of place/store."""
     settings = {
@@ -68,6 +78,7 @@ def run(
         store=place / "store" if store else None,
         users=np.arange(len(given)),
         words=words or (lambda: given),
+        witness=witness,
     )
 
 
@@ -102,6 +113,23 @@ def test_what_a_finished_discovery_leaves_behind(tmp_path: Path) -> None:
     for name, content in public_files(folder).items():
         assert b"own1" not in content, name
     assert {"totals.json", "vocabulary.txt", "ledger.jsonl"} <= public_files(folder).keys()
+
+
+def test_a_required_witness_signs_the_intent_before_there_are_totals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, countersign, folder = witness_in(tmp_path / "witness"), WitnessClient.countersign, tmp_path / "words"
+    written: list[tuple[int, bool]] = []
+
+    def watched(self: WitnessClient, head: Any, *more: Any) -> Any:
+        written.append((head.size, (folder / "totals.json").exists()))
+        return countersign(self, head, *more)
+
+    monkeypatch.setattr(WitnessClient, "countersign", watched)
+    with listening(server) as address:
+        run(tmp_path, discovery(), witness=Witness(address=address, key=server.key.public.text()))
+    assert written == [(1, False), (2, False), (3, True)]
+    assert "head.txt" in public_files(RunFolder.open(folder))
 
 
 def test_the_odometer_lists_the_run_and_every_head(tmp_path: Path) -> None:

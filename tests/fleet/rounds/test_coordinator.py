@@ -29,15 +29,19 @@ from tacit.fleet.rounds.program import DeviceUsers
 from tacit.fleet.rounds.task_compiler import prepare
 from tacit.privacy.record.ledger import LedgerWriter, read_ledger
 from tacit.privacy.record.records import Intent
-from tacit.recipe.training import Recipe
-from tacit.runs import checkpoints, odometer
+from tacit.recipe.training import Recipe, parse_recipe
+from tacit.runs import checkpoints, heads, odometer
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import StopRequested
 from tacit.runs.provenance import reasons_of
+from tacit.runs.witness_check import check_witness
 from tacit.training.recipes import RecipeSetup
+from tacit.transparency.client import WitnessClient, WitnessSilent
 from tests.support.fleet.crowd import Crowd, Server, fleet_recipe, in_background, wait_for
 from tests.support.fleet.people import enrolled_many
 from tests.support.fleet.soundness import built, cohorts, require_sound, states
+from tests.support.witnesses import listening
+from tests.support.witnesses_at_rest import witness_in
 
 
 @pytest.fixture(autouse=True)
@@ -210,6 +214,33 @@ def test_a_disk_that_fails_at_the_intent_is_waited_for(
     # Nothing was released in the rounds that could not be written down, so nothing was spent on them.
     assert all(attempt == 0 for _, attempt, _ in cohorts(run))
     assert [each["cause"] for each in server.named("continuing from the ledger after a failure")] == ["RunError"] * 2
+
+
+def test_a_witness_that_does_not_answer_is_waited_for_and_no_round_is_lost(
+    sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices, run, asked = enrolled_many(sqlite, 12), tmp_path / "run", list[int]()
+    countersign = WitnessClient.countersign
+
+    def away(self: WitnessClient, *arguments: Any) -> Any:
+        asked.append(1)
+        if len(asked) in (3, 4):  # in the second round, and when it is gone on with
+            raise WitnessSilent("The witness does not answer.")
+        return countersign(self, *arguments)
+
+    monkeypatch.setattr(WitnessClient, "countersign", away)
+    monkeypatch.setattr(heads, "PATIENCE_S", 0.0)
+    signer = witness_in(tmp_path / "witness")
+    with listening(signer) as address:
+        section = {"address": address, "key": signer.key.public.text()}
+        watched = parse_recipe({**recipe.model_dump(exclude_none=True), "witness": section})
+        with Server(sqlite, watched, run) as server, Crowd(sqlite, server.aggregators, devices, size):
+            assert server.coordinator.run() is not None
+        assert check_witness(RunFolder.open(run)).signed == len(read_ledger(run / "ledger.jsonl").records)
+    require_sound(sqlite, watched, run)
+    waited = [each["cause"] for each in server.named("continuing from the ledger after a failure")]
+    assert waited == ["WitnessSilent"] * 2
+    assert all(attempt == 0 for _, attempt, _ in cohorts(run))  # the sum was still there
 
 
 def test_a_full_disk_holds_the_next_round_up_before_it_can_cost_anything(
