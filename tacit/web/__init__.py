@@ -9,6 +9,7 @@ rows.py       a run as a line of the table
 events.py     what changes, sent to open pages
 runs.py       routes of the table
 one_run.py    routes of one run; audits.py, compare.py, control.py (stop and resume) beside it
+papers.py    the recorded experiments: papers.json, written by experiments/papers.py
 suggestions.py  what a run's model suggests
 reading.py    runs named by keys, damage told in one sentence
 """

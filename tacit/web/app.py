@@ -22,6 +22,7 @@ from tacit.web.events import Events
 from tacit.web.fleets import fleet_routes
 from tacit.web.keyboard.routes import keyboard_routes
 from tacit.web.one_run import one_run_routes
+from tacit.web.papers import paper_routes
 from tacit.web.plans import plan_routes
 from tacit.web.runs import run_routes
 from tacit.web.security import Guard
@@ -57,6 +58,7 @@ def create_app(settings: BoardSettings) -> FastAPI:
         plan_routes(),
         keyboard_routes(watcher.path),
         fleet_routes(settings),
+        paper_routes(),
     ]
     app = web_app(settings, routers, title="Tacit board", lifespan=lifespan)
     app.state.watcher, app.state.stopping = watcher, (events.close,)
