@@ -19,7 +19,7 @@ from tacit.web.audits import audit_routes
 from tacit.web.compare import compare_routes
 from tacit.web.control import control_routes
 from tacit.web.events import Events
-from tacit.web.fleets import fleet_routes
+from tacit.web.fleets import FleetWatch, fleet_routes
 from tacit.web.keyboard.routes import keyboard_routes
 from tacit.web.one_run import one_run_routes
 from tacit.web.papers import paper_routes
@@ -37,15 +37,20 @@ def create_app(settings: BoardSettings) -> FastAPI:
     """The board. Its watcher starts with the application and stops with it."""
     events = Events()
     watcher = RunWatcher(settings.folders, on_change=events.row, on_gone=events.gone)
+    fleet = None if settings.fleet is None else FleetWatch(settings.fleet)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         watcher.start()
+        if fleet is not None:
+            fleet.start()
         try:
             yield
         finally:
             events.close()
             watcher.stop()
+            if fleet is not None:
+                fleet.stop()
             suggester.close()
 
     suggester = Suggester()
@@ -57,7 +62,7 @@ def create_app(settings: BoardSettings) -> FastAPI:
         control_routes(watcher, settings),
         plan_routes(),
         keyboard_routes(watcher.path),
-        fleet_routes(settings),
+        fleet_routes(fleet),
         paper_routes(),
     ]
     app = web_app(settings, routers, title="Tacit board", lifespan=lifespan)

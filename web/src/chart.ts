@@ -150,7 +150,7 @@ export function lineChart(options: ChartOptions, curves: Curve[], signal: AbortS
       legend: { show: false },
       cursor: { sync: options.group ? { key: options.group } : undefined, points: { size: 8 }, drag: { x: true, y: false } } as uPlot.Cursor,
       scales: {
-        x: options.logX ? { time: false, distr: 3, range: (_u, low, high) => [low / 1.15, high * 1.15] } : { time: false },
+        x: options.logX ? { time: false, distr: 3, range: (_u, low, high) => [(low ?? 1) / 1.15, (high ?? 10) * 1.15] } : { time: false },
         y: options.log
           ? { distr: 3 }
           : { range: (_u, low, high) => padded(low, high, options.fromZero ?? false) },
