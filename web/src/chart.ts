@@ -156,8 +156,8 @@ export function lineChart(options: ChartOptions, curves: Curve[], signal: AbortS
           : { range: (_u, low, high) => padded(low, high, options.fromZero ?? false) },
       },
       axes: [
-        { ...axis, label: options.x, size: 36, ...(options.logX ? { filter: powers, values: (_u: uPlot, splits: number[]) => splits.map((value) => (value === null ? "" : brief(value))) } : {}) },
-        { ...axis, size: (_u, values) => 20 + 8 * Math.max(2, ...(values ?? []).map((each) => String(each ?? "").length)), ...(options.log ? { filter: powers, grid: { ...axis.grid, filter: powers }, ticks: { ...axis.ticks, filter: powers } } : {}), values: (_u, splits) => splits.map((value) => (value === null || value === undefined ? "" : tick(value))) },
+        { ...axis, label: options.x, size: 36, ...(options.logX ? { ...logarithmic, values: (_u: uPlot, splits: number[]) => splits.map(brief) } : {}) },
+        { ...axis, size: (_u, values) => 20 + 8 * Math.max(2, ...(values ?? []).map((each) => String(each ?? "").length)), ...(options.log ? logarithmic : {}), values: (_u, splits) => splits.map((value) => (value === null || value === undefined ? "" : tick(value))) },
       ],
       series: [
         {},
@@ -226,18 +226,26 @@ export function lineChart(options: ChartOptions, curves: Curve[], signal: AbortS
   };
 }
 
-function isPower(value: number): boolean {
-  const power = Math.log10(value);
-  return Math.abs(power - Math.round(power)) < 1e-9;
-}
+/** The marks of a logarithmic axis, every one of which has its number. */
+const logarithmic: uPlot.Axis = {
+  splits: (_u, _axis, low, high) => marks(low, high),
+  filter: (_u, splits) => splits,
+};
 
-/** Of the marks of a logarithmic axis the powers of ten, if there are two; all of them on a short axis. */
-function powers(_plot: uPlot, splits: number[]): (number | null)[] {
-  return splits.filter(isPower).length < 2 ? splits : splits.map((value) => (isPower(value) ? value : null));
+/** Where a logarithmic axis is marked: at 1, 2 and 5 times the powers of ten, or on a long axis at the powers alone. */
+function marks(low: number, high: number): number[] {
+  const within = (steps: number[]) => {
+    const found: number[] = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) found.push(...steps.map((step) => step * 10 ** power));
+    return found.filter((value) => value >= low && value <= high);
+  };
+  const all = within([1, 2, 5]);
+  return all.length > 7 ? within([1]) : all;
 }
 
 /** 1,500 or 4.2M. */
 export function brief(value: number): string {
+  if (value >= 1e9) return value.toExponential(0);
   if (value >= 1e6) return `${Number((value / 1e6).toPrecision(3))}M`;
   return value >= 1e4 ? `${Number((value / 1e3).toPrecision(3))}k` : short(value);
 }
