@@ -376,6 +376,7 @@ def test_everybody_can_use_every_page(chrome: Any, runs: Path, scheme: str, widt
     # The check is a script of its own, which the policy of the pages would refuse.
     context = chrome.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
     page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
     with board_of(runs, owner=True, token="t" * 40) as address:
         open_table(page, address, 4)
         base = address.split("?")[0]
@@ -384,7 +385,8 @@ def test_everybody_can_use_every_page(chrome: Any, runs: Path, scheme: str, widt
             page.goto(base + part.format(**known))
             page.reload()
             page.get_by_role("heading", level=1).first.wait_for()
-            page.wait_for_load_state("networkidle" if part == "#/plan" else "load")
+            if part == "#/plan":
+                page.get_by_role("figure").filter(has_text="by rounds").locator("canvas").wait_for()
             page.wait_for_timeout(700)
             page.add_script_tag(path=str(AXE))
             found = page.evaluate("axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']})")
