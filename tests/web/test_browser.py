@@ -94,6 +94,14 @@ def test_the_table_sorts_filters_and_groups(tab: Any, runs: Path) -> None:
         tab.get_by_label("Find").fill("small stop")
         assert names(tab) == ["beta"]
         assert tab.get_by_text("1 of 4 runs").is_visible()
+        for asked, found in (
+            ("rounds>=5 ε<1", ["beta"]),
+            ("accuracy>40%", ["beta"]),
+            ("epsilon>1", ["gamma"]),
+            ("ε<0.001", []),
+        ):
+            tab.get_by_label("Find").fill(asked)
+            assert names(tab) == found, asked
         tab.get_by_label("Find").fill("")
         tab.get_by_label("State", exact=True).select_option("damaged")
         assert names(tab) == ["broken"]
@@ -104,6 +112,9 @@ def test_the_table_sorts_filters_and_groups(tab: Any, runs: Path) -> None:
             "stopped",
             "damaged",
         }
+        for by, among in (("ε", "ε up to 1 2"), ("accuracy", "not measured 1")):
+            tab.get_by_label("Group by", exact=True).select_option(by)
+            assert among in tab.locator("tr.group").all_inner_texts()
 
 
 def test_a_damaged_run_says_what_is_wrong(tab: Any, runs: Path) -> None:
