@@ -167,7 +167,7 @@ function tally(title: string, counts: [string, number][], none: string): HTMLEle
     { class: "card" },
     h("h2", {}, title),
     counts.some(([, count]) => count > 0)
-      ? h("ul", { class: "words" }, counts.map(([name, count]) => h("li", { class: "suggestion" }, h("span", {}, name), count > 0 ? bar(count) : h("span", {}), h("span", {}, whole(count)))))
+      ? h("ul", { class: "words" }, counts.map(([name, count]) => h("li", { class: "suggestion tally" }, h("span", {}, name), count > 0 ? bar(count) : h("span", {}), h("span", {}, whole(count)))))
       : h("p", { class: "quiet" }, none),
   );
 }
