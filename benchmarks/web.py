@@ -1,12 +1,14 @@
 """How long the board takes: the first page over many runs, and from a round to its point on the screen.
 
     python benchmarks/web.py                  # 1,000 runs, 20 rounds
-    python benchmarks/web.py --runs 100 --rounds 5
+    python benchmarks/web.py --only first_page      # or live
 
 Prints one JSON line a case. It needs the extra `web`, Playwright and Chromium (CHROMIUM says where, if it is not on the path).
 
 first_page     from asking for the address until the table has a line for every run, in a new tab, with the board just started:
-               most runs have not been read then; `read` is when the last one has been
+               most runs have not been read then; `read` is when the last one has been. `page_processor_s` and
+               `board_processor_s` are the processor's time that the page's main thread and the board's process had
+               used when the table was there (the board begins to read runs at once): a busy machine does not change them
 live           a process writes a round (its intent into the ledger, its figures into the metrics) while the page of the run is
                open; the time until the page shows it
 """
@@ -15,7 +17,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import multiprocessing
+import os
 import shutil
 import statistics
 import subprocess
@@ -36,6 +40,7 @@ from tests.support.made_runs import made_run
 from tests.support.planned_ledgers import POISSON, intent_of
 
 GAP_S = 3.0
+PATIENCE_MS = 300_000
 
 
 def finished_runs(root: Path, count: int) -> None:
@@ -68,14 +73,39 @@ def board(root: Path) -> tuple[subprocess.Popen[str], str]:
     return process, process.stderr.readline().split("The board is at ")[1].split()[0]
 
 
+def processor_s(process: int) -> float:
+    """The processor's time of a process, in seconds; nan where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return math.nan
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def clock_of(tab: Any) -> Any:
+    """What counts the processor's time of a tab's main thread, from now on."""
+    session = tab.context.new_cdp_session(tab)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    return session
+
+
+def main_thread_s(clock: Any) -> float:
+    """The processor's time of the main thread, in seconds."""
+    metrics = {each["name"]: each["value"] for each in clock.send("Performance.getMetrics")["metrics"]}
+    return float(metrics["TaskDuration"])
+
+
 def first_page(chrome: Any, root: Path, count: int) -> dict[str, Any]:
     process, address = board(root)
     try:
         tab = chrome.new_page()
+        tab.set_default_timeout(PATIENCE_MS)
+        before, clock = processor_s(process.pid), clock_of(tab)
         began = time.perf_counter()
         tab.goto(address, wait_until="commit")
         tab.get_by_text(f"{count:,} of {count:,} runs").wait_for()
         shown = time.perf_counter() - began
+        board_s, page_s = processor_s(process.pid) - before, main_thread_s(clock)
         tab.locator(".state-reading").first.wait_for(state="detached", timeout=600_000)
         read = time.perf_counter() - began
         again = time.perf_counter()
@@ -87,6 +117,9 @@ def first_page(chrome: Any, root: Path, count: int) -> dict[str, Any]:
             "seconds": shown,
             "read": read,
             "again": time.perf_counter() - again,
+            "page_processor_s": round(page_s, 3),
+            "board_processor_s": round(board_s, 3),
+            "load": os.getloadavg()[0],
         }
         tab.close()
         return found
@@ -102,6 +135,7 @@ def live(chrome: Any, root: Path, rounds: int) -> dict[str, Any]:
     writer = multiprocessing.Process(target=write_rounds, args=(run.path, rounds, written))
     try:
         tab = chrome.new_page()
+        tab.set_default_timeout(PATIENCE_MS)
         tab.goto(address)
         tab.get_by_role("link", name="live", exact=True).click()
         tab.get_by_role("figure").filter(has_text="Accuracy").locator("canvas").wait_for()
@@ -115,7 +149,9 @@ def live(chrome: Any, root: Path, rounds: int) -> dict[str, Any]:
             ).wait_for()
             waits.append(time.time() - at)
         waits.sort()
-        return {"case": "live", "rounds": rounds, "median": statistics.median(waits), "most": waits[-1]}
+        return {"case": "live", "rounds": rounds, "median": statistics.median(waits), "most": waits[-1]} | {
+            "load": os.getloadavg()[0]
+        }
     finally:
         if writer.pid is not None:
             writer.join()
@@ -127,13 +163,16 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--runs", type=int, default=1000)
     arguments.add_argument("--rounds", type=int, default=20)
+    arguments.add_argument("--only", choices=("first_page", "live"))
     given = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder, browser() as chrome:
         root = Path(folder)
-        finished_runs(root, given.runs)
-        print(json.dumps(first_page(chrome, root / "runs", given.runs)), flush=True)
-        shutil.rmtree(root / "runs")
-        print(json.dumps(live(chrome, root, given.rounds)), flush=True)
+        if given.only != "live":
+            finished_runs(root, given.runs)
+            print(json.dumps(first_page(chrome, root / "runs", given.runs)), flush=True)
+            shutil.rmtree(root / "runs")
+        if given.only != "first_page":
+            print(json.dumps(live(chrome, root, given.rounds)), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 // Builds src/ into tacit/web/static (or into the folder given): one script and one style sheet a page, and its HTML.
 import { build } from "esbuild";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { createHash } from "node:crypto";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -29,3 +30,15 @@ for (const page of PAGES) {
   writeFileSync(join(out, `${page.name}.html`), template.replaceAll("{name}", page.name).replaceAll("{title}", page.title));
 }
 writeFileSync(join(out, "icon.svg"), readFileSync(join(here, "src", "icon.svg"), "utf8"));
+
+// What was built from what, so that a test can tell old pages where there is no Node.
+const digest = (path) => createHash("sha256").update(readFileSync(path)).digest("hex");
+const source = (path) => [relative(here, path).split(sep).join("/"), digest(path)];
+const sources = readdirSync(join(here, "src"), { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+const settings = ["build.mjs", "package-lock.json", "package.json", "tsconfig.json"].map((name) => join(here, name));
+const pages = readdirSync(out).filter((name) => name !== "built.json");
+const built = {
+  sources: Object.fromEntries([...sources, ...settings].map(source).sort(([one], [other]) => (one < other ? -1 : 1))),
+  pages: Object.fromEntries(pages.sort().map((name) => [name, digest(join(out, name))])),
+};
+writeFileSync(join(out, "built.json"), `${JSON.stringify(built, null, 1)}\n`);

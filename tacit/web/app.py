@@ -19,9 +19,10 @@ from tacit.web.audits import audit_routes
 from tacit.web.compare import compare_routes
 from tacit.web.control import control_routes
 from tacit.web.events import Events
-from tacit.web.fleets import fleet_routes
+from tacit.web.fleets import FleetWatch, fleet_routes
 from tacit.web.keyboard.routes import keyboard_routes
 from tacit.web.one_run import one_run_routes
+from tacit.web.papers import paper_routes
 from tacit.web.plans import plan_routes
 from tacit.web.runs import run_routes
 from tacit.web.security import Guard
@@ -36,15 +37,20 @@ def create_app(settings: BoardSettings) -> FastAPI:
     """The board. Its watcher starts with the application and stops with it."""
     events = Events()
     watcher = RunWatcher(settings.folders, on_change=events.row, on_gone=events.gone)
+    fleet = None if settings.fleet is None else FleetWatch(settings.fleet)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         watcher.start()
+        if fleet is not None:
+            fleet.start()
         try:
             yield
         finally:
             events.close()
             watcher.stop()
+            if fleet is not None:
+                fleet.stop()
             suggester.close()
 
     suggester = Suggester()
@@ -56,7 +62,8 @@ def create_app(settings: BoardSettings) -> FastAPI:
         control_routes(watcher, settings),
         plan_routes(),
         keyboard_routes(watcher.path),
-        fleet_routes(settings),
+        fleet_routes(fleet),
+        paper_routes(),
     ]
     app = web_app(settings, routers, title="Tacit board", lifespan=lifespan)
     app.state.watcher, app.state.stopping = watcher, (events.close,)

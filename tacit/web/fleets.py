@@ -1,42 +1,37 @@
 """Route of a running fleet: its status as its administrator sees it, what happened lately, and alarms with what to do.
 
 The board asks the server with the administrator's token, which stays on this machine, and passes counts on: never a device's
-number. What happened lately is remembered from one question to the next, as long as a page asks.
+number. It also looks now and then while no page is open, so that a page begins with what happened since the board was started.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel, Field
 
-from tacit.web.settings import BoardSettings
+from tacit.errors import TacitError
+from tacit.web.fleet_alarms import Alarm, alarms
+from tacit.web.fleet_figures import FleetFigures, read_figures
 
 if TYPE_CHECKING:
     from tacit.fleet.administrator import Access
 
-# A server is asked at most this often, however many pages are open.
-AGAIN_S = 2.0
-SAMPLES = 1_800
-# A round whose time ends within so many seconds, with reports still missing, is likely to be abandoned.
-ENDS_SOON_S = 30
-MANY_ABANDONED = 0.2
-
-
-class Alarm(BaseModel):
-    """Something that keeps the fleet from training, and what to do about it."""
-
-    what: str
-    do: str
+# A server is asked at most this often, however many pages are open, and this often while none is.
+AGAIN_S, UNWATCHED_S = 2.0, 15.0
+# How many looks are remembered, and how many of them a page gets.
+SAMPLES, SHOWN = 5_000, 600
+# The stages of a round, in order.
+SELECTION, REPORTS, SUM = "selection", "reports", "sum, noise and server step"
 
 
 class Sample(BaseModel):
-    """The fleet at one moment. Counters are those of the process that answered, since it started."""
+    """The fleet at one moment. Check-ins, reports and refusals are those of the process that answered, since it started."""
 
     at: float = Field(description="seconds since 1970")
     devices: int
@@ -44,6 +39,7 @@ class Sample(BaseModel):
     reported: int
     committed: int
     abandoned: int
+    dropouts: int = Field(description="places in rounds from which nothing came")
     check_ins: float
     reports: float
     refused: float
@@ -61,10 +57,16 @@ class OpenRoundView(BaseModel):
 class FleetTask(BaseModel):
     name: str
     active: bool
+    paused: bool
     rounds: dict[str, int]
+    stage: str | None = Field(description="what the round under way is at; null between rounds")
     under_way: OpenRoundView | None
     could_come: int | None
     last_abandoned: str | None
+    epsilon_spent: float | None = Field(
+        description="epsilon of what the ledger has so far; null if infinite or not known"
+    )
+    lost: int = Field(description="rounds lost after their intent, which are accounted")
 
 
 class FleetView(BaseModel):
@@ -72,45 +74,58 @@ class FleetView(BaseModel):
 
     server: str
     devices: int
+    devices_by: dict[str, int] = Field(description="devices by state; those in a round now are counted as working")
+    dropouts: dict[str, int] = Field(description="places in rounds from which nothing came, by stage")
+    seconds_a_round: float | None = Field(description="of a committed round, on average")
     processes: dict[str, int]
     tasks: list[FleetTask]
     alarms: list[Alarm]
     samples: list[Sample]
 
 
-@dataclass
-class _Watch:
-    """The server's last answer, and what was seen before it."""
+class FleetWatch:
+    """The server's last answer, and what was seen before it. Between `start` and `stop` it also looks by itself."""
 
-    access: Access
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=SAMPLES))
-    seen: FleetView | None = None
-    asked: float = 0.0
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._lock = threading.Lock()
+        self._samples: deque[Sample] = deque(maxlen=SAMPLES)
+        self._seen: FleetView | None = None
+        self._asked = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look_now_and_then, name="tacit board fleet", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
 
     def look(self) -> FleetView:
+        """The fleet now; FleetError if the server does not answer."""
         from tacit.fleet.administrator import ask, metrics
 
-        with self.lock:
-            if self.seen is None or time.monotonic() - self.asked > AGAIN_S:
-                status = ask("GET", "/v1/admin/status", self.access)
-                self.samples.append(_sample(status, metrics(self.access)))
-                self.seen = FleetView(
-                    server=self.access.server,
-                    devices=status["devices"],
-                    processes=status["processes"],
-                    tasks=[FleetTask.model_validate(task) for task in status["tasks"]],
-                    alarms=alarms(status),
-                    samples=list(self.samples),
-                )
-                self.asked = time.monotonic()
-            return self.seen
+        with self._lock:
+            if self._seen is None or time.monotonic() - self._asked > AGAIN_S:
+                status = ask("GET", "/v1/admin/status", self._access)
+                figures = read_figures(metrics(self._access))
+                self._samples.append(_sample(status, figures))
+                self._seen = _view(self._access.server, status, figures, _thinned(list(self._samples)))
+                self._asked = time.monotonic()
+            return self._seen
+
+    def _look_now_and_then(self) -> None:
+        while not self._stop.wait(UNWATCHED_S):
+            try:
+                if time.monotonic() - self._asked >= UNWATCHED_S:
+                    self.look()
+            except TacitError:  # a page says so when it asks
+                continue
 
 
-def fleet_routes(settings: BoardSettings) -> APIRouter:
+def fleet_routes(watch: FleetWatch | None) -> APIRouter:
     """The route of the fleet; it says how to see one where the board was started without."""
     router = APIRouter(prefix="/api/fleet")
-    watch = None if settings.fleet is None else _Watch(settings.fleet)
 
     @router.get("")
     def fleet() -> FleetView:
@@ -124,66 +139,53 @@ def fleet_routes(settings: BoardSettings) -> APIRouter:
     return router
 
 
-def alarms(status: dict[str, Any]) -> list[Alarm]:
-    """What keeps this fleet from training, by its status."""
-    found = []
-    running = status["processes"]
-    if not any(running.get(role) for role in ("all", "coordinator")) and any(
-        task["active"] for task in status["tasks"]
-    ):
-        found.append(
-            Alarm(what="No coordinator is running.", do="Start tacit serve again with the same folder: it goes on.")
-        )
-    if status["devices"] == 0:
-        found.append(
-            Alarm(what="No device has enrolled.", do="Make a token with tacit fleet token; devices enrol with it.")
-        )
-    for task in status["tasks"]:
-        name, rounds, opened = task["name"], task["rounds"], task["under_way"]
-        if opened is not None:
-            could = task["could_come"]
-            missing = opened["goal"] - opened["reported"]
-            if could is not None and could + opened["selected"] < opened["goal"]:
-                found.append(
-                    Alarm(
-                        what=f"{name}: round {opened['round']} waits for {opened['goal']} devices, and about {could} may come.",
-                        do="Enrol more devices, or wait until MinS lets those that took part come again.",
-                    )
-                )
-            elif missing > 0 and opened["seconds_left"] < ENDS_SOON_S and opened["selected"] > 0:
-                found.append(
-                    Alarm(
-                        what=f"{name}: round {opened['round']} ends soon, and {missing} reports are missing.",
-                        do="If rounds are often abandoned, give them more time or over-select (fleet section of the recipe).",
-                    )
-                )
-        ended = rounds.get("committed", 0) + rounds.get("abandoned", 0)
-        if ended >= 5 and rounds.get("abandoned", 0) > MANY_ABANDONED * ended:
-            because = f" The last because: {task['last_abandoned']}" if task["last_abandoned"] else ""
-            found.append(
-                Alarm(
-                    what=f"{name}: {rounds['abandoned']} of {ended} rounds were abandoned.{because}",
-                    do="An abandoned round releases nothing. Give rounds more time, over-select, or ask for fewer reports.",
-                )
+def stage_of(task: dict[str, Any]) -> str | None:
+    """What the task's round under way is at; None between rounds."""
+    opened = task["under_way"]
+    if opened is None:
+        return SUM if task["rounds"].get("settled", 0) > 0 else None
+    return SELECTION if opened["reported"] == 0 and opened["selected"] < opened["places"] else REPORTS
+
+
+def _view(server: str, status: dict[str, Any], figures: FleetFigures, samples: list[Sample]) -> FleetView:
+    working = sum(task["under_way"]["selected"] for task in status["tasks"] if task["under_way"] is not None)
+    states = dict(figures.devices_by)
+    if working > 0:
+        states = {"working": working, **states, "ready": max(0, states.get("ready", 0) - working)}
+    return FleetView(
+        server=server,
+        devices=status["devices"],
+        devices_by=states,
+        dropouts=figures.dropouts,
+        seconds_a_round=figures.seconds_a_round,
+        processes=status["processes"],
+        tasks=[
+            FleetTask.model_validate(
+                task
+                | {
+                    "stage": stage_of(task),
+                    "epsilon_spent": _finite(figures.epsilon.get(task["name"])),
+                    "lost": figures.lost.get(task["name"], 0),
+                }
             )
-    return found
+            for task in status["tasks"]
+        ],
+        alarms=alarms(status, figures),
+        samples=samples,
+    )
 
 
-def _sample(status: dict[str, Any], text: str) -> Sample:
-    from prometheus_client.parser import text_string_to_metric_families
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
-    counted = {"check_ins": 0.0, "reports": 0.0, "refused": 0.0}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            if sample.name != "tacit_requests_total":
-                continue
-            route, worked = sample.labels["route"], sample.labels["status"].startswith("2")
-            if not worked and route.startswith("/v1/") and not route.startswith("/v1/admin"):
-                counted["refused"] += sample.value
-            elif worked and route.endswith("/check-in"):
-                counted["check_ins"] += sample.value
-            elif worked and route.endswith("/report"):
-                counted["reports"] += sample.value
+
+def _thinned(samples: list[Sample]) -> list[Sample]:
+    """At most SHOWN samples, evenly over the time, the last one among them."""
+    every = max(1, math.ceil(len(samples) / SHOWN))
+    return samples[(len(samples) - 1) % every :: every]
+
+
+def _sample(status: dict[str, Any], figures: FleetFigures) -> Sample:
     under_way = [task["under_way"] for task in status["tasks"] if task["under_way"] is not None]
     return Sample(
         at=time.time(),
@@ -192,5 +194,8 @@ def _sample(status: dict[str, Any], text: str) -> Sample:
         reported=sum(each["reported"] for each in under_way),
         committed=sum(task["rounds"].get("committed", 0) for task in status["tasks"]),
         abandoned=sum(task["rounds"].get("abandoned", 0) for task in status["tasks"]),
-        **counted,
+        dropouts=sum(figures.dropouts.values()),
+        check_ins=figures.check_ins,
+        reports=figures.reports,
+        refused=figures.refused,
     )

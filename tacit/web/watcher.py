@@ -153,14 +153,16 @@ class RunWatcher:
         """Read what changed, the newest first, for a moment; returns whether more is left to read."""
         with self._lock:
             known = list(self._known.values())
-        now = time.monotonic()
+        began = time.monotonic()
         prints = {each.row.key: _print(each.path) for each in known}
+        now = time.monotonic()
         changed = [
             each for each in known if each.again or (each.not_before <= now and prints[each.row.key] != each.print)
         ]
         # Runs that changed while the board looked on go first, then the newest of those that were never read.
         changed.sort(key=lambda each: (each.print is None, -_newest(prints[each.row.key])))
-        until = now + SLICE_S
+        # On a busy machine the look itself takes long: what is read after it then takes longer still.
+        until = now + max(SLICE_S, 2 * (now - began))
         for number, each in enumerate(changed):
             self._read(each, prints[each.row.key])
             if time.monotonic() > until or self._stop.is_set():

@@ -27,11 +27,11 @@ with warnings.catch_warnings():
 
 HOW = "no Chromium was found: apt-get install chromium, or say where it is with CHROMIUM=/path"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 def until(met: Callable[[], Any], what: str) -> Any:
-    """What `met` returns once it is true; fails after a minute."""
+    """What `met` returns once it is true; fails after three minutes."""
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         if found := met():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import shutil
 import subprocess
@@ -26,6 +28,20 @@ def test_the_built_pages_are_current(tmp_path: Path) -> None:
     subprocess.run([node, "build.mjs", str(tmp_path)], cwd=WEB, check=True)
     for built in tmp_path.iterdir():
         assert (STATIC / built.name).read_bytes() == built.read_bytes(), f"{built.name} is old: make web"
+
+
+def test_the_built_pages_are_of_these_sources() -> None:
+    """What the build wrote down of its sources and its pages still holds. This needs no Node."""
+    built = json.loads((STATIC / "built.json").read_text(encoding="utf-8"))
+    names = [path.relative_to(WEB).as_posix() for path in (WEB / "src").rglob("*") if path.is_file()]
+    names += ["build.mjs", "package-lock.json", "package.json", "tsconfig.json"]
+    assert {name: digest(WEB / name) for name in names} == built["sources"], "the pages are old: make web"
+    pages = [path for path in STATIC.iterdir() if path.name != "built.json"]
+    assert {path.name: digest(path) for path in pages} == built["pages"], "the pages were not built from web/: make web"
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_the_board_is_small() -> None:

@@ -18,6 +18,7 @@ from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.report.blocks import Bars, Image, Section, Table
 from tacit.runs.report.sections import write_section
+from tacit.web.papers import recorded
 from tests.support.boards import board_of, browser, until
 from tests.support.commands import Tacit
 from tests.support.made_runs import made_run
@@ -93,6 +94,14 @@ def test_the_table_sorts_filters_and_groups(tab: Any, runs: Path) -> None:
         tab.get_by_label("Find").fill("small stop")
         assert names(tab) == ["beta"]
         assert tab.get_by_text("1 of 4 runs").is_visible()
+        for asked, found in (
+            ("rounds>=5 ε<1", ["beta"]),
+            ("accuracy>40%", ["beta"]),
+            ("epsilon>1", ["gamma"]),
+            ("ε<0.001", []),
+        ):
+            tab.get_by_label("Find").fill(asked)
+            assert names(tab) == found, asked
         tab.get_by_label("Find").fill("")
         tab.get_by_label("State", exact=True).select_option("damaged")
         assert names(tab) == ["broken"]
@@ -103,6 +112,9 @@ def test_the_table_sorts_filters_and_groups(tab: Any, runs: Path) -> None:
             "stopped",
             "damaged",
         }
+        for by, among in (("ε", "ε up to 1 2"), ("accuracy", "not measured 1")):
+            tab.get_by_label("Group by", exact=True).select_option(by)
+            assert among in tab.locator("tr.group").all_inner_texts()
 
 
 def test_a_damaged_run_says_what_is_wrong(tab: Any, runs: Path) -> None:
@@ -224,7 +236,7 @@ def test_a_run_is_followed_while_it_trains_and_when_it_is_killed(tab: Any, tmp_p
         tab.get_by_text("No runs in").wait_for()
         training = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            row_of(tab, "live").locator(".state-running").wait_for()  # it appeared by itself
+            row_of(tab, "live").locator(".state-running").wait_for(timeout=3 * PATIENCE_MS)  # it appeared by itself
             row_of(tab, "live").get_by_role("link").click()
             tab.get_by_role("figure").filter(has_text="Accuracy").locator("canvas").wait_for()
             seen = set()
@@ -333,7 +345,38 @@ def test_inspections_stand_side_by_side(tab: Any, tmp_path: Path) -> None:
         until(lambda: tab.get_by_text("healthy word").count() == 2, "both sides")
 
 
+def test_the_papers_are_charts_that_answer(tab: Any, tmp_path: Path) -> None:
+    gboard = next(each for each in recorded().experiments if each.name == "gboard_privacy")
+    with board_of(tmp_path) as address:
+        tab.goto(address)
+        tab.get_by_role("link", name="Papers").click()
+        tab.get_by_role("link", name=gboard.title).wait_for()
+        assert tab.locator("main section.experiment canvas").count() == len(recorded().experiments)
+        tab.get_by_role("link", name=gboard.title).click()
+        tab.get_by_role("heading", name=gboard.title, level=1).wait_for()
+        figures = tab.get_by_role("figure")
+        assert figures.count() == len(gboard.charts)
+        chart = figures.filter(has_text=gboard.charts[0].title)
+        # A curve is hidden and shown again from the keyboard.
+        curve = chart.get_by_role("button", name=gboard.charts[0].curves[0].name, exact=True)
+        curve.press("Enter")
+        assert curve.get_attribute("aria-pressed") == "false"
+        curve.press("Enter")
+        assert curve.get_attribute("aria-pressed") == "true"
+        # A point says its value, and what it is.
+        spots = figures.filter(has_text="models of Tables 1 and 2")
+        area = spots.locator(".u-over").bounding_box()
+        tab.mouse.move(area["x"] + area["width"] * 0.985, area["y"] + area["height"] / 2)
+        assert "MinS" in spots.locator(".tip").inner_text()
+        table = tab.locator("main table").first
+        first = gboard.tables[0].rows[0]
+        assert table.locator("tbody tr").first.locator("td").all_inner_texts() == first
+        tab.goto(f"{address}#/papers/nothing")
+        tab.get_by_text("No such experiment").wait_for()
+
+
 PARTS = ["#/runs", "#/plan", "#/inspect", "#/fleet", "#/compare/{alpha}/{beta}", "#/run/{alpha}", "#/run/{broken}"]
+PARTS += ["#/papers", "#/papers/gboard_privacy", "#/papers/memorization"]
 PARTS += [f"#/run/{{alpha}}/{part}" for part in ("guarantee", "ledger", "audit", "try", "files")]
 
 
@@ -344,6 +387,7 @@ def test_everybody_can_use_every_page(chrome: Any, runs: Path, scheme: str, widt
     # The check is a script of its own, which the policy of the pages would refuse.
     context = chrome.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
     page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
     with board_of(runs, owner=True, token="t" * 40) as address:
         open_table(page, address, 4)
         base = address.split("?")[0]
@@ -352,7 +396,8 @@ def test_everybody_can_use_every_page(chrome: Any, runs: Path, scheme: str, widt
             page.goto(base + part.format(**known))
             page.reload()
             page.get_by_role("heading", level=1).first.wait_for()
-            page.wait_for_load_state("networkidle" if part == "#/plan" else "load")
+            if part == "#/plan":
+                page.get_by_role("figure").filter(has_text="by rounds").locator("canvas").wait_for()
             page.wait_for_timeout(700)
             page.add_script_tag(path=str(AXE))
             found = page.evaluate("axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']})")

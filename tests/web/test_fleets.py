@@ -14,8 +14,10 @@ from tacit.fleet.database.migrations import migrate
 from tacit.fleet.database.transactions import open_database
 from tacit.fleet.server.api import create_app
 from tacit.web import fleets
-from tacit.web.fleets import alarms
-from tests.support.boards import board_of, browser, client_of
+from tacit.web.fleet_alarms import alarms
+from tacit.web.fleet_figures import FleetFigures, read_figures
+from tacit.web.fleets import REPORTS, SELECTION, SHOWN, SUM, FleetWatch, stage_of
+from tests.support.boards import board_of, browser, client_of, until
 from tests.support.fleet.serving import running
 
 SECRET, TOKEN = "a" * 64, "t" * 40
@@ -73,6 +75,7 @@ def status(*, coordinators: int = 1, **task: Any) -> dict[str, Any]:
     known = {
         "name": "words",
         "active": True,
+        "paused": False,
         "rounds": {},
         "under_way": None,
         "could_come": None,
@@ -88,6 +91,7 @@ def status(*, coordinators: int = 1, **task: Any) -> dict[str, Any]:
         (status(under_way=OPEN, could_come=14), []),
         (status(coordinators=0), ["No coordinator is running."]),
         (status(coordinators=0, active=False), []),
+        (status(paused=True), ["words: an operator has paused the rounds."]),
         (status(under_way=OPEN, could_come=3), ["words: round 4 waits for 10 devices, and about 3 may come."]),
         (
             status(under_way=OPEN | {"seconds_left": 9.0}, could_come=9),
@@ -101,8 +105,99 @@ def status(*, coordinators: int = 1, **task: Any) -> dict[str, Any]:
     ],
 )
 def test_alarms(found: dict[str, Any], what: list[str]) -> None:
-    assert [alarm.what for alarm in alarms(found)] == what
-    assert all(alarm.do.endswith(".") for alarm in alarms(found))
+    assert [alarm.what for alarm in alarms(found, FleetFigures())] == what
+    assert all(alarm.do.endswith(".") for alarm in alarms(found, FleetFigures()))
+
+
+@pytest.mark.parametrize(
+    ("figures", "what"),
+    [
+        (FleetFigures(devices_by={"ready": 19, "quarantined": 1}), []),
+        (
+            FleetFigures(devices_by={"ready": 17, "quarantined": 3}),
+            ["3 of 20 devices are in quarantine and get no places."],
+        ),
+        (FleetFigures(lost={"other": 2}), []),
+        (
+            FleetFigures(lost={"words": 2}),
+            ["words: 2 rounds were lost after their intent. They cost users the same and teach nothing."],
+        ),
+    ],
+)
+def test_alarms_of_the_metrics(figures: FleetFigures, what: list[str]) -> None:
+    assert [alarm.what for alarm in alarms(status(), figures)] == what
+
+
+METRICS = """
+# TYPE tacit_requests_total counter
+tacit_requests_total{method="POST",route="/v1/tasks/{task}/check-in",status="200"} 7.0
+tacit_requests_total{method="POST",route="/v1/rounds/{round_id}/report",status="204"} 5.0
+tacit_requests_total{method="POST",route="/v1/rounds/{round_id}/report",status="409"} 2.0
+tacit_requests_total{method="GET",route="/v1/admin/status",status="401"} 9.0
+# TYPE tacit_devices_by_state gauge
+tacit_devices_by_state{state="ready"} 18.0
+tacit_devices_by_state{state="quarantined"} 2.0
+# TYPE tacit_dropouts gauge
+tacit_dropouts{stage="report"} 3.0
+# TYPE tacit_lost_rounds gauge
+tacit_lost_rounds{task="words"} 1.0
+# TYPE tacit_epsilon_spent gauge
+tacit_epsilon_spent{task="words"} 1.25
+# TYPE tacit_round_seconds_sum gauge
+tacit_round_seconds_sum 30.0
+# TYPE tacit_round_seconds_count gauge
+tacit_round_seconds_count 4.0
+"""
+
+
+def test_the_metrics_are_read() -> None:
+    found = read_figures(METRICS)
+    assert (found.check_ins, found.reports, found.refused) == (7, 5, 2)
+    assert found.devices_by == {"ready": 18, "quarantined": 2}
+    assert (found.dropouts, found.lost, found.epsilon) == ({"report": 3}, {"words": 1}, {"words": 1.25})
+    assert found.seconds_a_round == 7.5
+    assert read_figures("").seconds_a_round is None
+
+
+def test_devices_in_a_round_are_not_counted_as_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = status(under_way=OPEN, rounds={"committed": 3})
+    monkeypatch.setattr("tacit.fleet.administrator.ask", lambda *arguments: asked)
+    monkeypatch.setattr("tacit.fleet.administrator.metrics", lambda access: METRICS)
+    monkeypatch.setattr(fleets, "AGAIN_S", -1)
+    watch = FleetWatch(Access("https://fleet", tmp_path))
+    found = watch.look()
+    assert found.devices_by == {"working": 6, "ready": 12, "quarantined": 2}
+    assert (found.dropouts, found.seconds_a_round) == ({"report": 3}, 7.5)
+    assert (found.tasks[0].epsilon_spent, found.tasks[0].lost, found.tasks[0].stage) == (1.25, 1, REPORTS)
+    for _ in range(SHOWN + 20):
+        found = watch.look()
+    assert SHOWN / 2 <= len(found.samples) <= SHOWN
+    assert found.samples[-1].dropouts == 3
+
+
+def test_the_board_looks_at_the_fleet_without_a_page(
+    access: Access, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleets, "AGAIN_S", 0)
+    monkeypatch.setattr(fleets, "UNWATCHED_S", 0.02)
+    watch = FleetWatch(access)
+    watch.start()
+    until(lambda: len(watch._samples) >= 2, "the board to look by itself")
+    watch.stop()
+
+
+@pytest.mark.parametrize(
+    ("task", "stage"),
+    [
+        ({"under_way": None, "rounds": {"committed": 4}}, None),
+        ({"under_way": None, "rounds": {"settled": 1}}, SUM),
+        ({"under_way": OPEN | {"reported": 0}, "rounds": {}}, SELECTION),
+        ({"under_way": OPEN | {"reported": 0, "selected": 12}, "rounds": {}}, REPORTS),
+        ({"under_way": OPEN, "rounds": {}}, REPORTS),
+    ],
+)
+def test_the_stage_of_a_round(task: dict[str, Any], stage: str | None) -> None:
+    assert stage_of(task) == stage
 
 
 @pytest.mark.process

@@ -102,6 +102,7 @@ def everything_said(client: TestClient, key: str) -> dict[str, str]:
     asked = list(dict.fromkeys(addresses(client, key)))
     assert len(asked) > 30
     assert any(re.fullmatch(r"/api/runs/\w+/guarantee", each) for each in asked), "the routes were walked"
+    assert {"/api/papers", "/api/fleet", "/api/plan", "/keyboard"} <= set(asked)
     return {each: client.get(each).text for each in asked}
 
 

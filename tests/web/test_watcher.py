@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -75,6 +76,28 @@ def test_what_has_not_changed_is_not_read_again(watched: RunWatcher, tmp_path: P
     made_run(tmp_path / "three")
     until(lambda: "three" in read, "the new run")
     assert set(read) == {"three"}
+
+
+def test_runs_are_read_although_looking_at_files_is_slow(tmp_path: Path, monkeypatch) -> None:
+    for number in range(6):
+        made_run(tmp_path / str(number))
+    clock = [0.0]
+
+    def passing(seconds: float, real):
+        def passes(*arguments):
+            clock[0] += seconds
+            return real(*arguments)
+
+        return passes
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(module, "_print", passing(1.0, module._print))
+    monkeypatch.setattr(module, "read_row", passing(1.5, module.read_row))
+    watcher = RunWatcher([tmp_path])
+    watcher._search()
+    assert watcher._read_changed() is False  # 6 s of looking give 12 s to read in, which is enough for all
+    assert all(row.state == "finished" for row in watcher.rows())
+    watcher.stop()
 
 
 def test_a_cost_that_takes_long_holds_up_no_round(watched: RunWatcher, tmp_path: Path, monkeypatch) -> None:

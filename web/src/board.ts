@@ -6,6 +6,7 @@ import { startLive } from "./live";
 import { comparePage } from "./pages/compare";
 import { fleetPage } from "./pages/fleet";
 import { inspectPage } from "./pages/inspect";
+import { papersPage } from "./pages/papers";
 import { planPage } from "./pages/plan";
 import { runPage } from "./pages/run";
 import { runsPage } from "./pages/runs";
@@ -21,6 +22,7 @@ const PAGES: Record<string, { draw: Page; title: string; in: string }> = {
   plan: { draw: planPage, title: "Plan", in: "/#/plan" },
   inspect: { draw: inspectPage, title: "Inspect", in: "/#/inspect" },
   fleet: { draw: fleetPage, title: "Fleet", in: "/#/fleet" },
+  papers: { draw: papersPage, title: "The papers", in: "/#/papers" },
 };
 
 const { main, status } = shell();

@@ -10,6 +10,10 @@ export interface Curve {
   /** Which colour, counted from 0; by default its place. */
   colour?: number;
   dashed?: boolean;
+  /** Points that are not connected. */
+  dots?: boolean;
+  /** What each point is, if not all points are alike. */
+  labels?: string[];
 }
 
 export interface ChartOptions {
@@ -27,8 +31,12 @@ export interface ChartOptions {
   /** Charts of one group show the same place at the same time. */
   group?: string;
   height?: number;
+  /** Whether the legend says each curve's last value; by default it does. */
+  last?: boolean;
   /** What to say where there is nothing to draw yet. */
   empty?: string;
+  /** A line below the title. */
+  note?: string;
   /** A mark after the title, for example that only the owner may see this. */
   mark?: string;
 }
@@ -56,13 +64,16 @@ export function lineChart(options: ChartOptions, curves: Curve[], signal: AbortS
     "figure",
     { class: "card chart" },
     h("figcaption", {}, h("h2", {}, options.title, options.mark ? h("span", { class: "mark owner" }, options.mark) : null)),
+    options.note ? h("p", { class: "quiet small" }, options.note) : null,
     legend,
     frame,
     details,
   );
   let plot: uPlot | null = null;
   let drawnFor = "";
+  let namedFor = "";
   let shown = curves;
+  const hidden = new Set<string>();
 
   function data(): uPlot.AlignedData {
     const tables = shown.map((curve) => [curve.points.map((point) => point[0]), curve.points.map((point) => point[1])] as uPlot.AlignedData);
@@ -76,22 +87,18 @@ export function lineChart(options: ChartOptions, curves: Curve[], signal: AbortS
   function draw(): void {
     const drawable = shown.some((curve) => curve.points.some((point) => point[1] !== null));
     frame.hidden = details.hidden = !drawable;
-    put(
-      legend,
-      drawable
-        ? shown.map((curve, place) => {
-            const last = [...curve.points].reverse().find((point) => point[1] !== null);
-            return h("li", { class: `key colour${colourOf(curve, place)}` }, curve.name, last && !options.logX ? h("strong", {}, ` ${format(last[1]!)}`) : null);
-          })
-        : h("li", { class: "quiet" }, options.empty ?? "Nothing has been measured yet."),
-    );
+    if (drawable) name();
+    else {
+      namedFor = "";
+      put(legend, h("li", { class: "quiet" }, options.empty ?? "Nothing has been measured yet."));
+    }
     if (!drawable) {
       plot?.destroy();
       plot = null;
       return;
     }
     const width = Math.max(200, frame.clientWidth || 400);
-    const now = `${shown.map((curve) => curve.name + curve.dashed).join("|")}|${variable("--text")}|${options.dot}`;
+    const now = `${shown.map((curve) => curve.name + curve.dashed + curve.dots).join("|")}|${variable("--text")}|${options.dot}`;
     if (plot === null || now !== drawnFor) {
       plot?.destroy();
       frame.replaceChildren();
@@ -104,6 +111,35 @@ export function lineChart(options: ChartOptions, curves: Curve[], signal: AbortS
     if (details.open) table();
   }
 
+  /** The legend. Of several curves each is a button that hides it; the values change without making the buttons anew. */
+  function name(): void {
+    const now = shown.map((curve) => curve.name + curve.dashed).join("|");
+    const value = (curve: Curve) => {
+      const last = options.last === false || options.logX || curve.dots ? undefined : [...curve.points].reverse().find((point) => point[1] !== null);
+      return last === undefined ? "" : ` ${format(last[1]!)}`;
+    };
+    if (now !== namedFor) {
+      namedFor = now;
+      put(
+        legend,
+        shown.map((curve, place) => {
+          const look = `key colour${colourOf(curve, place)}${curve.dots ? " dots" : curve.dashed ? " dashed" : ""}`;
+          const said = [curve.name, h("strong", {})];
+          return h("li", {}, shown.length === 1 ? h("span", { class: look }, said) : h("button", { class: look, type: "button", "aria-pressed": String(!hidden.has(curve.name)), title: "Show or hide this curve", onclick: toggle(curve.name, place) }, said));
+        }),
+      );
+    }
+    legend.querySelectorAll("strong").forEach((strong, place) => (strong.textContent = value(shown[place]!)));
+  }
+
+  function toggle(name: string, place: number): (event: Event) => void {
+    return (event) => {
+      if (!hidden.delete(name)) hidden.add(name);
+      (event.currentTarget as HTMLElement).setAttribute("aria-pressed", String(!hidden.has(name)));
+      plot?.setSeries(place + 1, { show: !hidden.has(name) });
+    };
+  }
+
   function settings(width: number): uPlot.Options {
     const quiet = variable("--quiet");
     const line = variable("--line");
@@ -114,14 +150,14 @@ export function lineChart(options: ChartOptions, curves: Curve[], signal: AbortS
       legend: { show: false },
       cursor: { sync: options.group ? { key: options.group } : undefined, points: { size: 8 }, drag: { x: true, y: false } } as uPlot.Cursor,
       scales: {
-        x: options.logX ? { time: false, distr: 3 } : { time: false },
+        x: options.logX ? { time: false, distr: 3, range: (_u, low, high) => [(low ?? 1) / 1.15, (high ?? 10) * 1.15] } : { time: false },
         y: options.log
           ? { distr: 3 }
           : { range: (_u, low, high) => padded(low, high, options.fromZero ?? false) },
       },
       axes: [
-        { ...axis, label: options.x, size: 36, ...(options.logX ? { filter: powers, values: (_u: uPlot, splits: number[]) => splits.map((value) => (value === null ? "" : brief(value))) } : {}) },
-        { ...axis, size: (_u, values) => 20 + 8 * Math.max(2, ...(values ?? []).map((each) => String(each ?? "").length)), ...(options.log ? { filter: powers, grid: { ...axis.grid, filter: powers }, ticks: { ...axis.ticks, filter: powers } } : {}), values: (_u, splits) => splits.map((value) => (value === null || value === undefined ? "" : tick(value))) },
+        { ...axis, label: options.x, size: 36, ...(options.logX ? { ...logarithmic, values: (_u: uPlot, splits: number[]) => splits.map(brief) } : {}) },
+        { ...axis, size: (_u, values) => 20 + 8 * Math.max(2, ...(values ?? []).map((each) => String(each ?? "").length)), ...(options.log ? logarithmic : {}), values: (_u, splits) => splits.map((value) => (value === null || value === undefined ? "" : tick(value))) },
       ],
       series: [
         {},
@@ -129,13 +165,20 @@ export function lineChart(options: ChartOptions, curves: Curve[], signal: AbortS
           label: curve.name,
           stroke: variable(colourOf(curve, place)),
           width: 2,
+          show: !hidden.has(curve.name),
           spanGaps: true,
           dash: curve.dashed ? [6, 5] : undefined,
-          points: { show: curve.points.length < 30, size: 5, fill: variable(colourOf(curve, place)) },
+          paths: curve.dots ? () => null : undefined,
+          points: { show: curve.dots || curve.points.length < 30, size: curve.dots ? 9 : 5, fill: variable(colourOf(curve, place)) },
         }) as uPlot.Series),
       ],
-      plugins: [tooltip(options.x, format), ...(options.dot ? [dotted(options.dot, variable("--text"), variable("--surface"))] : [])],
+      plugins: [tooltip(options.x, format, labelAt), ...(options.dot ? [dotted(options.dot, variable("--text"), variable("--surface"))] : [])],
     };
+  }
+
+  function labelAt(series: number, x: number): string | undefined {
+    const curve = shown[series];
+    return curve?.labels?.[curve.points.findIndex((point) => point[0] === x)];
   }
 
   function table(): void {
@@ -183,18 +226,26 @@ export function lineChart(options: ChartOptions, curves: Curve[], signal: AbortS
   };
 }
 
-function isPower(value: number): boolean {
-  const power = Math.log10(value);
-  return Math.abs(power - Math.round(power)) < 1e-9;
-}
+/** The marks of a logarithmic axis, every one of which has its number. */
+const logarithmic: uPlot.Axis = {
+  splits: (_u, _axis, low, high) => marks(low, high),
+  filter: (_u, splits) => splits,
+};
 
-/** Of the marks of a logarithmic axis the powers of ten, if there are two; all of them on a short axis. */
-function powers(_plot: uPlot, splits: number[]): (number | null)[] {
-  return splits.filter(isPower).length < 2 ? splits : splits.map((value) => (isPower(value) ? value : null));
+/** Where a logarithmic axis is marked: at 1, 2 and 5 times the powers of ten, or on a long axis at the powers alone. */
+function marks(low: number, high: number): number[] {
+  const within = (steps: number[]) => {
+    const found: number[] = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) found.push(...steps.map((step) => step * 10 ** power));
+    return found.filter((value) => value >= low && value <= high);
+  };
+  const all = within([1, 2, 5]);
+  return all.length > 7 ? within([1]) : all;
 }
 
 /** 1,500 or 4.2M. */
 export function brief(value: number): string {
+  if (value >= 1e9) return value.toExponential(0);
   if (value >= 1e6) return `${Number((value / 1e6).toPrecision(3))}M`;
   return value >= 1e4 ? `${Number((value / 1e3).toPrecision(3))}k` : short(value);
 }
@@ -226,7 +277,7 @@ function padded(low: number | null, high: number | null, fromZero: boolean): [nu
   return [fromZero && low >= 0 ? 0 : bottom - room, high + room];
 }
 
-function tooltip(x: string, format: (value: number) => string): uPlot.Plugin {
+function tooltip(x: string, format: (value: number) => string, labelAt: (series: number, x: number) => string | undefined): uPlot.Plugin {
   const box = h("div", { class: "tip", "aria-hidden": "true" });
   return {
     hooks: {
@@ -242,7 +293,9 @@ function tooltip(x: string, format: (value: number) => string): uPlot.Plugin {
         }
         const lines = plot.series.slice(1).flatMap((series, number) => {
           const value = plot.data[number + 1]?.[place];
-          return value === null || value === undefined ? [] : [h("div", {}, `${String(series.label)}: ${format(value)}`)];
+          if (value === null || value === undefined || series.show === false) return [];
+          const label = labelAt(number, plot.data[0][place]!);
+          return [h("div", {}, `${String(series.label)}${label === undefined ? "" : ` (${label})`}: ${format(value)}`)];
         });
         if (lines.length === 0) {
           box.hidden = true;

@@ -13,6 +13,7 @@ export const LINKS: Link[] = [
   { href: "/#/inspect", label: "Inspect" },
   { href: "/keyboard", label: "Keyboard" },
   { href: "/#/fleet", label: "Fleet" },
+  { href: "/#/papers", label: "Papers" },
 ];
 
 const THEMES = ["system", "light", "dark"] as const;

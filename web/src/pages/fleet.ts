@@ -2,8 +2,7 @@
 import { get, Problem, sentenceOf } from "../api";
 import { lineChart, type Chart, type Curve } from "../chart";
 import { h, put, type Child } from "../dom";
-import { tableOf } from "../sections";
-import { duration, whole } from "../words";
+import { duration, epsilonText, whole } from "../words";
 
 interface Sample {
   at: number;
@@ -12,6 +11,7 @@ interface Sample {
   reported: number;
   committed: number;
   abandoned: number;
+  dropouts: number;
   check_ins: number;
   reports: number;
   refused: number;
@@ -29,15 +29,22 @@ interface OpenRound {
 interface Task {
   name: string;
   active: boolean;
+  paused: boolean;
   rounds: Record<string, number>;
+  stage: string | null;
   under_way: OpenRound | null;
   could_come: number | null;
   last_abandoned: string | null;
+  epsilon_spent: number | null;
+  lost: number;
 }
 
 interface Fleet {
   server: string;
   devices: number;
+  devices_by: Record<string, number>;
+  dropouts: Record<string, number>;
+  seconds_a_round: number | null;
   processes: Record<string, number>;
   tasks: Task[];
   alarms: { what: string; do: string }[];
@@ -45,13 +52,16 @@ interface Fleet {
 }
 
 const AGAIN_MS = 3_000;
+const STAGES = ["selection", "reports", "sum, noise and server step"];
+const STATES: [string, string][] = [["working", "in a round"], ["ready", "ready"], ["quarantined", "in quarantine"], ["revoked", "revoked"]];
 
 export async function fleetPage(main: HTMLElement, _parameters: string[], signal: AbortSignal): Promise<void> {
   const now = h("div", {});
   const grid = h("div", { class: "grid" });
+  const counts = h("div", { class: "grid" });
   const wrong = h("div", { role: "status" });
   const charts = new Map<string, Chart>();
-  put(main, h("h1", {}, "Fleet"), wrong, now, grid);
+  put(main, h("h1", {}, "Fleet"), wrong, now, counts, grid);
   let first: Fleet;
   try {
     first = await get<Fleet>("/api/fleet", signal);
@@ -87,15 +97,16 @@ export async function fleetPage(main: HTMLElement, _parameters: string[], signal
       }),
     });
     chart("In rounds under way", [of("selected devices", (sample) => sample.selected), of("reports", (sample) => sample.reported)]);
-    chart("A minute, at the process that answers", [rate("check-ins", (sample) => sample.check_ins), rate("reports", (sample) => sample.reports), rate("refused requests", (sample) => sample.refused)]);
+    chart("Requests a minute, at the process that answers", [rate("check-ins", (sample) => sample.check_ins), rate("reports", (sample) => sample.reports), rate("refused requests", (sample) => sample.refused)]);
     chart("Rounds", [of("committed", (sample) => sample.committed), of("abandoned", (sample) => sample.abandoned)]);
-    chart("Devices enrolled", [of("devices", (sample) => sample.devices)]);
+    chart("Devices enrolled, and places from which nothing came", [of("devices", (sample) => sample.devices), of("drop-outs so far", (sample) => sample.dropouts)]);
+    put(counts, tally("Devices by state", STATES.map(([state, name]) => [name, fleet.devices_by[state] ?? 0]), "None yet."), tally("Drop-outs by what was missing", Object.entries(fleet.dropouts), "Every selected device has reported."));
   }
 
   function chart(title: string, curves: Curve[]): void {
     let known = charts.get(title);
     if (known === undefined) {
-      known = lineChart({ title, x: "minutes since the board first looked", group: "fleet", fromZero: true, empty: "The board has looked once; a curve needs two looks." }, [], signal);
+      known = lineChart({ title, x: "minutes since the board was started", group: "fleet", fromZero: true, empty: "A curve needs a few looks at the server." }, [], signal);
       charts.set(title, known);
       grid.append(known.element);
     }
@@ -119,6 +130,7 @@ function facts(fleet: Fleet): HTMLElement {
     fact("Devices", whole(fleet.devices), "enrolled, not revoked"),
     fact("In rounds now", whole(under.reduce((sum, each) => sum + each.selected, 0)), `${whole(under.reduce((sum, each) => sum + each.reported, 0))} have reported`),
     fact("Rounds committed", whole(total("committed")), ended === 0 ? "none has ended yet" : `${whole(total("abandoned"))} abandoned, which release nothing`),
+    fact("Pace", fleet.seconds_a_round === null ? "–" : `${duration(fleet.seconds_a_round)} a round`, fleet.seconds_a_round === null ? "no round has been committed yet" : "of committed rounds, on average"),
     fact("Processes", whole(Object.values(fleet.processes).reduce((sum, count) => sum + count, 0)), Object.entries(fleet.processes).map(([role, count]) => `${count} ${role}`).join(", ") || "none was seen recently"),
   );
 }
@@ -128,14 +140,34 @@ function taskCard(task: Task): HTMLElement {
   return h(
     "section",
     { class: "card" },
-    h("h2", {}, task.name, " ", h("span", { class: `state ${task.active ? "state-running" : "state-finished"}` }, task.active ? "active" : "ended")),
+    h("h2", {}, task.name, " ", h("span", { class: `state ${task.paused ? "state-stopped" : task.active ? "state-running" : "state-finished"}` }, task.paused && task.active ? "paused" : task.active ? "active" : "ended")),
+    task.active && h("ol", { class: "stages", "aria-label": "Stages of a round" }, STAGES.map((stage) => h("li", { "aria-current": stage === task.stage ? "step" : null }, stage))),
     open === null
-      ? h("p", { class: "quiet" }, "No round is open.")
+      ? h("p", { class: "quiet" }, task.stage === null ? "No round is open." : "The round's reports are in.")
       : [
-          h("p", {}, `Round ${whole(open.round)}: ${whole(open.reported)} of ${whole(open.goal)} reports, ${whole(open.selected)} of ${whole(open.places)} places taken, ${duration(open.seconds_left)} left.`, task.could_come !== null && ` About ${whole(task.could_come)} devices could come.`),
+          h("p", {}, `Round ${whole(open.round)}: ${whole(open.selected)} of ${whole(open.places)} places taken, ${whole(open.reported)} of ${whole(open.goal)} reports, ${duration(open.seconds_left)} left.`, task.could_come !== null && ` About ${whole(task.could_come)} devices could come.`),
           h("progress", { max: open.goal, value: Math.min(open.reported, open.goal), "aria-label": `${open.reported} of ${open.goal} reports` }),
         ],
-    Object.keys(task.rounds).length > 0 && tableOf(["rounds", "count"], Object.entries(task.rounds).map(([state, count]) => [state, whole(count)])),
-    task.last_abandoned !== null && h("p", { class: "quiet" }, `The last round was abandoned because: ${task.last_abandoned}`),
+    h("p", {}, h("strong", {}, "Budget. "), task.epsilon_spent === null ? "ε so far is not known, or infinite: the run's page says which." : `ε so far = ${epsilonText(task.epsilon_spent)}, for what the ledger has.`, task.lost > 0 && ` ${whole(task.lost)} lost rounds are in it.`),
+    Object.keys(task.rounds).length > 0 && h("p", { class: "quiet" }, `Rounds: ${Object.entries(task.rounds).map(([state, count]) => `${whole(count)} ${state}`).join(", ")}.`),
+    task.last_abandoned !== null && h("p", { class: "quiet" }, `The last round that was abandoned: ${task.last_abandoned}`),
+  );
+}
+
+/** Counts by name, as bars. */
+function tally(title: string, counts: [string, number][], none: string): HTMLElement {
+  const most = Math.max(...counts.map(([, count]) => count), 1);
+  const bar = (count: number) => {
+    const drawn = h("div", { class: "bar" });
+    drawn.style.width = `${(100 * count) / most}%`;
+    return drawn;
+  };
+  return h(
+    "section",
+    { class: "card" },
+    h("h2", {}, title),
+    counts.some(([, count]) => count > 0)
+      ? h("ul", { class: "words" }, counts.map(([name, count]) => h("li", { class: "suggestion tally" }, h("span", {}, name), count > 0 ? bar(count) : h("span", {}), h("span", {}, whole(count)))))
+      : h("p", { class: "quiet" }, none),
   );
 }

@@ -232,8 +232,8 @@ function filesTab(body: HTMLElement, path: string, detail: Detail): void {
         h(
           "table",
           {},
-          h("thead", {}, h("tr", {}, ["file", "size", "what it is"].map((each) => h("th", { scope: "col" }, each)))),
-          h("tbody", {}, detail.files.map((file) => h("tr", {}, h("td", {}, h("a", { href: `${path}/file?name=${encodeURIComponent(file.name)}`, download: file.name.split("/").at(-1)! }, file.name)), h("td", {}, size(file.bytes)), h("td", {}, file.what)))),
+          h("thead", {}, h("tr", {}, ["file", "size", "what it is"].map((each) => h("th", { scope: "col", class: each === "size" ? "number" : "" }, each)))),
+          h("tbody", {}, detail.files.map((file) => h("tr", {}, h("td", {}, h("a", { href: `${path}/file?name=${encodeURIComponent(file.name)}`, download: file.name.split("/").at(-1)! }, file.name)), h("td", { class: "number" }, size(file.bytes)), h("td", {}, file.what)))),
         ),
       ),
       h("p", { class: "quiet small" }, "The run's private folder is for its owner, and no page of the board leads to it."),

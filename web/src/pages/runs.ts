@@ -72,7 +72,43 @@ const GROUPS: Record<string, (row: RunRow) => string> = {
   state: (row) => row.state,
   mechanism: (row) => row.mechanism || "none",
   folder: (row) => row.folder.split("/").slice(0, -1).join("/") || ".",
+  ε: epsilonGroup,
+  accuracy: (row) => (headline(row) === null ? "not measured" : `${10 * Math.floor(10 * headline(row)!.value)}% or more`),
+  day: (row) => row.created.slice(0, 10) || "not known",
 };
+
+function epsilonGroup(row: RunRow): string {
+  if (row.infinite_because.length > 0) return "ε is infinite";
+  if (row.epsilon === null) return "ε is not known";
+  const most = [1, 2, 4, 8, 16].find((each) => row.epsilon! <= each);
+  return most === undefined ? "ε above 16" : `ε up to ${most}`;
+}
+
+/** Words of the search that compare: ε<4, accuracy>=20, rounds>100. */
+const CONDITION = /^(ε|eps|epsilon|accuracy|perplexity|rounds)(<=|>=|<|>|=)(\d+(?:\.\d+)?)%?$/;
+
+/** Whether the run has this word in its names, or fulfils this comparison. */
+function matches(row: RunRow, word: string): boolean {
+  const [, name, sign, number] = CONDITION.exec(word) ?? [];
+  if (name === undefined) return `${row.name} ${row.folder} ${row.recipe} ${row.state} ${row.mechanism}`.toLowerCase().includes(word);
+  const column = COLUMNS.find((each) => each.name === (name === "ε" || name === "eps" ? "epsilon" : name))!;
+  const found = column.value(row);
+  if (typeof found !== "number") return false;
+  const value = name === "accuracy" ? 100 * found : found;
+  const asked = Number(number);
+  switch (sign) {
+    case "<":
+      return value < asked;
+    case "<=":
+      return value <= asked;
+    case ">":
+      return value > asked;
+    case ">=":
+      return value >= asked;
+    default:
+      return value === asked;
+  }
+}
 
 export async function runsPage(main: HTMLElement, _parameters: string[], signal: AbortSignal): Promise<void> {
   const rows = new Map<string, RunRow>();
@@ -80,7 +116,7 @@ export async function runsPage(main: HTMLElement, _parameters: string[], signal:
   let sort = { column: "created", down: true };
   let folders: string[] = [];
 
-  const find = h("input", { type: "search", id: "find", placeholder: "name, recipe, state…", oninput: () => draw() });
+  const find = h("input", { type: "search", id: "find", placeholder: "name, recipe, ε<4…", oninput: () => draw() });
   const state = h("select", { id: "state", onchange: () => draw() }, h("option", { value: "" }, "all"), STATES.map((each) => h("option", {}, each)));
   // A phone shows cards and no heads of columns, so it sorts by a choice.
   const order = h("select", { id: "order", onchange: () => ((sort = { column: order.value, down: COLUMNS.find((each) => each.name === order.value)?.number ?? false }), draw()) }, COLUMNS.map((each) => h("option", { value: each.name, selected: each.name === sort.column }, each.label)));
@@ -117,10 +153,7 @@ export async function runsPage(main: HTMLElement, _parameters: string[], signal:
     const column = COLUMNS.find((each) => each.name === sort.column) ?? COLUMNS[0]!;
     return [...rows.values()]
       .filter((row) => state.value === "" || row.state === state.value)
-      .filter((row) => {
-        const text = `${row.name} ${row.folder} ${row.recipe} ${row.state} ${row.mechanism}`.toLowerCase();
-        return words.every((word) => text.includes(word));
-      })
+      .filter((row) => words.every((word) => matches(row, word)))
       .sort((one, other) => compareValues(column.value(one), column.value(other), sort.down) || one.name.localeCompare(other.name));
   }
 
