@@ -16,6 +16,7 @@ from tacit.cli.data_files import FormatOption, TextOption, UserOption, progress_
 from tacit.cli.options import Json
 from tacit.cli.results import emit
 from tacit.cli.results.data import StoreResult
+from tacit.cli.shard import shard
 from tacit.cli.vocabulary import vocabulary
 from tacit.data import build
 from tacit.data.formats import ReadOptions, read
@@ -34,6 +35,7 @@ app = Commands(
     rich_markup_mode="rich",
 )
 app.command("vocabulary")(vocabulary)
+app.command("shard")(shard)
 
 
 @app.command("import")

@@ -27,7 +27,7 @@ from tacit.data.store import (
     VocabularyInfo,
 )
 from tacit.data.text import TOKENIZER
-from tacit.data.users import Users, all_names, in_blocks, require_distinct
+from tacit.data.users import Examples, Users, all_names, in_blocks, require_distinct
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError
 
@@ -175,13 +175,14 @@ def save_users(
     key: bytes | None = None,
     keep_names: bool = False,
     store_id: str | None = None,
+    texts: Callable[[NDArray[np.int64]], Examples] | None = None,
     progress: Progress = no_progress,
 ) -> None:
     """Write any users (a world, a view) to a new store. With a vocabulary they are text, without one images.
 
-    The store keeps no texts, only word ids. A user's pseudonym is a hash of the name they have in `users`, with this key or
-    with one that is thrown away; with `keep_names` it is that name, which must be such a hash already. The store gets this id
-    or a random one.
+    The store keeps word ids, and no texts unless `texts` gives those of some users, an item a byte. A user's pseudonym is a
+    hash of the name they have in `users`, with this key or with one that is thrown away; with `keep_names` it is that name,
+    which must be such a hash already. The store gets this id or a random one.
     """
     checked_share(held_out)
     require_distinct(all_names(users))
@@ -194,6 +195,8 @@ def save_users(
         pseudonyms = files.enter_context(ArrayFile(folder, "users", np.dtype(np.uint8)))
         example_offsets = files.enter_context(OffsetFile(folder, "example_offsets")) if text else None
         labels = None if text else files.enter_context(ArrayFile(folder, "labels", LABEL_DTYPE))
+        written = None if texts is None else files.enter_context(ArrayFile(folder, "texts", np.dtype(np.uint8)))
+        text_offsets = None if texts is None else files.enter_context(OffsetFile(folder, "text_offsets"))
         total = 0
         for numbers in in_blocks(len(users)):
             block = users.gather(numbers)
@@ -209,6 +212,10 @@ def save_users(
                 if block.labels is None:
                     raise DataError("Users without a vocabulary are images, and these have no labels.")
                 labels.append(block.labels)
+            if texts is not None and written is not None and text_offsets is not None:
+                theirs = texts(numbers)
+                written.append(theirs.items)
+                text_offsets.append(np.diff(theirs.example_offsets))
             progress("writing", int(numbers[-1]) + 1, len(users))
         files.close()
         write_info(
@@ -221,6 +228,7 @@ def save_users(
                 items=total,
                 item_shape=() if text else IMAGE_SHAPE,
                 item_dtype=dtype.name,
+                text_bytes=None if text_offsets is None else text_offsets.total,
                 vocabulary=None if vocabulary is None else write_vocabulary(folder, vocabulary),
                 sources=(source,),
                 held_out=held_out,

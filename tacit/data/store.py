@@ -13,7 +13,8 @@ A store is a folder:
                            was given to the import
     vocabulary.txt         the words behind the ids (text only)
 
-All numbers are little-endian; offsets are int64 and one longer than what they count.
+All numbers are little-endian; offsets are int64 and one longer than what they count. A store may lie in shards, each a store by
+itself on some machine (`tacit.data.sharded`); its folder then has what every machine needs.
 
 **A user's own name decides whether they are held out**: they are if the second half of the 16 bytes, read as a number of 64
 bits, is below `StoreInfo.held_out` · 2⁶⁴. The share is a public constant, and the hash is uniform, so about that share of the
@@ -79,6 +80,7 @@ class StoreInfo(BaseModel):
     held_out: Annotated[float, Field(ge=0, lt=1)]
     caps: Caps = Caps()
     skipped: dict[str, int] = {}
+    shards: PositiveInt | None = None
 
 
 class Store(FlatUsers):
@@ -89,20 +91,20 @@ class Store(FlatUsers):
         self.info = info
         self.vocabulary = vocabulary
         users, examples = info.users, info.examples
-        items = _map(path, "items", np.dtype(info.item_dtype), (info.items, *info.item_shape))
-        user_offsets = _map(path, "user_offsets", OFFSET_DTYPE, (users + 1,))
-        pseudonyms = _map(path, "users", np.dtype(np.uint8), (users, PSEUDONYM_BYTES))
-        _check_ends(path, "user_offsets", user_offsets, examples)
+        items = map_array(path, "items", np.dtype(info.item_dtype), (info.items, *info.item_shape))
+        user_offsets = map_array(path, "user_offsets", OFFSET_DTYPE, (users + 1,))
+        pseudonyms = map_array(path, "users", np.dtype(np.uint8), (users, PSEUDONYM_BYTES))
+        check_ends(path, "user_offsets", user_offsets, examples)
         example_offsets = labels = self._texts = self._text_offsets = None
         if info.kind == "text":
-            example_offsets = _map(path, "example_offsets", OFFSET_DTYPE, (examples + 1,))
-            _check_ends(path, "example_offsets", example_offsets, info.items)
+            example_offsets = map_array(path, "example_offsets", OFFSET_DTYPE, (examples + 1,))
+            check_ends(path, "example_offsets", example_offsets, info.items)
         else:
-            labels = _map(path, "labels", LABEL_DTYPE, (examples,))
+            labels = map_array(path, "labels", LABEL_DTYPE, (examples,))
         if info.text_bytes is not None:
-            self._texts = _map(path, "texts", np.dtype(np.uint8), (info.text_bytes,))
-            self._text_offsets = _map(path, "text_offsets", OFFSET_DTYPE, (examples + 1,))
-            _check_ends(path, "text_offsets", self._text_offsets, info.text_bytes)
+            self._texts = map_array(path, "texts", np.dtype(np.uint8), (info.text_bytes,))
+            self._text_offsets = map_array(path, "text_offsets", OFFSET_DTYPE, (examples + 1,))
+            check_ends(path, "text_offsets", self._text_offsets, info.text_bytes)
         super().__init__(
             items=items,
             example_offsets=example_offsets,
@@ -168,7 +170,12 @@ def open_store(path: str | Path) -> Store:
         raise StoreError(f"The store {folder} is damaged or of another version: {INFO}, {field}.") from None
     except OSError as error:
         raise StoreError(f"The store {folder} cannot be read: {error.strerror}.") from None
-    return Store(folder, info, _vocabulary(folder, info))
+    vocabulary = _vocabulary(folder, info)
+    if info.shards is not None:
+        from tacit.data.sharded import ShardedStore  # it is a Store, so it cannot be imported above
+
+        return ShardedStore(folder, info, vocabulary)
+    return Store(folder, info, vocabulary)
 
 
 def _reopened(folder: Path, info: StoreInfo) -> Store:
@@ -191,7 +198,7 @@ def _vocabulary(folder: Path, info: StoreInfo) -> Vocabulary | None:
     return vocabulary
 
 
-def _map(folder: Path, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> NDArray:
+def map_array(folder: Path, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> NDArray:
     """The array in NAME.bin, mapped into memory, read-only."""
     path = folder / f"{name}.bin"
     expected = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -209,7 +216,7 @@ def _map(folder: Path, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> ND
         raise StoreError(f"The store {folder} cannot be read: {path.name}, {error.strerror}.") from None
 
 
-def _check_ends(folder: Path, name: str, offsets: NDArray[np.int64], total: int) -> None:
+def check_ends(folder: Path, name: str, offsets: NDArray[np.int64], total: int) -> None:
     if offsets[0] != 0 or offsets[-1] != total:
         raise StoreError(f"The store {folder} is damaged: {name}.bin does not count to {total}.")
 
