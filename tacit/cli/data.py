@@ -143,7 +143,8 @@ def import_(
 
 @app.command()
 def show(
-    store: Annotated[Path, typer.Argument(help="A store that `tacit data import` made.")], as_json: Json = False
+    store: Annotated[str, typer.Argument(help="A store that `tacit data import` made: a folder, or its URL.")],
+    as_json: Json = False,
 ) -> None:
     """Show counts and quantiles of a store; never a text, never an id.
 

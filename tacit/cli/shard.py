@@ -18,7 +18,6 @@ from tacit.data.sharded import ShardedStore, folder_of
 from tacit.data.sharding import cut_into_shards
 from tacit.data.store import open_store
 from tacit.data.summary import NOT_COVERED
-from tacit.runs import odometer
 
 
 def shard(
@@ -35,7 +34,7 @@ def shard(
     Example: tacit data shard stores/mine --shards 4 --out stores/mine-sharded
     """
     with progress_bar() as progress:
-        made = cut_into_shards(open_store(store), out, shards, along=[odometer.NAME], progress=progress)
+        made = cut_into_shards(open_store(store), out, shards, progress=progress)
     rows = [_row(made, number) for number in range(made.shards + 1)]
     if as_json:
         shown = {"store": str(made.path), "store_id": made.store_id, "shards": rows[:-1], "held_out": rows[-1]}
@@ -52,8 +51,8 @@ def shard(
         table.add_row(row["folder"], f"{row['users']:,}", f"{row['examples']:,}", f"{row['bytes'] / 1e6:,.1f}")
     console.print(table)
     console.print(
-        f"Copy the folder to every machine under the same path, {made.path.resolve()}, each with the shards that it is to train. "
-        "The machine on which you start training needs shard-held-out.",
+        f"Copy the folder to every machine under the same path, {made.path.resolve()}, with the shards that the machine is to "
+        "train. The machine on which you start training needs shard-held-out.",
         highlight=False,
         soft_wrap=True,
         markup=False,

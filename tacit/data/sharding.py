@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
-from tacit.data.build import OffsetFile, Progress, new_folder, no_progress, save_users, write_info
+from tacit.data.build import OffsetFile, Progress, no_progress, save_users, write_info
+from tacit.data.folders import new_folder
 from tacit.data.sharded import ITEM_OFFSETS, MOST_SHARDS, ShardedStore, folder_of, shard_of
-from tacit.data.store import VOCABULARY, Store, open_store
+from tacit.data.store import RUNS, VOCABULARY, Store, open_store
 from tacit.data.users import all_names
 from tacit.data.views import Subset
 from tacit.errors import DataError
 
 
-def cut_into_shards(
-    store: Store, out: Path, shards: int, *, along: Sequence[str] = (), progress: Progress = no_progress
-) -> ShardedStore:
-    """The same users under the same names and numbers, in so many shards; the store itself stays as it is.
+def cut_into_shards(store: Store, out: Path, shards: int, *, progress: Progress = no_progress) -> ShardedStore:
+    """The same users under the same names and numbers, in so many shards, with the list of the runs on them.
 
-    `along` names further files of the store's folder that are copied with it if they are there. Nothing is left if it fails.
+    The store itself stays as it is. Nothing is left if it fails.
     """
     if not 1 <= shards <= MOST_SHARDS:
         raise DataError(f"Expected from 1 to {MOST_SHARDS:,} shards, got {shards}.")
@@ -36,7 +34,7 @@ def cut_into_shards(
                 (ITEM_OFFSETS, store.token_counts()),
             ):
                 files.enter_context(OffsetFile(folder, name)).append(counts)
-        for name in ("users.bin", VOCABULARY, *along):
+        for name in ("users.bin", VOCABULARY, RUNS):
             if (store.path / name).exists():
                 shutil.copy2(store.path / name, folder / name)
         for shard in range(shards + 1):

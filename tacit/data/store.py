@@ -12,6 +12,7 @@ A store is a folder:
     users.bin              16 bytes a user, the user's name: a keyed hash of the id. The key is thrown away, unless it
                            was given to the import
     vocabulary.txt         the words behind the ids (text only)
+    odometer.jsonl         the runs on these users (`tacit.runs.odometer`); it is there after the first one
 
 All numbers are little-endian; offsets are int64 and one longer than what they count. A store may lie in shards, each a store by
 itself on some machine (`tacit.data.sharded`); its folder then has what every machine needs.
@@ -34,11 +35,12 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from tacit.data.flat import PSEUDONYM_BYTES, FlatUsers
+from tacit.data.remote import INFO, Origin, Storage, copied, is_url, origin_of
 from tacit.data.users import BLOCK, Examples
 from tacit.data.vocabulary import Vocabulary, load_vocabulary
 from tacit.errors import DataError, StoreError
 
-INFO, VOCABULARY = "store.json", "vocabulary.txt"
+VOCABULARY, RUNS = "vocabulary.txt", "odometer.jsonl"
 IMAGE_SHAPE = (28, 28)
 LABEL_DTYPE = np.dtype("<i4")
 OFFSET_DTYPE = np.dtype("<i8")
@@ -82,6 +84,12 @@ class StoreInfo(BaseModel):
     skipped: dict[str, int] = {}
     shards: PositiveInt | None = None
 
+    def files(self) -> list[str]:
+        """The files of the store, the list of runs left out."""
+        names = ["items", "user_offsets", "users", "example_offsets" if self.kind == "text" else "labels"]
+        names += ["texts", "text_offsets"] if self.text_bytes is not None else []
+        return [INFO, *(f"{name}.bin" for name in names), *([] if self.vocabulary is None else [VOCABULARY])]
+
 
 class Store(FlatUsers):
     """A store folder as `Users`. Open it with `open_store`."""
@@ -117,7 +125,7 @@ class Store(FlatUsers):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process opens the folder where it stands; no text travels."""
-        return _reopened, (self.path.resolve(), self.info)
+        return _reopened, (self.path.resolve(), self.info, origin_of(self.path))
 
     @property
     def store_id(self) -> str:
@@ -149,7 +157,9 @@ def split_texts(block: Examples) -> list[str]:
 
 
 def open_store(path: str | Path) -> Store:
-    """Open the store in this folder. The size of every file is checked, and no file is read through.
+    """Open the store in this folder, or a copy of the one at this URL, which is made once on each machine.
+
+    The size of every file is checked, and no file is read through.
 
     >>> import tempfile, tacit
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -157,17 +167,16 @@ def open_store(path: str | Path) -> Store:
     ...     tacit.open_store(f"{folder}/chat").vocabulary.words
     ('see', 'you')
     """
-    folder = Path(path)
+    return _opened(_copy_of(str(path)) if is_url(path) else Path(path))
+
+
+def _opened(folder: Path) -> Store:
     if not folder.is_dir():
         raise StoreError(f"There is no store {folder}.", hint="`tacit data import` makes one.")
     try:
-        info = StoreInfo.model_validate_json((folder / INFO).read_bytes())
+        info = _info((folder / INFO).read_bytes(), folder)
     except FileNotFoundError:
         raise StoreError(f"The folder {folder} is no store: it has no {INFO}.") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise StoreError(f"The store {folder} is damaged or of another version: {INFO}, {field}.") from None
     except OSError as error:
         raise StoreError(f"The store {folder} cannot be read: {error.strerror}.") from None
     vocabulary = _vocabulary(folder, info)
@@ -178,11 +187,33 @@ def open_store(path: str | Path) -> Store:
     return Store(folder, info, vocabulary)
 
 
-def _reopened(folder: Path, info: StoreInfo) -> Store:
+def _copy_of(url: str) -> Path:
+    """The copy on this machine of the store at a URL."""
+    storage = Storage(url)
+    content = storage.read(INFO)
+    if content is None:
+        raise StoreError(f"There is no store at {url}: it has no {INFO}.")
+    info = _info(content, url)
+    if info.shards is not None:
+        raise StoreError(f"The store {url} lies in shards: copy these to the disks of the machines that train them.")
+    return copied(storage, content, info.files(), [RUNS], _opened)
+
+
+def _info(content: bytes, where: str | Path) -> StoreInfo:
+    try:
+        return StoreInfo.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise StoreError(f"The store {where} is damaged or of another version: {INFO}, {field}.") from None
+
+
+def _reopened(folder: Path, info: StoreInfo, origin: Origin | None) -> Store:
     """The store that another process has open; StoreError if it is not here, or another one is."""
-    found = open_store(folder)
-    if found.info != info:
-        raise StoreError(f"The store {folder} is another one here than where it was opened first.")
+    where: str | Path = folder if origin is None else origin.url
+    found = open_store(where)
+    if found.info != info or (origin is not None and origin_of(found.path) != origin):
+        raise StoreError(f"The store {where} is another one here than where it was opened first.")
     return found
 
 
