@@ -162,7 +162,7 @@ class RayPool:
         by_ref: dict[Any, tuple[Member, PieceTask | Measure]] = {}
         while waiting or by_ref:
             self._hand_out(waiting, by_ref, fetch)
-            ready, _ = self._ray.wait([*by_ref, *self._coming], timeout=_POLL_S) if by_ref or self._coming else ([], [])
+            ready, _ = self._ray.wait([*self._coming, *by_ref], timeout=_POLL_S) if by_ref or self._coming else ([], [])
             for ref in ready:
                 if ref in self._coming:
                     self._welcome(ref)
