@@ -118,7 +118,7 @@ def test_whose_shard_is_not_here_is_refused_and_the_others_are_read(cut: Sharded
     assert there.token_counts(someone_in(cut, 1)).tolist() == cut.token_counts(someone_in(cut, 1)).tolist()
 
 
-@pytest.mark.parametrize("what", ["another shard", "another store", "fewer words", "cut short"])
+@pytest.mark.parametrize("what", ["another shard", "another store", "other people", "fewer words", "cut short"])
 def test_a_folder_that_is_not_the_shard_is_refused(cut: ShardedStore, copied: Path, what: str) -> None:
     place, expected = copied / "shard-1", "is no shard of the store"
     if what == "another shard":
@@ -127,6 +127,9 @@ def test_a_folder_that_is_not_the_shard_is_refused(cut: ShardedStore, copied: Pa
     elif what == "another store":
         info = (place / "store.json").read_text()
         (place / "store.json").write_text(info.replace(cut.store_id, "0" * 32))
+    elif what == "other people":
+        names = (place / "users.bin").read_bytes()
+        (place / "users.bin").write_bytes(bytes([names[0] ^ 1]) + names[1:])
     elif what == "fewer words":
         old = open_store(place)
         shorter = Capped(old, tokens=5)
