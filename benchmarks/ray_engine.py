@@ -1,12 +1,15 @@
 """Speed of the engine on Ray: against the built-in engine, by workers, and what a round costs beside its users' work.
 
-    python benchmarks/ray_engine.py scaling      users a second, built-in and on Ray, with 1 to all cores
+    python benchmarks/ray_engine.py scaling      whole runs of the demo, built-in and on Ray, on 1 to all cores
     python benchmarks/ray_engine.py overhead     milliseconds and bytes a round beside the users' work, by cohort
     python benchmarks/ray_engine.py model        a model on paper of many GPUs, from measured figures
 
-One JSON line a case. `scaling` alternates the engines, because other work on the machine would otherwise count against one.
-`overhead` takes users without text and the demo's model. `ms_beside_work` is how long a round takes beyond the time for which
-its workers were busy with users: messages, transfers, merging, and waiting for the last piece.
+One JSON line a case. `scaling` trains the same recipe with both engines in turn, and compares each run with the one beside it,
+because other work on the machine would otherwise count against one. It counts wall time and the processor time of the driver
+and all its descendants, Ray's own processes included; processor time changes little with other work on the machine. The first
+rounds, which compile, are left out. `overhead` takes users without text and the demo's model. `ms_beside_work` is how long a
+round takes beyond the time for which its workers were busy with users: messages, transfers, merging, and waiting for the last
+piece.
 """
 
 from __future__ import annotations
@@ -18,12 +21,16 @@ import pickle
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 REPEATS = 3
+# Rounds that compile, and that fill queues.
+FIRST = 3
 
 
 @dataclass(frozen=True)
@@ -85,31 +92,79 @@ def timed(found: Any, model: Any, users: int, cohort: int, rounds: int) -> list[
     return seconds[2:]
 
 
+def processor_seconds() -> float:
+    """The processor time of this process and all its descendants that are alive."""
+    parents, used = {}, {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            pid = int(folder.name)
+            parents[pid], used[pid] = int(fields[1]), int(fields[11]) + int(fields[12])
+    ours, found = {os.getpid()}, -1
+    while len(ours) != found:
+        found = len(ours)
+        ours |= {pid for pid, parent in parents.items() if parent in ours}
+    return sum(used[pid] for pid in ours) / os.sysconf("SC_CLK_TCK")
+
+
+def training(given: argparse.Namespace) -> dict[str, Any]:
+    """The rounds of one run, after the first ones, in a process of its own."""
+    import jax
+
+    from tacit.recipe.engine import Ray
+    from tacit.recipe.reading import find_recipe
+    from tacit.recipe.training import load_recipe, on_engine
+    from tacit.runs.callbacks import Callback
+    from tacit.simulation.training import first_rounds_of, setup_of_recipe
+
+    rounds = FIRST + given.rounds
+    changes = {
+        "privacy.cohort": given.cohort,
+        "model.preset": json.dumps(given.preset),
+        "run.rounds": rounds + 1,  # the last one evaluates, and is not timed
+        "run.evaluate_every": rounds + 1,
+        "run.checkpoint_every": rounds + 1,
+    }
+    recipe = load_recipe(find_recipe("demo"), [f"{key}={value}" for key, value in changes.items()])
+    if given.kind == "ray":
+        recipe = on_engine(recipe, Ray(workers=given.workers, pieces=given.pieces))
+    with tempfile.TemporaryDirectory() as place:
+        out = Path(place) / "run"
+        _, states = first_rounds_of(setup_of_recipe(recipe, out), out, Callback(), catch_interrupt=False)
+        for state in states:
+            if state.round in (FIRST, rounds):
+                jax.block_until_ready(state.model)
+                now = time.perf_counter(), processor_seconds()
+                if state.round == rounds:
+                    break
+                began = now
+        states.close()
+    wall, processor = now[0] - began[0], now[1] - began[1]
+    users = given.cohort * given.rounds
+    return {"users_a_second": users / wall, "users_a_processor_second": users / processor}
+
+
 def case(given: argparse.Namespace) -> dict[str, Any]:
-    """One engine, in a process of its own."""
-    from tacit.data.worlds.keyboard import KeyboardWorld
+    """Rounds of an engine alone on users without text, in a process of its own."""
+    import tacit
 
-    if given.case == "overhead":
-        import tacit
-
-        users: Any = tacit.users({number: [] for number in range(given.cohort)}, vocabulary=["you"])
-    else:
-        users = KeyboardWorld(1, 100_000)
+    users = tacit.users({number: [] for number in range(given.cohort)}, vocabulary=["you"])
     found, model = engine(given.kind, given.workers, users, given.preset, given.cohort, 160, given.pieces)
     try:
         seconds = timed(found, model, len(users), given.cohort, given.rounds)
-        moved = bytes_moved(found, model, given.cohort) if given.kind == "ray" else {}
+        moved = bytes_moved(found, model, given.cohort)
     finally:
         found.close()
     typical = statistics.median(whole for whole, _ in seconds)
     beside = statistics.median(whole - busy / given.workers for whole, busy in seconds)
     return {
-        "engine": given.kind,
         "workers": given.workers,
         "cohort": given.cohort,
         "ms_a_round": round(1000 * typical, 1),
-        "users_a_second": round(given.cohort / typical, 1),
-        **({"ms_beside_work": round(1000 * beside, 1)} if given.kind == "ray" else {}),
+        "ms_beside_work": round(1000 * beside, 1),
         **moved,
     }
 
@@ -143,32 +198,37 @@ def in_own_process(*arguments: str, cores: int) -> dict[str, Any]:
 
 
 def scaling(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Both engines on 1 to all cores, in turn; the median of the repetitions."""
+    """Both engines on 1 to all cores, in turn, the first one changing; the median of the repetitions and of their ratios."""
     cores = len(os.sched_getaffinity(0))
-    cases = [(kind, count) for count in range(1, cores + 1) for kind in ("built-in", "ray")]
-    found: dict[tuple[str, int], list[dict[str, Any]]] = {each: [] for each in cases}
-    for _ in range(REPEATS):
-        for kind, count in cases:
-            common = ["--cohort", str(given.cohort), "--rounds", str(given.rounds), "--preset", given.preset]
-            told = in_own_process("case", "--kind", kind, "--workers", str(count), *common, cores=count)
-            found[kind, count].append(told)
-    for each in cases:
-        middle = statistics.median(one["users_a_second"] for one in found[each])
-        alone = statistics.median(one["users_a_second"] for one in found["ray", 1])
-        against = statistics.median(one["users_a_second"] for one in found["built-in", each[1]])
-        yield {
-            **found[each][0],
-            "users_a_second": middle,
-            "all": [one["users_a_second"] for one in found[each]],
-            "of_built_in": round(middle / against, 3),
-            "efficiency": round(middle / (each[1] * alone), 3) if each[0] == "ray" else None,
-        }
+    kinds, measures = ["built-in", "ray"], ["users_a_second", "users_a_processor_second"]
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for repetition in range(given.repeats):
+        for count in range(1, cores + 1):
+            for kind in kinds[:: 1 - 2 * (repetition % 2)]:
+                common = ["--cohort", str(given.cohort), "--rounds", str(given.rounds), "--preset", given.preset]
+                told = in_own_process("training", "--kind", kind, "--workers", str(count), *common, cores=count)
+                found.setdefault((kind, count), []).append(told)
+
+    def ratios(one: tuple[str, int], other: tuple[str, int], measure: str) -> list[float]:
+        return [mine[measure] / theirs[measure] for mine, theirs in zip(found[one], found[other], strict=True)]
+
+    for kind, count in sorted(found):
+        line: dict[str, Any] = {"engine": kind, "cores": count, "cohort": given.cohort}
+        for measure in measures:
+            line[measure] = round(statistics.median(each[measure] for each in found[kind, count]), 1)
+        if kind == "ray":
+            for measure in measures:
+                each = ratios((kind, count), ("built-in", count), measure)
+                line[f"{measure}_of_built_in"] = round(statistics.median(each), 3)
+                line[f"{measure}_of_built_in_each"] = [round(ratio, 3) for ratio in each]
+        efficiency = statistics.median(ratios((kind, count), (kind, 1), "users_a_second")) / count
+        yield {**line, "efficiency": round(efficiency, 3)}
 
 
 def overhead(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Rounds on two workers: what passes beside the time for which both of them are busy."""
     for cohort, rounds in ((100, 15), (1_000, 8), (10_000, 3)):
-        common = ["--case", "overhead", "--cohort", str(cohort), "--workers", "2", "--rounds", str(rounds)]
+        common = ["--cohort", str(cohort), "--workers", "2", "--rounds", str(rounds)]
         yield in_own_process("case", *common, "--preset", given.preset, cores=2)
 
 
@@ -197,11 +257,11 @@ def on_paper(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("what", choices=["scaling", "overhead", "model", "case"])
+    parser.add_argument("what", choices=["scaling", "overhead", "model", "case", "training"])
     parser.add_argument("--cohort", type=int, default=500)
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--preset", default="tiny")
-    parser.add_argument("--case", default="scaling", choices=["scaling", "overhead"], help="of `case`: which users")
+    parser.add_argument("--repeats", type=int, default=REPEATS, help="of `scaling`")
     parser.add_argument("--kind", default="ray", choices=["built-in", "ray"])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--pieces", type=int, default=16)
@@ -215,8 +275,8 @@ if __name__ == "__main__":
     )
     parser.add_argument("--server-s", type=float, default=0.1, help="of `model`: noise and the server's step")
     given = parser.parse_args()
-    if given.what == "case":
-        print(json.dumps(case(given)))
+    if given.what in ("case", "training"):
+        print(json.dumps({"case": case, "training": training}[given.what](given)))
     else:
         for line in {"scaling": scaling, "overhead": overhead, "model": on_paper}[given.what](given):
             print(json.dumps(line), flush=True)

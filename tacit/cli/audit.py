@@ -349,11 +349,11 @@ def _population(
     from tacit.recipe.reading import find_recipe
     from tacit.recipe.training import load_recipe
 
-    store = Path(data) if Path(data).is_dir() else None
+    store = data if Path(data).is_dir() else None
     if store is None and data != "keyboard":
         recipe = load_recipe(find_recipe(data))
         section = recipe.data
-        store = None if section.store is None else Path(section.store)
+        store = section.store
         users = section.users if section.store is None else recipe.privacy.population
         world_seed, vocabulary = section.world_seed, section.vocabulary
     if store is None:

@@ -16,6 +16,7 @@ from tacit.cli.data_files import FormatOption, TextOption, UserOption, progress_
 from tacit.cli.options import Json
 from tacit.cli.results import emit
 from tacit.cli.results.data import StoreResult
+from tacit.cli.shard import shard
 from tacit.cli.vocabulary import vocabulary
 from tacit.data import build
 from tacit.data.formats import ReadOptions, read
@@ -34,6 +35,7 @@ app = Commands(
     rich_markup_mode="rich",
 )
 app.command("vocabulary")(vocabulary)
+app.command("shard")(shard)
 
 
 @app.command("import")
@@ -141,7 +143,8 @@ def import_(
 
 @app.command()
 def show(
-    store: Annotated[Path, typer.Argument(help="A store that `tacit data import` made.")], as_json: Json = False
+    store: Annotated[str, typer.Argument(help="A store that `tacit data import` made: a folder, or its URL.")],
+    as_json: Json = False,
 ) -> None:
     """Show counts and quantiles of a store; never a text, never an id.
 

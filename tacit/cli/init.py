@@ -18,7 +18,8 @@ from tacit.cli.results import emit
 from tacit.cli.results.recipes import InitResult
 from tacit.data.formats.columns import COLUMN_NAME, TEXT_COLUMNS, USER_COLUMNS
 from tacit.data.formats.files import bare_suffix, lines
-from tacit.data.store import INFO, Store, open_store
+from tacit.data.remote import INFO
+from tacit.data.store import Store, open_store
 from tacit.data.summary import NOT_COVERED
 from tacit.errors import DataError, RecipeError, TacitError
 from tacit.files import write_atomic

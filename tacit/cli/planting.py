@@ -69,7 +69,7 @@ class Planting:
                 "device holds public text.",
                 hint="Name a store of public text, or plant --devices 0 with --coins or --sharers.",
             )
-        public_store(named, Path(recipe.data.store))
+        public_store(named, recipe.data.store)
 
 
 def change(key: str, text: str) -> str:

@@ -15,7 +15,7 @@ from tacit.cli.options import Json
 from tacit.cli.results import emit
 from tacit.cli.results.data import VocabularyResult
 from tacit.data import build
-from tacit.data.build import disk_errors
+from tacit.data.folders import disk_errors
 from tacit.data.formats import ReadOptions, read
 from tacit.data.sources import Source, TextSource
 from tacit.data.users import FIRST_WORD

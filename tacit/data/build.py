@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import os
 import secrets
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.flat import PSEUDONYM_BYTES
+from tacit.data.folders import new_folder
 from tacit.data.store import (
     IMAGE_SHAPE,
     INFO,
@@ -27,7 +25,7 @@ from tacit.data.store import (
     VocabularyInfo,
 )
 from tacit.data.text import TOKENIZER
-from tacit.data.users import Users, all_names, in_blocks, require_distinct
+from tacit.data.users import Examples, Users, all_names, in_blocks, require_distinct
 from tacit.data.vocabulary import Vocabulary
 from tacit.errors import DataError
 
@@ -41,51 +39,6 @@ Progress = Callable[[str, int, int | None], None]
 
 def no_progress(stage: str, done: int, total: int | None) -> None:
     """Report nothing."""
-
-
-@contextmanager
-def new_folder(out: Path) -> Iterator[Path]:
-    """A folder to fill that becomes `out` at the end, or disappears if anything went wrong.
-
-    Raises DataError if `out` exists already, if the disk is full and if it may not be written.
-    """
-    if os.path.lexists(out):
-        raise DataError(f"{out} exists already; expected the name of a new folder.")
-    filling = out.parent / f".{out.name}.{secrets.token_hex(4)}"
-    try:
-        with disk_errors(out):
-            out.parent.mkdir(parents=True, exist_ok=True)
-            filling.mkdir(mode=0o700)
-            yield filling
-            for file in filling.iterdir():
-                _sync(file)
-            # Not even an empty folder that appeared meanwhile is replaced.
-            if os.path.lexists(out):
-                raise DataError(f"{out} appeared while it was being made; nothing was replaced.")
-            filling.rename(out)
-            _sync(out.parent)
-    finally:
-        if filling.exists():
-            shutil.rmtree(filling)
-
-
-@contextmanager
-def disk_errors(out: Path) -> Iterator[None]:
-    """Turn the operating system's refusal to write `out` into one sentence."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DataError(f"The disk is full: {out} was not made, and what had been written was removed.") from error
-        raise DataError(f"{out} cannot be made: {error.strerror or error}.") from error
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class ArrayFile:
@@ -175,13 +128,14 @@ def save_users(
     key: bytes | None = None,
     keep_names: bool = False,
     store_id: str | None = None,
+    texts: Callable[[NDArray[np.int64]], Examples] | None = None,
     progress: Progress = no_progress,
 ) -> None:
     """Write any users (a world, a view) to a new store. With a vocabulary they are text, without one images.
 
-    The store keeps no texts, only word ids. A user's pseudonym is a hash of the name they have in `users`, with this key or
-    with one that is thrown away; with `keep_names` it is that name, which must be such a hash already. The store gets this id
-    or a random one.
+    The store keeps word ids, and no texts unless `texts` gives those of some users, an item a byte. A user's pseudonym is a
+    hash of the name they have in `users`, with this key or with one that is thrown away; with `keep_names` it is that name,
+    which must be such a hash already. The store gets this id or a random one.
     """
     checked_share(held_out)
     require_distinct(all_names(users))
@@ -194,6 +148,8 @@ def save_users(
         pseudonyms = files.enter_context(ArrayFile(folder, "users", np.dtype(np.uint8)))
         example_offsets = files.enter_context(OffsetFile(folder, "example_offsets")) if text else None
         labels = None if text else files.enter_context(ArrayFile(folder, "labels", LABEL_DTYPE))
+        written = None if texts is None else files.enter_context(ArrayFile(folder, "texts", np.dtype(np.uint8)))
+        text_offsets = None if texts is None else files.enter_context(OffsetFile(folder, "text_offsets"))
         total = 0
         for numbers in in_blocks(len(users)):
             block = users.gather(numbers)
@@ -209,6 +165,10 @@ def save_users(
                 if block.labels is None:
                     raise DataError("Users without a vocabulary are images, and these have no labels.")
                 labels.append(block.labels)
+            if texts is not None and written is not None and text_offsets is not None:
+                theirs = texts(numbers)
+                written.append(theirs.items)
+                text_offsets.append(np.diff(theirs.example_offsets))
             progress("writing", int(numbers[-1]) + 1, len(users))
         files.close()
         write_info(
@@ -221,6 +181,7 @@ def save_users(
                 items=total,
                 item_shape=() if text else IMAGE_SHAPE,
                 item_dtype=dtype.name,
+                text_bytes=None if text_offsets is None else text_offsets.total,
                 vocabulary=None if vocabulary is None else write_vocabulary(folder, vocabulary),
                 sources=(source,),
                 held_out=held_out,

@@ -19,7 +19,6 @@ from tacit.data.build import (
     OffsetFile,
     Progress,
     checked_share,
-    new_folder,
     new_key,
     new_store_id,
     no_progress,
@@ -27,6 +26,7 @@ from tacit.data.build import (
     write_vocabulary,
 )
 from tacit.data.flat import PSEUDONYM_BYTES
+from tacit.data.folders import new_folder
 from tacit.data.grouping import Grouped, Grouping, Keep, UserBlock, spans
 from tacit.data.in_order import in_order
 from tacit.data.ragged import offsets_of

@@ -12,8 +12,10 @@ A store is a folder:
     users.bin              16 bytes a user, the user's name: a keyed hash of the id. The key is thrown away, unless it
                            was given to the import
     vocabulary.txt         the words behind the ids (text only)
+    odometer.jsonl         the runs on these users (`tacit.runs.odometer`); it is there after the first one
 
-All numbers are little-endian; offsets are int64 and one longer than what they count.
+All numbers are little-endian; offsets are int64 and one longer than what they count. A store may lie in shards, each a store by
+itself on some machine (`tacit.data.sharded`); its folder then has what every machine needs.
 
 **A user's own name decides whether they are held out**: they are if the second half of the 16 bytes, read as a number of 64
 bits, is below `StoreInfo.held_out` · 2⁶⁴. The share is a public constant, and the hash is uniform, so about that share of the
@@ -33,11 +35,12 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from tacit.data.flat import PSEUDONYM_BYTES, FlatUsers
+from tacit.data.remote import INFO, Origin, Storage, copied, is_url, origin_of
 from tacit.data.users import BLOCK, Examples
 from tacit.data.vocabulary import Vocabulary, load_vocabulary
 from tacit.errors import DataError, StoreError
 
-INFO, VOCABULARY = "store.json", "vocabulary.txt"
+VOCABULARY, RUNS = "vocabulary.txt", "odometer.jsonl"
 IMAGE_SHAPE = (28, 28)
 LABEL_DTYPE = np.dtype("<i4")
 OFFSET_DTYPE = np.dtype("<i8")
@@ -79,6 +82,13 @@ class StoreInfo(BaseModel):
     held_out: Annotated[float, Field(ge=0, lt=1)]
     caps: Caps = Caps()
     skipped: dict[str, int] = {}
+    shards: PositiveInt | None = None
+
+    def files(self) -> list[str]:
+        """The files of the store, the list of runs left out."""
+        names = ["items", "user_offsets", "users", "example_offsets" if self.kind == "text" else "labels"]
+        names += ["texts", "text_offsets"] if self.text_bytes is not None else []
+        return [INFO, *(f"{name}.bin" for name in names), *([] if self.vocabulary is None else [VOCABULARY])]
 
 
 class Store(FlatUsers):
@@ -89,20 +99,20 @@ class Store(FlatUsers):
         self.info = info
         self.vocabulary = vocabulary
         users, examples = info.users, info.examples
-        items = _map(path, "items", np.dtype(info.item_dtype), (info.items, *info.item_shape))
-        user_offsets = _map(path, "user_offsets", OFFSET_DTYPE, (users + 1,))
-        pseudonyms = _map(path, "users", np.dtype(np.uint8), (users, PSEUDONYM_BYTES))
-        _check_ends(path, "user_offsets", user_offsets, examples)
+        items = map_array(path, "items", np.dtype(info.item_dtype), (info.items, *info.item_shape))
+        user_offsets = map_array(path, "user_offsets", OFFSET_DTYPE, (users + 1,))
+        pseudonyms = map_array(path, "users", np.dtype(np.uint8), (users, PSEUDONYM_BYTES))
+        check_ends(path, "user_offsets", user_offsets, examples)
         example_offsets = labels = self._texts = self._text_offsets = None
         if info.kind == "text":
-            example_offsets = _map(path, "example_offsets", OFFSET_DTYPE, (examples + 1,))
-            _check_ends(path, "example_offsets", example_offsets, info.items)
+            example_offsets = map_array(path, "example_offsets", OFFSET_DTYPE, (examples + 1,))
+            check_ends(path, "example_offsets", example_offsets, info.items)
         else:
-            labels = _map(path, "labels", LABEL_DTYPE, (examples,))
+            labels = map_array(path, "labels", LABEL_DTYPE, (examples,))
         if info.text_bytes is not None:
-            self._texts = _map(path, "texts", np.dtype(np.uint8), (info.text_bytes,))
-            self._text_offsets = _map(path, "text_offsets", OFFSET_DTYPE, (examples + 1,))
-            _check_ends(path, "text_offsets", self._text_offsets, info.text_bytes)
+            self._texts = map_array(path, "texts", np.dtype(np.uint8), (info.text_bytes,))
+            self._text_offsets = map_array(path, "text_offsets", OFFSET_DTYPE, (examples + 1,))
+            check_ends(path, "text_offsets", self._text_offsets, info.text_bytes)
         super().__init__(
             items=items,
             example_offsets=example_offsets,
@@ -115,7 +125,7 @@ class Store(FlatUsers):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process opens the folder where it stands; no text travels."""
-        return _reopened, (self.path.resolve(), self.info)
+        return _reopened, (self.path.resolve(), self.info, origin_of(self.path))
 
     @property
     def store_id(self) -> str:
@@ -147,7 +157,9 @@ def split_texts(block: Examples) -> list[str]:
 
 
 def open_store(path: str | Path) -> Store:
-    """Open the store in this folder. The size of every file is checked, and no file is read through.
+    """Open the store in this folder, or a copy of the one at this URL, which is made once on each machine.
+
+    The size of every file is checked, and no file is read through.
 
     >>> import tempfile, tacit
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -155,27 +167,53 @@ def open_store(path: str | Path) -> Store:
     ...     tacit.open_store(f"{folder}/chat").vocabulary.words
     ('see', 'you')
     """
-    folder = Path(path)
+    return _opened(_copy_of(str(path)) if is_url(path) else Path(path))
+
+
+def _opened(folder: Path) -> Store:
     if not folder.is_dir():
         raise StoreError(f"There is no store {folder}.", hint="`tacit data import` makes one.")
     try:
-        info = StoreInfo.model_validate_json((folder / INFO).read_bytes())
+        info = _info((folder / INFO).read_bytes(), folder)
     except FileNotFoundError:
         raise StoreError(f"The folder {folder} is no store: it has no {INFO}.") from None
+    except OSError as error:
+        raise StoreError(f"The store {folder} cannot be read: {error.strerror}.") from None
+    vocabulary = _vocabulary(folder, info)
+    if info.shards is not None:
+        from tacit.data.sharded import ShardedStore  # it is a Store, so it cannot be imported above
+
+        return ShardedStore(folder, info, vocabulary)
+    return Store(folder, info, vocabulary)
+
+
+def _copy_of(url: str) -> Path:
+    """The copy on this machine of the store at a URL."""
+    storage = Storage(url)
+    content = storage.read(INFO)
+    if content is None:
+        raise StoreError(f"There is no store at {url}: it has no {INFO}.")
+    info = _info(content, url)
+    if info.shards is not None:
+        raise StoreError(f"The store {url} lies in shards: copy these to the disks of the machines that train them.")
+    return copied(storage, content, info.files(), [RUNS], _opened)
+
+
+def _info(content: bytes, where: str | Path) -> StoreInfo:
+    try:
+        return StoreInfo.model_validate_json(content)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise StoreError(f"The store {folder} is damaged or of another version: {INFO}, {field}.") from None
-    except OSError as error:
-        raise StoreError(f"The store {folder} cannot be read: {error.strerror}.") from None
-    return Store(folder, info, _vocabulary(folder, info))
+        raise StoreError(f"The store {where} is damaged or of another version: {INFO}, {field}.") from None
 
 
-def _reopened(folder: Path, info: StoreInfo) -> Store:
+def _reopened(folder: Path, info: StoreInfo, origin: Origin | None) -> Store:
     """The store that another process has open; StoreError if it is not here, or another one is."""
-    found = open_store(folder)
-    if found.info != info:
-        raise StoreError(f"The store {folder} is another one here than where it was opened first.")
+    where: str | Path = folder if origin is None else origin.url
+    found = open_store(where)
+    if found.info != info or (origin is not None and origin_of(found.path) != origin):
+        raise StoreError(f"The store {where} is another one here than where it was opened first.")
     return found
 
 
@@ -191,7 +229,7 @@ def _vocabulary(folder: Path, info: StoreInfo) -> Vocabulary | None:
     return vocabulary
 
 
-def _map(folder: Path, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> NDArray:
+def map_array(folder: Path, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> NDArray:
     """The array in NAME.bin, mapped into memory, read-only."""
     path = folder / f"{name}.bin"
     expected = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -209,7 +247,7 @@ def _map(folder: Path, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> ND
         raise StoreError(f"The store {folder} cannot be read: {path.name}, {error.strerror}.") from None
 
 
-def _check_ends(folder: Path, name: str, offsets: NDArray[np.int64], total: int) -> None:
+def check_ends(folder: Path, name: str, offsets: NDArray[np.int64], total: int) -> None:
     if offsets[0] != 0 or offsets[-1] != total:
         raise StoreError(f"The store {folder} is damaged: {name}.bin does not count to {total}.")
 

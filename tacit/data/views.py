@@ -150,6 +150,16 @@ class Capped(View):
         return Examples(flat, offsets_of(sizes), capped.user_offsets)
 
 
+def beneath(users: Users, numbers: NDArray[np.int64] | None = None) -> tuple[Users, NDArray[np.int64]]:
+    """The users beneath views in which everybody keeps their own data, and the numbers that these users (or all) have there."""
+    numbers = np.arange(len(users), dtype=np.int64) if numbers is None else numbers
+    while isinstance(users, Subset | View):
+        if isinstance(users, Subset):
+            numbers = users.members[numbers]
+        users = users._users
+    return users, numbers
+
+
 class Reshuffled:
     """Synthetic users with independent, identically distributed data: each example goes to one of them at random.
 

@@ -27,7 +27,7 @@ class DataSection(RecipeSection):
     """Users' data: a built-in world, or a store made by `tacit data import`."""
 
     world: Literal["keyboard"] | None = Field(default=None, description="a built-in world; instead of a store")
-    store: str | None = Field(default=None, description="the folder of a store of users; instead of a world")
+    store: str | None = Field(default=None, description="a store of users, its folder or its URL; instead of a world")
     users: int = Field(default=500_000, gt=0, description="users of the world")
     vocabulary: int = Field(
         default=2_000, ge=100, description="entries of the world's vocabulary, four reserved ones included"
@@ -107,7 +107,7 @@ class PretrainSection(RecipeSection):
     """
 
     world: Literal["keyboard"] | None = Field(default=None, description="a built-in world; instead of a store")
-    store: str | None = Field(default=None, description="the folder of a store of public text; instead of a world")
+    store: str | None = Field(default=None, description="a store of public text, its folder or its URL; instead of a world")
     public: bool = Field(default=False, description="you assert that the store's text is public")
     world_seed: Seed = Field(default=2, description="another than the users' world has")
     style: Literal["tidy", "relaxed", "texter", "chatty"] | None = Field(

@@ -19,12 +19,12 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.remote import place_of
 from tacit.errors import RunError
 from tacit.privacy.accounting.several_runs import Together, together
 from tacit.privacy.accounting.spent import Spent, broken_promise, spent_by
@@ -177,7 +177,7 @@ def runs_listed_with(folder: RunFolder) -> ListedRuns | None:
     """The odometer that lists this run, if this reader can open it: that of the store, or of the server of devices."""
     data = folder.recipe().get("data", {})
     store = data.get("store") if isinstance(data, dict) else None
-    for place in [*([] if store is None else [Path(str(store))]), folder.path.parent]:
+    for place in [*([] if store is None else [place_of(str(store))]), folder.path.parent]:
         with suppress(RunError, OSError):
             listed = odometer.runs_of(place)
             if folder.run_id in listed:

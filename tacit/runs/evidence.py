@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.remote import place_of
 from tacit.data.store import Store, open_store
 from tacit.data.users import Names, names_of_numbers
 from tacit.errors import LedgerError, RunError, TacitError
@@ -114,10 +115,13 @@ def _between(
 def _require_as_listed(folder: RunFolder, ledger: Ledger) -> None:
     """LedgerError if the list in the store that the recipe names may be read and knows another ledger of this run."""
     store = folder.recipe().get("data", {}).get("store")
-    if store is None or not os.access(Path(store) / NAME, os.R_OK):
+    if store is None:
         return
-    heads = heads_of(Path(store)).get(ledger.opened.run_id, [])
-    if (objection := objection_to(ledger, heads, Path(store) / NAME)) is not None:
+    place = place_of(store)
+    if not os.access(place / NAME, os.R_OK):
+        return
+    heads = heads_of(place).get(ledger.opened.run_id, [])
+    if (objection := objection_to(ledger, heads, place / NAME)) is not None:
         raise LedgerError(f"{objection}.")
 
 
@@ -163,7 +167,7 @@ def training_names(folder: RunFolder, opened: Opened) -> Names | None:
 def _store(folder: RunFolder, opened: Opened) -> Store | None:
     data = folder.recipe().get("data", {})
     try:
-        store = open_store(str(data["store"]))
+        store = open_store(place_of(str(data["store"])))
     except (TacitError, KeyError):
         return None
     return store if store.store_id == opened.data.store else None

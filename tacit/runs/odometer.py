@@ -42,12 +42,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tacit.data.store import RUNS
 from tacit.errors import LedgerError, RunError
 from tacit.files import append_synced, disk_error, refuse_if_others_can_read, sync_folder
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.records import canonical
 
-NAME = "odometer.jsonl"
+NAME = RUNS
 _BEFORE_THE_FIRST = "0" * 64
 _COPY = "The run was resumed from a copy of its folder: go on with that copy, and delete the others."
 

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.sharded import sharded
 from tacit.data.users import Examples, Users
 from tacit.errors import DataError, PrivacyError
 from tacit.learning.batches import Batching, LaidOut, user_by_user
@@ -133,7 +134,10 @@ class BatchedUsers:
         return evaluate
 
     def open(self) -> None:
-        """Nothing to do: this process is ready."""
+        """This process is ready; StoreError if the users lie in shards that are not all on this machine."""
+        store = sharded(self.users)
+        if store is not None:
+            store.require_here()
 
     def close(self) -> None:
         """Nothing to give back."""

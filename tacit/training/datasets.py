@@ -79,7 +79,7 @@ def reasons_of_data(recipe: Recipe) -> tuple[Reason, ...]:
     """Why a run on the recipe's data can claim no finite epsilon, whatever its noise is; the users' text is not read."""
     reasons = []
     if recipe.data.store is not None and recipe.vocabulary is None:
-        words = open_store(Path(recipe.data.store)).vocabulary
+        words = open_store(recipe.data.store).vocabulary
         if words is not None and not words.is_public:
             reasons.append(Reason(Why.COUNTED_VOCABULARY))
     if recipe.data.iid:
@@ -120,7 +120,7 @@ def _world(recipe: Recipe) -> Dataset:
 
 def _store(recipe: Recipe) -> Dataset:
     data = recipe.data
-    store = open_store(Path(str(data.store)))
+    store = open_store(str(data.store))
     if store.vocabulary is None:
         raise DataError(f"Expected a store of text with a vocabulary, got {data.store}, which has none.")
     found = None if recipe.vocabulary is None else found_words(recipe.vocabulary, store)
@@ -188,13 +188,13 @@ def _public_sentences(dataset: Dataset, recipe: Recipe, section: AuditSection) -
         return KeyboardWorld(other, PUBLIC_USERS, vocabulary_size=data.vocabulary).gather(some)
     if section.public is None:
         raise AuditError("The plan's synthetic devices need public text: name a store of it in audit.public.")
-    store = public_store(Path(section.public), None if data.store is None else Path(data.store))
+    store = public_store(section.public, data.store)
     assert store.vocabulary is not None
     words = store.vocabulary.decode(np.arange(len(store.vocabulary)))
     return Reworded(store, words, dataset.words).gather(some[: len(store)])
 
 
-def public_store(public: Path, private: Path | None) -> Store:
+def public_store(public: str | Path, private: str | None) -> Store:
     """The store of public text that audit.public names; refused if it has no words or is the private store itself."""
     store = open_store(public)
     if store.vocabulary is None:

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from tacit.data.encoding import require_texts, word_counts
+from tacit.data.remote import place_of
 from tacit.data.spelling import SpelledUsers, Spelling, counts_of_ids
 from tacit.data.store import open_store
 from tacit.data.users import FIRST_WORD
@@ -105,7 +106,7 @@ class LettersSetup(RecipeSetup):
             schedule=Schedule(rounds, 1, 1),
             seed=recipe.run.seed,
             dataset=dataset,
-            store=None if recipe.data.store is None else Path(recipe.data.store),
+            store=None if recipe.data.store is None else place_of(recipe.data.store),
             work=PrefixWork(shape),
             batches=TextBatches("sentences", shape.longest + 1, _ROWS, -(-section.words_per_user // _ROWS)),
             start=TrainingState(
@@ -250,7 +251,7 @@ def _dataset(recipe: Recipe, spelling: Spelling) -> Dataset:
         users = SpelledUsers(world, counts_of_ids(world, world.words), spelling)
         described = DataRecord(world="keyboard", seed=data.world_seed, users=data.users)
         return Dataset(users, len(users), nobody, (), described)
-    store = require_texts(open_store(Path(data.store)))
+    store = require_texts(open_store(data.store))
     read = Subset(store, np.setdiff1d(np.arange(len(store), dtype=np.int64), store.held_out_users()))
     users = SpelledUsers(read, lambda chosen: word_counts(store, read.members[chosen]), spelling)
     return Dataset(users, len(users), nobody, (), DataRecord(store=store.store_id))

@@ -221,7 +221,7 @@ def writers_of_world(section: PretrainSection) -> tuple[Users, Sequence[str], st
 
 def _store(section: PretrainSection, dataset: Dataset) -> tuple[Users, Sequence[str], str]:
     """The users of a store that the recipe asserts to be public."""
-    store = open_store(Path(str(section.store)))
+    store = open_store(str(section.store))
     if store.vocabulary is None:
         raise DataError(f"Expected a store of text in pretrain.store, got {section.store}, which has no words.")
     if dataset.description.store == store.store_id:

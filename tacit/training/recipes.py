@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import jax
 import optax
 
+from tacit.data.remote import place_of
 from tacit.errors import RunError
 from tacit.learning.averaging import averaging_of
 from tacit.learning.batches import TextBatches
@@ -87,7 +87,7 @@ class RecipeSetup(TrainingSetup):
             schedule=schedule,
             seed=recipe.run.seed,
             dataset=dataset,
-            store=None if recipe.data.store is None else Path(recipe.data.store),
+            store=None if recipe.data.store is None else place_of(recipe.data.store),
             model=model,
             work=build_work(recipe, task, PartsOfModel(work.trainable) if work.trainable else trainable),
             batches=TextBatches(

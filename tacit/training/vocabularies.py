@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from tacit.data.encoding import Encoded, require_texts, word_counts
+from tacit.data.remote import place_of
 from tacit.data.store import Store, open_store
 from tacit.data.users import FIRST_WORD
 from tacit.data.vocabulary import Vocabulary, discovered_by, load_vocabulary, vocabulary_of_words
@@ -129,7 +130,7 @@ def known_words(outside: Path) -> tuple[tuple[str, ...], tuple[Reason, ...]]:
 
 def discover_words(
     section: VocabularySection,
-    store_path: Path,
+    store_path: str | Path,
     out: Path,
     *,
     population: int,
@@ -160,7 +161,7 @@ def discover_words(
         out,
         toml_of(settings),
         data=DataRecord(store=store.store_id),
-        store=store_path,
+        store=place_of(store_path),
         users=np.arange(len(users), dtype=np.int64),
         words=lambda: word_counts(store, users),
         witness=witness,
@@ -195,7 +196,7 @@ def with_words(recipe: Recipe, out: Path) -> Recipe:
     assert section is not None
     folder = discover_words(
         section,
-        Path(str(recipe.data.store)),
+        str(recipe.data.store),
         out,
         population=privacy.population,
         delta=words_delta(section, privacy.delta),

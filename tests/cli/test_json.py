@@ -61,6 +61,7 @@ TRIED: dict[str, tuple[object, ...]] = {
     "data vocabulary": ("--words", "words.txt", "--size", 6, "--out", "words.vocab"),
     "data import": ("chat.jsonl", "--user", "user", "--text", "text", "--vocabulary", "words.txt", "--out", "store"),
     "data show": ("store",),
+    "data shard": ("store", "--shards", 2, "--out", "sharded"),
     "device policy": (),
     "account odometer": ("store",),
     "recipe list": (),
@@ -164,7 +165,7 @@ def workplace(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("name", TRIED)
 def test_it_prints_what_is_published(tacit: Tacit, workplace: Path, name: str) -> None:
-    if name in ("data show", "account odometer") and not (workplace / "store").exists():
+    if name in ("data show", "data shard", "account odometer") and not (workplace / "store").exists():
         tacit("data", "import", *TRIED["data import"])
     found = tacit(*name.split(), *TRIED[name], "--json").object
     assert found.keys() <= RESULTS[name].model_fields.keys() or issubclass(RESULTS[name], OpenResult)

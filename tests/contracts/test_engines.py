@@ -20,7 +20,7 @@ from tacit.models.word_lm import WordLM, WordLMConfig, build, parameter_count
 from tacit.privacy.gate.sums import HEADROOM, Block, BoundedSum, ClipThresholds
 from tacit.privacy.plan import PrivacyPlan
 from tacit.recipe.engine import Ray
-from tacit.simulation import reference
+from tacit.simulation import placement, reference
 from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.engine import Engine
 from tacit.simulation.placement import Spread, suitable_spread
@@ -175,6 +175,21 @@ class TestEngines:
     def test_the_same_users_give_the_same_bytes(self, collect: Callable[[Population], BoundedSum]) -> None:
         users = POPULATIONS["many"]
         assert vector(collect(users)).tobytes() == vector(collect(users)).tobytes()
+
+
+def test_several_gpus_of_one_process_share_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two devices of the CPU stand for two GPUs of one machine: placement as for GPUs, each with its own gate, no Ray."""
+    monkeypatch.setattr(placement.jax, "default_backend", lambda: "gpu")
+    spread = suitable_spread(parameter_count(model()), 23)
+    assert len(spread.devices) == 2
+    assert (spread.chunk, spread.lanes) == (12, 12)  # half of a round, all of them in lockstep
+    engine = BatchedUsers(ListUsers(POPULATIONS["many"]), WORK, PLAN, SHAPE, spread)
+    numbers = np.arange(23)
+    gates, _ = engine.admitted(model(), Cohort(engine.prepare(numbers), numbers), NORMS)
+    places = [{device for leaf in jax.tree.leaves(gate._update) for device in leaf.devices()} for gate in gates]
+    assert places == [{spread.devices[0]}, {spread.devices[1]}]
+    found = through(engine, POPULATIONS["many"])
+    np.testing.assert_allclose(vector(found), vector(by_reference(POPULATIONS["many"])), atol=1e-6)
 
 
 def test_no_engine_is_forgotten() -> None:

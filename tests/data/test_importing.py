@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.data import build, sources
+from tacit.data import build, folders, sources
 from tacit.data.formats import ReadOptions, read
 from tacit.data.grouping import Grouping
 from tacit.data.importing import PrivateVocabulary, import_images, import_text
@@ -170,7 +170,7 @@ def test_a_user_id_of_the_largest_size_is_taken(tmp_path: Path) -> None:
     assert len(make(tmp_path, [("é" * (sources.MOST_USER_BYTES // 2), "hi")])) == 1
 
 
-@pytest.mark.parametrize("place", [(Grouping, "_flush"), (build.OffsetFile, "append"), (build, "_sync")])
+@pytest.mark.parametrize("place", [(Grouping, "_flush"), (build.OffsetFile, "append"), (folders, "_sync")])
 def test_a_full_disk_is_one_sentence_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: tuple[object, str]
 ) -> None:

@@ -17,6 +17,8 @@ from tacit.data.canaries.synthetic_users import WithCoinUsers, WithDevices
 from tacit.data.encoding import Encoded, word_counts
 from tacit.data.faults import CaseKept, Concatenated, Inverted, Relabelled, Rotated
 from tacit.data.memory import MemoryUsers, users
+from tacit.data.sharded import ShardedStore
+from tacit.data.sharding import cut_into_shards
 from tacit.data.spelling import SpelledUsers, Spelling
 from tacit.data.store import Store, open_store
 from tacit.data.users import Examples, Users, names_of_numbers
@@ -106,6 +108,23 @@ class TestStore(UsersContract):
 
 
 class TestImageStore(TestStore):
+    def users(self) -> Users:
+        return self.stored(drawing())
+
+    def without(self, number: int) -> Users:
+        return self.stored(drawing(number))
+
+
+class TestShardedStore(TestStore):
+    implementation = ShardedStore
+
+    def stored(self, people: MemoryUsers) -> Users:
+        whole = super().stored(people)
+        assert isinstance(whole, Store)
+        return cut_into_shards(whole, next(self.folders), 3)
+
+
+class TestShardedImageStore(TestShardedStore):
     def users(self) -> Users:
         return self.stored(drawing())
 

@@ -11,7 +11,10 @@ from tacit.simulation.ray.worker import About, Done, Measure, Measured, PieceTas
 
 
 class InlinePool:
-    """So many workers; tasks are dealt out in turn, and results come in an order that `shuffle` decides."""
+    """So many workers; tasks are dealt out in turn, and results come in an order that `shuffle` decides.
+
+    Worker number i has the shards number i, i + (how many workers there are), ... of a store that lies in shards.
+    """
 
     def __init__(self, workers: int = 1, shuffle: Callable[[list[Any]], list[Any]] = lambda done: done) -> None:
         self.workers = [Worker(gpu=None) for _ in range(workers)]
@@ -22,7 +25,7 @@ class InlinePool:
     def open(self) -> list[About]:
         return [worker.about() for worker in self.workers]
 
-    def prepare(self, side: UsersSide) -> None:
+    def prepare(self, side: UsersSide, shards: Sequence[int] = ()) -> None:
         for worker in self.workers:
             worker.prepare(pickle.loads(pickle.dumps(side)))
 
@@ -36,8 +39,8 @@ class InlinePool:
             return
         self.tasks = [pickle.dumps(task) for task in tasks]
         done = [
-            self.workers[number % len(self.workers)].do(pickle.loads(task), fetch)
-            for number, task in enumerate(self.tasks)
+            self.workers[(number if sent.shard is None else sent.shard) % len(self.workers)].do(sent, fetch)
+            for number, sent in enumerate(map(pickle.loads, self.tasks))
         ]
         self.results = [pickle.dumps(each) for each in done]
         yield from (pickle.loads(pickle.dumps(each)) for each in self.shuffle(done))

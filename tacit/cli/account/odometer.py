@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +12,8 @@ from tacit.cli.account.ledgers import DeltaOfAll, answer_of, figures_of, release
 from tacit.cli.options import Json
 from tacit.cli.results import emit
 from tacit.cli.results.account import OdometerResult
-from tacit.data.store import INFO, open_store
+from tacit.data.remote import INFO, place_of
+from tacit.data.store import open_store
 from tacit.privacy.record.reasons import Reason, in_words, reasons_as_json
 from tacit.runs.cost import HAPPENED
 from tacit.runs.odometer import NAME
@@ -21,7 +21,10 @@ from tacit.runs.store_cost import Listed, added_up, listed_runs
 
 
 def odometer(
-    store: Annotated[Path, typer.Argument(help="The folder of a store, or of a fleet's server.")],
+    named: Annotated[
+        str,
+        typer.Argument(metavar="STORE", help="The folder of a store or of a fleet's server, or the URL of a store."),
+    ],
     delta: DeltaOfAll = None,
     as_json: Json = False,
 ) -> None:
@@ -33,6 +36,7 @@ def odometer(
     """
     if delta is not None:
         require_delta(delta)
+    store = place_of(named)
     # Devices are in no store: their server's folder has the list and nothing else of one.
     store_id = None if (store / NAME).exists() and not (store / INFO).exists() else open_store(store).store_id
     listed = listed_runs(store)

@@ -52,6 +52,24 @@ class StoreResult(Result):
     vocabulary: StoreVocabulary | None = sometimes("text: the words")
 
 
+class Shard(Result):
+    """One shard of a store."""
+
+    folder: str = key("its folder inside the store's")
+    users: int = key("how many users")
+    examples: int = key("how many examples")
+    bytes: int = key("how large its files are together")
+
+
+class ShardResult(Result):
+    """A store in shards. Its figures are exact, and no guarantee covers them."""
+
+    store: str = key("the store's folder")
+    store_id: str = key("the store's id, which is that of the store that was cut")
+    shards: list[Shard] = key("the shards, each for the machines that will train it")
+    held_out: Shard = key("the held-out users, whom the machine needs where training is started")
+
+
 class VocabularyResult(Result):
     """A vocabulary."""
 

@@ -37,6 +37,7 @@ RESULTS: dict[str, type[Result]] = {
     "data import": data.StoreResult,
     "data vocabulary": data.VocabularyResult,
     "data show": data.StoreResult,
+    "data shard": data.ShardResult,
     "device enrol": fleet.EnrolResult,
     "device policy": fleet.PolicyResult,
     "device run": fleet.DeviceEvent,

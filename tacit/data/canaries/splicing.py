@@ -1,4 +1,4 @@
-"""Edit examples: replace, pick, join and reorder them. Planting is made of these operations."""
+"""Edit examples: replace some of them by canaries."""
 
 from __future__ import annotations
 
@@ -30,20 +30,3 @@ def replaced(full: Examples, which: NDArray[np.int64], contents: list[NDArray[An
         rows = which == number
         items[ranges(offsets[:-1][rows], lengths[rows])] = np.tile(contents[number], int(rows.sum()))
     return Examples(items, offsets, full.user_offsets)
-
-
-def joined(first: Examples, second: Examples) -> Examples:
-    """The users of `first`, then those of `second`."""
-    items = np.concatenate([first.items, second.items.astype(first.items.dtype)])
-    return Examples(
-        items,
-        np.concatenate([first.example_offsets, first.example_offsets[-1] + second.example_offsets[1:]]),
-        np.concatenate([first.user_offsets, first.user_offsets[-1] + second.user_offsets[1:]]),
-        first.labels,
-    )
-
-
-def reordered(full: Examples, users: NDArray[np.int64]) -> Examples:
-    """The same users in another order: first number users[0], then users[1], ..."""
-    counts = np.diff(full.user_offsets)[users]
-    return full.take(ranges(full.user_offsets[:-1][users], counts), offsets_of(counts))

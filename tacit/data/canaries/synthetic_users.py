@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.canaries.plan import HAS_COPY, PUBLIC_SENTENCE, CanaryDevices, CanaryPlan, CoinUser, encode
-from tacit.data.canaries.splicing import joined, reordered, replaced
+from tacit.data.canaries.splicing import replaced
+from tacit.data.joining import joined, reordered
 from tacit.data.ragged import offsets_of
 from tacit.data.users import Examples, Names, Users, names_of_numbers
 from tacit.data.views import example_counts
@@ -45,7 +46,7 @@ class _Appended(ABC):
         people = self._users.gather(users[~is_other])
         others = self._made(users[is_other] - len(self._users))
         where = np.argsort(np.concatenate([np.flatnonzero(~is_other), np.flatnonzero(is_other)]))
-        return reordered(joined(people, others), where)
+        return reordered(joined([people, others]), where)
 
     def names(self, users: NDArray[np.int64]) -> Names:
         """The names of these users; a synthetic user's name is their number among the synthetic users, and `MAKER`."""

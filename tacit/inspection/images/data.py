@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tacit.data.faults import Inverted, Relabelled, Rotated
+from tacit.data.remote import place_of
 from tacit.data.store import open_store
 from tacit.data.users import Examples, Users
 from tacit.data.views import Capped, Subset, split_users
@@ -45,7 +46,7 @@ def open_images(recipe: ImageInspection) -> ImageUsers:
             DataRecord(world="handwriting", seed=data.world_seed, users=data.users),
         )
     else:
-        store = open_store(Path(data.store))
+        store = open_store(data.store)
         if store.info.kind != "image":
             raise DataError(f"Expected a store of images, got {data.store}, which holds text.")
         train, aside = split_users(store, data.held_out)
@@ -55,7 +56,7 @@ def open_images(recipe: ImageInspection) -> ImageUsers:
     everybody = np.arange(len(aside), dtype=np.int64)
     held_out, held_out_now = (_checked(users.gather(everybody), data.classes) for users in (others, others_now))
     return ImageUsers(
-        before, now, held_out, held_out_now, description, None if data.store is None else Path(data.store)
+        before, now, held_out, held_out_now, description, None if data.store is None else place_of(data.store)
     )
 
 

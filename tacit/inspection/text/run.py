@@ -175,7 +175,7 @@ def _held_out(recipe: TextInspection) -> tuple[Users, NDArray[np.int64]]:
     if data.store is None:
         world = KeyboardWorld(data.world_seed, data.users + data.held_out, vocabulary_size=data.vocabulary)
         return world, np.arange(data.users, data.users + data.held_out, dtype=np.int64)
-    store = open_store(Path(data.store))
+    store = open_store(data.store)
     words = recipe.vocabulary
     aside = split_users(store if words is None else found_words(words, store).users, data.held_out)[1]
     return aside, np.arange(len(aside), dtype=np.int64)

@@ -6,6 +6,9 @@ gives the same bytes with any number of workers, and after any number of lost on
 
 Users are sorted by size, so that those who train in lockstep need about as many steps. A chunk costs what its largest user
 costs, times its width. Chunks go, the most expensive first, to the piece that has the least so far.
+
+Where the users' text lies in shards on several machines, a piece has users of one shard, so that one machine can train all of
+them, and each shard has a share of the pieces by what its users cost.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.flat import FlatUsers
+from tacit.data.sharded import ShardedStore
 from tacit.data.users import Users
-from tacit.data.views import Subset, View
+from tacit.data.views import beneath
 from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.learning.batches import Batching, TextBatches
 
@@ -30,38 +34,76 @@ CHUNK_COST = 32.0
 class Piece:
     """Some users of a cohort, who are trained by one worker.
 
-    `first` is the index in the round from which their own indices count; no two pieces share one.
+    `first` is the index in the round from which their own indices count; no two pieces share one. `shard` is where their text
+    is: None for everywhere.
     """
 
     number: int
     users: NDArray[np.int64]
     cost: float
     first: int
+    shard: int | None = None
 
 
-def cut(cohort: NDArray[np.int64], sizes: NDArray[np.float64], *, chunk: int, pieces: int) -> list[Piece]:
+def cut(
+    cohort: NDArray[np.int64],
+    sizes: NDArray[np.float64],
+    *,
+    chunk: int,
+    pieces: int,
+    shards: NDArray[np.int64] | None = None,
+) -> list[Piece]:
     """At most so many pieces, each of whole chunks (but for the last users); the most expensive piece comes first.
+
+    With the users' `shards`, each shard has one piece at least, so there may be more of them.
 
     >>> found = cut(np.arange(5), np.array([1.0, 9.0, 1.0, 8.0, 1.0]), chunk=2, pieces=2)
     >>> [each.users.tolist() for each in found], [each.cost for each in found]
     ([[0, 2, 4], [1, 3]], [68.0, 50.0])
     """
+    parts: list[tuple[float, NDArray[np.int64], int | None]]
+    if shards is None:
+        parts = [(load, places, None) for load, places in _parts(sizes, chunk, pieces)]
+    else:
+        groups = [(int(shard), np.flatnonzero(shards == shard)) for shard in np.unique(shards)]
+        costs = [_cost(sizes[group], chunk) for _, group in groups]
+        parts = [
+            (load, group[places], shard)
+            for (shard, group), cost in zip(groups, costs, strict=True)
+            for load, places in _parts(sizes[group], chunk, max(1, int(pieces * cost / sum(costs))))
+        ]
+    found, first = [], 0
+    for number, (load, places, shard) in enumerate(sorted(parts, key=lambda part: -part[0])):
+        found.append(Piece(number, cohort[np.sort(places)], load, first, shard))
+        first += len(places) * chunk  # a chunk is padded to its width, and each chunk has at least one user
+    return found
+
+
+def _cost(sizes: NDArray[np.float64], chunk: int) -> float:
+    """What these users cost together, in chunks of about equal users."""
+    return sum(_costs(np.sort(sizes)[::-1], chunk))
+
+
+def _costs(descending: NDArray[np.float64], chunk: int) -> list[float]:
+    """What each chunk of users with these sizes costs: its largest user comes first."""
+    return [CHUNK_COST + chunk * float(largest) for largest in descending[::chunk]]
+
+
+def _parts(sizes: NDArray[np.float64], chunk: int, pieces: int) -> list[tuple[float, NDArray[np.int64]]]:
+    """The places of the users of at most so many pieces, and what each piece costs."""
     order = np.argsort(-sizes, kind="stable")
     chunks = [order[start : start + chunk] for start in range(0, len(order), chunk)]
-    costs = [CHUNK_COST + chunk * float(sizes[each[0]]) for each in chunks]
+    costs = _costs(sizes[order], chunk)
     together: list[list[int]] = [[] for _ in range(min(pieces, len(chunks)))]
     least = [(0.0, number) for number in range(len(together))]
     for index, cost in enumerate(costs):
         load, number = heapq.heappop(least)
         together[number].append(index)
         heapq.heappush(least, (load + cost, number))
-    loads = [sum(costs[index] for index in indices) for indices in together]
-    found, first = [], 0
-    for number, place in enumerate(sorted(range(len(together)), key=lambda place: -loads[place])):
-        members = cohort[np.sort(np.concatenate([chunks[index] for index in together[place]]))]
-        found.append(Piece(number, members, loads[place], first))
-        first += len(members) * chunk  # a chunk is padded to its width, and each chunk has at least one user
-    return found
+    return [
+        (sum(costs[index] for index in indices), np.concatenate([chunks[index] for index in indices]))
+        for indices in together
+    ]
 
 
 def predicted_sizes(users: Users, numbers: NDArray[np.int64], shape: Batching) -> NDArray[np.float64]:
@@ -69,20 +111,18 @@ def predicted_sizes(users: Users, numbers: NDArray[np.int64], shape: Batching) -
 
     It is a prediction for the schedule alone. No text is read for it.
     """
-    known = _known_sizes(users, numbers)
-    if known is None:
+    found, there = beneath(users, numbers)
+    if isinstance(found, FlatUsers):
+        known = found.token_counts(there)
+    elif isinstance(found, KeyboardWorld):
+        known = found.sentence_counts(there)
+    else:
         return np.ones(len(numbers))
     most = shape.steps * shape.batch_size * shape.length if isinstance(shape, TextBatches) else np.inf
     return np.minimum(known.astype(np.float64), most)
 
 
-def _known_sizes(users: Users, numbers: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    if isinstance(users, Subset):
-        return _known_sizes(users._users, users.members[numbers])
-    if isinstance(users, View):
-        return _known_sizes(users._users, numbers)
-    if isinstance(users, FlatUsers):
-        return users.token_counts(numbers)
-    if isinstance(users, KeyboardWorld):
-        return users.sentence_counts(numbers)
-    return None
+def shards_of(users: Users, numbers: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """The shard in which each of these users' text lies; None where it does not lie in shards."""
+    found, there = beneath(users, numbers)
+    return found.shards_of(there) if isinstance(found, ShardedStore) else None

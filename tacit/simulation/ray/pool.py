@@ -8,6 +8,9 @@ gives the same sums: it depends on the broadcast model, its users and the round'
 **Lost workers are replaced** while the cluster has room; until then the others do the work. Where the number of workers is not
 fixed, those for whom room has come join between rounds. A piece that has lost `MOST_LOSSES` workers stops the run: whatever
 kills them would kill the next one. Nothing was released for the round, and the run can be resumed.
+
+**Where the users' text lies in shards**, a piece goes to a worker that has its shard. Workers are spread over the nodes, and a
+lost worker is replaced on its node if that is still there. A shard that no worker has stops the run.
 """
 
 from __future__ import annotations
@@ -45,8 +48,8 @@ class Pool(Protocol):
     def open(self) -> list[About]:
         """Start the workers; what they run on. Calling it again does nothing."""
 
-    def prepare(self, side: UsersSide) -> None:
-        """Give every worker, now or later, what it needs."""
+    def prepare(self, side: UsersSide, shards: Sequence[int] = ()) -> None:
+        """Give every worker, now or later, what it needs; WorkerError if one of these shards is nowhere."""
 
     def broadcast(self, model: Any) -> Callable[[], Any]:
         """Lay a model where workers can fetch it."""
@@ -75,10 +78,14 @@ class Fetch:
 
 @dataclass
 class Member:
-    """A worker in the pool. `pending` are its tasks, the oldest first; `since` is when it last began one."""
+    """A worker in the pool. `pending` are its tasks, the oldest first; `since` is when it last began one.
+
+    `shards` are those that it has; None: users do not lie in shards.
+    """
 
     actor: Any
     about: About
+    shards: frozenset[int] | None = None
     pending: deque[Any] = field(default_factory=deque)
     since: float = 0.0
     done: int = 0
@@ -87,6 +94,10 @@ class Member:
     @property
     def name(self) -> str:
         return f"{self.about.host}:{self.about.pid}"
+
+    def has(self, shard: int | None) -> bool:
+        """Whether it can train users of this shard."""
+        return shard is None or self.shards is None or shard in self.shards
 
 
 class RayPool:
@@ -119,11 +130,13 @@ class RayPool:
                 raise
         return [member.about for member in self._members]
 
-    def prepare(self, side: UsersSide) -> None:
-        """Send the users' side, once; what a worker finds wrong with it is raised here."""
+    def prepare(self, side: UsersSide, shards: Sequence[int] = ()) -> None:
+        """Send the users' side, once; what a worker finds wrong with it is raised here, and a shard that no worker has."""
         self._side = [self._ray.put(side)]
-        for member in self._members:
+        for member in list(self._members):
             self._introduce(member)
+        for shard in shards:
+            self._await_shard(shard)
 
     def close(self) -> None:
         """Stop the workers, and a Ray that was started for them."""
@@ -149,7 +162,7 @@ class RayPool:
         by_ref: dict[Any, tuple[Member, PieceTask | Measure]] = {}
         while waiting or by_ref:
             self._hand_out(waiting, by_ref, fetch)
-            ready, _ = self._ray.wait([*by_ref, *self._coming], timeout=_POLL_S) if by_ref or self._coming else ([], [])
+            ready, _ = self._ray.wait([*self._coming, *by_ref], timeout=_POLL_S) if by_ref or self._coming else ([], [])
             for ref in ready:
                 if ref in self._coming:
                     self._welcome(ref)
@@ -188,11 +201,19 @@ class RayPool:
         assert self._connection is not None
         return self._settings.workers or self._connection.room_for(self._settings.gpus_per_worker)
 
-    def _call_for(self, count: int) -> None:
-        """Ask the cluster for so many more workers; they come when there is room."""
+    def _call_for(self, count: int, *, near: Member | None = None) -> None:
+        """Ask the cluster for so many more workers, on the node of another one if it is there; they come when there is room."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
         gpus = self._settings.gpus_per_worker
+        where = "SPREAD" if near is None else NodeAffinitySchedulingStrategy(near.about.node, soft=True)
         remote = self._ray.remote(Worker).options(
-            num_cpus=1, num_gpus=gpus, max_concurrency=AT_A_TIME + 1, max_restarts=0, max_task_retries=0
+            num_cpus=1,
+            num_gpus=gpus,
+            max_concurrency=AT_A_TIME + 1,
+            max_restarts=0,
+            max_task_retries=0,
+            scheduling_strategy=where,
         )
         for _ in range(count):
             actor = remote.remote(gpu=gpus > 0)
@@ -214,6 +235,18 @@ class RayPool:
                     f"No worker came up within {START_S:.0f} seconds: the Ray cluster has no room for one.",
                     hint="`ray status` shows what is free.",
                 )
+
+    def _await_shard(self, shard: int | None) -> None:
+        """Wait until a worker has this shard; WorkerError if none will."""
+        until = time.monotonic() + START_S
+        while not any(member.has(shard) for member in self._members):
+            if not self._coming or time.monotonic() > until:
+                raise WorkerError(
+                    f"No worker has shard {shard} of the store.",
+                    hint=f"Copy shard-{shard} to a machine of the cluster, under the path of the store, with a worker on it.",
+                )
+            for ref in self._ray.wait(list(self._coming), timeout=_POLL_S)[0]:
+                self._welcome(ref)
 
     def _welcome(self, ref: Any, *, first: bool = False) -> None:
         """Take a new worker in, if it runs this process's code."""
@@ -237,15 +270,15 @@ class RayPool:
                 hint="All machines of a run need the same packages.",
             )
         member = Member(actor, about, since=time.monotonic())
+        self._members.append(member)
         if self._side is not None:
             self._introduce(member)
-        self._members.append(member)
 
     def _introduce(self, member: Member) -> None:
-        """Give a worker the users' side."""
+        """Give a worker the users' side; one that is lost meanwhile is taken out."""
         assert self._side is not None
         try:
-            self._ray.get(member.actor.prepare.remote(self._side[0]), timeout=START_S)
+            member.shards = self._ray.get(member.actor.prepare.remote(self._side[0]), timeout=START_S)
         except Exception as error:
             found = _sentence(error)
             if found is None:
@@ -267,19 +300,25 @@ class RayPool:
         by_ref: dict[Any, tuple[Member, PieceTask | Measure]],
         fetch: Callable[[], Any],
     ) -> None:
-        """Give waiting tasks to the workers with the fewest; wait for a worker where there is none."""
-        if waiting and not self._members:
-            self._await_members(1)
+        """Give waiting tasks to the workers with the fewest; wait for a worker where there is none for a task."""
+        left: list[PieceTask | Measure] = []
         while waiting:
-            member = min(self._members, key=lambda each: len(each.pending))
-            if len(member.pending) >= AT_A_TIME:
-                return
             task = waiting.popleft()
+            if not self._members:
+                self._await_members(1)
+            self._await_shard(task.shard)
+            member = min((each for each in self._members if each.has(task.shard)), key=lambda each: len(each.pending))
+            if len(member.pending) >= AT_A_TIME:
+                left.append(task)
+                if task.shard is None:
+                    break
+                continue
             if not member.pending:
                 member.since = time.monotonic()
             ref = member.actor.do.remote(task, fetch)
             member.pending.append(ref)
             by_ref[ref] = member, task
+        waiting.extendleft(reversed(left))
 
     def _result(self, ref: Any, member: Member) -> Done | Measured | None:
         """The result, or None if the worker was lost; an error of the work itself is raised."""
@@ -313,7 +352,7 @@ class RayPool:
                     )
         member.pending.clear()
         self._forget(member)
-        self._call_for(1)
+        self._call_for(1, near=member if member.shards is not None else None)
 
     def _forget(self, member: Member) -> None:
         self._lost += 1

@@ -23,7 +23,9 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.sharded import sharded
 from tacit.data.users import Users
+from tacit.errors import WorkerError
 from tacit.learning.batches import Batching, user_by_user
 from tacit.learning.secure_sums import SecureSums
 from tacit.learning.work import UserWork, learned_by
@@ -34,7 +36,7 @@ from tacit.runs.callbacks import WorkersReport
 from tacit.simulation.batched import require_proven
 from tacit.simulation.engine import Synthetic
 from tacit.simulation.placement import suitable_lanes, usual_cohort
-from tacit.simulation.ray.pieces import Piece, cut, predicted_sizes
+from tacit.simulation.ray.pieces import Piece, cut, predicted_sizes, shards_of
 from tacit.simulation.ray.pool import Pool, RayPool
 from tacit.simulation.ray.worker import Measure, PieceEntropy, PieceTask, UsersSide
 from tacit.simulation.secure_gate import SecureGate, open_round
@@ -80,6 +82,12 @@ class RayUsers:
         """Start the workers and give them the users; TacitError for what would prevent a round."""
         if self._opened:
             return
+        store = sharded(self.users)
+        if store is not None and self._in_one_piece:
+            raise WorkerError(
+                f"The whole protocol of secure aggregation runs in one worker, and the store {store.path} lies in shards.",
+                hint="Use the store that was cut, or set privacy.secagg.protocol to false.",
+            )
         abouts = self.pool.open()
         try:
             a_piece = -(-usual_cohort(self.plan) // self._pieces)
@@ -91,7 +99,10 @@ class RayUsers:
                 memory=min(memory, default=None),
                 chunk=self._wanted_chunk,
             )
-            self.pool.prepare(UsersSide(self.users, self.work, self.plan, self.shape, self.chunk, lanes, self.secure))
+            shards = [] if store is None else store.trained()
+            self.pool.prepare(
+                UsersSide(self.users, self.work, self.plan, self.shape, self.chunk, lanes, self.secure), shards
+            )
         except BaseException:
             self.pool.close()
             raise
@@ -108,8 +119,8 @@ class RayUsers:
     def prepare(self, cohort: NDArray[np.int64]) -> Iterator[Piece]:
         """The pieces of the cohort. No user is read."""
         require_proven(self.plan, len(cohort))
-        sizes = predicted_sizes(self.users, cohort, self.shape)
-        yield from cut(cohort, sizes, chunk=self.chunk, pieces=self._pieces)
+        sizes, shards = predicted_sizes(self.users, cohort, self.shape), shards_of(self.users, cohort)
+        yield from cut(cohort, sizes, chunk=self.chunk, pieces=self._pieces, shards=shards)
 
     def collect(
         self, broadcast: Any, cohort: Any, norms: ClipThresholds, canaries: Synthetic | None = None
@@ -162,8 +173,13 @@ class RayUsers:
 
     @property
     def _pieces(self) -> int:
-        """Into how many pieces a round is cut; one where the whole protocol of secure aggregation runs among its users."""
-        return 1 if self.secure is not None and self.secure.section.protocol else self.settings.pieces
+        """Into how many pieces a round is cut."""
+        return 1 if self._in_one_piece else self.settings.pieces
+
+    @property
+    def _in_one_piece(self) -> bool:
+        """Whether the whole protocol of secure aggregation runs among the users of a round."""
+        return self.secure is not None and self.secure.section.protocol
 
     def _in_order(self, tasks: Sequence[PieceTask | Measure], broadcast: Any) -> Iterator[Any]:
         """The results in the order of the pieces, each as soon as those before it are there."""

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.sharded import sharded
 from tacit.simulation.ray.identity import Identity, identity
 from tacit.simulation.ray.pieces import Piece
 
@@ -77,6 +78,11 @@ class PieceTask:
     def cost(self) -> float:
         return self.piece.cost
 
+    @property
+    def shard(self) -> int | None:
+        """Which shard a worker needs for it; None: any worker can do it."""
+        return self.piece.shard
+
 
 @dataclass(frozen=True)
 class Measure:
@@ -86,6 +92,7 @@ class Measure:
     model: str
     part: Any
     cost: float = 0.0
+    shard: None = None
 
 
 @dataclass(frozen=True)
@@ -160,14 +167,20 @@ class Worker:
             stats.get("bytes_limit"),
         )
 
-    def prepare(self, side: UsersSide) -> None:
-        """Make an engine for each accelerator; raises what is wrong with the users, for example a store that is not here."""
+    def prepare(self, side: UsersSide) -> frozenset[int] | None:
+        """Make an engine for each accelerator; raises what is wrong with the users, for example a store that is not here.
+
+        Returns the shards that are here, if the users lie in shards.
+        """
         import jax
 
         from tacit.simulation.batched import BatchedUsers
         from tacit.simulation.placement import Spread
 
-        side.users.gather(np.arange(min(1, len(side.users)), dtype=np.int64))
+        store = sharded(side.users)
+        here = None if store is None else store.here()
+        if here is None:
+            side.users.gather(np.arange(min(1, len(side.users)), dtype=np.int64))
         self._engines = queue.Queue()
         for device in jax.local_devices():
             spread = Spread((device,), side.chunk, side.lanes)
@@ -175,6 +188,7 @@ class Worker:
         self._gatherer = BatchedUsers(
             side.users, side.work, side.plan, side.shape, Spread((), side.chunk, side.lanes), side.secure
         )
+        return here
 
     def do(self, task: PieceTask | Measure, load: Callable[[], Any]) -> Done | Measured:
         """Train the users of a piece, or measure. `load` fetches the model, once for all tasks that name it."""

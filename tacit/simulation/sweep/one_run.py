@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tacit.data.remote import place_of
 from tacit.errors import RunError, TacitError
 from tacit.privacy.outside import import_module_named
 from tacit.recipe.training import Recipe
@@ -68,10 +69,10 @@ def attempt(sweep: SweepFolder, case: SettledCase, tell: Callable[[Event], None]
 
 def _require_same_store(sweep: SweepFolder, case: SettledCase) -> None:
     named = case.recipe.data.store
-    if named is not None and Path(named).resolve() != case.store:
+    if named is not None and (here := place_of(named).resolve()) != case.store:
         raise RunError(
-            f"The sweep {sweep.path} was begun where {named} is {case.store}, and here it is {Path(named).resolve()}: start it "
-            "from the same folder as before."
+            f"The sweep {sweep.path} was begun where {named} is {case.store}, and here it is {here}: start it from the same "
+            "folder as before."
         )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tacit.data.remote import place_of
 from tacit.privacy.record.facts import VocabularyRecord
 from tacit.privacy.record.records import Opened
 from tacit.recipe.sweep import SweepCase, naming
@@ -82,7 +83,7 @@ class _Preparing:
             self._warnings.setdefault(warning, []).append(case.name)
         if recipe.vocabulary is not None and recipe.vocabulary.run is None:
             self._discovering.append(case.name)
-        store = None if recipe.data.store is None else Path(recipe.data.store).resolve()
+        store = None if recipe.data.store is None else place_of(recipe.data.store).resolve()
         return SettledCase(case, recipe, _named(opened, case.name), store)
 
     def seconds(self, case: SettledCase) -> float | None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tacit.data.remote import is_url
 from tacit.errors import RecipeError
 from tacit.recipe.engine import Ray
 from tacit.runs.metrics import read_metrics
@@ -45,6 +46,7 @@ class RayTasks:
         self, sweep: SweepFolder, ray: Any, at_once: int | None, gpus_per_run: float, modules: Sequence[str]
     ) -> None:
         """`at_once`: None for as many as the cluster has room for; `gpus_per_run`: 0 for one core each."""
+        _require_one_list(sweep, ray)
         self._sweep, self._ray, self._modules, self._gpus = sweep, ray, list(modules), gpus_per_run
         self.at_once = room(ray.cluster_resources(), gpus_per_run) if at_once is None else at_once
         self._tasks: dict[str, Any] = {}
@@ -94,6 +96,16 @@ class RayTasks:
                     metrics = {name: value for name, value in record.items() if name != "round"}
                     heard.put((case, {"kind": "evaluation", "round": told, "metrics": metrics}))
         heard.put((case, None))
+
+
+def _require_one_list(sweep: SweepFolder, ray: Any) -> None:
+    """RecipeError if several machines would each have a copy of a store, and with it a list of the runs on its users."""
+    urls = {case.recipe.data.store for case in sweep.cases if case.recipe.data.store and is_url(case.recipe.data.store)}
+    if urls and len([node for node in ray.nodes() if node["Alive"]]) > 1:
+        raise RecipeError(
+            f"Expected stores in folders that all machines see, got {', '.join(sorted(urls))}: each machine would have a list "
+            "of its own of the runs on these people."
+        )
 
 
 def room(resources: Mapping[str, float], gpus_per_run: float) -> int:

@@ -135,7 +135,7 @@ def public_people(
 
 def _opened(path: str, where: str) -> tuple[Store, tuple[str, ...]]:
     """The store of text in this place, and the word of each of its ids."""
-    store = open_store(Path(path))
+    store = open_store(path)
     if store.vocabulary is None:
         raise DataError(f"Expected a store of text in {where}, got {path}, which has no words.")
     return store, tuple(store.vocabulary.decode(np.arange(len(store.vocabulary))))

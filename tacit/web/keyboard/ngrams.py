@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import save
 
 from tacit.api.run import Run
+from tacit.data.remote import place_of
 from tacit.data.store import open_store
 from tacit.data.users import BOS, EOS, PAD, Users
 from tacit.data.views import Subset
@@ -103,7 +103,7 @@ def _public_store(section: PretrainSection, place: str, run: Run) -> CountedText
     record = pretraining_of(run)
     gone = f"There is no n-gram model: the public text that {run.path} was pre-trained on is not at {place} any more."
     try:
-        store = open_store(Path(place))
+        store = open_store(place_of(place))
     except TacitError:
         raise DataError(gone) from None
     count = min(section.users or len(store), len(store))

@@ -35,6 +35,30 @@ def test_every_user_is_in_one_piece_and_no_index_is_given_twice(sizes: list[int]
         assert following.cost <= piece.cost
 
 
+@given(
+    users=st.lists(st.tuples(st.integers(0, 500), st.sampled_from([0, 2, 5])), max_size=60),
+    chunk=st.integers(1, 7),
+    pieces=st.integers(1, 9),
+)
+def test_a_piece_has_users_of_one_shard(users: list[tuple[int, int]], chunk: int, pieces: int) -> None:
+    sizes, shards = np.array([size for size, _ in users], float), np.array([shard for _, shard in users], np.int64)
+    found = cut(np.arange(len(users)), sizes, chunk=chunk, pieces=pieces, shards=shards)
+    assert sorted(user for piece in found for user in piece.users) == list(range(len(users)))
+    assert [piece.number for piece in found] == list(range(len(found)))
+    assert len(found) <= max(pieces, len(set(shards)))
+    for piece in found:
+        assert set(shards[piece.users]) == {piece.shard}
+    for piece, following in pairwise(found):
+        assert following.first >= piece.first + len(piece.users) * chunk
+        assert following.cost <= piece.cost
+
+
+def test_a_shard_gets_pieces_by_what_its_users_cost() -> None:
+    shards = np.repeat([0, 1], [750, 250])
+    found = cut(np.arange(1000), np.full(1000, 50.0), chunk=5, pieces=16, shards=shards)
+    assert [sum(piece.shard == shard for piece in found) for shard in (0, 1)] == [12, 4]
+
+
 def test_pieces_cost_about_the_same_however_ragged_the_users_are() -> None:
     sizes = np.minimum(np.random.default_rng(1).lognormal(4, 1.2, 2000), 800)  # as a cap leaves them
     costs = [piece.cost for piece in cut(np.arange(2000), sizes, chunk=8, pieces=16)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import time
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,36 @@ def test_privacy_is_claimed_with_workers_of_ray_and_with_no_others(tmp_path: Pat
     loose = program(tiny(), folder, RayPool(Ray()))
     loose.users.plan = tiny(privacy={"clip_norm": 3.0}).privacy
     assert reasons_of(loose) == [Reason(Why.ENGINE_OF_OTHER_PLAN)]
+
+
+class WaitsForTheNextCohort(InlinePool):
+    """Returns the first round's results only when the pieces of the second round have been cut."""
+
+    def __init__(self, cohorts: list[int]) -> None:
+        super().__init__()
+        self.cohorts, self.waited = cohorts, False
+
+    def do(self, *given: Any) -> Any:
+        until = time.monotonic() + 20
+        while not self.waited and len(self.cohorts) < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert len(self.cohorts) >= 2
+        self.waited = True
+        return super().do(*given)
+
+
+def test_the_next_cohort_is_cut_while_this_one_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cohorts: list[int] = []
+    plain = RayUsers.prepare
+
+    def watched(self: RayUsers, cohort: np.ndarray) -> Any:
+        cohorts.append(len(cohort))
+        return plain(self, cohort)
+
+    monkeypatch.setattr(RayUsers, "prepare", watched)
+    pool = WaitsForTheNextCohort(cohorts)
+    run(tiny(run={"rounds": 2, "evaluate_every": 2}), tmp_path / "run", pool)
+    assert pool.waited
 
 
 def test_a_round_larger_than_rounding_is_proven_for_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,9 @@ class MadeUpRay:
     def cluster_resources(self) -> dict[str, float]:
         return {"CPU": 3.0}
 
+    def nodes(self) -> list[dict[str, bool]]:
+        return [{"Alive": True}, {"Alive": True}, {"Alive": False}]
+
     def remote(self, function: Callable[..., Any]) -> Any:
         def options(**given: Any) -> Any:
             self.options_given: dict[str, Any] = given
@@ -92,6 +95,18 @@ def test_tasks_are_followed_and_one_that_is_lost_has_failed(tmp_path: Path) -> N
     assert heard.rounds == [("z2", 1), ("z2", 2)]
     shared = RayTasks(sweep, MadeUpRay(), 2, 0.25, ())
     assert shared.at_once == 2
+
+
+def test_several_machines_keep_one_list_of_the_runs_on_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of a store that a URL names has a list of its own on each machine."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    url = f"file://{small_store(tmp_path / 'store')}"
+    sweep = begun(tmp_path / "sweep", cases_with_noise(url, [2.0]))
+    with pytest.raises(RecipeError, match=f"Expected stores in folders that all machines see, got {url}: each machine"):
+        RayTasks(sweep, MadeUpRay(), None, 0.0, ())
+    alone = MadeUpRay()
+    monkeypatch.setattr(alone, "nodes", lambda: [{"Alive": True}])
+    RayTasks(sweep, alone, None, 0.0, ())
 
 
 def test_the_room_in_a_cluster() -> None:
