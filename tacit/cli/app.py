@@ -82,7 +82,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Test whether a run keeps its promise: plant canaries, attack the model, compare training regimes.",
     ),
     "data": ("tacit.cli.data:app", "Import users' data, make vocabularies, and show how much data there is."),
-    "device": ("tacit.cli.device:app", "Take part in a fleet's training with text that stays on this machine."),
+    "device": ("tacit.cli.device_person:app", "Take part in a fleet's training with text that stays on this machine."),
     "fleet": (
         "tacit.cli.fleet_operators:app",
         "Administer a running fleet: enrolment tokens, status, devices, rounds.",
