@@ -168,8 +168,9 @@ def leave(
     from tacit.fleet.device.home import Home
     from tacit.fleet.device.leaving import leave as leave_server
 
-    with Home.open(home) as opened:
-        connection = None if without_server else Connection(opened)
+    with Home.open(home, or_left=True) as opened:
+        # After a kill there is a confirmation, and something left to delete.
+        connection = None if without_server or opened.left_path.is_file() else Connection(opened)
         try:
             found = leave_server(opened, connection, keep_text=keep_text)
         finally:

@@ -198,6 +198,9 @@ def test_a_person_reads_their_statement_and_leaves(tacit: Tacit, logged: tuple[P
     assert "the device's number" in left["kept"][0]
     found = tacit("device", "statement", "--home", ann, "--json").object
     assert (found["left"], found["server_keeps"], found["contributions"]) == (True, left["kept"], [])
+    (ann / "examples.jsonl").write_text("{}")  # as if a kill had come before this was deleted
+    assert tacit("device", "leave", "--home", ann, "--json").object == left
+    assert not (ann / "examples.jsonl").exists()
     assert "has left its server" in tacit("device", "run", "--home", ann, "--once").refusal(9)
     answer = tacit("device", "leave", "--home", bo, "--without-server", "--keep-text")
     assert answer.out == "Deleted here: the key and the downloads.\n"

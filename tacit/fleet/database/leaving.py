@@ -8,10 +8,13 @@ was last seen doing is deleted. It is never selected again.
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Engine, func, select, update
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Row, func, select, update
 
 from tacit.fleet.database import clock, public_log
 from tacit.fleet.database.schema import devices, participations
+from tacit.fleet.database.transactions import read_only
 from tacit.fleet.wire.public_log import LEFT_LABEL, Leaving, SignedText, salted
 from tacit.fleet.wire.refusals import unauthorised
 from tacit.fleet.wire.server_key import ServerKey
@@ -25,11 +28,11 @@ _RECEIPTS = "salted digests of its receipts in the public log, which name no dev
 
 def leave(engine: Engine, device: int, identity: bytes, key: ServerKey) -> SignedText:
     """Let this device go, and confirm it. A device that missed the answer may ask again, and gets the same one."""
-    pseudonym = key.pseudonym(identity)
+    pseudonym, query = key.pseudonym(identity), select(devices).where(devices.c.device == device)
+    with read_only(engine) as connection:  # so that a stranger's request takes no write lock
+        _require_own(connection.execute(query).one_or_none(), identity, pseudonym)
     with engine.begin() as connection:
-        row = connection.execute(select(devices).where(devices.c.device == device).with_for_update()).one_or_none()
-        if row is None or bytes(row.identity) not in (identity, pseudonym):
-            raise unauthorised()
+        row = _require_own(connection.execute(query.with_for_update()).one_or_none(), identity, pseudonym)
         left_at = clock.now(engine) if row.left_at is None else row.left_at
         gone = {"identity": pseudonym, "left_at": left_at, "seen_at": None, "failures": 0, "rests_until": 0.0}
         connection.execute(update(devices).where(devices.c.device == device).values(**gone, last_word=None))
@@ -46,6 +49,13 @@ def returned(connection: Connection, identity: bytes, key: ServerKey) -> int | N
         back = update(devices).where(devices.c.device == known).values(identity=identity, left_at=None)
         connection.execute(back)
     return known
+
+
+def _require_own(row: Row[Any] | None, identity: bytes, pseudonym: bytes) -> Row[Any]:
+    """The device's row; Refusal unless this is the key that it has, or had before it left."""
+    if row is None or bytes(row.identity) not in (identity, pseudonym):
+        raise unauthorised()
+    return row
 
 
 def _confirmation(connection: Connection, device: int, left_at: float, key: ServerKey) -> Leaving:

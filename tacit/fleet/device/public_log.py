@@ -106,7 +106,7 @@ def compared(connection: Connection, known: LogMemory, text: str) -> tuple[Compa
         sentence = (
             f"{TWO_LOGS}, if both devices use one server: this one's is {here.origin}, the other's {there.origin}."
         )
-        return Comparison(one_log=False, sentence=sentence, **sizes), known.forked(text)
+        return Comparison(one_log=False, sentence=sentence, **sizes), known  # it may be a head of some other server
     if not there.is_signed_by(PublicKey.parse(known.key)):
         raise FleetError("The other head is not signed with the key of the log that this device follows.")
     old, new = sorted((here, there), key=lambda head: head.size)

@@ -49,7 +49,7 @@ class Statement:
         lines = [
             f"The server {self.server} asked this device to take part in {len(self.memory.tasks)} "
             f"{_plural(len(self.memory.tasks), 'task', 'tasks')}; it had {self.memory.server.rounds} of the "
-            f"{self.policy.most_rounds} rounds that the owner's policy allows."
+            f"{self.policy.most_rounds:,} rounds that the owner's policy allows."
         ]
         for sent in tasks.values():
             who = "each device adds" if sent.noise_from == "devices" else "the server says that it adds"
@@ -90,9 +90,9 @@ class Statement:
             )
         if self.memory.server.unproven:
             stated = f"ε = {self.stated:.3g} (δ = {delta:g})" if math.isfinite(self.stated) else "no finite ε"
+            what = f"all {rounds} rounds together cost" if rounds > 1 else "its one round costs"
             lines.append(
-                f"If the server adds the noise it logged, all {rounds} rounds together cost at most {stated}. The device "
-                "cannot check that it does."
+                f"If the server adds the noise it logged, {what} at most {stated}. The device cannot check that it does."
             )
         return lines
 

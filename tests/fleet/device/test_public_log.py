@@ -312,8 +312,9 @@ def test_two_devices_that_were_shown_one_log(tmp_path, fake):
         assert log.head == newer
         with pytest.raises(FleetError, match="not signed with the key"):
             public_log.compared(device.agent.connection, memory.log, newer.replace("\n2\n", "\n1\n"))
-        strange, _ = public_log.compared(device.agent.connection, memory.log, FakeLog(b"\1" * 32).head())
+        strange, log = public_log.compared(device.agent.connection, memory.log, FakeLog(b"\1" * 32).head())
         assert not strange.one_log
+        assert log.fork is None  # nobody but the log's own key can make a device stop
 
 
 @pytest.mark.parametrize("lie", ["none", "body", "device", "round", "key"])
@@ -394,12 +395,12 @@ def test_the_statement_says_what_was_asked_and_sent_and_refused(home, fake):
         text = "\n".join(statement_of(opened).sentences())
     sent = contributions(home)[0].sent
     for part in (
-        "asked this device to take part in 1 task; it had 1 of the 10000 rounds",
+        "asked this device to take part in 1 task; it had 1 of the 10,000 rounds",
         "sums of 4 contributions",
         "without secure aggregation",
         f"{sent.numbers:,} numbers, of length at most 0.3, {sent.size:,} bytes",
         "the server's log counts it, among 4.",
-        "If the server adds the noise it logged, all 1 rounds together cost at most ε = ",
+        "If the server adds the noise it logged, its one round costs at most ε = ",
         "had 2 entries",
         "It refused: ",
         "tacit device leave --home",
