@@ -218,13 +218,26 @@ def test_a_round_that_is_closed_without_this_device(home, fake):
     assert "does not count the device's contribution" in refused(home, fake, clock, 2)
 
 
-def test_a_false_proof_of_a_round(home, fake):
+@pytest.mark.parametrize("lie", ["counted", "outcome", "receipt"])
+def test_a_false_proof_of_a_round(home, fake, lie):
     clock = Clock()
     place = takes_part(home, fake, clock)
     fake.log.close(place, counted=4)
     (entry,) = [each for each in fake.log.entries if place.round_id in each]
-    fake.log.closed[place.round_id] = entry.replace('"counted":4', '"counted":400')  # not what is in the log
+    shown = {"counted": ('"counted":4', '"counted":400'), "outcome": ("committed", "abandoned"), "receipt": ("", "")}[
+        lie
+    ]
+    fake.log.closed[place.round_id] = entry.replace(*shown)  # not what is in the log
     fake.log._place = lambda leaf, size, asked=fake.log._place: asked(public_log_leaf(entry), size)
+    if lie == "receipt":  # the entry is right, and this receipt is not in its tree
+        honest = fake.log.answer
+        without = public_log.Place(index=0, hashes=())
+
+        def answer(path, device):
+            found = honest(path, device)
+            return found.model_copy(update={"receipt": without}) if "/receipts/" in path else found
+
+        fake.log.answer = answer
     with pytest.raises(PolicyRefusal, match="proof that round 0 of 'small' is in its log is false"):
         checked(home, fake, clock)
 
