@@ -193,8 +193,7 @@ class Agent:
         """Write down that a session begins, before anything of it is sent, so that no session is ever begun twice."""
         spent = self.home.memory.server.spent_rho
         require_affordable(spent, cost, most=policy.largest_epsilon, delta=policy.delta)
-        if math.isfinite(cost):
-            stated_noise.require_affordable(self.home.memory, task, policy, cost)
+        stated_noise.require_affordable(self.home.memory, task, policy, cost)
         self.home.remember(self.home.memory.begins(session.session_id.hex()))
 
     def _work(self, task: DeviceTask, assignment: Assignment, until: float, policy: OwnerPolicy) -> Contribution:

@@ -11,9 +11,8 @@ there may be more participations than the task states a Δ² for. Δ is a norm, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
-from tacit.fleet.device.memory import Memory, TaskMemory
+from tacit.fleet.device.memory import Memory
 from tacit.fleet.device.policy import OwnerPolicy
 from tacit.fleet.device.spending import epsilon_of
 from tacit.fleet.device.terms import PolicyRefusal
@@ -29,34 +28,40 @@ def rho_of(terms: NoiseTerms | None, counted: int, uncounted: int = 0) -> float:
     return _moved_squared(terms.moved_squared, counted, uncounted) / 2 / terms.multiplier / terms.multiplier
 
 
-def stated_rho(tasks: Iterable[TaskMemory], proven: float) -> float:
-    """ρ of all rounds: what is proven of those with devices' noise, and what the server states of the others."""
-    return proven + math.fsum(
-        rho_of(each.noise, each.taken, each.uncounted) for each in tasks if not each.devices_noise
-    )
+def stated_rho(memory: Memory) -> float:
+    """ρ of all rounds: what is proven of those with devices' noise, and what the server states of the others.
+
+    Infinite if a round with devices' noise was too small for a proof.
+    """
+    stated = [each for each in memory.tasks.values() if not each.devices_noise]
+    if memory.server.unproven > sum(each.taken + each.uncounted for each in stated):
+        return math.inf
+    return memory.server.spent_rho + math.fsum(rho_of(each.noise, each.taken, each.uncounted) for each in stated)
 
 
 def stated_epsilon(memory: Memory, delta: float) -> float:
     """ε of all rounds, if the server adds the noise it logged."""
-    return epsilon_of(stated_rho(memory.tasks.values(), memory.server.spent_rho), delta)
+    return epsilon_of(stated_rho(memory), delta)
 
 
-def require_affordable(memory: Memory, task: str, policy: OwnerPolicy, cost: float | None = None) -> None:
+def require_affordable(memory: Memory, task: str, policy: OwnerPolicy, cost: float = 0.0) -> None:
     """PolicyRefusal if one more round of this task would bring the stated ε over the policy's limit.
 
-    `cost` is the round's proven ρ, where devices add the noise.
+    `cost` is the round's proven ρ, which counts where devices add the noise.
     """
     if policy.largest_stated_epsilon is None:
         return
-    known = memory.tasks[task]
-    others = [each for name, each in memory.tasks.items() if name != task or known.devices_noise]
-    proven = memory.server.spent_rho + (cost or 0.0)
-    more = 0.0 if known.devices_noise else rho_of(known.noise, known.taken + 1, known.uncounted)
-    then = epsilon_of(stated_rho(others, proven) + more, policy.delta)
-    if not then <= policy.largest_stated_epsilon:
+    known, rho = memory.tasks[task], stated_rho(memory)
+    if known.devices_noise:
+        rho += cost
+    else:
+        now, then = (rho_of(known.noise, known.taken + more, known.uncounted) for more in (0, 1))
+        rho = math.inf if math.isinf(then) else rho - now + then
+    epsilon = epsilon_of(rho, policy.delta)
+    if not epsilon <= policy.largest_stated_epsilon:
         raise PolicyRefusal(
             f"The owner's policy allows ε = {policy.largest_stated_epsilon:g} in all if the server adds the noise it logged, "
-            f"and with this round it would be {then:.3g}."
+            f"and with this round it would be {epsilon:.3g}."
         )
 
 

@@ -12,7 +12,7 @@ from tacit.fleet.device import account, leaving, public_log, receipts
 from tacit.fleet.device.home import Home
 from tacit.fleet.device.policy import OwnerPolicy
 from tacit.fleet.device.spending import epsilon_of
-from tacit.fleet.device.stated_noise import rho_of, stated_epsilon
+from tacit.fleet.device.stated_noise import require_affordable, rho_of, stated_epsilon, stated_rho
 from tacit.fleet.device.statement import statement_of
 from tacit.fleet.device.terms import PolicyRefusal
 from tacit.fleet.rounds import task_compiler
@@ -380,6 +380,23 @@ def test_a_task_that_states_no_noise_costs_without_bound(tmp_path, fake):
     policy = POLICY.model_copy(update={"largest_stated_epsilon": 100.0})
     home = enrolled(tmp_path, fake, sentences_of(setup(), 0), policy)
     assert "would be inf" in refused(home, fake, Clock(), task=fake.add_blob(content))
+
+
+def test_a_round_whose_devices_noise_proves_nothing_has_no_finite_cost(home, fake):
+    takes_part(home, fake, Clock())
+    with Home.open(home) as opened:
+        memory = opened.memory
+    ((name, known),) = memory.tasks.items()
+    limited = POLICY.model_copy(update={"largest_stated_epsilon": 100.0})
+    mine = memory.model_copy(update={"tasks": {name: known.model_copy(update={"devices_noise": True})}})
+    assert math.isinf(stated_rho(mine))
+    proven = mine.model_copy(update={"server": mine.server.model_copy(update={"unproven": 0, "spent_rho": 0.25})})
+    assert stated_rho(proven) == 0.25
+    require_affordable(proven, name, limited, 0.25)
+    with pytest.raises(PolicyRefusal, match="would be inf"):
+        require_affordable(proven, name, limited, math.inf)
+    with pytest.raises(PolicyRefusal):
+        require_affordable(proven, name, limited.model_copy(update={"largest_stated_epsilon": 1e-3}), 0.25)
 
 
 def test_correlated_noise_costs_what_the_strategy_says_and_more_participations_no_less():
