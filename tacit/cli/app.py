@@ -90,7 +90,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Countersign the heads of ledgers, so that nobody can rewrite one unseen; compare a run with signed heads.",
     ),
     "data": ("tacit.cli.data:app", "Import users' data, make vocabularies, and show how much data there is."),
-    "device": ("tacit.cli.device:app", "Take part in a fleet's training with text that stays on this machine."),
+    "device": ("tacit.cli.device_person:app", "Take part in a fleet's training with text that stays on this machine."),
     "fleet": (
         "tacit.cli.fleet_operators:app",
         "Administer a running fleet: enrolment tokens, status, devices, rounds.",

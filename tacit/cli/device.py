@@ -30,6 +30,8 @@ class SignedKind(StrEnum):
     PLANS = "plans"
 
 
+HomeFolder = Annotated[Path, typer.Option("--home", help="The device's folder.")]
+
 app = Commands(help="Take part in a fleet's training with text that stays on this machine.", no_args_is_help=True)
 
 
@@ -58,7 +60,7 @@ def enrol(
 
     Example: tacit device enrol --server https://localhost:8443 --token … --data chat.txt --home phone --ca certificate.pem
     """
-    _require_extra()
+    require_extra()
     from tacit.fleet.device.enrolment import enrol as enrol_device
 
     config = enrol_device(
@@ -67,12 +69,12 @@ def enrol(
     if as_json:
         emit(EnrolResult, {"home": str(home), "server": config.server, "device": config.device})
         return
-    _print(Console(), f"Enrolled. Take part with: tacit device run --home {home}")
+    say(Console(), f"Enrolled. Take part with: tacit device run --home {home}")
 
 
 @app.command()
 def run(
-    home: Annotated[Path, typer.Option(help="The device's folder.")],
+    home: HomeFolder,
     once: Annotated[bool, typer.Option("--once", help="Check in once, take part if selected, and end.")] = False,
     as_json: JsonLines = False,
 ) -> None:
@@ -80,7 +82,7 @@ def run(
 
     After a kill the device sends the same report again or deletes it. It never takes part twice in a round.
     """
-    _require_extra()
+    require_extra()
     from tacit.fleet.device.agent import Agent
     from tacit.fleet.device.cage import close_all
     from tacit.fleet.device.connection import Connection
@@ -93,7 +95,7 @@ def run(
         if as_json:
             emit(DeviceEvent, {"event": sentence})
         else:
-            _print(console, sentence)
+            say(console, sentence)
 
     with Home.open(home) as opened:
         connection = Connection(opened)
@@ -114,11 +116,11 @@ def run(
 
 @app.command()
 def status(
-    home: Annotated[Path, typer.Option(help="The device's folder.")],
+    home: HomeFolder,
     as_json: Json = False,
 ) -> None:
     """Show the policy in force, what the server had of this device, what was refused and why, and what plans run in."""
-    _require_extra()
+    require_extra()
     from tacit.fleet.device.home import Home
     from tacit.fleet.device.status import status_of
 
@@ -140,7 +142,7 @@ def status(
         )
         return
     for sentence in found.sentences():
-        _print(Console(), sentence)
+        say(Console(), sentence)
 
 
 @app.command()
@@ -151,7 +153,7 @@ def policy(
 
     Example: tacit device policy > policy.json
     """
-    _require_extra()
+    require_extra()
     from tacit.fleet.device.policy import OwnerPolicy
 
     found = OwnerPolicy()
@@ -169,7 +171,7 @@ def sign(
     as_json: Json = False,
 ) -> None:
     """Sign a policy with the application's key, or a registry of plans with the registry's, and print the public key."""
-    _require_extra()
+    require_extra()
     from tacit.fleet.device.plan_registry import PLANS_LABEL, read_registry
     from tacit.fleet.device.policy import POLICY_LABEL, read_policy
     from tacit.fleet.device.signed_files import sign_file, signature_path, signing_key
@@ -191,7 +193,8 @@ def sign(
     typer.echo(public)
 
 
-def _print(console: Console, sentence: str) -> None:
+def say(console: Console, sentence: str) -> None:
+    """Print a sentence as it is."""
     console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -199,7 +202,8 @@ def _interrupt(number: int, frame: Any) -> None:
     raise KeyboardInterrupt
 
 
-def _require_extra() -> None:
+def require_extra() -> None:
+    """FleetError if tacit[fleet] is not installed."""
     try:
         import httpx  # noqa: F401
     except ImportError:

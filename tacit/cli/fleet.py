@@ -123,7 +123,8 @@ def devices(
     server: Server = DEFAULT_SERVER,
     ca: Certificate = None,
     state: Annotated[
-        str | None, typer.Option(help="Only devices in this state: ready, working, resting, quarantined, revoked.")
+        str | None,
+        typer.Option(help="Only devices in this state: ready, working, resting, quarantined, left, revoked."),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -9,12 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine
 
+from tacit.fleet.database import public_log
 from tacit.fleet.database.migrations import migrate
 from tacit.fleet.database.transactions import open_database
 from tacit.fleet.device.home import Home
 from tacit.fleet.server import enrolment
 from tacit.fleet.server.api import create_app
+from tacit.fleet.wire.public_log import TaskEntry
+from tacit.fleet.wire.server_key import ServerKey
 from tests.support.commands import Tacit
 from tests.support.fleet.serving import running
 
@@ -128,3 +132,77 @@ def test_without_the_extra_it_says_what_to_install(
     answer = tacit(*command)
     assert answer.refusal(9) == f"tacit {command[0]} needs the extra tacit[fleet]: httpx is not installed."
     assert answer.err.splitlines()[1] == "hint: pip install 'tacit[fleet]'"
+
+
+@pytest.fixture
+def logged(tmp_path: Path, typed: Path, tacit: Tacit) -> Iterator[tuple[Path, Path, Engine]]:
+    """Two enrolled devices of a server with a public log, which they have seen, and the server's database."""
+    engine = open_database(f"sqlite:///{tmp_path}/logged.db")
+    migrate(engine)
+    token = enrolment.make_token(engine, uses=9, expires_at=time.time() + 600)
+    app = create_app(engine, admin_token="0" * 64, reports=None, selects=True, key=ServerKey(b"\5" * 32))
+    homes = (tmp_path / "ann", tmp_path / "bo")
+    with running(app) as address:
+        for home in homes:
+            enrolling = ("--server", address, "--token", token, "--data", typed, "--home", home)
+            assert tacit("device", "enrol", *enrolling).code == 0
+        yield (*homes, engine)
+    engine.dispose()
+
+
+def log_entry(engine: Engine, name: str) -> None:
+    with engine.begin() as connection:
+        public_log.append(connection, TaskEntry(task=name * 64, plan="b" * 64, vocabulary="c" * 64))
+
+
+def test_two_devices_compare_heads(tacit: Tacit, logged: tuple[Path, Path, Engine], tmp_path: Path) -> None:
+    ann, bo, engine = logged
+    assert "no head of a log yet" in tacit("device", "head", "--home", ann).refusal(9)
+    for home, name in ((ann, "a"), (bo, "d")):
+        log_entry(engine, name)
+        assert tacit("device", "receipts", "--home", home, "--check", "--json").object == {
+            "contributions": [],
+            "checked": True,
+        }
+    file = tmp_path / "bo.head"
+    file.write_text(tacit("device", "head", "--home", bo).out)
+    found = tacit("device", "head", "--home", bo, "--json").object
+    assert (found["size"], found["head"]) == (2, file.read_text())
+    compared = tacit("device", "compare", file, "--home", ann, "--json").object
+    assert compared == {
+        "one_log": True,
+        "here": 1,
+        "there": 2,
+        "sentence": "Both devices were shown the same log.",
+    }
+    key = ServerKey(b"\5" * 32)
+    file.write_text(key.head(2, b"\1" * 32).text())  # which the same server has signed
+    answer = tacit("device", "compare", file, "--home", ann)
+    assert answer.code == 9
+    assert "Two different logs were shown" in answer.out
+    assert tacit("device", "statement", "--home", ann, "--json").object["two_logs"]
+    assert "Cannot read a head" in tacit("device", "compare", tmp_path / "none", "--home", ann).refusal(9)
+    file.write_text("no head")
+    assert "not the text of a checkpoint" in tacit("device", "compare", file, "--home", ann).refusal(9)
+
+
+def test_a_person_reads_their_statement_and_leaves(tacit: Tacit, logged: tuple[Path, Path, Engine]) -> None:
+    ann, bo, _ = logged
+    assert "The device has sent nothing." in tacit("device", "receipts", "--home", ann).out
+    text = tacit("device", "statement", "--home", ann).out
+    assert "It has sent nothing." in text
+    assert "That cost nothing: ε = 0." in text
+    assert f"tacit device leave --home {ann}" in text
+    left = tacit("device", "leave", "--home", ann, "--json").object
+    assert (left["confirmed"], left["kept_text"]) == (True, False)
+    assert "the device's number" in left["kept"][0]
+    found = tacit("device", "statement", "--home", ann, "--json").object
+    assert (found["left"], found["server_keeps"], found["contributions"]) == (True, left["kept"], [])
+    (ann / "examples.jsonl").write_text("{}")  # as if a kill had come before this was deleted
+    assert tacit("device", "leave", "--home", ann, "--json").object == left
+    assert not (ann / "examples.jsonl").exists()
+    assert "has left its server" in tacit("device", "run", "--home", ann, "--once").refusal(9)
+    answer = tacit("device", "leave", "--home", bo, "--without-server", "--keep-text")
+    assert answer.out == "Deleted here: the key and the downloads.\n"
+    assert (bo / "examples.jsonl").exists()
+    assert "The server was not told." in tacit("device", "statement", "--home", bo).out

@@ -17,6 +17,7 @@ import pytest
 
 from tacit.errors import FleetError, ProtocolError, TacitError
 from tacit.fleet.database.transactions import open_database
+from tacit.fleet.device import account
 from tacit.fleet.device.agent import Agent
 from tacit.fleet.device.connection import Connection
 from tacit.fleet.device.enrolment import enrol
@@ -140,6 +141,18 @@ def enrolled_homes(
     return homes
 
 
+def require_receipts(homes: list[Path]) -> None:
+    """Every contribution that devices sent has the server's receipt, if its answer came, and its task was in the log."""
+    receipts = 0
+    for home in homes:
+        with Home.open(home) as opened:
+            mine, memory = account.read(opened.account_path), opened.memory
+        receipts += sum(each.receipt is not None for each in mine)
+        assert len(mine) == memory.server.rounds
+        assert not mine or len(memory.log.tasks) == 1
+    assert receipts >= 8
+
+
 class Nothing:
     def before(self, cohort: Any, norms: Any) -> None: ...
 
@@ -180,9 +193,12 @@ def difference(one: Any, other: Any) -> float:
 
 def test_devices_end_where_the_simulation_of_their_cohorts_ends(tmp_path: Path) -> None:
     recipe, out = fleet_recipe(run={"rounds": 2}, privacy=EVERYTHING), tmp_path / "server"
-    with served(alone(recipe, out)) as (address, wait), devices(enrolled_homes(recipe, address, out, tmp_path)):
-        summary = wait()
+    with served(alone(recipe, out)) as (address, wait):
+        homes = enrolled_homes(recipe, address, out, tmp_path)
+        with devices(homes):
+            summary = wait()
     assert summary is not None
+    require_receipts(homes)
     model = load_trained(out / "run").model
     expected = simulated(recipe, out / "run")
     assert difference(model, RecipeSetup.build(recipe).start.model) > 1e-3

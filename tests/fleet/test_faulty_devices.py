@@ -113,9 +113,9 @@ def test_uploads_that_are_wrong_late_or_repeated_count_for_nothing(postgres_url:
 
         path = f"{ROUNDS}/{at.round_id}/report"
         signed = liar.person.headers("PUT", path, good)
-        assert httpx.put(at.upload_to + path, content=good, headers=signed).json() == {"repeated": False}
+        assert httpx.put(at.upload_to + path, content=good, headers=signed).json()["repeated"] is False
         assert httpx.put(at.upload_to + path, content=good, headers=signed).status_code == 409  # replayed by a listener
-        assert phones.send(liar, at, good).json() == {"repeated": True}
+        assert phones.send(liar, at, good).json()["repeated"] is True
         other = bytearray(good)
         other[-1] ^= 0x80  # one sign
         assert phones.send(liar, at, bytes(other)).status_code == 409

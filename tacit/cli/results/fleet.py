@@ -31,7 +31,7 @@ class FleetDevice(Result):
     """A device as the server knows it."""
 
     device: int = key("its number")
-    state: str = key("ready, working, resting, quarantined or revoked")
+    state: str = key("ready, working, resting, quarantined, left or revoked")
     failures: int = key("places in a row from which nothing came")
     places: int = key("places that it holds in open rounds")
     participations: int = key("rounds that it took part in, over all tasks")

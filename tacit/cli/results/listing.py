@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tacit.cli.results import account, audit, data, fleet, inspect, keyboard, planning, recipes, runs, sweep, witness
+from tacit.cli.results import account, audit, data, fleet, inspect, keyboard, person, planning, recipes, runs, sweep
 from tacit.cli.results.base import Result
 
 RESULTS: dict[str, type[Result]] = {
@@ -40,6 +41,11 @@ RESULTS: dict[str, type[Result]] = {
     "data shard": data.ShardResult,
     "device enrol": fleet.EnrolResult,
     "device policy": fleet.PolicyResult,
+    "device compare": person.CompareHeadsResult,
+    "device head": person.HeadResult,
+    "device leave": person.LeaveResult,
+    "device receipts": person.ReceiptsResult,
+    "device statement": person.StatementResult,
     "device run": fleet.DeviceEvent,
     "device sign": fleet.SignResult,
     "device status": fleet.DeviceStatusResult,

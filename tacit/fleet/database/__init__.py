@@ -10,6 +10,8 @@ round_table.py          the states of a round: open, settled, committed or aband
 task_table.py           tasks that devices can see, and the files that devices download
 device_table.py         what each device is doing, and did last
 participation_table.py  which device took part in which round
+public_log.py           the server's public log: entries, receipts, and proofs of what is in it
+leaving.py              what remains of a device that leaves, and how it is known again if it returns
 
 No update and no sum is ever stored in the database.
 """

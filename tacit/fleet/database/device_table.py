@@ -17,7 +17,8 @@ from tacit.fleet.database.schema import OPEN, assignments, devices, participatio
 from tacit.fleet.database.transactions import read_only
 from tacit.fleet.wire.refusals import Refusal
 
-READY, RESTING, WORKING, QUARANTINED, REVOKED = "ready", "resting", "working", "quarantined", "revoked"
+READY, RESTING, WORKING = "ready", "resting", "working"
+QUARANTINED, REVOKED, LEFT = "quarantined", "revoked", "left"
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,8 @@ def page(engine: Engine, *, now: float, after: int, most: int) -> list[DeviceRow
 def _state(row: Any, now: float) -> str:
     if row.revoked:
         return REVOKED
+    if row.left_at is not None:
+        return LEFT
     if row.quarantined:
         return QUARANTINED
     if row.places:

@@ -31,6 +31,14 @@ MIGRATIONS: Mapping[int, Sequence[str]] = {
         "ALTER TABLE rounds ADD COLUMN stopped_by VARCHAR(16)",
         "ALTER TABLE assignments ADD COLUMN since FLOAT DEFAULT 0 NOT NULL",
     ),
+    3: (
+        "ALTER TABLE devices ADD COLUMN left_at FLOAT",
+        "ALTER TABLE assignments ADD COLUMN receipt VARCHAR(64)",
+        "CREATE TABLE log_entries (number BIGINT NOT NULL PRIMARY KEY, leaf VARCHAR(64) NOT NULL UNIQUE, entry TEXT NOT NULL, "
+        "tried VARCHAR(32) UNIQUE)",
+        "CREATE TABLE receipts (round_id VARCHAR(32) NOT NULL REFERENCES rounds (round_id), number INTEGER NOT NULL, "
+        "leaf VARCHAR(64) NOT NULL, PRIMARY KEY (round_id, number))",
+    ),
 }
 
 

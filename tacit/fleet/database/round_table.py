@@ -23,7 +23,7 @@ from enum import Enum
 from sqlalchemy import Connection, Engine, and_, delete, func, insert, or_, select, update
 
 from tacit.errors import LedgerError
-from tacit.fleet.database import clock
+from tacit.fleet.database import clock, public_log
 from tacit.fleet.database.leases import Lease, hold
 from tacit.fleet.database.schema import (
     ABANDONED,
@@ -184,8 +184,11 @@ def place_of(engine: Engine, round_id: str, device: int) -> tuple[RoundRow | Non
     return round, None if aggregator is None else Place(round, aggregator, state, place)
 
 
-def take_report(engine: Engine, round_id: str, device: int, process: str) -> ReportResult:
-    """Count a device's report, once, while the round is open and below its goal. If it is not counted, nothing changes."""
+def take_report(engine: Engine, round_id: str, device: int, process: str, receipt: str | None = None) -> ReportResult:
+    """Count a device's report, once, while the round is open and below its goal. If it is not counted, nothing changes.
+
+    `receipt` is the leaf of the receipt that the device gets for it.
+    """
     with light_transaction(engine) as connection:
         # Lock the round before its places, as every transaction does: another order could deadlock.
         counted = connection.execute(
@@ -197,7 +200,7 @@ def take_report(engine: Engine, round_id: str, device: int, process: str) -> Rep
             return ReportResult.OVER
         mine = (assignments.c.round_id == round_id, assignments.c.device == device, assignments.c.aggregator == process)
         placed = connection.execute(
-            update(assignments).where(*mine, assignments.c.state == SELECTED).values(state=REPORTED)
+            update(assignments).where(*mine, assignments.c.state == SELECTED).values(state=REPORTED, receipt=receipt)
         )
         if placed.rowcount == 0:
             connection.rollback()
@@ -235,9 +238,15 @@ def offer_places(engine: Engine, lease: Lease, round_id: str, places: int) -> No
         connection.execute(update(rounds).where(*which).values(places=places))
 
 
-def commit(engine: Engine, lease: Lease, round_id: str, *, dropped: Dropped = NOBODY) -> bool:
-    """Mark the round as done: its release is in the run's checkpoint. `dropped`: as in `abandon`."""
-    return _change(engine, lease, round_id, (SETTLED,), dropped, state=COMMITTED, closed_at=clock.now(engine))
+def commit(
+    engine: Engine, lease: Lease, round_id: str, *, dropped: Dropped = NOBODY, ledger: str | None = None
+) -> bool:
+    """Mark the round as done: its release is in the run's checkpoint. `dropped`: as in `abandon`.
+
+    `ledger` is the digest of the ledger's last record, for the server's public log.
+    """
+    closed = {"state": COMMITTED, "closed_at": clock.now(engine)}
+    return _change(engine, lease, round_id, (SETTLED,), dropped, ledger=ledger, **closed)
 
 
 def abandon(engine: Engine, lease: Lease, round_id: str, reason: str, *, dropped: Dropped = NOBODY) -> bool:
@@ -324,7 +333,14 @@ def held_until(engine: Engine, process: str) -> float | None:
 
 
 def _change(
-    engine: Engine, lease: Lease, round_id: str, before: tuple[str, ...], dropped: Dropped = NOBODY, **values: object
+    engine: Engine,
+    lease: Lease,
+    round_id: str,
+    before: tuple[str, ...],
+    dropped: Dropped = NOBODY,
+    *,
+    ledger: str | None = None,
+    **values: object,
 ) -> bool:
     with engine.begin() as connection:
         hold(connection, lease)
@@ -333,6 +349,7 @@ def _change(
         )
         if found.rowcount == 1 and values["state"] in (COMMITTED, ABANDONED):
             _remember(connection, round_id, str(values["state"]), dropped, now=clock.now(engine))
+            public_log.close_try(connection, round_id, ledger)
             connection.execute(delete(assignments).where(assignments.c.round_id == round_id))
         return found.rowcount == 1
 

@@ -21,7 +21,7 @@ from sqlalchemy import (
     Text,
 )
 
-VERSION = 2
+VERSION = 3
 metadata = MetaData()
 # SQLite numbers new rows only in a column whose type is exactly INTEGER.
 _Number = BigInteger().with_variant(Integer, "sqlite")
@@ -52,6 +52,8 @@ devices = Table(
     Column(
         "last_word", String(200)
     ),  # what it last did, or failed to do, in a round: one of the server's own sentences
+    # When the device left. `identity` is then a keyed pseudonym of its key, and no longer the key (`device_table.leave`).
+    Column("left_at", Float),
 )
 
 # Files that devices download, by SHA-256: compiled plans, task descriptions, vocabularies, checkpoints. All are public or
@@ -122,6 +124,27 @@ assignments = Table(
     Column("aggregator", String(32), nullable=False),
     Column("state", String(16), nullable=False),
     Column("since", Float, nullable=False, server_default="0"),  # when the device was selected
+    Column("receipt", String(64)),  # the leaf of the receipt of what it sent; no device can be read from it
+)
+
+# The server's public log (`public_log.py`): its entries in order, each a text that `wire.public_log` defines. Rows are only
+# added.
+log_entries = Table(
+    "log_entries",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("leaf", String(64), nullable=False, unique=True),
+    Column("entry", Text, nullable=False),
+    Column("tried", String(32), unique=True),  # the try that the entry closes; null for other entries
+)
+
+# The receipts of each try at a round that is over, by their leaves, in the order of the leaves.
+receipts = Table(
+    "receipts",
+    metadata,
+    Column("round_id", ForeignKey("rounds.round_id"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("leaf", String(64), nullable=False),
 )
 
 # The rounds that each device took part in, in the rounds that the model is made of; written before the round's intent. MinS and

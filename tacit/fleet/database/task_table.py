@@ -13,11 +13,12 @@ from sqlalchemy import Engine, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from tacit.errors import FleetError
-from tacit.fleet.database import clock
+from tacit.fleet.database import clock, public_log
 from tacit.fleet.database.leases import Lease, hold
 from tacit.fleet.database.schema import OPEN, blobs, rounds, schema_version, tasks
 from tacit.fleet.database.transactions import read_only
 from tacit.fleet.wire.blobs import sha256_of
+from tacit.fleet.wire.public_log import TaskEntry
 
 
 def put_blob(engine: Engine, content: bytes) -> str:
@@ -73,6 +74,8 @@ def publish_task(
         values = {"name": name, "description": description, "active": True}
         if connection.execute(update(tasks).where(tasks.c.task == task).values(**values)).rowcount == 0:
             connection.execute(insert(tasks).values(task=task, opened_at=clock.now(engine), **values))
+        # Before anybody can see the task: this transaction shows it.
+        public_log.append(connection, _entry_of(task, description))
 
 
 def retire_tasks(engine: Engine, lease: Lease, *, run: str) -> None:
@@ -133,6 +136,11 @@ def description_of(engine: Engine, task: str) -> str:
     """The task's description, the JSON of a `DeviceTask`."""
     with read_only(engine) as connection:
         return connection.execute(select(tasks.c.description).where(tasks.c.task == task)).scalar_one()
+
+
+def _entry_of(task: str, description: str) -> TaskEntry:
+    named = json.loads(description)
+    return TaskEntry(task=task, plan=named["plan"], vocabulary=named["vocabulary"])
 
 
 def _run_of(description: str) -> str:

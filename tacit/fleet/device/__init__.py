@@ -10,6 +10,13 @@ signed_files.py        files that the device trusts because of a key: policy and
 terms.py               compares an offer with the policy, and with the best that the server offered before
 memory.py              the device's memory of tasks and rounds, and the limits it enforces itself
 server_memory.py       what the server had over all tasks, which no task, run or name resets
+log_memory.py          what the device remembers of its server's public log
+public_log.py          follows that log, and compares heads with another device
+account.py             the device's own account of what it took part in and sent
+receipts.py            the server's receipts, and whether the log counts what they are for
+statement.py           what the device can say to its owner
+leaving.py             how the device leaves
+stated_noise.py        what the rounds cost if the server adds the noise it logged
 spending.py            what the rounds cost, as the device can prove it from noise that devices add
 conditions.py          whether the device is idle, charging and on an unmetered network
 examples.py            the device's own text, as batches for a compiled plan

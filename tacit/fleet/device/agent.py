@@ -1,6 +1,6 @@
 """A device at work: one check-in and, if the device is selected, one round.
 
-    check in ─► download, verify ─► check own limits ─► batches ─► run the plan ─► clip ─► save ─► send
+    check in ─► log, receipts ─► download, verify ─► check own limits ─► batches ─► run the plan ─► clip ─► save ─► send
 
 The report, and the fact that the device takes part in the round, are on disk before the first byte is sent. After a kill the
 device sends the same bytes again while the round lasts, or deletes them. It never makes a second report for a round, because
@@ -17,18 +17,19 @@ from pydantic import ValidationError
 
 from tacit.data.vocabulary import load_vocabulary
 from tacit.errors import DataError, FleetError, ProtocolError
-from tacit.fleet.device import examples, secure_aggregation
+from tacit.fleet.device import account, examples, public_log, receipts, secure_aggregation, stated_noise
 from tacit.fleet.device.backoff import LONGEST_PAUSE_S, jittered, pause_after
 from tacit.fleet.device.cage import CageLimits, run_in_cage
 from tacit.fleet.device.clipping import Contribution, contribution_of
 from tacit.fleet.device.conditions import Conditions, FileConditions
 from tacit.fleet.device.connection import Connection
 from tacit.fleet.device.home import Home
+from tacit.fleet.device.log_memory import LogMemory
 from tacit.fleet.device.memory import Pending
 from tacit.fleet.device.policy import OwnerPolicy
 from tacit.fleet.device.spending import require_affordable, rho_of_round
-from tacit.fleet.device.terms import PolicyRefusal, require_permitted
-from tacit.fleet.wire.blobs import leaves_of
+from tacit.fleet.device.terms import PolicyRefusal, noise_of, require_permitted
+from tacit.fleet.wire.blobs import leaves_of, sha256_of
 from tacit.fleet.wire.messages import BLOBS, CHECK_IN, ROUNDS, Assignment, CheckInAnswer, CheckInRequest
 from tacit.fleet.wire.refusals import Refusal
 from tacit.fleet.wire.reports import pack_report
@@ -40,8 +41,8 @@ from tacit.secagg.session import Session
 LONGEST_WAIT_S, KEEP_DOWNLOADS_S = 86_400.0, 30 * 86_400.0
 # The largest downloads, and the most entries that a task's arrays may have together.
 MOST_TASK_BYTES, MOST_PLAN_BYTES, MOST_ENTRIES = 1 << 16, 1 << 26, 1 << 27
-# The most tasks that a check-in names.
-_MOST_NAMED = 32
+# The most tasks that a check-in names, and the most receipts that are checked before a round.
+_MOST_NAMED, _MOST_CHECKED = 32, 4
 
 
 class Agent:
@@ -122,7 +123,12 @@ class Agent:
         until = now + min(assignment.seconds_left, LONGEST_WAIT_S)
         policy = self.home.policy
         self.home.remember(self.home.memory.under(policy))
+        log = public_log.followed(self.connection, self.home.memory.log, policy)
+        self._keep_log(log)
+        listed = self.home.account_path
+        receipts.check_all(self.connection, log, listed, now=now, most=_MOST_CHECKED, issue=policy.issue)
         task = self._task(assignment.task, until)
+        self._keep_log(public_log.with_task(self.connection, log, assignment.task, task))
         require_permitted(policy, task, assignment)
         self._require_known_plan(task, policy)
         self.home.remember(self.home.memory.offered(assignment.task, task, now, most_tasks=policy.most_tasks))
@@ -132,6 +138,7 @@ class Agent:
             raise PolicyRefusal(
                 "The owner's policy limits ε, and the device can compute none of noise that the server adds."
             )
+        stated_noise.require_affordable(self.home.memory, assignment.task, policy)
         contribution = self._work(task, assignment, until, policy)
         if not self.conditions.met():
             raise FleetError("The device is no longer idle, charging and on an unmetered network.")
@@ -143,17 +150,24 @@ class Agent:
                 bit = assignment.threshold is not None
                 return rho_of_round(task, session, bit=bit, corruption=policy.secagg.corruption)
 
+            values = secure_aggregation.integers_of(contribution, task.secagg, assignment)
+
+            def count(session: Session, body: bytes) -> None:
+                self._list(task, assignment, until, body, numbers=len(values), rho=cost(session))
+                self._count(assignment, None, cost(session))
+
             secure_aggregation.take_part(
                 self.connection,
                 task,
                 assignment,
-                secure_aggregation.integers_of(contribution, task.secagg, assignment),
+                values,
                 identity=self.home.identity,
                 certificate=self.home.certificate,
                 assumptions=policy.secagg,
                 until=until,
-                on_session=lambda session: self._begin(session, policy, cost(session)),
-                before_sending=lambda session: self._count(assignment, None, cost(session)),
+                on_session=lambda session: self._begin(session, assignment.task, policy, cost(session)),
+                before_sending=count,
+                after_sending=lambda answer: self._keep_receipt(assignment.round_id, answer),
             )
             self.on_event(f"Took part in round {assignment.round} of {task.name}, with secure aggregation.")
             return
@@ -163,6 +177,7 @@ class Agent:
         update = contribution.update.astype(np.float32)
         report = pack_report(assignment.round_id, contribution.weight, contribution.within, update)
         self.home.keep_report(report)
+        self._list(task, assignment, until, report, numbers=len(update))
         self._count(assignment, pending)
         if self._deliver(pending, report):
             self.on_event(f"Took part in round {assignment.round} of {task.name}.")
@@ -174,10 +189,11 @@ class Agent:
                 f"The plan {task.plan[:16]}… is not in the owner's registry of plans for {task.kind!r}."
             )
 
-    def _begin(self, session: Session, policy: OwnerPolicy, cost: float) -> None:
+    def _begin(self, session: Session, task: str, policy: OwnerPolicy, cost: float) -> None:
         """Write down that a session begins, before anything of it is sent, so that no session is ever begun twice."""
         spent = self.home.memory.server.spent_rho
         require_affordable(spent, cost, most=policy.largest_epsilon, delta=policy.delta)
+        stated_noise.require_affordable(self.home.memory, task, policy, cost)
         self.home.remember(self.home.memory.begins(session.session_id.hex()))
 
     def _work(self, task: DeviceTask, assignment: Assignment, until: float, policy: OwnerPolicy) -> Contribution:
@@ -203,6 +219,58 @@ class Agent:
             update, batches.predictions, task, clip_norm=assignment.clip_norm, threshold=assignment.threshold
         )
 
+    def _keep_log(self, log: LogMemory) -> None:
+        if log != self.home.memory.log:
+            self.home.remember(self.home.memory.model_copy(update={"log": log}))
+
+    def _list(
+        self,
+        task: DeviceTask,
+        assignment: Assignment,
+        until: float,
+        body: bytes,
+        *,
+        numbers: int,
+        rho: float = math.inf,
+    ) -> None:
+        """Write into the account what is about to be sent, and on which terms."""
+        sending = account.Sending(
+            at=self._now(),
+            until=until,
+            issue=self.home.policy.issue,
+            task=assignment.task,
+            name=task.name,
+            run=task.run,
+            plan=task.plan,
+            kind=task.kind,
+            round=assignment.round,
+            round_id=assignment.round_id,
+            clip_norm=assignment.clip_norm,
+            report_goal=task.report_goal,
+            noise_multiplier=noise_of(task),
+            noise_from="server" if task.secagg is None or task.secagg.local_variance == 0 else "devices",
+            secure_aggregation=task.secagg is not None,
+            numbers=numbers,
+            size=len(body),
+            body=sha256_of(body),
+            rho=rho if math.isfinite(rho) else None,
+        )
+        account.add(self.home.account_path, sending)
+
+    def _keep_receipt(self, round_id: str, answer: bytes) -> None:
+        """Keep the receipt in the server's answer. If a server with a log gives none, that is written down as a refusal."""
+        log, mine = self.home.memory.log, [each.sent for each in account.read(self.home.account_path)]
+        sent = next((each for each in reversed(mine) if each.round_id == round_id), None)
+        if log.key is None or sent is None:
+            return
+        try:
+            found = receipts.receipt_in(answer, sent, log, self.connection.device)
+        except PolicyRefusal as refusal:
+            self.home.remember(self.home.memory.objecting(refusal.sentence, self._now()))
+            self.on_event(refusal.sentence)
+            return
+        account.add(self.home.account_path, account.Receipted(round_id=round_id, receipt=found))
+
     def _count(self, assignment: Assignment, pending: Pending | None, cost: float = math.inf) -> None:
         """Write down that the device takes part in this round, whatever happens to the report."""
         rho = cost if math.isfinite(cost) else None
@@ -220,7 +288,8 @@ class Agent:
         """Send the report; whether the server has accepted it. After any answer it is deleted, and never sent again."""
         path = f"{ROUNDS}/{pending.round_id}/report"
         try:
-            self.connection.insist("PUT", path, report, until=pending.until, at=pending.upload_to)
+            answer = self.connection.insist("PUT", path, report, until=pending.until, at=pending.upload_to)
+            self._keep_receipt(pending.round_id, answer)
             accepted = True
         except FleetError as error:
             self.on_event(f"The report was not accepted. {error.sentence}")

@@ -6,6 +6,8 @@
     policy.json       the owner's policy (`policy.py`) and its signature, policy.json.signature; absent if it is a built-in one
     plans.json        the plans that the device may run (`plan_registry.py`) and their signature; may be absent
     state.json        what the device remembers of its server, tasks and rounds (`memory.py`)
+    account.jsonl     what it took part in and sent, and the server's receipts (`account.py`)
+    left.json         the server's confirmation that the device has left; only then there is no identity.key
     examples.jsonl    the device's sentences, one JSON object a line
     conditions.json   whether the device is idle, charging and on an unmetered network; may be absent
     report.bin        a report that may not have arrived yet
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -58,6 +61,7 @@ class Home:
         self.path, self._lock = path, lock
         self.examples_path, self.conditions_path = path / "examples.jsonl", path / "conditions.json"
         self.policy_path, self.registry_path = path / "policy.json", path / "plans.json"
+        self.account_path, self.left_path = path / "account.jsonl", path / "left.json"
         self._report, self._blobs = path / "report.bin", path / "blobs"
         self._known: Memory | None = None
 
@@ -80,8 +84,15 @@ class Home:
         return home
 
     @classmethod
-    def open(cls, path: Path) -> Home:
-        """The home of an enrolled device; FleetError if the folder is not one, or another process has it open."""
+    def open(cls, path: Path, *, or_left: bool = False) -> Home:
+        """The home of an enrolled device; FleetError if the folder is not one, or another process has it open.
+
+        A device that has left cannot take part; `or_left` opens its home to look at what remains.
+        """
+        if (path / "left.json").is_file():
+            if or_left:
+                return cls(path, _locked(path))
+            raise FleetError(f"The device in {path} has left its server.", hint="Enrol again with a new --home.")
         if not (path / "identity.key").is_file() or not (path / "device.json").is_file():
             raise FleetError(
                 f"Expected the home of an enrolled device, got {path}.", hint="Make one with: tacit device enrol"
@@ -191,6 +202,15 @@ class Home:
         for path in self._blobs.iterdir():
             if path.name not in kept:
                 path.unlink(missing_ok=True)
+
+    def forget(self, *, keep_text: bool) -> None:
+        """Delete what the device needs to take part: its text, unless that is kept, downloads and reports, last the key."""
+        if not keep_text:
+            self.examples_path.unlink(missing_ok=True)
+        self.drop_report()
+        shutil.rmtree(self._blobs, ignore_errors=True)
+        (self.path / "identity.certificate").unlink(missing_ok=True)
+        self._identity.unlink(missing_ok=True)
 
     @property
     def _identity(self) -> Path:

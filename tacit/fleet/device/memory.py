@@ -20,11 +20,12 @@ from collections.abc import Collection
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.errors import FleetError
+from tacit.fleet.device.log_memory import LogMemory
 from tacit.fleet.device.policy import MOST_TASKS, OwnerPolicy
 from tacit.fleet.device.server_memory import ServerMemory
 from tacit.fleet.device.terms import PolicyRefusal, Terms
 from tacit.fleet.wire.messages import MOST_ASKED, Assignment, RoundId, Sha256
-from tacit.fleet.wire.task import DeviceTask
+from tacit.fleet.wire.task import DeviceTask, NoiseTerms
 
 # How many refusals are kept.
 _MOST_REFUSALS = 20
@@ -55,6 +56,8 @@ class TaskMemory(_Stored):
     rests_until: float = Field(default=0.0, description="by the device's own clock, as all times here")
     seen_at: float = Field(description="when a place was last offered")
     blobs: tuple[Sha256, ...] = Field(default=(), description="what was downloaded for it")
+    noise: NoiseTerms | None = Field(default=None, description="what the server says about its noise")
+    devices_noise: bool = Field(default=False, description="whether devices add the noise, so that its cost is proven")
 
     @property
     def taken(self) -> int:
@@ -96,6 +99,7 @@ class Memory(_Stored):
     server: ServerMemory = ServerMemory()
     refusals: tuple[Objection, ...] = Field(default=(), description="what the device refused, the latest last")
     pending: Pending | None = None
+    log: LogMemory = LogMemory()
 
     def busy_with(self, now: float) -> list[str]:
         """Tasks that this device refuses now, the most recently offered first."""
@@ -148,6 +152,8 @@ class Memory(_Stored):
             max_participation=task.max_participation,
             timer_s=task.timer_s,
             seen_at=now,
+            noise=task.noise,
+            devices_noise=task.secagg is not None and task.secagg.local_variance > 0,
         )
         blobs = (name, task.plan, task.vocabulary)
         memory = self._with(name, known.model_copy(update={"seen_at": now, "blobs": blobs}))

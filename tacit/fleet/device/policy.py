@@ -12,18 +12,26 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from tacit.errors import FleetError
+from tacit.errors import FleetError, LedgerError
 from tacit.fleet.device.signed_files import read_signed
 from tacit.fleet.wire.messages import PublicKey
 from tacit.fleet.wire.tls import is_loopback
+from tacit.transparency.checkpoint import PublicKey as PublicKeyOfLog
 
 POLICY_LABEL = b"tacit fleet policy v1\0"
 # The most tasks that a device's memory has room for.
 MOST_TASKS = 10_000
 
 _Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+def _log_key(text: str) -> str:
+    try:
+        return PublicKeyOfLog.parse(text).text()
+    except LedgerError as error:
+        raise ValueError(error.sentence) from None
 
 
 class _Part(BaseModel):
@@ -77,7 +85,19 @@ class OwnerPolicy(_Part):
     largest_epsilon: _Number | None = Field(
         default=None, gt=0, description="for the life of the data, by the devices' own noise; none: no limit"
     )
+    largest_stated_epsilon: _Number | None = Field(
+        default=None,
+        gt=0,
+        description="for the life of the data, if the server adds the noise that it logged; none: no limit",
+    )
     delta: float = Field(default=1e-6, gt=0, lt=1)
+
+    log: Literal["required", "if offered"] = Field(
+        default="required", description="whether the server must show what it asks for in a public log"
+    )
+    log_key: Annotated[str, AfterValidator(_log_key)] | None = Field(
+        default=None, description="the log's public key, name+id+key; none: that of the first head that the device sees"
+    )
 
     plan_registry: PublicKey | None = Field(
         default=None, description="the key that signs the list of permitted plans; none: any plan"
@@ -99,6 +119,7 @@ class OwnerPolicy(_Part):
             secagg=SecAggAssumptions(server="curious"),
             least_pause_s=0.0,
             most_rounds=10_000,
+            log="if offered",
         )
 
 

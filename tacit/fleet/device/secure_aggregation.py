@@ -68,10 +68,12 @@ def take_part(
     assumptions: SecAggAssumptions,
     until: float,
     on_session: Callable[[Session], None],
-    before_sending: Callable[[Session], None],
+    before_sending: Callable[[Session, bytes], None],
+    after_sending: Callable[[bytes], None],
 ) -> None:
     """All stages of a round. `on_session` is called once, before anything is sent, with a session that was found safe, and
-    `before_sending` once, just before the masked vector is sent; both write to disk.
+    `before_sending` once, just before the masked vector is sent, with the bytes; both write to disk. `after_sending` gets
+    the server's answer to them.
 
     FleetError or ProtocolError if the server refuses, or sends a message that an honest server would not send. The device has
     then left the round.
@@ -81,8 +83,8 @@ def take_part(
     def await_stage(stage: Stage | str, most: int = MOST_MESSAGE_BYTES) -> bytes:
         return connection.await_answer(f"{path}/{stage}", until=until, most=most, at=at)
 
-    def send(stage: Stage, message: bytes) -> None:
-        connection.insist("POST", f"{path}/{stage}", message, until=until, at=at)
+    def send(stage: Stage, message: bytes) -> bytes:
+        return connection.insist("POST", f"{path}/{stage}", message, until=until, at=at)
 
     terms = _terms(await_stage("session"))
     session = terms.session()
@@ -97,8 +99,8 @@ def take_part(
     message, state = device.share(state, await_stage("advertise"), vouched=vouched, entropy=os.urandom)
     send("share", message)
     message, state = device.mask(state, await_stage("share"), values)
-    before_sending(session)
-    send("mask", message)
+    before_sending(session, message)
+    after_sending(send("mask", message))
     message, state = device.agree(state, await_stage("mask"))
     send("agree", message)
     message, state = device.reveal(state, await_stage("agree"))

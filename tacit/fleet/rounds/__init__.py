@@ -11,6 +11,7 @@ participation_check.py  MinS and MaxP once more, checked against the run's own r
 selection.py            which device gets a place in which round
 pace_steering.py        how long a device should wait before its next check-in
 aggregator.py           receives reports in one process and keeps the running sums
+notary.py               signs a receipt for each contribution
 norm_check.py           the check of a report's norm
 partial_sums.py         the sum of one process's reports
 secure_aggregation.py   a round of secure aggregation in one process

@@ -21,6 +21,7 @@ from tacit.fleet.database.round_table import Place, ReportResult, RoundRow
 from tacit.fleet.database.schema import OPEN, SETTLED
 from tacit.fleet.database.schema import devices as devices_table
 from tacit.fleet.database.transactions import read_only
+from tacit.fleet.rounds.notary import Notary
 from tacit.fleet.rounds.partial_sums import PartialSum, pack_sum
 from tacit.fleet.rounds.secure_aggregation import (
     FAILED,
@@ -33,6 +34,7 @@ from tacit.fleet.wire.blobs import sha256_of
 from tacit.fleet.wire.messages import Received
 from tacit.fleet.wire.refusals import Refusal
 from tacit.fleet.wire.reports import report_bytes, unpack_report
+from tacit.fleet.wire.server_key import ServerKey
 from tacit.fleet.wire.task import DeviceTask
 
 
@@ -57,15 +59,17 @@ class _RunningSum:
     task: DeviceTask
     total: PartialSum
     digests: dict[int, str] = field(default_factory=dict)
+    receipts: dict[int, Received] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Aggregator:
     """Receives what devices send (`api.Reports`) and answers the coordinator. It may be called from many threads."""
 
-    def __init__(self, engine: Engine, process: str) -> None:
+    def __init__(self, engine: Engine, process: str, key: ServerKey | None = None) -> None:
+        """`key` signs the receipts; without one there are none."""
         self.process = process
-        self._engine = engine
+        self._engine, self._notary = engine, Notary(engine, key)
         self._lock = threading.Lock()
         self._sums: dict[str, _RunningSum] = {}
         self._secure: dict[str, SecureAggregationRound] = {}
@@ -93,12 +97,13 @@ class Aggregator:
             if (before := running.digests.get(device)) is not None:
                 if before != digest:
                     raise Refusal("The device has already sent a different report in this round.", status=409)
-                return Received(repeated=True)
-            result = round_table.take_report(self._engine, round_id, device, self.process)
+                return running.receipts[device].model_copy(update={"repeated": True})
+            received, leaf = self._notary.receipt(running.round, device, digest)
+            result = round_table.take_report(self._engine, round_id, device, self.process, leaf)
             if result is ReportResult.COUNTED:
                 running.total.add(device, share, weight, within)
-                running.digests[device] = digest
-                return Received()
+                running.digests[device], running.receipts[device] = digest, received
+                return received
         if result is ReportResult.OVER:
             raise _over()
         self._place(round_id, device)  # raises if the device has no place here
@@ -175,6 +180,13 @@ class Aggregator:
     def _begin(self, round_id: str, terms: SecureRoundTerms) -> None:
         """Start secure aggregation in a round whose selection has ended."""
         chosen = [device for _, device in round_table.assigned(self._engine, round_id)]
+        row = round_table.find(self._engine, round_id)
+        assert row is not None  # the coordinator has just closed its selection
+
+        def count(device: int, digest: str) -> tuple[ReportResult, Received]:
+            received, leaf = self._notary.receipt(row, device, digest)
+            return round_table.take_report(self._engine, round_id, device, self.process, leaf), received
+
         with read_only(self._engine) as connection:
             query = select(devices_table.c.device, devices_table.c.identity).where(devices_table.c.device.in_(chosen))
             identities = {row.device: row.identity for row in connection.execute(query)}
@@ -183,7 +195,7 @@ class Aggregator:
             terms,
             chosen,
             [identities[device] for device in chosen],
-            lambda device: round_table.take_report(self._engine, round_id, device, self.process),
+            count,
         )
         with self._lock:
             self._secure.setdefault(round_id, opened)  # the question may come twice

@@ -33,11 +33,14 @@ class Log(Protocol):
 class RunLink:
     """What the rounds know of the run's ledger: how to append a record, and the goal and deadline that it has for the rounds.
 
+    `head` gives the digest of its last record.
+
     `unfinished` is the settled round of the last intent, if its sum is still there and the run goes on with it. `lost` says why
     the last round was lost, if it was: its sum is then given up.
     """
 
     append: Callable[[Record], object] | None = None
+    head: Callable[[], str | None] = lambda: None
     adjusted: tuple[int, float] | None = None
     unfinished: RoundRow | None = None
     lost: str | None = None

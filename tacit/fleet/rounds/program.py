@@ -6,6 +6,8 @@ Devices' sums cross the gate here: a sum with known bounds becomes a `BoundedSum
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -41,6 +43,9 @@ from tacit.runs.program import Cohorts, Program
 from tacit.runs.provenance import ENGINES, has_own_methods, is_the_plans_secure_sum, size_objections
 from tacit.secagg.hadamard import public_signs
 from tacit.training.setup import TrainingSetup
+
+# A record of a round is shorter.
+_LONGEST_RECORD = 1 << 20
 
 
 class DeviceUsers:
@@ -141,7 +146,7 @@ class FleetProgram(Program):
         """Keep the way to the ledger, and what it says about goal and deadline so far."""
         adjusted = [record for record in self.folder.ledger().records if isinstance(record, Adjusted)]
         run = self.context.run
-        run.append = append
+        run.append, run.head = append, lambda: _last_digest(self.folder.ledger_path)
         run.adjusted = (adjusted[-1].report_goal, adjusted[-1].deadline_s) if adjusted else None
 
     def audit(self, folder: RunFolder) -> GateAudit:
@@ -209,6 +214,17 @@ def describe_fleet(context: FleetContext, *, transport: str) -> FleetRecord:
         dropout=lost if secure else None,
         corruption=section.corruption if secure else None,
     )
+
+
+def _last_digest(ledger: Path) -> str | None:
+    """The digest of the last whole record, read from the file's end: a ledger may be long."""
+    with ledger.open("rb") as file:
+        file.seek(-min(_LONGEST_RECORD, file.seek(0, os.SEEK_END)), os.SEEK_END)
+        lines = file.read().split(b"\n")[:-1]
+    try:
+        return str(json.loads(lines[-1])["digest"])
+    except (IndexError, ValueError, KeyError):
+        return None
 
 
 def _recorded(folder: RunFolder) -> dict[tuple[int, int], list[int]]:

@@ -173,7 +173,8 @@ class RoundAttempt:
         """Mark the round as done, after its checkpoint is durable."""
         context, opened = self._context, self.opened
         assert opened is not None  # the loop settles each round that it gets
-        round_table.commit(context.engine, context.lease, opened.round_id, dropped=self._dropped(self._silent))
+        dropped, ledger = self._dropped(self._silent), context.run.head()
+        round_table.commit(context.engine, context.lease, opened.round_id, dropped=dropped, ledger=ledger)
         task_table.drop_checkpoint(context.engine, opened.checkpoint)
         context.log("round committed", task=context.name, round=self.round, attempt=self.attempt)
 

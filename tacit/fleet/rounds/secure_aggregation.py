@@ -96,7 +96,8 @@ def open_session(devices: int, terms: SecureRoundTerms) -> Session:
 class SecureAggregationRound:
     """One round. `devices` and their enrolled `identities` are in the order of their numbers in the session.
 
-    `count` counts a device's vector in the database. It is called once for each vector, before the vector is in the sum.
+    `count` counts a device's vector, by its digest, in the database, and says what the device is told. It is called once for
+    each vector, before the vector is in the sum.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class SecureAggregationRound:
         terms: SecureRoundTerms,
         devices: Sequence[int],
         identities: Sequence[bytes],
-        count: Callable[[int], ReportResult],
+        count: Callable[[int, str], tuple[ReportResult, Received]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.session, self._terms, self._devices, self._identities = session, terms, list(devices), list(identities)
@@ -116,6 +117,7 @@ class SecureAggregationRound:
         self._state: Any = server.opened(session)
         self._outgoing: dict[str, server.Outgoing] = {}
         self._received: dict[tuple[str, int], str] = {}
+        self._answers: dict[tuple[str, int], Received] = {}
         self._until = clock() + terms.stage_s
         self._total: masks.Words | None = None
         self._missed: dict[int, str] = {}
@@ -141,7 +143,7 @@ class SecureAggregationRound:
             if (before := self._received.get((stage, index))) is not None:
                 if before != digest:
                     raise Refusal("The device has already sent a different message in this stage.", status=409)
-                return Received(repeated=True)
+                return self._answers[stage, index].model_copy(update={"repeated": True})
             if self._stage != stage:
                 early = self._stage in STAGES and STAGES.index(stage) > STAGES.index(self._stage)
                 sentence = f"Expected a message of the stage {self._stage!r}, got one of {stage!r}."
@@ -152,12 +154,15 @@ class SecureAggregationRound:
                 raise Refusal(error.sentence) from None
             if stage == "advertise" and state.advertisements[index].identity != self._identities[index]:
                 raise Refusal("The keys are not signed with the identity that the device enrolled with.")
-            if stage == "mask" and self._count(device) is not ReportResult.COUNTED:
-                raise Refusal("The vector is too late: the round accepts no more.", status=410)
+            received = Received()
+            if stage == "mask":
+                result, received = self._count(device, digest)
+                if result is not ReportResult.COUNTED:
+                    raise Refusal("The vector is too late: the round accepts no more.", status=410)
             self._state = state
-            self._received[stage, index] = digest
+            self._received[stage, index], self._answers[stage, index] = digest, received
             self._tick()
-        return Received()
+        return received
 
     def fetch(self, device: int, stage: str) -> bytes | None:
         """The server's message to a device after a stage, or the session's terms; None if it is not ready yet."""

@@ -1,10 +1,10 @@
 """Which device gets a place in which round, and how long the others should wait (Gboard, section 2.2; Production, IV and V).
 
-A place is claimed in one transaction, which locks first the device and then the round. It checks that the device is not
-revoked, quarantined or resting after places from which nothing came, holds no other place, has waited `min_separation` rounds
-since its last round, has taken part fewer than `max_participation` times, and that the round is open and has a free place. The
-participations of a round are written before the task's next round is opened, so a transaction that sees an open round sees
-them. Devices enforce the same limits, but these checks do not rely on that.
+A place is claimed in one transaction, which locks first the device and then the round. It checks that the device has not left,
+is not revoked, quarantined or resting after places from which nothing came, holds no other place, has waited `min_separation`
+rounds since its last round, has taken part fewer than `max_participation` times, and that the round is open and has a free
+place. The participations of a round are written before the task's next round is opened, so a transaction that sees an open
+round sees them. Devices enforce the same limits, but these checks do not rely on that.
 
 Every answer also says how long to wait before the next check-in (`pace_steering.py`).
 
@@ -60,6 +60,7 @@ _LOCK_DEVICE = (
         devices.c.device == bindparam("device"),
         devices.c.revoked.is_(False),
         devices.c.quarantined.is_(False),
+        devices.c.left_at.is_(None),
         devices.c.rests_until <= bindparam("now"),
     )
     .with_for_update(key_share=True)
@@ -186,8 +187,8 @@ def rounds_early(
 
 
 def could_come(engine: Engine, task: DeviceTask, name: str, at_round: int) -> int:
-    """How many devices may take part in this round: not revoked or quarantined, and neither too recently nor too often in
-    others.
+    """How many devices may take part in this round: not revoked, quarantined or gone, and neither too recently nor too often
+    in others.
 
     Devices that rest for a while, by their own timer or because nothing came from their last places, are counted.
     """
@@ -199,7 +200,10 @@ def could_come(engine: Engine, task: DeviceTask, name: str, at_round: int) -> in
         .having((func.count() >= task.max_participation) | (func.max(participations.c.round) >= first))
     )
     query = select(func.count()).where(
-        devices.c.revoked.is_(False), devices.c.quarantined.is_(False), devices.c.device.not_in(barred)
+        devices.c.revoked.is_(False),
+        devices.c.quarantined.is_(False),
+        devices.c.left_at.is_(None),
+        devices.c.device.not_in(barred),
     )
     with read_only(engine) as connection:
         return int(connection.execute(query).scalar_one())

@@ -29,11 +29,13 @@ from tacit.data.users import FIRST_WORD
 from tacit.data.vocabulary import Vocabulary, word_list
 from tacit.errors import RecipeError
 from tacit.fleet.wire.blobs import leaves_of, packed_leaves, sha256_of
-from tacit.fleet.wire.task import DeviceTask, LetterTerms, SecAggTerms
+from tacit.fleet.wire.task import DeviceTask, LetterTerms, NoiseTerms, SecAggTerms
 from tacit.learning.batches import TextBatches
 from tacit.learning.next_word import NextWord, score_sums
 from tacit.learning.prefix_tree import PrefixWork
 from tacit.learning.secure_sums import SecureSums
+from tacit.privacy.noise.kinds.gaussian import GaussianKind, NoNoiseKind
+from tacit.privacy.participation.limits import most_participations
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.records import UPDATE
 from tacit.training.datasets import Dataset
@@ -55,6 +57,8 @@ PLATFORMS = ("cpu", "cuda", "tpu")
 LOSS_CAP = 10.0
 # The most that the padded batches of one device may take.
 MOST_BATCH_BYTES = 1 << 30
+# For so many participations a task says how far they move what is released; devices bound what more of them do.
+_MOST_STATED = 8
 # (the model's arrays, batches, steps, clip norm) → arrays
 _Plan = Callable[[Any, jax.Array, jax.Array, jax.Array], tuple[jax.Array, ...]]
 
@@ -199,11 +203,26 @@ def _prepared(
         report_goal=int(privacy.cohort),
         clip_norm=_largest_clip(privacy, at_least=0.0 if fields["kind"] == "train" else 1.0),
         noise_multiplier=privacy.noise_multipliers[UPDATE],
+        noise=_noise(setup),
         secagg=secagg,
         **fields,
     )
     content = task.model_dump_json().encode()
     return PreparedTask(task, content, {sha256_of(blob): blob for blob in (exported, words, content)})
+
+
+def _noise(setup: RecipeSetup) -> NoiseTerms | None:
+    """What the server says about its noise; None if devices add it, or if nothing is known about what it proves."""
+    privacy, rounds = setup.recipe.privacy, setup.schedule.rounds
+    if privacy.kind.on_devices or not (setup.strategy is not None or type(privacy.kind) in (GaussianKind, NoNoiseKind)):
+        return None
+    moved: tuple[float, ...] = ()
+    if setup.strategy is not None:
+        assert privacy.max_participation is not None
+        most = min(most_participations(rounds, privacy.gap, privacy.max_participation), _MOST_STATED)
+        found = (setup.strategy.sensitivity(rounds, privacy.gap, n + 1, privacy.restarts) for n in range(most))
+        moved = tuple(each.squared for each in found)
+    return NoiseTerms(mechanism=privacy.mechanism, multiplier=privacy.combined_noise_multiplier, moved_squared=moved)
 
 
 def _largest_clip(privacy: PrivacyPlan, *, at_least: float) -> float | None:

@@ -2,6 +2,7 @@
 
 serving.py          one process of the server: its roles, its certificate, how it starts and stops
 api.py              the routes for devices: enrolment, check-in, downloads, reports, secure aggregation
+log_routes.py       the public log for devices, and leaving
 admin.py            the routes for the administrator: tokens, status, revoking a device, metrics
 operators.py        who may use the administrator's routes for what, and the log of what they did
 internal_routes.py  the routes for the coordinator of the same server

@@ -15,6 +15,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Annotated, Protocol, TypeVar
 
 import anyio.to_thread
@@ -38,6 +39,7 @@ from tacit.fleet.server.authentication import DeviceAuthenticator
 from tacit.fleet.server.connections import limit_answers
 from tacit.fleet.server.downloads import Downloads, in_pieces
 from tacit.fleet.server.health import add_health
+from tacit.fleet.server.log_routes import log_routes
 from tacit.fleet.server.metrics import Metrics
 from tacit.fleet.server.openapi import bytes_in, bytes_out, describe_credentials, json_body, refusals
 from tacit.fleet.server.request_limits import (
@@ -72,7 +74,9 @@ from tacit.fleet.wire.messages import (
     Stage,
     padded,
 )
+from tacit.fleet.wire.public_log import LeaveRequest
 from tacit.fleet.wire.refusals import Refusal, unauthorised
+from tacit.fleet.wire.server_key import ServerKey
 from tacit.fleet.wire.task import SessionTerms
 
 # Some database connections stay free for the coordinator and for requests between processes.
@@ -126,14 +130,27 @@ class _DeviceRequests:
         except FleetError:
             raise unauthorised() from None
 
+    def admit_leaving(self, request: Request, claimed: signing.Credentials, identity: bytes) -> int:
+        """Like `admit`, for a device that brings its own key: if it has left already, the server has no key of it."""
+        try:
+            return self.admit(request, claimed)
+        except Refusal as refusal:
+            if refusal.status != 401 or not signing.is_signed(identity, claimed, request.method, _path_of(request)):
+                raise
+            return claimed.device
+
     def admit(self, request: Request, claimed: signing.Credentials) -> int:
         """The device that sent this request. Its counter is used up, so the request cannot be replayed."""
-        path = request.scope.get("raw_path") or request.scope["path"].encode()
-        query = request.scope["query_string"]
-        asked = (path + b"?" + query if query else path).decode("latin-1")
-        self._authenticator.authenticate(claimed, request.method, asked, address_of(request))
+        self._authenticator.authenticate(claimed, request.method, _path_of(request), address_of(request))
         self._rate.take(claimed.device)
         return claimed.device
+
+
+def _path_of(request: Request) -> str:
+    """The path as it was sent, with the query: what the device signed."""
+    path: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
+    query: bytes = request.scope["query_string"]
+    return (path + b"?" + query if query else path).decode("latin-1")
 
 
 def address_of(request: Request) -> str:
@@ -149,13 +166,19 @@ def create_app(
     selects: bool,
     routers: Sequence[APIRouter] = (),
     is_stopping: Callable[[], bool] = lambda: False,
+    key: ServerKey | None = None,
 ) -> FastAPI:
-    """The application of one process: enrolment, check-ins and downloads if it `selects`, reports if it has `reports`."""
+    """The application of one process: enrolment, check-ins and downloads if it `selects`, reports if it has `reports`.
+
+    A process that `selects` and has the server's `key` also shows the public log, and lets devices leave.
+    """
     app = FastAPI(title="Tacit fleet", version=__version__, docs_url=None, redoc_url=None)
     metrics = Metrics(engine)
     requests = _DeviceRequests(engine)
     if selects:
-        app.include_router(_selecting(engine, requests))
+        app.include_router(_selecting(engine, requests, key))
+        if key is not None:
+            app.include_router(log_routes(engine, key, partial(_asked, requests), partial(_leaves, requests)))
     if reports is not None:
         app.include_router(_reporting(reports, requests, metrics))
     app.include_router(admin_routes(engine, admin_token, metrics, requests.run_in_thread))
@@ -172,7 +195,32 @@ def create_app(
     return app
 
 
-def _selecting(engine: Engine, requests: _DeviceRequests) -> APIRouter:
+async def _asked(requests: _DeviceRequests, request: Request, call: Callable[[], BaseModel]) -> Response:
+    """Answer a request without a body."""
+    claimed = _without_body(request, requests)
+
+    def answer() -> BaseModel:
+        requests.admit(request, claimed)
+        return call()
+
+    return _json(await requests.run_in_thread(answer))
+
+
+async def _leaves(requests: _DeviceRequests, request: Request, call: Callable[[int, bytes], BaseModel]) -> Response:
+    """Answer a request to leave."""
+    claimed = requests.claims(request)
+    body = await read_body(request, most=MOST_JSON_BYTES)
+
+    def answer() -> BaseModel:
+        identity = bytes.fromhex(_parsed(LeaveRequest, body).identity)
+        device = requests.admit_leaving(request, claimed, identity)
+        _require_body(claimed, body)
+        return call(device, identity)
+
+    return _json(await requests.run_in_thread(answer))
+
+
+def _selecting(engine: Engine, requests: _DeviceRequests, key: ServerKey | None) -> APIRouter:
     router = APIRouter()
     enrolments = RateLimiter(per_s=ENROLMENTS_PER_S, burst=ENROLMENTS_BURST)
     downloads = Downloads(engine)
@@ -183,7 +231,7 @@ def _selecting(engine: Engine, requests: _DeviceRequests) -> APIRouter:
         """Exchange an enrolment token for a device number."""
         enrolments.take(address_of(request))
         message = _parsed(EnrolRequest, await read_body(request, most=MOST_JSON_BYTES))
-        number = await requests.run_in_thread(lambda: enrolment.enrol(engine, message, now=clock.now(engine)))
+        number = await requests.run_in_thread(lambda: enrolment.enrol(engine, message, now=clock.now(engine), key=key))
         log("device_enrolled")
         return _json(Enrolled(device=number))
 

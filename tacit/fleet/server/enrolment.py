@@ -2,7 +2,8 @@
 
 The administrator makes tokens. A token allows a number of enrolments until it expires, and only its digest is stored. A device
 presents a token and an Ed25519 key of its own, and gets a number. The number is a pseudonym: the server knows nothing else
-about the device. The guarantee assumes one enrolment a person; giving each person one token is how the owner ensures it.
+about the device. A device that has left and comes back with the same key gets its old number, with all that it took part in.
+The guarantee assumes one enrolment a person; giving each person one token is how the owner ensures it.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from sqlalchemy import Engine, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from tacit.errors import FleetError
+from tacit.fleet.database.leaving import returned
 from tacit.fleet.database.schema import devices, tokens
 from tacit.fleet.database.transactions import read_only
 from tacit.fleet.wire import signing
 from tacit.fleet.wire.blobs import sha256_of
 from tacit.fleet.wire.messages import EnrolRequest
 from tacit.fleet.wire.refusals import Refusal
+from tacit.fleet.wire.server_key import ServerKey
 
 _TOKEN_BYTES = 24
 
@@ -33,8 +36,8 @@ def make_token(engine: Engine, *, uses: int, expires_at: float) -> str:
     return token
 
 
-def enrol(engine: Engine, request: EnrolRequest, *, now: float) -> int:
-    """The number of a new device.
+def enrol(engine: Engine, request: EnrolRequest, *, now: float, key: ServerKey | None = None) -> int:
+    """The number of a new device, or of one that has left and comes back: the server's `key` recognises it.
 
     A device that missed the answer can ask again: it gets the same number, and no use is counted.
     """
@@ -57,6 +60,8 @@ def enrol(engine: Engine, request: EnrolRequest, *, now: float) -> int:
             if token.uses_left <= 0 or token.expires_at <= now:
                 raise _invalid_token()
             connection.execute(update(tokens).where(tokens.c.digest == digest).values(uses_left=tokens.c.uses_left - 1))
+            if key is not None and (back := returned(connection, identity, key)) is not None:
+                return back
             return int(
                 connection.execute(insert(devices).values(identity=identity).returning(devices.c.device)).scalar_one()
             )
@@ -72,9 +77,10 @@ def revoke(engine: Engine, device: int) -> None:
 
 
 def enrolled(engine: Engine) -> int:
-    """The number of devices that are enrolled and not revoked."""
+    """The number of devices that are enrolled, not revoked and have not left."""
     with read_only(engine) as connection:
-        query = select(func.count()).select_from(devices).where(devices.c.revoked.is_(False))
+        here = (devices.c.revoked.is_(False), devices.c.left_at.is_(None))
+        query = select(func.count()).select_from(devices).where(*here)
         return connection.execute(query).scalar_one()
 
 

@@ -24,6 +24,7 @@ from tacit.fleet.server import enrolment
 _DEVICES = (
     case(
         (devices.c.revoked.is_(True), device_table.REVOKED),
+        (devices.c.left_at.is_not(None), device_table.LEFT),
         (devices.c.quarantined.is_(True), device_table.QUARANTINED),
         else_=device_table.READY,
     )

@@ -38,6 +38,7 @@ from tacit.fleet.server.connections import KEEP_ALIVE_S, Connections, allow_many
 from tacit.fleet.server.internal_routes import internal_router
 from tacit.fleet.server.operators import OperatorGate
 from tacit.fleet.wire.sealing import make_secret, open_secret
+from tacit.fleet.wire.server_key import ServerKey
 from tacit.fleet.wire.tls import development_certificate, require_pair, require_transport
 from tacit.recipe.training import Recipe
 
@@ -157,7 +158,8 @@ def _serve(
 ) -> dict[str, Any] | None:
     process, role = secrets.token_hex(16), settings.role
     address = settings.address or _address(settings, listener)
-    aggregator = Aggregator(engine, process) if role in ("all", "aggregator") else None
+    key = ServerKey(secret)
+    aggregator = Aggregator(engine, process, key) if role in ("all", "aggregator") else None
     app = create_app(
         engine,
         admin_token=admin_token,
@@ -165,6 +167,7 @@ def _serve(
         selects=role in ("all", "selector"),
         routers=[] if aggregator is None else [internal_router(aggregator, secret)],
         is_stopping=stopping.is_set,
+        key=key,
     )
     app.add_middleware(OperatorGate, admin_token=admin_token, folder=settings.out)
     heartbeat = Heartbeat(

@@ -10,6 +10,7 @@ bytes. Times are seconds from now, never clock times, so that nobody's clock mat
     GET  /v1/rounds/{round}/secagg/session      SessionTerms, or 204 for not yet    the constants of secure aggregation
     POST /v1/rounds/{round}/secagg/{stage}      message bytes → Received            the device's message of a stage
     GET  /v1/rounds/{round}/secagg/{stage}      message bytes, or 204 for not yet   the server's message to the device
+    GET  /v1/log…, POST /v1/leave               see `public_log.py`                 the server's log, and how to leave
 
 A request that is not accepted is answered with `Refused` and a status 4xx or 5xx (`refusals.py`).
 
@@ -104,9 +105,14 @@ class CheckInAnswer(Message):
 
 
 class Received(Message):
-    """The server has accepted the message. `repeated`: it had the same bytes already, and counts them once."""
+    """The server has accepted the message. `repeated`: it had the same bytes already, and counts them once.
+
+    The answer to a contribution has its receipt (`public_log.Receipt`) and the server's signature on it.
+    """
 
     repeated: bool = False
+    receipt: str = Field(default="", max_length=2048)
+    signature: str = Field(default="", pattern=r"^([0-9a-f]{128})?$")
 
 
 class Refused(Message):

@@ -57,6 +57,19 @@ class LetterTerms(Message):
     most_words: int = Field(ge=1)
 
 
+class NoiseTerms(Message):
+    """The noise that the server says it adds to each round, so that a device can say what that would cost it.
+
+    `multiplier` is of all blocks of a round together. `moved_squared` says how far 1, 2, … participations of one device, as far
+    apart as the task allows, move all that is released, squared and in units of the clip; empty for independent noise, where
+    each participation adds 1.
+    """
+
+    mechanism: str = Field(max_length=128)
+    multiplier: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    moved_squared: tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...] = Field(default=(), max_length=64)
+
+
 class DeviceTask(Message):
     """The work of a device in every round of a run: a public document, named by the SHA-256 of its bytes.
 
@@ -91,6 +104,7 @@ class DeviceTask(Message):
         allow_inf_nan=False,
         description="of each round's sum of updates; the server's word if it adds it",
     )
+    noise: NoiseTerms | None = Field(default=None, description="none: the device cannot say what the rounds cost")
     secagg: SecAggTerms | None = None
     letters: LetterTerms | None = None
 

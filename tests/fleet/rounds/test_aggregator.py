@@ -14,6 +14,7 @@ from tacit.fleet.database import leases, round_table, schema
 from tacit.fleet.database.round_table import UNCLIPPED
 from tacit.fleet.rounds.aggregator import Aggregator, PeerQuestion
 from tacit.fleet.rounds.partial_sums import PartialSum, unpack_sum
+from tacit.fleet.wire.messages import Received
 from tacit.fleet.wire.refusals import Refusal
 from tacit.fleet.wire.reports import pack_report, report_bytes
 from tacit.privacy.gate.rounding import HEADROOM
@@ -45,7 +46,8 @@ def together(*calls: Callable[[], object]) -> list[str]:
     def one(call: Callable[[], object]) -> None:
         start.wait()
         try:
-            ended.append(str(call()))
+            found = call()
+            ended.append(f"repeated={found.repeated}" if isinstance(found, Received) else str(found))
         except Refusal as refusal:
             ended.append(str(refusal.status))
         except FleetError as error:

@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 import pytest
-from sqlalchemy import Engine, delete, insert, select, update
+from sqlalchemy import Engine, delete, func, insert, select, update
 
 from tacit import files as durable
 from tacit.errors import FleetError, LedgerError, PrivacyError, RunError
@@ -27,6 +27,7 @@ from tacit.fleet.rounds import coordinator, device_rounds, round_attempt
 from tacit.fleet.rounds.aggregator import Aggregator
 from tacit.fleet.rounds.program import DeviceUsers
 from tacit.fleet.rounds.task_compiler import prepare
+from tacit.fleet.wire.public_log import TryEntry
 from tacit.privacy.record.ledger import LedgerWriter, read_ledger
 from tacit.privacy.record.records import Intent
 from tacit.recipe.training import Recipe, parse_recipe
@@ -97,7 +98,12 @@ def test_the_model_is_made_of_what_those_in_the_record_sent(
         assert connection.execute(select(schema.assignments)).first() is None
         task = connection.execute(select(schema.tasks)).one()
         kept = set(connection.execute(select(schema.blobs.c.sha256)).scalars())
+        logged = connection.execute(select(schema.log_entries.c.entry).where(schema.log_entries.c.tried.is_not(None)))
+        closed = [TryEntry.model_validate_json(entry) for entry in logged.scalars()]
+        receipts = connection.execute(select(func.count()).select_from(schema.receipts)).scalar_one()
     assert not task.active
+    assert len({each.ledger for each in closed} - {None}) == 3  # each names the ledger's last record of then
+    assert receipts == sum(each.counted for each in closed) >= 12
     # The plan, the words and the description stay; checkpoints of rounds that are over do not.
     described = json.loads(task.description)
     assert kept == {task.task, described["plan"], described["vocabulary"]}

@@ -13,6 +13,7 @@ from tacit.errors import FleetError, ProtocolError
 from tacit.fleet.database.round_table import ReportResult
 from tacit.fleet.rounds.secure_aggregation import SecureAggregationRound, SecureRoundTerms, open_session
 from tacit.fleet.rounds.secure_size import fewest_devices, require_possible, size_for
+from tacit.fleet.wire.messages import Received
 from tacit.fleet.wire.refusals import Refusal
 from tacit.fleet.wire.task import SessionTerms
 from tacit.recipe.sections import FleetSection
@@ -40,11 +41,11 @@ class People:
             clock=lambda: self.clock,
         )
 
-    def _take(self, number: int) -> ReportResult:
+    def _take(self, number: int, digest: str) -> tuple[ReportResult, Received]:
         if len(self.taken) == self.goal:
-            return ReportResult.OVER
+            return ReportResult.OVER, Received()
         self.taken.append(number)
-        return ReportResult.COUNTED
+        return ReportResult.COUNTED, Received(receipt=f"{number}: {digest}")
 
     def message(self, number: int, stage: str) -> bytes:
         """What this device says in a stage, after hearing what the server has for it."""

@@ -13,9 +13,10 @@ import pytest
 
 from tacit.data.users import FIRST_WORD, OOV
 from tacit.errors import FleetError, RecipeError
+from tacit.fleet.device.stated_noise import rho_of
 from tacit.fleet.rounds import task_compiler
 from tacit.fleet.wire.blobs import packed_leaves, sha256_of
-from tacit.fleet.wire.task import DeviceTask
+from tacit.fleet.wire.task import DeviceTask, NoiseTerms
 from tacit.learning.next_word import evaluate
 from tests.support.fleet.worlds import setup
 
@@ -75,6 +76,30 @@ def test_secure_aggregation_is_described_as_the_simulation_encodes():
     assert terms.weighted
     for name in ("dimension", "scale", "element_clip", "bits", "block", "rounding_failure"):
         assert getattr(terms, name) == getattr(encoding, name)
+
+
+NOISY = {"noise_multiplier": 2.0, "delta": 1e-2}
+
+
+def test_a_task_states_the_noise_from_which_a_device_computes_what_the_plan_costs():
+    made = setup(privacy={**NOISY, "mechanism": "gaussian", "adaptive": {"count_noise": 2.0}})
+    found = task_compiler._noise(made)
+    assert found == NoiseTerms(mechanism="gaussian", multiplier=made.plan.combined_noise_multiplier)
+    assert found.multiplier == pytest.approx(2.0)
+    assert found.multiplier < made.plan.noise_multipliers["update"]  # the bits are released as well
+    assert rho_of(found, 3) == pytest.approx(3 / 2 / 2.0**2)
+    made = setup(privacy={**NOISY, "mechanism": "tree"}, run={"rounds": 6})
+    found = task_compiler._noise(made)
+    exact = [made.strategy.sensitivity(6, made.plan.gap, times).squared for times in (1, 2, 3)]
+    assert found.moved_squared == tuple(exact)
+    assert exact[0] > 1
+    assert rho_of(found, 2) == pytest.approx(exact[1] / 2 / 2.0**2)
+
+
+def test_a_task_states_no_noise_where_the_server_adds_none():
+    assert task_compiler._noise(setup()).multiplier == 0
+    devices_add_it = {**NOISY, "mechanism": "discrete", "secagg": {"bits": 24, "scheme": "device_noise"}}
+    assert task_compiler._noise(setup(privacy=devices_add_it)) is None
 
 
 def test_devices_that_come_when_they_can_are_no_sample():

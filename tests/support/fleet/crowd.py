@@ -23,6 +23,7 @@ from tacit.fleet.rounds.peers import Peers
 from tacit.fleet.rounds.selection import check_in
 from tacit.fleet.wire.messages import Assignment, CheckInRequest
 from tacit.fleet.wire.reports import pack_report
+from tacit.fleet.wire.server_key import ServerKey
 from tacit.recipe.training import Recipe, parse_recipe
 from tests.support.fleet.worlds import recipe_tree
 
@@ -111,7 +112,7 @@ class Server:
     ) -> None:
         self.engine, self.stopping = engine, threading.Event()
         names = [f"{number:032x}" for number in range(aggregators)]
-        self.aggregators = {f"http://{name}": Aggregator(engine, name) for name in names}
+        self.aggregators = {f"http://{name}": Aggregator(engine, name, ServerKey(SECRET)) for name in names}
         self.hearts = [
             Heartbeat(engine, one.process, role="aggregator", address=address, on_beat=one.sweep)
             for address, one in self.aggregators.items()

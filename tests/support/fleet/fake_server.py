@@ -19,8 +19,10 @@ from tacit.fleet.device.signed_files import sign_file
 from tacit.fleet.rounds import task_compiler
 from tacit.fleet.wire import messages, signing
 from tacit.fleet.wire.blobs import sha256_of
+from tacit.fleet.wire.public_log import LEAVE, LOG
 from tacit.secagg import keys, masks, server
 from tacit.secagg.session import Session
+from tests.support.fleet.fake_log import FakeLog
 
 TOKEN = "a token of enough length"
 BASE = "https://fleet.test"
@@ -63,6 +65,8 @@ class FakeServer:
         self.reports: dict[str, list[bytes]] = {}
         self.requests: list[str] = []
         self.secagg: FakeSecAgg | None = None
+        self.log: FakeLog | None = None
+        self.places: dict[str, messages.Assignment] = {}
         self.before: Callable[[httpx.Request], httpx.Response | None] = lambda request: None
         self.after: Callable[[httpx.Request], httpx.Response | None] = lambda request: None
         self._lock = threading.RLock()
@@ -85,6 +89,7 @@ class FakeServer:
             **changes,
         }
         self.offers.append(messages.Assignment(**fields))
+        self.places[self.offers[-1].round_id] = self.offers[-1]
         return self.offers[-1]
 
     @property
@@ -131,7 +136,13 @@ class FakeServer:
         if path.endswith("/report"):
             seen = self.reports.setdefault(path.split("/")[3], [])
             seen.append(body)
+            if self.log is not None:
+                place = self.places[path.split("/")[3]]
+                return said(self.log.received(place, found.device, body, repeated=len(seen) > 1))
             return said(messages.Received(repeated=len(seen) > 1))
+        if path.startswith(LOG) or path == LEAVE:
+            answer = None if self.log is None else self.log.answer(path, found.device)
+            return refused(404, "No such path.") if answer is None else said(answer)
         assert self.secagg is not None
         stage = path.rsplit("/", 1)[1]
         if request.method == "POST":

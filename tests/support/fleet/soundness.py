@@ -12,6 +12,7 @@ import numpy as np
 from sqlalchemy import Engine, select
 
 from tacit.fleet.database import schema
+from tacit.fleet.wire.public_log import TaskEntry, TryEntry
 from tacit.privacy.gate.rounding import HEADROOM
 from tacit.privacy.participation.log import verified
 from tacit.privacy.record.ledger import read_ledger
@@ -19,6 +20,7 @@ from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.folder import RunFolder
 from tacit.training.recipes import RecipeSetup
 from tacit.training.trained import load_trained
+from tacit.transparency import merkle
 from tests.support.fleet.crowd import vector_of
 
 
@@ -77,3 +79,24 @@ def require_sound(
     }
     assert sum(state == "committed" for _, state in states(engine)) == wanted
     assert all(state in ("committed", "abandoned") for _, state in states(engine))
+    require_logged(engine, run)
+
+
+def require_logged(engine: Engine, run: Path) -> None:
+    """The public log has the task before all else, every committed round once, and each with as many as took part."""
+    with engine.connect() as connection:
+        entries = connection.execute(select(schema.log_entries).order_by(schema.log_entries.c.number)).all()
+        task = connection.execute(select(schema.tasks.c.task).order_by(schema.tasks.c.opened_at)).scalars().first()
+        receipts = connection.execute(select(schema.receipts).order_by(schema.receipts.c.number)).all()
+    assert [row.number for row in entries] == list(range(len(entries)))
+    assert TaskEntry.model_validate_json(entries[0].entry).task == task
+    tries = [TryEntry.model_validate_json(row.entry) for row in entries if row.tried is not None]
+    committed = [each for each in tries if each.outcome == "committed"]
+    assert len(committed) == sum(state == "committed" for _, state in states(engine))
+    assert all(each.counted == 4 for each in committed)
+    digests = set(read_ledger(run / "ledger.jsonl").digests())
+    assert all(each.ledger is None or each.ledger in digests for each in committed)
+    for each in tries:
+        leaves = [bytes.fromhex(row.leaf) for row in receipts if row.round_id == each.round_id]
+        assert leaves == sorted(leaves)
+        assert merkle.root(leaves).hex() == each.receipts
