@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from tacit.cli.results import account, audit, data, fleet, inspect, keyboard, planning, recipes, runs, sweep, witness
-from tacit.cli.results import account, audit, data, fleet, inspect, keyboard, person, planning, recipes, runs, sweep
+from tacit.cli.results import (
+    account,
+    audit,
+    data,
+    fleet,
+    inspect,
+    keyboard,
+    person,
+    planning,
+    recipes,
+    runs,
+    sweep,
+    witness,
+)
 from tacit.cli.results.base import Result
 
 RESULTS: dict[str, type[Result]] = {
