@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 STOPPED = 130
 # Where Python imports a module, some frame on the stack is of this file.
 IMPORT = "<frozen importlib._bootstrap>"
-# How long to wait before asking again whether an import has ended, in seconds.
+# How long to wait before sending the signal again, in seconds.
 PATIENCE = 0.02
 
 
@@ -55,16 +55,17 @@ def main() -> None:
 
 
 class _Interrupt:
-    """Answers SIGINT with KeyboardInterrupt, and remembers it. Inside an import it waits for the end of that import."""
+    """Answers SIGINT with KeyboardInterrupt, and remembers it. Where that would be lost, it waits and tries again.
+
+    It would be lost inside an import, and where Python reports an exception that it ignores.
+    """
 
     def __init__(self) -> None:
         self.raised = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if _importing(frame):
-            again = Timer(PATIENCE, interrupt_main)
-            again.daemon = True
-            again.start()
+        if _would_be_lost(frame):
+            _send_again()
             return
         self.raised = True
         raise KeyboardInterrupt
@@ -72,15 +73,23 @@ class _Interrupt:
     def unraisable(self, error: sys.UnraisableHookArgs) -> None:
         """Where Python would print a KeyboardInterrupt and go on, in a finalizer for example, send the signal once more."""
         if issubclass(error.exc_type, KeyboardInterrupt):
-            interrupt_main()
+            _send_again()
         else:
             sys.__unraisablehook__(error)
 
 
-def _importing(frame: FrameType | None) -> bool:
-    while frame is not None and frame.f_code.co_filename != IMPORT:
+def _would_be_lost(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == IMPORT or frame.f_code is _Interrupt.unraisable.__code__:
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False
+
+
+def _send_again() -> None:
+    again = Timer(PATIENCE, interrupt_main)
+    again.daemon = True
+    again.start()
 
 
 def _leave(*_: Any) -> NoReturn:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib
+import os
 import signal
 import subprocess
 import sys
@@ -46,6 +48,10 @@ def stopped(*arguments: str, folder: Path, module: str | None = None, seconds: f
             text=True,
         )
     out: list[str] = []
+    if process.stderr and hasattr(
+        fcntl, "F_SETPIPE_SZ"
+    ):  # so that the process waits at its imports until they are read here
+        fcntl.fcntl(process.stderr.fileno(), fcntl.F_SETPIPE_SZ, 4_096)
     with process:
         reader = Thread(target=lambda: out.append(process.stdout.read() if process.stdout else ""))
         reader.start()
@@ -123,3 +129,27 @@ def test_an_import_under_way_is_finished_first(tmp_path: Path, monkeypatch: pyte
             time.sleep(10)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+class _Finalizer:
+    """Where Ctrl-C is pressed while Python finalizes an object: an exception there is reported and ignored."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(10)
+
+
+def test_what_a_finalizer_ignored_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt = _Interrupt()
+    before = signal.signal(signal.SIGINT, interrupt)
+    monkeypatch.setattr(sys, "unraisablehook", interrupt.unraisable)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _finalize_and_wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _finalize_and_wait() -> None:
+    _Finalizer()
+    time.sleep(10)

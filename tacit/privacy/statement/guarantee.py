@@ -120,7 +120,10 @@ class Guarantee:
                 Part("Data accesses covered", parts.covered(said, ledger)),
                 Part("Not covered", parts.not_covered(ledger, listed)),
                 Part("Mechanism and accounting", parts.accounting(said, ledger, happened)),
-                Part("Accuracy and bias", deployment.accuracy_and_bias(opened, accuracy)),
+                Part(
+                    "Bias" if opened.finds_words else "Accuracy and bias",
+                    deployment.accuracy_and_bias(opened, accuracy),
+                ),
                 Part("Setting and trust", trust(said, ledger, observed)),
                 Part("Arithmetic, randomness and side channels", deployment.implementation(opened)),
                 Part("Security and access", deployment.access(opened)),
