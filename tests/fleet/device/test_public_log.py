@@ -176,7 +176,13 @@ def honest_leaf(fake):
 
 @pytest.mark.parametrize(
     ("noise", "why"),
-    [({"noise_multiplier": 0.0, "noise": None}, "noise multiplier of at least 0.5, got 0")],
+    [
+        ({"noise_multiplier": 0.0, "noise": None}, "noise multiplier of at least 0.5, got 0"),
+        (
+            {"noise": NoiseTerms(mechanism="gaussian", multiplier=100.0)},
+            "it states noise of 1 times the clip, and computes its cost from 100",
+        ),
+    ],
 )
 def test_noise_left_out_of_the_plan(home, fake, noise, why):
     content = fake.prepared.task.model_copy(update=noise).model_dump_json().encode()
