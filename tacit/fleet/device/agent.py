@@ -82,6 +82,7 @@ class Agent:
         try:
             answer = self._check_in()
             if answer.uncounted:
+                self._list_uncounted(answer.uncounted)
                 self.home.remember(self.home.memory.without(answer.uncounted))
                 if answer.assignment is None:  # perhaps only because of them
                     answer = self._check_in()
@@ -257,8 +258,14 @@ class Agent:
         )
         account.add(self.home.account_path, sending)
 
+    def _list_uncounted(self, round_ids: tuple[str, ...]) -> None:
+        """Write down what the server says came to nothing: its log must not say otherwise."""
+        for each in account.read(self.home.account_path):
+            if each.sent.round_id in round_ids and not each.uncounted:
+                account.add(self.home.account_path, account.Uncounted(round_id=each.sent.round_id))
+
     def _keep_receipt(self, round_id: str, answer: bytes) -> None:
-        """Keep the receipt in the server's answer. If a server with a log gives none, that is written down as a refusal."""
+        """Keep the receipt in the server's answer. If a server with a log gives none, the device takes part in nothing more."""
         log, mine = self.home.memory.log, [each.sent for each in account.read(self.home.account_path)]
         sent = next((each for each in reversed(mine) if each.round_id == round_id), None)
         if log.key is None or sent is None:
@@ -266,6 +273,7 @@ class Agent:
         try:
             found = receipts.receipt_in(answer, sent, log, self.connection.device)
         except PolicyRefusal as refusal:
+            account.add(self.home.account_path, account.Unsigned(round_id=round_id, why=refusal.sentence))
             self.home.remember(self.home.memory.objecting(refusal.sentence, self._now()))
             self.on_event(refusal.sentence)
             return

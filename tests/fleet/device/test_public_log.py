@@ -350,10 +350,40 @@ def test_a_receipt_for_something_else_is_not_kept(home, fake, lie):
 
     fake.log.received, fake.log.gives_receipts = received, lie != "none"
     fake.offer(0)
-    said = step(home, fake, Clock())
+    clock = Clock()
+    said = step(home, fake, clock)
     why = "gave no receipt in round 0" if lie == "none" else "receipt in round 0 is not for what the device sent"
     assert why in said[0]
     assert contributions(home)[0].receipt is None
+    fake.log.received, fake.log.gives_receipts = honest, True
+    clock.at += 4000.0
+    for round in (2, 4):  # nor does the device go on: a round without receipts need not be in the log
+        assert why in refused(home, fake, clock, round)
+    signed_policy(home / "policy.json", POLICY.model_copy(update={"issue": 2}))
+    takes_part(home, fake, clock, 6)  # the application agrees to go on
+
+
+@pytest.mark.parametrize("looked_before", [True, False])
+def test_a_round_that_counts_in_the_log_and_not_for_the_device(home, fake, looked_before):
+    """So that the device takes part more often than the task allows."""
+    clock = Clock()
+    place = takes_part(home, fake, clock)
+    fake.log.close(place, counted=4)
+    if looked_before:
+        checked(home, fake, clock)
+    fake.uncounted = (place.round_id,)
+    assert "said that the device's contribution to round 0 of 'small' does not count, and its log counts it" in refused(
+        home, fake, clock, 2
+    )
+
+
+def test_a_try_that_came_to_nothing_and_is_so_in_the_log(home, fake):
+    clock = Clock()
+    place = takes_part(home, fake, clock)
+    fake.log.close(place, outcome="abandoned", counted=1)
+    fake.uncounted = (place.round_id,)
+    takes_part(home, fake, clock, 2)
+    assert [each.uncounted for each in contributions(home)] == [True, False]
 
 
 # What it cost, if the server adds the noise it logged.
