@@ -123,6 +123,7 @@ class Agent:
         now = self._now()
         until = now + min(assignment.seconds_left, LONGEST_WAIT_S)
         policy = self.home.policy
+        self.home.memory.require_whole()
         self.home.remember(self.home.memory.under(policy))
         log = public_log.followed(self.connection, self.home.memory.log, policy)
         self._keep_log(log)
@@ -192,7 +193,7 @@ class Agent:
 
     def _begin(self, session: Session, task: str, policy: OwnerPolicy, cost: float) -> None:
         """Write down that a session begins, before anything of it is sent, so that no session is ever begun twice."""
-        spent = self.home.memory.server.spent_rho
+        spent = self.home.memory.proven_rho
         require_affordable(spent, cost, most=policy.largest_epsilon, delta=policy.delta)
         stated_noise.require_affordable(self.home.memory, task, policy, cost)
         self.home.remember(self.home.memory.begins(session.session_id.hex()))
@@ -282,6 +283,7 @@ class Agent:
     def _count(self, assignment: Assignment, pending: Pending | None, cost: float = math.inf) -> None:
         """Write down that the device takes part in this round, whatever happens to the report."""
         rho = cost if math.isfinite(cost) else None
+        self.connection.skip()
         self.home.remember(self.home.memory.taking_part(assignment, self._now(), pending, rho))
 
     def _finish_pending(self) -> None:

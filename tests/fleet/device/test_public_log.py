@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 
 import pytest
 
@@ -448,6 +449,35 @@ def test_correlated_noise_costs_what_the_strategy_says_and_more_participations_n
     assert math.isinf(rho_of(terms.model_copy(update={"multiplier": 0.0}), 1))
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_folder_that_was_put_back_takes_part_in_nothing_and_states_no_cost(home, fake, tmp_path, restarted):
+    """The copy is older than a round, with whose report the device's last process ended."""
+
+    def report_arrives(request):
+        if request.url.path.endswith("/report"):
+            raise KeyboardInterrupt
+
+    clock = Clock()
+    with Running(home, fake, clock) as device:
+        device.agent.step()
+        shutil.copytree(home, tmp_path / "older")
+        fake.offer(0)
+        fake.after = report_arrives
+        if not restarted:
+            with pytest.raises(KeyboardInterrupt):
+                device.agent.step()
+    if restarted:
+        with pytest.raises(KeyboardInterrupt):
+            step(home, fake, clock)
+    fake.after = lambda request: None
+    assert "so no limit can be kept" in refused(tmp_path / "older", fake, clock, 2)
+    with Home.open(tmp_path / "older") as opened:
+        found = statement_of(opened)
+    assert math.isinf(found.epsilon)
+    assert math.isinf(found.stated)
+    assert "What that cost cannot be said" in "\n".join(found.sentences())
+
+
 # What it can say, and leaving.
 
 
@@ -464,6 +494,8 @@ def test_the_statement_says_what_was_asked_and_sent_and_refused(home, fake):
         "asked this device to take part in 1 task; it had 1 of the 10,000 rounds",
         "sums of 4 contributions",
         "without secure aggregation",
+        "numbers that the task's program computed from the text, and not the text itself.",
+        "can be read by whoever runs the server, before they are added up",
         f"{sent.numbers:,} numbers, of length at most 0.3, {sent.size:,} bytes",
         "the server's log counts it, among 4.",
         "If the server adds the noise it logged, its one round costs at most ε = ",
@@ -473,6 +505,11 @@ def test_the_statement_says_what_was_asked_and_sent_and_refused(home, fake):
     ):
         assert part in text
     assert all(word not in text for word in sentences_of(setup(), 0))
+    (home / "account.jsonl").unlink()
+    with Home.open(home) as opened:
+        text = "\n".join(statement_of(opened).sentences())
+    assert "1 contribution is not listed in its account." in text
+    assert "It has sent nothing" not in text
 
 
 def test_leaving_deletes_key_and_text_and_keeps_the_confirmation(home, fake):
