@@ -540,14 +540,26 @@ def test_leaving_without_the_servers_word_deletes_nothing(home, fake, lie):
         return (FakeLog(b"\1" * 32).answer if lie == "another key" else honest)(path, device + 1)
 
     fake.log.answer = answer
-    with Running(home, fake, Clock()) as device, pytest.raises(FleetError):
+    with Running(home, fake, Clock()) as device, pytest.raises(FleetError) as error:
         leaving.leave(device.agent.home, device.agent.connection, keep_text=False)
+    assert "--without-server" in str(error.value.hint)
     assert (home / "identity.key").exists()
     assert (home / "examples.jsonl").exists()
     with Running(home, fake, Clock()) as device:
         assert leaving.leave(device.agent.home, None, keep_text=True).confirmed is None
     assert (home / "examples.jsonl").exists()
     assert not (home / "identity.key").exists()
+
+
+def test_no_lie_about_the_log_keeps_a_device_from_leaving(home, fake):
+    clock = Clock()
+    takes_part(home, fake, clock)
+    with Home.open(home) as opened:
+        log = opened.memory.log.forked(FakeLog().head())
+        opened.remember(opened.memory.model_copy(update={"log": log}))
+    with Running(home, fake, clock) as device:
+        found = leaving.leave(device.agent.home, device.agent.connection, keep_text=False)
+    assert found.confirmed is not None
 
 
 def test_a_line_of_the_account_that_a_kill_cut_short_is_skipped_and_no_other(home, fake):
