@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from enum import StrEnum
@@ -134,7 +135,7 @@ def status(
                 "policy": found.policy.model_dump(mode="json"),
                 "signed": found.signed,
                 "rounds": found.rounds,
-                "epsilon": found.epsilon,
+                "epsilon": found.epsilon if math.isfinite(found.epsilon) else None,
                 "unproven": found.unproven,
                 "refusals": refusals,
                 "cage": found.cage,

@@ -85,7 +85,7 @@ class WitnessedLog:
         """The log as the folder has it."""
         held = held_head(folder.path)
         log = cls(folder, witness, LedgerLeaves(folder.ledger_path))
-        if held is not None and held.origin == origin_of(folder.run_id):
+        if held is not None and held.origin == origin_of(folder.run_id) and held.is_signed_by(witness.public):
             log.size = held.size
         return log
 

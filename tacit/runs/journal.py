@@ -236,6 +236,7 @@ class RunJournal:
             self._notifier.round(state.round, self._schedule.rounds)
 
     def _diverged(self, round: int) -> NoReturn:
+        self._record_head()  # whether the model is finite depends on the round
         kept = checkpoints.rounds_kept(self._folder.checkpoints_path)
         where = f"the checkpoint after {kept[-1]} rounds is kept" if kept else "there is no checkpoint yet"
         self.close("diverged")

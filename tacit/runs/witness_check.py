@@ -47,11 +47,9 @@ def check_witness(
     asked at `address`, or where the run's recipe says, unless `ask` is False. LedgerError if anything does not agree, or if no
     head can be compared.
     """
-    leaves = LedgerLeaves(folder.ledger_path).read()
-    ledger = read_ledger(folder.ledger_path)
-    named = ledger.opened.witness
+    opened = read_ledger(folder.ledger_path).opened
     if key is None:
-        if named is None:
+        if (named := opened.witness) is None:
             raise RunError(
                 f"The run {folder.path} was begun without a witness, so nobody has signed heads of its ledger."
             )
@@ -68,13 +66,21 @@ def check_witness(
         if address is None and settings is None:
             raise RunError("The recipe does not say where the witness is: give its address with --address.")
         client = WitnessClient(address or settings.address, key)  # type: ignore[union-attr]
-        at_witness = client.latest(origin_of(ledger.opened.run_id))
+        at_witness = client.latest(origin_of(opened.run_id))
         found.append((f"the head that {key.name} holds", at_witness))
+    # Read after the heads: a run that goes on writes its records before they are signed.
+    ledger, leaves = read_ledger(folder.ledger_path), LedgerLeaves(folder.ledger_path).read()
     for what, head in found:
         if head is not None and (why := prefix_objection(head, ledger.opened.run_id, key, leaves)) is not None:
             raise LedgerError(f"The ledger of {folder.path} does not agree with {what}: {why}.")
     if all(head is None for _, head in found):
         raise LedgerError(f"There is no head of the ledger of {folder.path} that the witness {key.name} has signed.")
+    signed, holds = max(head.size for _, head in found if head is not None), 0 if at_witness is None else at_witness.size
+    if ask and holds < signed:
+        raise LedgerError(
+            f"The witness {key.name} holds a head of {holds} records, and has signed one of {signed}: it has forgotten what it "
+            "signed, and could sign another history."
+        )
     return Checked(
         ledger.opened.run_id,
         key,

@@ -25,6 +25,11 @@ _FORK = (
     "off, exchanged or changed after it signed them, or the run went on in another place."
 )
 _FORK_HINT = "Go on with the folder of the run that the witness knows, and delete older copies."
+_FORGOTTEN = (
+    "The witness {name} has signed a head of {signed} records of this log, and says that it signed {size} last: it has "
+    "forgotten what it signed, and could sign another history."
+)
+_FORGOTTEN_HINT = "Its operator has to put back the newest copy of its folder."
 
 
 class WitnessSilent(WitnessError):
@@ -48,9 +53,9 @@ class WitnessClient:
     def countersign(self, head: Checkpoint, log: PublicKey, leaves: Sequence[bytes], old_size: int) -> Checkpoint:
         """The head with the witness's signature; `leaves` are the hashes of its records, `old_size` how many were signed last.
 
-        If the witness signed another size last, it says so, and gets the proof from there. A witness that does not know the
+        If the witness signed more since then, it says so, and gets the proof from there. A witness that does not know the
         log is shown the log's key. LedgerError if the witness has signed what these records do not continue. WitnessError if
-        it does not sign for another reason.
+        it does not sign for another reason, or says that it signed less than `old_size`.
         """
         introduced, sizes = False, {old_size}
         while True:
@@ -58,18 +63,25 @@ class WitnessClient:
             try:
                 return self._add_checkpoint(Submission(old_size, proof, head))
             except _Conflict as conflict:
+                if conflict.size < old_size:
+                    raise self._forgotten(old_size, conflict.size) from None
                 old_size = conflict.size
                 # The same size again: the roots differ. Another one: somebody else's heads came in between.
                 if old_size > head.size or old_size in sizes:
                     raise LedgerError(_FORK.format(name=self.key.name, size=old_size), hint=_FORK_HINT) from None
                 sizes.add(old_size)
             except _Unknown:
+                if old_size > 0:
+                    raise self._forgotten(old_size, 0) from None
                 if introduced or not self._introduce(log):
                     raise WitnessError(
                         f"The witness {self.key.name} does not know the log {log.name}.",
                         hint=f"Its operator has to allow this key: {log.text()}",
                     ) from None
                 introduced = True
+
+    def _forgotten(self, signed: int, size: int) -> WitnessError:
+        return WitnessError(_FORGOTTEN.format(name=self.key.name, signed=signed, size=size), hint=_FORGOTTEN_HINT)
 
     def latest(self, origin: str) -> Checkpoint | None:
         """The head of this log that the witness signed last; None if it shows none. WitnessError if it is not signed."""

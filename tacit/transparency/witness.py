@@ -10,8 +10,10 @@ transaction runs at a time, also among several processes.
 says, since a run's origin is a random number: whoever introduces a run's log to the witness is the one who began it.
 
 **The folder.** `witness.key`, mode 0600, is the private key in the text format of signed notes, with the witness's name in it.
-`witness.db` is what was signed. Never go on with an older copy of the folder: the witness would have forgotten heads that it
-signed, and could sign others in their place. A witness that lost its folder needs a new key.
+`witness.db` is what was signed. It is made before the key: a key without it is that of a witness that has forgotten what it
+signed, which does not start. Never go on with an older copy of the folder: the witness would have forgotten heads that it
+signed, and could sign others in their place. A run that holds a newer head notices. A witness that lost its folder needs a new
+key.
 """
 
 from __future__ import annotations
@@ -82,6 +84,7 @@ class WitnessKey:
                     f"Expected a name of printable ASCII without spaces and plus signs, got {name!r}."
                 ) from None
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _make_state(home)
             packed = base64.b64encode(_KIND + private).decode()
             create_once(path, f"PRIVATE+KEY+{name}+{public.id.hex()}+{packed}\n".encode())
         refuse_if_others_can_read(path)
@@ -139,9 +142,7 @@ class Witness:
     def __init__(self, home: Path, key: WitnessKey, *, first_use: bool, now: Callable[[], float] = time.time) -> None:
         self.key, self._first_use, self._now = key, first_use, now
         self._path = home / STATE
-        with self._connected() as connection:
-            connection.executescript(_SCHEMA)
-        sync_folder(home)
+        _require_state(home)
 
     def allow(self, key: PublicKey, origin: str | None = None) -> None:
         """Know the log with this origin by this key from now on; RunError for a witness's key. A log's key has its origin as
@@ -206,13 +207,8 @@ class Witness:
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        # A connection of its own for each use: threads share none, and what is committed is on disk (synchronous = EXTRA).
-        connection = sqlite3.connect(self._path, timeout=_PATIENCE_S, isolation_level=None)
-        try:
-            connection.execute("PRAGMA synchronous = EXTRA")
+        with _opened(self._path) as connection:
             yield connection
-        finally:
-            connection.close()
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -225,6 +221,41 @@ class Witness:
                 connection.execute("ROLLBACK")
                 raise
             connection.execute("COMMIT")
+
+
+@contextmanager
+def _opened(path: Path, *, make: bool = False) -> Iterator[sqlite3.Connection]:
+    # A connection of its own for each use: threads share none, and what is committed is on disk (synchronous = EXTRA). A file
+    # that is gone is an error, and never an empty state.
+    mode = "rwc" if make else "rw"
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", _PATIENCE_S, isolation_level=None, uri=True)
+    try:
+        connection.execute("PRAGMA synchronous = EXTRA")
+        yield connection
+    finally:
+        connection.close()
+
+
+def _make_state(home: Path) -> None:
+    """The state of a witness that has signed nothing, durably; nothing is changed if there is one."""
+    with _opened(home / STATE, make=True) as connection:
+        connection.executescript(_SCHEMA)
+    sync_folder(home)
+
+
+def _require_state(home: Path) -> None:
+    """RunError unless what the witness signed can be read: it must never sign as if it had signed nothing."""
+    try:
+        with _opened(home / STATE) as connection:
+            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    except sqlite3.Error:
+        tables = set()
+    if not {"logs", "heads"} <= tables:
+        raise RunError(
+            f"The witness in {home} has a key, and {STATE}, with what it has signed, is missing or damaged: it could sign "
+            "another history.",
+            hint=f"Put back the newest {STATE}, or make a witness with a new key in another folder.",
+        )
 
 
 def _last(connection: sqlite3.Connection, origin: str) -> Checkpoint | None:

@@ -21,6 +21,7 @@ from tacit.runs.witness_check import check_witness
 from tacit.transparency.checkpoint import Checkpoint
 from tacit.transparency.client import WitnessClient, WitnessSilent
 from tacit.transparency.merkle import leaf_hash, root
+from tacit.transparency.witness import STATE
 from tacit.transparency.witness import Witness as Server
 from tests.support.forging import forge
 from tests.support.witnessed_runs import add_rounds, begun
@@ -290,6 +291,46 @@ def test_a_head_of_another_run_or_of_another_witness_does_not_count(
     (signed.path / HEAD).unlink()
     with pytest.raises(LedgerError, match="There is no head"):
         check_witness(signed, ask=False)
+
+
+def test_a_run_that_goes_on_while_it_is_checked_is_no_forgery(
+    signed: RunFolder, witness: Witness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    latest = WitnessClient.latest
+
+    def meanwhile(self: WitnessClient, origin: str) -> Checkpoint | None:
+        add_rounds(signed, 1)
+        recorded(signed, witness)
+        return latest(self, origin)
+
+    monkeypatch.setattr(WitnessClient, "latest", meanwhile)
+    found = check_witness(signed)
+    assert (found.records, found.in_folder, found.at_witness) == (6, 5, 6)
+
+
+# A witness that goes on with an older copy of its folder.
+
+
+def test_a_witness_that_forgot_what_it_signed_is_found_by_the_run_and_by_a_reader(tmp_path: Path) -> None:
+    """Its older copy would sign another history."""
+    home = tmp_path / "home"
+    for forgets in ("some", "all"):
+        server = witness_in(home)
+        with listening(server) as address:
+            witness = Witness(address=address, key=server.key.public.text())
+            run = begun(tmp_path / forgets, witness)
+            older = (home / STATE).read_bytes()
+            recorded(run, witness)
+            if forgets == "some":
+                older = (home / STATE).read_bytes()
+            add_rounds(run, 2)
+            recorded(run, witness)
+            (home / STATE).write_bytes(older)
+            holds = 3 if forgets == "some" else 0
+            with pytest.raises(LedgerError, match=f"holds a head of {holds} records, and has signed one of 5"):
+                check_witness(run)
+            with pytest.raises(WitnessError, match=f"signed a head of 5 .* signed {holds} last: it has forgotten"):
+                heads_of(run, witness).require_extended()
 
 
 def test_a_run_without_a_witness_has_nothing_to_compare(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import tacit
-from tacit.errors import LedgerError, WitnessError
+from tacit.errors import DivergedError, LedgerError, WitnessError
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.record.records import Intent
 from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs import checkpoints, heads
 from tacit.runs.folder import RunFolder
-from tacit.runs.journal import RunJournal
+from tacit.runs.journal import RunJournal, Schedule
 from tacit.runs.log_key import origin_of
 from tacit.runs.metrics import MetricsWriter, read_metrics
 from tacit.runs.witness import Witness
@@ -156,6 +156,29 @@ def test_a_required_witness_that_falls_silent_stops_the_run_which_can_go_on(
     assert not followed.warnings
     assert len(folder.ledger().intents) == 6 + len(ledger.intents) - shown  # what was lost counts again
     assert check_witness(folder).signed == len(folder.ledger().records)
+
+
+def test_that_a_run_diverged_shows_only_after_the_head_is_signed(
+    tmp_path: Path, witness: Witness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether a model is finite depends on the round."""
+    recipe_ = recipe(
+        witness,
+        server={"optimizer": "sgd", "learning_rate": 3e38},
+        run={"evaluate_every": 40, "checkpoint_every": 40, "rounds": 40},
+        privacy={"clip_norm": 1e6},
+    )
+    followed = Warnings()
+    with monkeypatch.context() as patch:
+        patch.setattr(Schedule, "early", ())
+        _silent_after(patch, 1)  # the beginning
+        with pytest.raises(WitnessError, match="has stopped, because the witness is required"):
+            start_run(recipe_, tmp_path / "run", followed)
+    closed = RunFolder.open(tmp_path / "run").ledger().closed
+    assert (followed.outcome, closed.outcome if closed else "") == ("stopped", "stopped")
+    with pytest.raises(DivergedError):
+        resume_run(tmp_path / "run", followed)
+    assert followed.outcome == "diverged"
 
 
 def test_a_witness_that_is_away_at_the_end_leaves_the_run_finished(

@@ -23,7 +23,7 @@ from tacit.transparency import witness as witness_module
 from tacit.transparency.checkpoint import Checkpoint, PublicKey, signatures_in
 from tacit.transparency.merkle import consistency_proof, is_consistent, leaf_hash, root
 from tacit.transparency.submission import Submission
-from tacit.transparency.witness import KEY, Refused, Witness, WitnessKey, allowed_keys
+from tacit.transparency.witness import KEY, STATE, Refused, Witness, WitnessKey, allowed_keys
 from tests.support.forging import records_of, write_records
 from tests.support.made_runs import made_run
 from tests.support.witnesses_at_rest import LOG, PRIVATE, TIME, leaves, submission, witness_in
@@ -149,7 +149,7 @@ def test_the_key_stays_and_is_its_owners_alone(tmp_path: Path) -> None:
     made = WitnessKey.of(tmp_path, "example.com/witness")
     assert stat.S_IMODE((tmp_path / KEY).stat().st_mode) == 0o600
     assert WitnessKey.of(tmp_path) == made
-    assert [path.name for path in tmp_path.iterdir()] == [KEY]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [STATE, KEY]
     with pytest.raises(RunError, match="a name is part of a key"):
         WitnessKey.of(tmp_path, "another")
     with pytest.raises(RunError, match="without spaces"):
@@ -276,6 +276,22 @@ def test_killed_at_any_moment_it_never_signs_two_histories(tmp_path: Path) -> No
     assert all(each["other"] for each in killed)  # nothing was on disk, and nothing had left
     assert finished == {"killed": False, "left": True, "other": False}
     assert after == {"killed": True, "left": False, "other": False}  # on disk, though nobody got it
+
+
+@pytest.mark.parametrize("left", [None, b"", b"no database"])
+def test_a_key_whose_witness_forgot_what_it_signed_does_not_sign_again(tmp_path: Path, left: bytes | None) -> None:
+    found = witness_in(tmp_path)
+    found.introduce(LOG.text())
+    found.add_checkpoint(submission(RECORDS, 0, size=5).text())
+    (tmp_path / STATE).unlink()
+    with pytest.raises(sqlite3.Error):  # also while it runs
+        found.add_checkpoint(submission(leaves(*"other"), 0).text())
+    if left is not None:
+        (tmp_path / STATE).write_bytes(left)
+    with pytest.raises(RunError, match="it could sign another history"):
+        witness_in(tmp_path)
+    with pytest.raises(RunError, match="it could sign another history"):
+        Witness(tmp_path, WitnessKey.of(tmp_path), first_use=True)
 
 
 def test_the_key_of_a_log_that_is_no_key(tmp_path: Path) -> None:

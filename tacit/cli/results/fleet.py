@@ -116,7 +116,9 @@ class DeviceStatusResult(Result):
     policy: PolicyResult = key("the policy in force")
     signed: bool = key("whether an application signed it; false for a built-in policy")
     rounds: int = key("how many rounds the server had, over all tasks")
-    epsilon: float = key("what the rounds cost whose noise the devices added, by the device's own computation")
+    epsilon: float | None = key(
+        "what the rounds cost whose noise the devices added, by the device's own computation; null if it cannot be said"
+    )
     unproven: int = key("rounds whose noise is the server's word; they are not in epsilon")
     refusals: list[RefusalResult] = key("the last refusals")
     cage: list[str] = key("what a process that runs plans gives up here: limits, no network, closed")

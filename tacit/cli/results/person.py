@@ -69,12 +69,13 @@ class StatementResult(Result):
     most_rounds: int = key("how many the owner's policy allows")
     tasks: int = key("how many tasks the server offered")
     contributions: list[ContributionResult] = key("what was sent, oldest first")
-    epsilon_proven: float = key("what the rounds cost whose noise the devices added")
+    epsilon_proven: float | None = key("what the rounds cost whose noise the devices added; null if it cannot be said")
     rounds_proven: int = key("how many rounds that is")
     epsilon_if_server_adds_noise: float | None = key(
         "what all rounds cost if the server adds the noise it logged; null if no ε follows from what it logged"
     )
     delta: float = key("δ of both")
+    restored: bool = key("whether another copy of the folder was in use, so that rounds are missing and no cost can be said")
     log: HeadResult | None = key("the last head of the server's log; null if it has shown none")
     two_logs: bool = key("whether the server is known to have shown two different logs")
     refusals: list[RefusalResult] = key("the last refusals")

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Row, func, select, update
 
 from tacit.fleet.database import clock, public_log
-from tacit.fleet.database.schema import devices, participations
+from tacit.fleet.database.schema import REPORTED, assignments, devices, participations
 from tacit.fleet.database.transactions import read_only
 from tacit.fleet.wire.public_log import LEFT_LABEL, Leaving, SignedText, salted
 from tacit.fleet.wire.refusals import unauthorised
@@ -23,6 +23,7 @@ _NUMBER = "the device's number, and a keyed digest of its public key in place of
 _ROUNDS = (
     "the rounds that it took part in ({}), by that number: their releases cannot be taken back, and limits count them"
 )
+_OPEN = "its contribution to a round that is not over: it is in that round's sum, and the round is then kept as well"
 _RECEIPTS = "salted digests of its receipts in the public log, which name no device"
 
 
@@ -62,5 +63,7 @@ def _confirmation(connection: Connection, device: int, left_at: float, key: Serv
     count = select(func.count()).where(participations.c.device == device)
     rounds = connection.execute(count).scalar_one()
     salt = key.salt("leaving", str(device), repr(left_at))
-    kept = (_NUMBER, _ROUNDS.format(rounds), _RECEIPTS) if rounds else (_NUMBER, _RECEIPTS)
+    here = (assignments.c.device == device, assignments.c.state == REPORTED)
+    is_open = connection.execute(select(assignments.c.device).where(*here)).first() is not None
+    kept = (_NUMBER, *((_ROUNDS.format(rounds),) if rounds else ()), *((_OPEN,) if is_open else ()), _RECEIPTS)
     return Leaving(device=salted(salt, device), at=int(left_at), salt=salt, kept=kept)

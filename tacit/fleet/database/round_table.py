@@ -370,14 +370,16 @@ def _remember(connection: Connection, round_id: str, state: str, dropped: Droppe
         assignments.c.device.not_in(list(dropped.stages)),
     )
     word = f"reported in round {round}" + (", which was abandoned" if state == ABANDONED else "")
-    connection.execute(update(devices).where(devices.c.device.in_(reported)).values(failures=0, last_word=word))
+    # Of a device that has left, nothing new is written down.
+    here = devices.c.left_at.is_(None)
+    connection.execute(update(devices).where(devices.c.device.in_(reported), here).values(failures=0, last_word=word))
     for device, stage in sorted(dropped.stages.items()):
         failed = "sent nothing" if stage == REPORT else f"left secure aggregation in the stage {stage}"
         failures = connection.execute(
             update(devices)
-            .where(devices.c.device == device)
+            .where(devices.c.device == device, here)
             .values(failures=devices.c.failures + 1, last_word=f"{failed} in round {round}"[:200])
             .returning(devices.c.failures)
         ).scalar_one_or_none()
         rest = dropped.rest_s * 2 ** min((failures or 1) - 1, _MOST_DOUBLINGS)
-        connection.execute(update(devices).where(devices.c.device == device).values(rests_until=now + rest))
+        connection.execute(update(devices).where(devices.c.device == device, here).values(rests_until=now + rest))

@@ -55,6 +55,21 @@ class Receipted(_Line):
     receipt: SignedText
 
 
+class Unsigned(_Line):
+    """The server accepted a contribution and did not sign for it, though it shows a log."""
+
+    line: Literal["unsigned"] = "unsigned"
+    round_id: RoundId
+    why: str
+
+
+class Uncounted(_Line):
+    """The server said of the try that it came to nothing."""
+
+    line: Literal["uncounted"] = "uncounted"
+    round_id: RoundId
+
+
 class Checked(_Line):
     """What the public log says about the try, proven against a head that the device accepted."""
 
@@ -70,12 +85,23 @@ class Contributed(_Line):
 
     sent: Sending
     receipt: SignedText | None = None
+    unsigned: str | None = None
+    uncounted: bool = False
     checked: Checked | None = None
 
     @property
     def broken_promise(self) -> str | None:
-        """Why the server did not keep to the task, if the log shows that."""
-        if self.checked is None or self.checked.outcome != "committed" or self.checked.counted >= self.sent.report_goal:
+        """Why the server did not keep to its word, if its answers and its log show that."""
+        if self.receipt is None and self.unsigned is not None:
+            return self.unsigned
+        if self.checked is None or self.checked.outcome != "committed":
+            return None
+        if self.uncounted:
+            return (
+                f"The server said that the device's contribution to round {self.sent.round} of {self.sent.name!r} does not "
+                "count, and its log counts it."
+            )
+        if self.checked.counted >= self.sent.report_goal:
             return None
         return (
             f"Round {self.sent.round} of {self.sent.name!r} added up {self.checked.counted} contributions, and its task "
@@ -83,7 +109,10 @@ class Contributed(_Line):
         )
 
 
-def add(path: Path, line: Sending | Receipted | Checked) -> None:
+_AnyLine = Sending | Receipted | Unsigned | Uncounted | Checked
+
+
+def add(path: Path, line: _AnyLine) -> None:
     """Put this at the end of the account; it is on disk when this returns."""
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
     try:
@@ -107,15 +136,25 @@ def read(path: Path) -> list[Contributed]:
         if isinstance(line, Sending):
             found[line.round_id] = Contributed(sent=line)
         elif line is not None and line.round_id in found:
-            known = found[line.round_id]
-            more = {"receipt": line.receipt} if isinstance(line, Receipted) else {"checked": line}
-            found[line.round_id] = known.model_copy(update=more)
+            found[line.round_id] = found[line.round_id].model_copy(update=_told_by(line))
     return list(found.values())
 
 
-def _parsed(content: bytes) -> Sending | Receipted | Checked | None:
+def _told_by(line: Receipted | Unsigned | Uncounted | Checked) -> dict[str, object]:
+    match line:
+        case Receipted():
+            return {"receipt": line.receipt}
+        case Unsigned():
+            return {"unsigned": line.why}
+        case Uncounted():
+            return {"uncounted": True}
+        case Checked():
+            return {"checked": line}
+
+
+def _parsed(content: bytes) -> _AnyLine | None:
     """The line; None for what a kill left of one."""
-    for kind in (Sending, Receipted, Checked):
+    for kind in (Sending, Receipted, Unsigned, Uncounted, Checked):
         try:
             return kind.model_validate_json(content)
         except ValidationError:

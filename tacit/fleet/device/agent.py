@@ -82,6 +82,7 @@ class Agent:
         try:
             answer = self._check_in()
             if answer.uncounted:
+                self._list_uncounted(answer.uncounted)
                 self.home.remember(self.home.memory.without(answer.uncounted))
                 if answer.assignment is None:  # perhaps only because of them
                     answer = self._check_in()
@@ -122,6 +123,7 @@ class Agent:
         now = self._now()
         until = now + min(assignment.seconds_left, LONGEST_WAIT_S)
         policy = self.home.policy
+        self.home.memory.require_whole()
         self.home.remember(self.home.memory.under(policy))
         log = public_log.followed(self.connection, self.home.memory.log, policy)
         self._keep_log(log)
@@ -191,7 +193,7 @@ class Agent:
 
     def _begin(self, session: Session, task: str, policy: OwnerPolicy, cost: float) -> None:
         """Write down that a session begins, before anything of it is sent, so that no session is ever begun twice."""
-        spent = self.home.memory.server.spent_rho
+        spent = self.home.memory.proven_rho
         require_affordable(spent, cost, most=policy.largest_epsilon, delta=policy.delta)
         stated_noise.require_affordable(self.home.memory, task, policy, cost)
         self.home.remember(self.home.memory.begins(session.session_id.hex()))
@@ -257,8 +259,14 @@ class Agent:
         )
         account.add(self.home.account_path, sending)
 
+    def _list_uncounted(self, round_ids: tuple[str, ...]) -> None:
+        """Write down what the server says came to nothing: its log must not say otherwise."""
+        for each in account.read(self.home.account_path):
+            if each.sent.round_id in round_ids and not each.uncounted:
+                account.add(self.home.account_path, account.Uncounted(round_id=each.sent.round_id))
+
     def _keep_receipt(self, round_id: str, answer: bytes) -> None:
-        """Keep the receipt in the server's answer. If a server with a log gives none, that is written down as a refusal."""
+        """Keep the receipt in the server's answer. If a server with a log gives none, the device takes part in nothing more."""
         log, mine = self.home.memory.log, [each.sent for each in account.read(self.home.account_path)]
         sent = next((each for each in reversed(mine) if each.round_id == round_id), None)
         if log.key is None or sent is None:
@@ -266,6 +274,7 @@ class Agent:
         try:
             found = receipts.receipt_in(answer, sent, log, self.connection.device)
         except PolicyRefusal as refusal:
+            account.add(self.home.account_path, account.Unsigned(round_id=round_id, why=refusal.sentence))
             self.home.remember(self.home.memory.objecting(refusal.sentence, self._now()))
             self.on_event(refusal.sentence)
             return
@@ -274,6 +283,7 @@ class Agent:
     def _count(self, assignment: Assignment, pending: Pending | None, cost: float = math.inf) -> None:
         """Write down that the device takes part in this round, whatever happens to the report."""
         rho = cost if math.isfinite(cost) else None
+        self.connection.skip()
         self.home.remember(self.home.memory.taking_part(assignment, self._now(), pending, rho))
 
     def _finish_pending(self) -> None:

@@ -69,11 +69,17 @@ class Connection:
         status, content, headers = self._exchange(method, path, body, most, at)
         last = headers.get(signing.COUNTER, "")
         if status == 409 and last.isdecimal() and self._next <= int(last[:20]) < _HIGHEST_FROM_SERVER:
-            self._next = int(last)  # an older copy of the home was restored, or requests arrived out of order
+            if int(last) > self._next:  # this home never used it: an older copy was put back, or there is another one
+                self._home.remember(self._home.memory.model_copy(update={"restored": True}))
+            self._next = int(last)
             status, content, headers = self._exchange(method, path, body, most, at)
         if status < 300:
             return content
         raise refusal_of(status, content, headers)
+
+    def skip(self) -> None:
+        """Use a counter next that no older copy of the home would begin with: the server's answer to that copy shows it then."""
+        self._next = self._reserved + 1
 
     def insist(
         self, method: str, path: str, body: bytes = b"", *, until: float, most: int = MOST_JSON_BYTES, at: str = ""

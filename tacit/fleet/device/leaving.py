@@ -15,12 +15,14 @@ from tacit.errors import FleetError
 from tacit.files import write_atomic
 from tacit.fleet.device.connection import Connection
 from tacit.fleet.device.home import Home
-from tacit.fleet.device.log_memory import LogMemory
 from tacit.fleet.device.public_log import followed
 from tacit.fleet.device.receipts import is_signed
+from tacit.fleet.device.terms import PolicyRefusal
 from tacit.fleet.wire.public_log import LEAVE, LEFT_LABEL, LeaveRequest, Leaving, SignedText, salted
 from tacit.secagg import keys
 from tacit.transparency.checkpoint import PublicKey
+
+_ALONE = "To delete key and text here, and tell the server nothing, add --without-server."
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,11 @@ def leave(home: Home, connection: Connection | None, *, keep_text: bool) -> Left
     """
     confirmed = confirmation_in(home)
     if confirmed is None and connection is not None:
-        log = followed(connection, home.memory.log, home.policy)
-        home.remember(home.memory.model_copy(update={"log": log}))
-        signed, confirmed = _confirmed(home, connection, log)
+        try:
+            signed, confirmed = _confirmed(home, connection, _log_key(home, connection))
+        except FleetError as error:
+            error.hint = error.hint or _ALONE
+            raise
         write_atomic(home.left_path, signed.model_dump_json(), mode=0o600)
     if confirmed is None:
         write_atomic(home.left_path, "{}", mode=0o600)
@@ -55,7 +59,19 @@ def confirmation_in(home: Home) -> Leaving | None:
         return None
 
 
-def _confirmed(home: Home, connection: Connection, log: LogMemory) -> tuple[SignedText, Leaving]:
+def _log_key(home: Home, connection: Connection) -> str | None:
+    """The key that must sign. What the server's log does now keeps nobody from leaving, if the key is known already."""
+    try:
+        log = followed(connection, home.memory.log, home.policy)
+    except PolicyRefusal:
+        if home.memory.log.key is None:
+            raise
+        return home.memory.log.key
+    home.remember(home.memory.model_copy(update={"log": log}))
+    return log.key
+
+
+def _confirmed(home: Home, connection: Connection, log_key: str | None) -> tuple[SignedText, Leaving]:
     body = LeaveRequest(identity=keys.identity_public(home.identity).hex()).model_dump_json().encode()
     try:
         signed = SignedText.model_validate_json(connection.ask("POST", LEAVE, body))
@@ -65,6 +81,6 @@ def _confirmed(home: Home, connection: Connection, log: LogMemory) -> tuple[Sign
             "The server's confirmation that the device has left is not valid; nothing was deleted."
         ) from None
     of_this_device = found.device == salted(found.salt, connection.device)
-    if log.key is None or not of_this_device or not is_signed(PublicKey.parse(log.key), LEFT_LABEL, signed):
+    if log_key is None or not of_this_device or not is_signed(PublicKey.parse(log_key), LEFT_LABEL, signed):
         raise FleetError("The server did not sign that this device has left; nothing was deleted.")
     return signed, found

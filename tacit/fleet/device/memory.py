@@ -11,10 +11,15 @@ the server's word for this as it does for the number of a round, but not without
 and `SPARE_TRIES` more, the task is over for it. Whatever a server says, a device sends at most 2 · max_participation +
 SPARE_TRIES reports for a task, and never two before its timer is over, which runs after every report. What it counts for the
 server as a whole is every report, whatever became of it.
+
+**A folder that is put back to an older state** has forgotten rounds. The device cannot see this by itself. It knows if the server
+has seen a request with a higher counter than any of this folder's, which every counted round raises (`connection.py`): it then
+takes part in nothing more, and states no finite cost.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -100,6 +105,22 @@ class Memory(_Stored):
     refusals: tuple[Objection, ...] = Field(default=(), description="what the device refused, the latest last")
     pending: Pending | None = None
     log: LogMemory = LogMemory()
+    restored: bool = Field(
+        default=False, description="whether another copy of this folder was in use, so that rounds are missing here"
+    )
+
+    @property
+    def proven_rho(self) -> float:
+        """What the rounds cost whose noise the devices added; infinite if some may be missing here."""
+        return math.inf if self.restored else self.server.spent_rho
+
+    def require_whole(self) -> None:
+        """PolicyRefusal if rounds may be missing here: no limit can be kept then."""
+        if self.restored:
+            raise PolicyRefusal(
+                "An older copy of this device's folder was put back, or another copy was in use: what it sent meanwhile is not "
+                "in its account, so no limit can be kept."
+            )
 
     def busy_with(self, now: float) -> list[str]:
         """Tasks that this device refuses now, the most recently offered first."""

@@ -3,7 +3,11 @@
 A receipt is checked when it comes: it must be signed with the log's key, for this task, round and try, for exactly the bytes
 that were sent, and for this device. When the round is over, the log must have an entry of the try whose tree of receipts has
 this one. A server that does not count a round that the device took part in is found so, and so is one that adds up fewer
-contributions than the task promised.
+contributions than the task promised, accepts a contribution without a valid receipt, or calls a try uncounted that its log
+counts. The device then takes part in nothing more, until the application agrees with a new edition of its policy.
+
+What the device cannot tell from a lost connection is a server that takes a contribution and does not answer at all. Such a
+contribution counts on the device, and the statement says that it has no receipt.
 """
 
 from __future__ import annotations

@@ -31,12 +31,12 @@ def rho_of(terms: NoiseTerms | None, counted: int, uncounted: int = 0) -> float:
 def stated_rho(memory: Memory) -> float:
     """ρ of all rounds: what is proven of those with devices' noise, and what the server states of the others.
 
-    Infinite if a round with devices' noise was too small for a proof.
+    Infinite if a round with devices' noise was too small for a proof, or if rounds may be missing in the memory.
     """
     stated = [each for each in memory.tasks.values() if not each.devices_noise]
     if memory.server.unproven > sum(each.taken + each.uncounted for each in stated):
         return math.inf
-    return memory.server.spent_rho + math.fsum(rho_of(each.noise, each.taken, each.uncounted) for each in stated)
+    return memory.proven_rho + math.fsum(rho_of(each.noise, each.taken, each.uncounted) for each in stated)
 
 
 def stated_epsilon(memory: Memory, delta: float) -> float:

@@ -62,13 +62,16 @@ class Statement:
         return lines
 
     def _sent(self) -> list[str]:
+        missing = self.memory.server.rounds - len(self.contributions)
+        unlisted = f"{missing} {_plural(missing, 'contribution is', 'contributions are')} not listed in its account."
+        lines = [unlisted] if missing > 0 else []
         if not self.contributions:
-            return ["It has sent nothing."]
+            return lines or ["It has sent nothing."]
         total = sum(each.sent.size for each in self.contributions)
-        lines = [
+        lines.append(
             f"It sent {len(self.contributions)} {_plural(len(self.contributions), 'contribution', 'contributions')}, "
-            f"{total:,} bytes in all, and no text:"
-        ]
+            f"{total:,} bytes in all: numbers that the task's program computed from the text, and not the text itself."
+        )
         for each in self.contributions:
             sent = each.sent
             lines.append(
@@ -76,10 +79,20 @@ class Statement:
                 f"{', masked' if sent.secure_aggregation else ''}, of length at most {sent.clip_norm:.3g}, {sent.size:,} "
                 f"bytes; {_fate(each)}"
             )
+        if not all(each.sent.secure_aggregation for each in self.contributions):
+            lines.append(
+                "Numbers that are not masked can be read by whoever runs the server, before they are added up, and can tell "
+                "them something about the text."
+            )
         return lines
 
     def _cost(self) -> list[str]:
         rounds, delta = self.memory.server.rounds, self.policy.delta
+        if self.memory.restored:
+            return [
+                "What that cost cannot be said: an older copy of this folder was put back, or another copy was in use, and what "
+                "was sent meanwhile is not in this account. The device takes part in nothing more."
+            ]
         if not rounds:
             return ["That cost nothing: ε = 0."]
         lines = []
@@ -91,8 +104,11 @@ class Statement:
         if self.memory.server.unproven:
             stated = f"ε = {self.stated:.3g} (δ = {delta:g})" if math.isfinite(self.stated) else "no finite ε"
             what = f"all {rounds} rounds together cost" if rounds > 1 else "its one round costs"
+            apart = any(each.taken and each.noise and each.noise.moved_squared for each in self.memory.tasks.values())
+            rounds_too = ", and its rounds are as far apart as it says," if apart else ","
             lines.append(
-                f"If the server adds the noise it logged, {what} at most {stated}. The device cannot check that it does."
+                f"If the server adds the noise it logged{rounds_too} {what} at most {stated}. The device cannot check that it "
+                "does."
             )
         return lines
 
@@ -129,7 +145,7 @@ def statement_of(home: Home) -> Statement:
         policy=policy,
         memory=memory,
         contributions=tuple(account.read(home.account_path)),
-        epsilon=epsilon_of(memory.server.spent_rho, policy.delta),
+        epsilon=epsilon_of(memory.proven_rho, policy.delta),
         stated=stated_epsilon(memory, policy.delta),
         left=confirmation_in(home),
         has_left=home.left_path.is_file(),

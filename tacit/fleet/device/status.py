@@ -53,7 +53,7 @@ def status_of(home: Home) -> DeviceStatus:
         policy=policy,
         signed=home.config.application is not None,
         rounds=memory.server.rounds,
-        epsilon=epsilon_of(memory.server.spent_rho, policy.delta),
+        epsilon=epsilon_of(memory.proven_rho, policy.delta),
         unproven=memory.server.unproven,
         refusals=memory.refusals,
         cage=probe(),

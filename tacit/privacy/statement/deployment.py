@@ -32,6 +32,10 @@ _SIDE_CHANNELS = (
     "How long a round takes and how much memory it needs can depend on users' data, and Tacit does not hide this. The "
     "statement does not hold against somebody who can measure the process that reads the data."
 )
+_ON_THE_NETWORK = (
+    "The server, and whoever watches the network, see when a device asks for work and when it answers. Encryption does not hide "
+    "that, and how long a device works can depend on what its user wrote."
+)
 
 
 def accuracy_and_bias(opened: Opened, measured: Sequence[str]) -> tuple[Line, ...]:
@@ -71,6 +75,8 @@ def implementation(opened: Opened) -> tuple[Line, ...]:
             ),
         ]
     lines.append(Line(_SIDE_CHANNELS))
+    if opened.fleet is not None:
+        lines.append(Line(_ON_THE_NETWORK))
     if opened.gate_audit is not None:
         lines.append(
             Line("While it ran, the run tested its own clip and noise with made-up contributions (tacit audit).")
@@ -100,11 +106,15 @@ def collection(opened: Opened) -> tuple[Line, ...]:
     """Where users' data lay before, while and after the run read them. Privacy of the outcome protects none of these places."""
     data = opened.data
     if opened.fleet is not None:
-        masked = ", and is masked, so that the server sees sums alone" if opened.secure_sum is not None else ""
+        masked = (
+            ", and is masked, so that the server sees sums alone."
+            if opened.secure_sum is not None
+            else ". The server sees each device's before it adds them up, and could learn from it what the text is about."
+        )
         return (
             Line(
                 "Users' text stays on their devices. What leaves a device is what it computed for a round (a clipped update, "
-                f"counts of words, or its accuracy){masked}."
+                f"counts of words, or its accuracy){masked}"
             ),
         )
     if data.world is not None:

@@ -56,6 +56,10 @@ _CHARGED_AS_EXTENDED = (
     "The run was extended. The decision to add rounds may depend on what was released: all rounds are charged by a bound that "
     "holds for rounds that are chosen in that way (a Rényi odometer)."
 )
+_QUERIES = (
+    "Nobody can ask these data questions of their own: the recipe says what each round computes. What one round released may "
+    "decide what the next one computes, which the proof allows. Any other question is another run."
+)
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,11 @@ class ListedRuns:
 
 
 def covered(said: Guarantee, ledger: Ledger) -> tuple[Line, ...]:
-    """What the statement is about."""
+    """What the statement is about, and who may ask the data what."""
+    return (*_covered(said, ledger), Line(_QUERIES))
+
+
+def _covered(said: Guarantee, ledger: Ledger) -> tuple[Line, ...]:
     if ledger.opened.discovery is not None:
         return (
             Line(

@@ -29,8 +29,8 @@ def device_lines(opened: Opened) -> list[Line]:
             Mark.ENFORCED,
         ),
         Line(
-            "a round holds exactly as many reports as the plan says, each counted once; a round with fewer reports releases "
-            "nothing",
+            "a round holds exactly as many reports as the plan says, or a record of the ledger that adjusts it, each counted "
+            "once; a round with fewer reports releases nothing",
             Mark.ENFORCED,
         ),
         Line(

@@ -89,6 +89,15 @@ def test_a_home_that_was_restored_catches_up_with_the_servers_counter(world):
     assert connection.ask("GET", path_of(fake)) == b"words"
     assert fake.counters[0] == 5_001
     assert home.memory.counter >= 5_001
+    assert home.memory.restored
+
+
+def test_a_request_that_came_twice_is_no_sign_of_another_copy(world):
+    fake, home, connection, _ = world
+    connection.ask("GET", path_of(fake))
+    fake.counters[0] += 1  # the next request, which a proxy sent twice
+    assert connection.ask("GET", path_of(fake)) == b"words"
+    assert not home.memory.restored
 
 
 @pytest.mark.parametrize("counter", [str(2**63 - 2), "9" * 5000], ids=["the last", "no number that Python reads"])

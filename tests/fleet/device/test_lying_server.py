@@ -118,7 +118,7 @@ def test_terms_outside_the_policy_in_the_first_task_ever(home, fake, changes, wh
     ("changes", "why"),
     [
         ({"report_goal": 3}, "a report goal of 4 before, and 3 now"),
-        ({"noise_multiplier": 0.9}, "a noise multiplier of 1 before, and 0.9 now"),
+        ({"noise_multiplier": 0.9, "noise": None}, "a noise multiplier of 1 before, and 0.9 now"),
         ({"timer_s": 99.0}, "a timer in seconds of 100 before, and 99 now"),
         ({"clip_norm": 0.4}, "a clip norm of 0.3 before, and 0.4 now"),
         ({"clip_norm": None}, "a clip norm of 0.3 before, and a changing one now"),

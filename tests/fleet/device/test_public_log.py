@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 
 import pytest
 
@@ -176,7 +177,13 @@ def honest_leaf(fake):
 
 @pytest.mark.parametrize(
     ("noise", "why"),
-    [({"noise_multiplier": 0.0, "noise": None}, "noise multiplier of at least 0.5, got 0")],
+    [
+        ({"noise_multiplier": 0.0, "noise": None}, "noise multiplier of at least 0.5, got 0"),
+        (
+            {"noise": NoiseTerms(mechanism="gaussian", multiplier=100.0)},
+            "it states noise of 1 times the clip, and computes its cost from 100",
+        ),
+    ],
 )
 def test_noise_left_out_of_the_plan(home, fake, noise, why):
     content = fake.prepared.task.model_copy(update=noise).model_dump_json().encode()
@@ -344,10 +351,40 @@ def test_a_receipt_for_something_else_is_not_kept(home, fake, lie):
 
     fake.log.received, fake.log.gives_receipts = received, lie != "none"
     fake.offer(0)
-    said = step(home, fake, Clock())
+    clock = Clock()
+    said = step(home, fake, clock)
     why = "gave no receipt in round 0" if lie == "none" else "receipt in round 0 is not for what the device sent"
     assert why in said[0]
     assert contributions(home)[0].receipt is None
+    fake.log.received, fake.log.gives_receipts = honest, True
+    clock.at += 4000.0
+    for round in (2, 4):  # nor does the device go on: a round without receipts need not be in the log
+        assert why in refused(home, fake, clock, round)
+    signed_policy(home / "policy.json", POLICY.model_copy(update={"issue": 2}))
+    takes_part(home, fake, clock, 6)  # the application agrees to go on
+
+
+@pytest.mark.parametrize("looked_before", [True, False])
+def test_a_round_that_counts_in_the_log_and_not_for_the_device(home, fake, looked_before):
+    """So that the device takes part more often than the task allows."""
+    clock = Clock()
+    place = takes_part(home, fake, clock)
+    fake.log.close(place, counted=4)
+    if looked_before:
+        checked(home, fake, clock)
+    fake.uncounted = (place.round_id,)
+    assert "said that the device's contribution to round 0 of 'small' does not count, and its log counts it" in refused(
+        home, fake, clock, 2
+    )
+
+
+def test_a_try_that_came_to_nothing_and_is_so_in_the_log(home, fake):
+    clock = Clock()
+    place = takes_part(home, fake, clock)
+    fake.log.close(place, outcome="abandoned", counted=1)
+    fake.uncounted = (place.round_id,)
+    takes_part(home, fake, clock, 2)
+    assert [each.uncounted for each in contributions(home)] == [True, False]
 
 
 # What it cost, if the server adds the noise it logged.
@@ -412,6 +449,35 @@ def test_correlated_noise_costs_what_the_strategy_says_and_more_participations_n
     assert math.isinf(rho_of(terms.model_copy(update={"multiplier": 0.0}), 1))
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_folder_that_was_put_back_takes_part_in_nothing_and_states_no_cost(home, fake, tmp_path, restarted):
+    """The copy is older than a round, with whose report the device's last process ended."""
+
+    def report_arrives(request):
+        if request.url.path.endswith("/report"):
+            raise KeyboardInterrupt
+
+    clock = Clock()
+    with Running(home, fake, clock) as device:
+        device.agent.step()
+        shutil.copytree(home, tmp_path / "older")
+        fake.offer(0)
+        fake.after = report_arrives
+        if not restarted:
+            with pytest.raises(KeyboardInterrupt):
+                device.agent.step()
+    if restarted:
+        with pytest.raises(KeyboardInterrupt):
+            step(home, fake, clock)
+    fake.after = lambda request: None
+    assert "so no limit can be kept" in refused(tmp_path / "older", fake, clock, 2)
+    with Home.open(tmp_path / "older") as opened:
+        found = statement_of(opened)
+    assert math.isinf(found.epsilon)
+    assert math.isinf(found.stated)
+    assert "What that cost cannot be said" in "\n".join(found.sentences())
+
+
 # What it can say, and leaving.
 
 
@@ -428,6 +494,8 @@ def test_the_statement_says_what_was_asked_and_sent_and_refused(home, fake):
         "asked this device to take part in 1 task; it had 1 of the 10,000 rounds",
         "sums of 4 contributions",
         "without secure aggregation",
+        "numbers that the task's program computed from the text, and not the text itself.",
+        "can be read by whoever runs the server, before they are added up",
         f"{sent.numbers:,} numbers, of length at most 0.3, {sent.size:,} bytes",
         "the server's log counts it, among 4.",
         "If the server adds the noise it logged, its one round costs at most ε = ",
@@ -437,6 +505,11 @@ def test_the_statement_says_what_was_asked_and_sent_and_refused(home, fake):
     ):
         assert part in text
     assert all(word not in text for word in sentences_of(setup(), 0))
+    (home / "account.jsonl").unlink()
+    with Home.open(home) as opened:
+        text = "\n".join(statement_of(opened).sentences())
+    assert "1 contribution is not listed in its account." in text
+    assert "It has sent nothing" not in text
 
 
 def test_leaving_deletes_key_and_text_and_keeps_the_confirmation(home, fake):
@@ -467,14 +540,26 @@ def test_leaving_without_the_servers_word_deletes_nothing(home, fake, lie):
         return (FakeLog(b"\1" * 32).answer if lie == "another key" else honest)(path, device + 1)
 
     fake.log.answer = answer
-    with Running(home, fake, Clock()) as device, pytest.raises(FleetError):
+    with Running(home, fake, Clock()) as device, pytest.raises(FleetError) as error:
         leaving.leave(device.agent.home, device.agent.connection, keep_text=False)
+    assert "--without-server" in str(error.value.hint)
     assert (home / "identity.key").exists()
     assert (home / "examples.jsonl").exists()
     with Running(home, fake, Clock()) as device:
         assert leaving.leave(device.agent.home, None, keep_text=True).confirmed is None
     assert (home / "examples.jsonl").exists()
     assert not (home / "identity.key").exists()
+
+
+def test_no_lie_about_the_log_keeps_a_device_from_leaving(home, fake):
+    clock = Clock()
+    takes_part(home, fake, clock)
+    with Home.open(home) as opened:
+        log = opened.memory.log.forked(FakeLog().head())
+        opened.remember(opened.memory.model_copy(update={"log": log}))
+    with Running(home, fake, clock) as device:
+        found = leaving.leave(device.agent.home, device.agent.connection, keep_text=False)
+    assert found.confirmed is not None
 
 
 def test_a_line_of_the_account_that_a_kill_cut_short_is_skipped_and_no_other(home, fake):

@@ -240,6 +240,23 @@ def test_a_device_that_leaves_is_gone_and_its_rounds_stay_counted(fleet: Fleet, 
     assert selection.could_come(engine, fleet.described(), fleet.task, 9) == 1
 
 
+def test_a_device_that_leaves_in_the_middle_of_a_round_is_told_so_and_nothing_new_is_written_down(fleet: Fleet) -> None:
+    ann, bo = fleet.homes
+    numbers = [home.config.device for home in fleet.homes]
+    round_id = a_round(fleet.engine, fleet.task, 0)
+    place(fleet.engine, round_id, numbers, fleet.aggregator.process)
+    fleet.aggregator.report(round_id, numbers[0], report(round_id, numbers[0]))
+    for home, open_round in ((ann, True), (bo, False)):
+        found = leaving.leave(home, fleet.connection(home), keep_text=True)
+        assert found.confirmed is not None
+        assert any("a round that is not over" in each for each in found.confirmed.kept) == open_round
+    silent = round_table.Dropped({numbers[1]: round_table.REPORT}, 60.0)
+    round_table.abandon(fleet.engine, fleet.lease, round_id, "because", dropped=silent)
+    with fleet.engine.connect() as connection:
+        rows = connection.execute(select(schema.devices)).all()
+    assert [(row.last_word, row.failures, row.rests_until) for row in rows] == [(None, 0, 0.0)] * 2
+
+
 def test_a_device_that_missed_the_confirmation_gets_the_same_one_again(fleet: Fleet) -> None:
     ann, bo = fleet.homes
     body = LeaveRequest(identity=identity_public(ann.identity).hex()).model_dump_json().encode()

@@ -35,6 +35,20 @@ def test_a_seed_is_named_where_it_lets_people_subtract_the_noise(tmp_path):
     assert "operating system" not in said
 
 
+def test_what_the_network_sees_is_named_where_there_is_one(tmp_path):
+    title = "Arithmetic, randomness and side channels"
+    for name, changes, seen in (("devices", {"fleet": FLEET}, True), ("simulation", {}, False)):
+        (tmp_path / name).mkdir()
+        found = part_of(guarantee_of(ledger_of(tmp_path / name, POISSON, **changes)), title)
+        assert ("whoever watches the network" in found) == seen
+
+
+def test_who_may_ask_what_is_said(tmp_path):
+    assert "Any other question is another run." in part_of(
+        guarantee_of(ledger_of(tmp_path, POISSON)), "Data accesses covered"
+    )
+
+
 def test_the_audit_of_the_gate_is_named_where_there_was_one(tmp_path):
     ledger = ledger_of(tmp_path, POISSON, gate_audit=GateAuditRecord(4))
     assert "tested its own clip and noise" in part_of(guarantee_of(ledger), "Arithmetic, randomness and side channels")
@@ -54,6 +68,7 @@ def test_where_data_lay_depends_on_whose_data_they_are(tmp_path):
     assert "made up" in said["world"]
     assert "not recorded" in said["memory"]
     assert "stays on their devices" in said["fleet"]
+    assert "The server sees each device's before it adds them up" in said["fleet"]
     assert len(set(said.values())) == 4
 
 

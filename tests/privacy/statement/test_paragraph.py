@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from tacit.privacy.record.facts import DiscoveryRecord
+from tacit.privacy.record.facts import DataRecord, DiscoveryRecord, FleetRecord
 from tacit.privacy.statement.guarantee_parts import FALSE_ALARMS, most_often_right
 from tacit.privacy.statement.paragraph import paragraph
 from tests.support.first_record import NO_NOISE
 from tests.support.planned_ledgers import CHECK_IN, FIXED, NONE, POISSON, guarantee_of, ledger_of
 
 LOUD = POISSON | {"noise_multiplier": 0.9}
+TEXT = DataRecord(store="ab12", vocabulary="a list of words")
 
 
 def test_its_figures_are_those_of_the_claim_rounded_against_it(tmp_path):
@@ -34,15 +35,37 @@ def test_what_it_compares_with_is_the_neighbour_of_the_sampling(tmp_path):
     said = {}
     for name, plan in (("poisson", LOUD), ("fixed", FIXED), ("check_in", CHECK_IN)):
         (tmp_path / name).mkdir()
-        said[name] = guarantee_of(ledger_of(tmp_path / name, plan)).paragraph
+        said[name] = guarantee_of(ledger_of(tmp_path / name, plan, data=TEXT)).paragraph
     assert "everything that this person wrote left out" in said["poisson"]
     assert "replaced by anything else" in said["fixed"]
     assert "nothing taken from this person whenever their turn came" in said["check_in"]
+    # Where data are replaced, nobody's taking part is hidden.
+    assert [name for name, each in said.items() if "whether this person took part" in each] == ["poisson", "check_in"]
+
+
+def test_it_says_whose_data_they_were_and_what_was_made_of_them(tmp_path):
+    fleet = FleetRecord("https", False, True, 1.3, 86400.0, None, None)
+    made_up = DataRecord(world="keyboard", seed=1, users=10)
+    for name, changes, begins in (
+        ("text", {"data": TEXT}, "This model was trained on what people wrote. "),
+        ("images", {"data": DataRecord(store="ab12")}, "This model was trained on data of people. "),
+        ("world", {"data": made_up}, "This model was trained on what made-up people wrote. "),
+        ("fleet", {"data": made_up, "fleet": fleet}, "This model was trained on what people wrote. "),
+        ("measured", {"data": TEXT, "evaluates": "0" * 64}, "This measurement of a model was made from what people "),
+    ):
+        (tmp_path / name).mkdir()
+        said = guarantee_of(ledger_of(tmp_path / name, LOUD, **changes)).paragraph
+        assert said.startswith(begins), name
+
+
+def test_what_was_measured_on_held_out_users_is_not_promised_anything(tmp_path):
+    """Accuracy may be published beside the model, and has no noise."""
+    assert "published" not in guarantee_of(ledger_of(tmp_path, LOUD)).paragraph.split("Suppose")[0]
 
 
 def test_a_run_that_claims_nothing_promises_nothing_and_says_why(tmp_path):
     found = guarantee_of(ledger_of(tmp_path, NONE, reasons_not_private=(NO_NOISE,)))
-    assert found.paragraph.startswith("Nothing is promised")
+    assert "Nothing is promised about what it gives away" in found.paragraph
     assert not re.search(r"\d", found.paragraph)
 
 

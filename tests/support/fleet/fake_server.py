@@ -67,6 +67,7 @@ class FakeServer:
         self.secagg: FakeSecAgg | None = None
         self.log: FakeLog | None = None
         self.places: dict[str, messages.Assignment] = {}
+        self.uncounted: tuple[str, ...] = ()
         self.before: Callable[[httpx.Request], httpx.Response | None] = lambda request: None
         self.after: Callable[[httpx.Request], httpx.Response | None] = lambda request: None
         self._lock = threading.RLock()
@@ -128,9 +129,8 @@ class FakeServer:
         if path == messages.CHECK_IN:
             self.check_ins.append(messages.CheckInRequest.model_validate_json(body))
             offer = self.offers.pop(0) if self.offers else None
-            return httpx.Response(
-                200, content=messages.padded(messages.CheckInAnswer(assignment=offer, come_back_s=COME_BACK))
-            )
+            answer = messages.CheckInAnswer(assignment=offer, come_back_s=COME_BACK, uncounted=self.uncounted)
+            return httpx.Response(200, content=messages.padded(answer))
         if path.startswith(messages.BLOBS):
             return httpx.Response(200, content=self.blobs[path.rsplit("/", 1)[1]])
         if path.endswith("/report"):
