@@ -177,15 +177,14 @@ def ride_out(storm: Storm, folder: Path, url: str, postgres: PostgresServer, *, 
     AssertionError, with the process's last lines, if a process ended that was not killed.
     """
     draw, killed, restarted = random.Random(storm.seed), 0, 0
-    # When to kill depends on progress, not on the clock: on how many messages devices have sent. A run takes more than these.
-    least = 0.9 * storm.rounds * storm.goal * (len(STAGES) if storm.secagg else 1)
-    kills = [*sorted(draw.uniform(0, least) for _ in range(storm.kills)), float("inf")]
+    # When to kill depends on progress, not on the clock: on how many rounds are committed, and how far the next one is.
+    kills = [*sorted(draw.uniform(0, storm.rounds) for _ in range(storm.kills)), float("inf")]
     with Fleet(folder, url, storm.recipe(), devices=0) as fleet:
-        phones = StormPhones(fleet.engine, storm)
-        began = time.monotonic()
+        phones, began = StormPhones(fleet.engine, storm), time.monotonic()
+        progress = _Progress(fleet, phones, storm)
         try:
             while True:
-                phones.go(lambda at=kills[killed]: bool(fleet.dead()) or phones.sent >= at, patience_s=600.0)
+                phones.go(lambda at=kills[killed]: bool(fleet.dead()) or progress.rounds() >= at, patience_s=600.0)
                 if fleet.dead() and _is_over(fleet):
                     break
                 role = ROLES[killed % len(ROLES)]
@@ -204,6 +203,24 @@ def ride_out(storm: Storm, folder: Path, url: str, postgres: PostgresServer, *, 
             phones.close()
         say(f"{time.monotonic() - began:6.0f} s in all; devices: {dict(phones.counts)}")
     return Ridden(fleet, killed, restarted)
+
+
+class _Progress:
+    """How many rounds are committed, and the share of the messages of the next round that devices have sent."""
+
+    def __init__(self, fleet: Fleet, phones: StormPhones, storm: Storm) -> None:
+        self._fleet, self._phones = fleet, phones
+        # A round takes at least so many messages that the server accepts.
+        self._a_round = 0.9 * storm.goal * (len(STAGES) if storm.secagg else 1)
+        self._committed, self._begun_at, self._seen = 0, 0, -1
+
+    def rounds(self) -> float:
+        sent = self._phones.sent
+        if sent != self._seen:
+            self._seen, committed = sent, self._fleet.committed()
+            if committed > self._committed:
+                self._committed, self._begun_at = committed, sent
+        return self._committed + min(1.0, (sent - self._begun_at) / self._a_round)
 
 
 def _is_over(fleet: Fleet) -> bool:
