@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import subprocess
 import threading
 from pathlib import Path
@@ -51,25 +52,33 @@ class Thread:
 
 
 @pytest.mark.slow
-def test_a_demo_ends_with_a_run_and_its_guarantee(
+def test_a_demo_ends_with_a_model_that_has_learned_something_and_shows_it(
     tacit: Tacit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Not in the module `subprocess` itself: a device's plan runs in a process of its own.
     monkeypatch.setattr(
         fleet_demo, "subprocess", SimpleNamespace(Popen=Thread, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
     )
-    answer = tacit("fleet", "demo", "--devices", 4, "--rounds", 1, "--out", tmp_path / "demo")
+    answer = tacit("fleet", "demo", "--devices", 4, "--rounds", 4, "--out", tmp_path / "demo")
     assert answer.code == 0, answer.err
-    assert "1 of 1 rounds done" in answer.out
-    assert "ε = " in answer.out
+    assert "4 of 4 rounds done" in answer.out
+    assert "no privacy is claimed" in answer.out
+    assert "ε is infinite" in answer.out
+    assert "What the model suggests" in answer.out
+    (guessed,) = re.findall(r"^Next word guessed right +(\S+)%", answer.out, re.M)
+    (constant,) = re.findall(r"^ +always the same word +(\S+)%", answer.out, re.M)
+    assert float(guessed) > 1.5 * float(constant)
+    assert f"The model guesses {guessed}% of words." in answer.out
     assert not list((tmp_path / "demo/devices").glob("*.txt"))  # a device's text is with the device alone
     assert "exists" in tacit("fleet", "demo", "--out", tmp_path / "demo").refusal(9)
 
 
 @pytest.mark.parametrize("devices", [4, 7, 64])
 @pytest.mark.parametrize("secagg", [False, True])
-def test_the_recipe_fits_any_number_of_devices(devices: int, secagg: bool) -> None:
-    recipe = fleet_demo.demo_recipe(devices, 3, secagg=secagg)
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_the_recipe_fits_any_number_of_devices(devices: int, secagg: bool, noise: float) -> None:
+    recipe = fleet_demo.demo_recipe(devices, 3, secagg=secagg, noise=noise)
+    assert (recipe.reasons_not_private() == ()) == (noise > 0)
     assert recipe.privacy.cohort == (max(devices // 2, 3) if secagg else devices // 2)
     ServeSettings(out=Path("server"), recipe=recipe).check()
     assert (recipe.privacy.secagg is not None) == secagg

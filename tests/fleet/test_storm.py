@@ -20,7 +20,9 @@ pytestmark = [pytest.mark.process, pytest.mark.slow]
 @pytest.mark.parametrize("secagg", [False, True])
 def test_a_short_storm(tmp_path: Path, postgres_server: PostgresServer, postgres_url: str, secagg: bool) -> None:
     storm = Storm(rounds=2, kills=3, restarts=1, secagg=secagg, devices=30, goal=8)
-    run = ride_out(storm, tmp_path, postgres_url, postgres_server, say=print).fleet.run
+    ridden = ride_out(storm, tmp_path, postgres_url, postgres_server, say=print)
+    assert (ridden.kills, ridden.restarts) == (storm.kills, storm.restarts)
+    run = ridden.fleet.run
     ledger = read_ledger(run / "ledger.jsonl")
     assert ledger.closed is not None
     assert ledger.closed.outcome == "finished"

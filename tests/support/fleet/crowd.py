@@ -59,16 +59,16 @@ class Crowd:
         self._engine, self._aggregators, self._devices, self._size = engine, aggregators, devices, size
         self._send = send or (lambda aggregator, device, place, body: _report(aggregator, device, place, body))
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.thread = threading.Thread(target=self._run, daemon=True)
         self.refused: list[str] = []
 
     def __enter__(self) -> Crowd:
-        self._thread.start()
+        self.thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._stopping.set()
-        self._thread.join()
+        self.thread.join()
 
     def join(self, devices: list[int]) -> None:
         """Let more devices come."""

@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.context import ForkServerProcess
@@ -121,6 +121,15 @@ class Fleet:
     def is_over(self) -> bool:
         """Whether the coordinator has ended."""
         return not self._running["coordinator"].is_alive()
+
+    def dead(self) -> dict[str, int | None]:
+        """The exit codes of the processes that have ended by themselves."""
+        return {role: process.exitcode for role, process in self._running.items() if not process.is_alive()}
+
+    def last_lines(self, roles: Iterable[str], count: int = 30) -> str:
+        """The end of what these processes wrote."""
+        logs = {role: (self.folder / f"{role}.log").read_text().splitlines()[-count:] for role in roles}
+        return "\n".join(f"{role}: {line}" for role, lines in logs.items() for line in lines)
 
     def committed(self) -> int:
         """How many rounds are."""

@@ -18,6 +18,7 @@ from tacit.fleet.device.memory import Memory
 from tacit.fleet.rounds.secure_aggregation import STAGES
 from tacit.fleet.wire.messages import CHECK_IN, Assignment, CheckInAnswer, CheckInRequest
 from tacit.fleet.wire.reports import pack_report
+from tacit.privacy.record.ledger import read_ledger
 from tacit.recipe.training import Recipe
 from tests.support.fleet.crowd import fleet_recipe
 from tests.support.fleet.phones import REPORT, Part, Phone, Phones
@@ -171,23 +172,21 @@ class Ridden:
 
 
 def ride_out(storm: Storm, folder: Path, url: str, postgres: PostgresServer, *, say: Callable[[str], None]) -> Ridden:
-    """Run until the coordinator ends; `say` hears about each kill."""
+    """Run until the run is over: the coordinator has ended and the ledger is closed. `say` hears about each kill.
+
+    AssertionError, with the process's last lines, if a process ended that was not killed.
+    """
     draw, killed, restarted = random.Random(storm.seed), 0, 0
-    # Messages of devices that a round takes, about: what is between two kills depends on progress, not on the clock.
-    a_round = storm.goal * (5 if storm.secagg else 1)
-    every = storm.rounds * a_round / max(1, storm.kills)
+    # When to kill depends on progress, not on the clock: on how many rounds are committed, and how far the next one is.
+    kills = [*sorted(draw.uniform(0, storm.rounds) for _ in range(storm.kills)), float("inf")]
     with Fleet(folder, url, storm.recipe(), devices=0) as fleet:
-        phones = StormPhones(fleet.engine, storm)
-        next_kill, began = draw.uniform(0, 2 * every), time.monotonic()
+        phones, began = StormPhones(fleet.engine, storm), time.monotonic()
+        progress = _Progress(fleet, phones, storm)
         try:
-            while not fleet.is_over():
-                phones.go(lambda at=next_kill: fleet.is_over() or phones.sent >= at, patience_s=600.0)
-                if fleet.is_over():
+            while True:
+                phones.go(lambda at=kills[killed]: bool(fleet.dead()) or progress.rounds() >= at, patience_s=600.0)
+                if fleet.dead() and _is_over(fleet):
                     break
-                next_kill = phones.sent + draw.uniform(0, 2 * every)
-                if killed >= storm.kills:
-                    next_kill = float("inf")
-                    continue
                 role = ROLES[killed % len(ROLES)]
                 fleet.kill(role)
                 fleet.replace(role)
@@ -204,3 +203,31 @@ def ride_out(storm: Storm, folder: Path, url: str, postgres: PostgresServer, *, 
             phones.close()
         say(f"{time.monotonic() - began:6.0f} s in all; devices: {dict(phones.counts)}")
     return Ridden(fleet, killed, restarted)
+
+
+class _Progress:
+    """How many rounds are committed, and the share of the messages of the next round that devices have sent."""
+
+    def __init__(self, fleet: Fleet, phones: StormPhones, storm: Storm) -> None:
+        self._fleet, self._phones = fleet, phones
+        # A round takes at least so many messages that the server accepts.
+        self._a_round = 0.9 * storm.goal * (len(STAGES) if storm.secagg else 1)
+        self._committed, self._begun_at, self._seen = 0, 0, -1
+
+    def rounds(self) -> float:
+        sent = self._phones.sent
+        if sent != self._seen:
+            self._seen, committed = sent, self._fleet.committed()
+            if committed > self._committed:
+                self._committed, self._begun_at = committed, sent
+        return self._committed + min(1.0, (sent - self._begun_at) / self._a_round)
+
+
+def _is_over(fleet: Fleet) -> bool:
+    """Whether the run is over: the coordinator has ended with code 0 and closed the ledger, and all others are running."""
+    path = fleet.run / "ledger.jsonl"
+    closed = read_ledger(path).closed if path.exists() else None
+    dead = fleet.dead()
+    assert dead == {"coordinator": 0}, f"Processes ended that nobody killed: {dead}.\n{fleet.last_lines(dead)}"
+    assert closed is not None, f"The coordinator ended with the ledger open.\n{fleet.last_lines(dead)}"
+    return True
