@@ -14,7 +14,6 @@ import pytest
 import tacit
 from tacit.errors import RecipeError, WorkerError
 from tacit.recipe.engine import Ray
-from tacit.simulation.ray import identity as module
 from tacit.simulation.ray.connection import Connection
 from tacit.simulation.ray.identity import identity
 from tests.support.tiny_recipe import tiny
@@ -82,14 +81,3 @@ def test_another_version_or_another_checkout_differs(monkeypatch: pytest.MonkeyP
     assert mine.difference(dataclasses.replace(mine, jax="0.1")) == ("jax", mine.jax, "0.1")
     assert mine.difference(dataclasses.replace(mine, source="other")) == ("Tacit's source", mine.source, "other")
     assert mine.difference(dataclasses.replace(mine, tacit="9")) == ("tacit", mine.tacit, "9")
-
-
-def test_the_digest_of_the_source_sees_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in (("__init__.py", ""), ("gate.py", "clip = 1"), ("inner/deep.py", "x")):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    monkeypatch.setattr(module.tacit, "__file__", str(tmp_path / "__init__.py"))
-    before = module._digest_of_source()
-    (tmp_path / "inner" / "deep.py").write_text("y")
-    assert module._digest_of_source() != before
