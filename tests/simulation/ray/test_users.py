@@ -23,7 +23,7 @@ from tacit.runs.folder import RunFolder
 from tacit.runs.provenance import reasons_of
 from tacit.simulation.ray.pool import RayPool
 from tacit.simulation.ray.users import RayUsers
-from tacit.simulation.ray.worker import Done
+from tacit.simulation.ray.worker import Done, PieceTask
 from tacit.simulation.training import program_of
 from tacit.training.recipes import RecipeSetup
 from tests.support.inline_pool import InlinePool, inline_program, run_inline
@@ -149,6 +149,28 @@ def _bytes_in(value: Any) -> list[bytes]:
     fields = vars(value) if hasattr(value, "__dict__") else {name: getattr(value, name) for name in value.__slots__}
     found = [each for each in fields.values() if isinstance(each, bytes) and len(each) >= 16]
     return found + [np.asarray(each).tobytes() for each in fields.values() if isinstance(each, np.ndarray | jax.Array)]
+
+
+def test_a_worker_fetches_the_model_once_a_round(tmp_path: Path) -> None:
+    """Whatever the number of its pieces; the audit's canaries are one more."""
+
+    class Counted(InlinePool):
+        fetched, rounds = 0, 0
+
+        def do(self, tasks: Any, fetch: Any) -> Any:
+            def counted() -> Any:
+                self.fetched += 1
+                return fetch()
+
+            if not isinstance(tasks[0], PieceTask):
+                return super().do(tasks, fetch)
+            assert len(tasks) > 2
+            self.rounds += 1
+            return super().do(tasks, counted)
+
+    pool = Counted(2)
+    run_inline(tiny(run={"rounds": 2}), tmp_path / "run", pool)
+    assert (pool.rounds, pool.fetched) == (2, 2 * 2)
 
 
 def test_privacy_is_claimed_with_workers_of_ray_and_with_no_others(tmp_path: Path) -> None:
