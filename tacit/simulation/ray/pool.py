@@ -37,6 +37,8 @@ AT_A_TIME = 2
 MOST_LOSSES = 5
 # How long the first worker of a run may take to come up, and a replacement where no worker is left.
 START_S = 300.0
+# How long a run waits for the others when the first has come; they join later.
+OTHERS_S = 60.0
 _POLL_S = 0.5
 # A worker is slow if it needs so many times as long as the median worker for the same predicted cost.
 SLOW = 1.5
@@ -220,7 +222,7 @@ class RayPool:
             self._coming[actor.about.remote()] = actor
 
     def _await_members(self, enough: int) -> None:
-        """Wait until so many workers are there."""
+        """Wait until so many workers are there, and not long for those after the first."""
         until = time.monotonic() + START_S
         while len(self._members) < enough:
             if not self._coming:
@@ -228,6 +230,8 @@ class RayPool:
             ready, _ = self._ray.wait(list(self._coming), timeout=_POLL_S)
             for ref in ready:
                 self._welcome(ref, first=True)
+                if len(self._members) == 1:
+                    until = time.monotonic() + OTHERS_S
             if not ready and time.monotonic() > until:
                 if self._members:
                     return

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -50,6 +51,22 @@ def test_what_is_no_address_is_refused(address: str) -> None:
     pytest.importorskip("ray")
     with pytest.raises(WorkerError, match=f"as auto or host:port, got {address}"):
         Connection.of(Ray(address=address))
+
+
+@pytest.mark.parametrize(
+    ("gpus_per_worker", "workers"), [(0.0, 7), (1.0, 5), (0.5, 7), (2.0, 2)], ids=["cores", "one", "half", "two"]
+)
+def test_a_worker_has_its_core_and_its_gpus_on_one_node(gpus_per_worker: float, workers: int) -> None:
+    """The head has a GPU and no core for workers, a node has more GPUs than cores, and one is gone."""
+    nodes = [
+        {"Alive": True, "Resources": {"GPU": 1.0, "memory": 9.0}},
+        {"Alive": True, "Resources": {"CPU": 2.0, "GPU": 3.0}},
+        {"Alive": True, "Resources": {"CPU": 5.0, "GPU": 3.0}},
+        {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}},
+    ]
+    connection = Connection.__new__(Connection)
+    connection.ray = SimpleNamespace(nodes=lambda: nodes)
+    assert connection.room_for(gpus_per_worker) == workers
 
 
 @pytest.mark.parametrize(
