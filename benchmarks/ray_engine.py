@@ -7,9 +7,10 @@
 One JSON line a case. `scaling` trains the same recipe with both engines in turn, and compares each run with the one beside it,
 because other work on the machine would otherwise count against one. It counts wall time and the processor time of the driver
 and all its descendants, Ray's own processes included; processor time changes little with other work on the machine. The first
-rounds, which compile, are left out. `overhead` takes users without text and the demo's model. `ms_beside_work` is how long a
-round takes beyond the time for which its workers were busy with users: messages, transfers, merging, and waiting for the last
-piece.
+rounds, which compile, are left out. `efficiency` is the speed against that on one core, divided by the cores, and
+`processor_efficiency` the same of users a processor second, which leaves waiting out. `overhead` takes users without text and
+the demo's model. `ms_beside_work` is how long a round takes beyond the time for which its workers were busy with users:
+messages, transfers, merging, and waiting for the last piece.
 """
 
 from __future__ import annotations
@@ -222,7 +223,8 @@ def scaling(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 line[f"{measure}_of_built_in"] = round(statistics.median(each), 3)
                 line[f"{measure}_of_built_in_each"] = [round(ratio, 3) for ratio in each]
         efficiency = statistics.median(ratios((kind, count), (kind, 1), "users_a_second")) / count
-        yield {**line, "efficiency": round(efficiency, 3)}
+        of_processors = statistics.median(ratios((kind, count), (kind, 1), "users_a_processor_second"))
+        yield {**line, "efficiency": round(efficiency, 3), "processor_efficiency": round(of_processors, 3)}
 
 
 def overhead(given: argparse.Namespace) -> Iterator[dict[str, Any]]:

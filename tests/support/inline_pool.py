@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from tacit.runs.callbacks import WorkersReport
+from tacit.models.word_lm import parameter_count
+from tacit.recipe.engine import Ray
+from tacit.recipe.training import Recipe
+from tacit.runs.callbacks import Callback, WorkersReport
+from tacit.runs.driver import begin
+from tacit.runs.folder import RunFolder
+from tacit.simulation.program import SimulatedProgram
+from tacit.simulation.ray.users import RayUsers
 from tacit.simulation.ray.worker import About, Done, Measure, Measured, PieceTask, UsersSide, Worker, in_numpy
+from tacit.simulation.training import program_of
+from tacit.training.recipes import RecipeSetup
 
 
 class InlinePool:
@@ -50,3 +60,27 @@ class InlinePool:
 
     def close(self) -> None:
         pass
+
+
+def inline_program(recipe: Recipe, folder: RunFolder, pool: Any = None, *, pieces: int = 3) -> SimulatedProgram:
+    """The recipe's program, its users trained in pieces by workers in this process; or by those of another pool."""
+    setup = RecipeSetup.build(recipe)
+    engine = RayUsers(
+        setup.dataset.train,
+        setup.work,
+        setup.plan,
+        setup.batches,
+        settings=Ray(pieces=pieces),
+        parameters=parameter_count(setup.learned),
+        chunk=setup.chunk,
+        secure=setup.secure,
+        pool=InlinePool() if pool is None else pool,
+    )
+    return program_of(setup, folder, engine)
+
+
+def run_inline(recipe: Recipe, out: Path, pool: Any = None, *, pieces: int = 3) -> RunFolder:
+    """A run of this recipe, which gives the bytes that real workers of Ray give with as many pieces."""
+    folder = RunFolder.create(out, recipe.to_toml())
+    begin(inline_program(recipe, folder, pool, pieces=pieces), folder, Callback())
+    return folder

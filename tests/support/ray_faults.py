@@ -111,8 +111,8 @@ class Killer:
         self.killed[kind] += 1
 
 
-def run_with_kills(folder: Path, *, kills: int, nodes: int, rounds: int, seed: int = 1) -> Killer:
-    """Train a seeded recipe undisturbed and with kills, and compare all that there is; returns who was killed."""
+def run_with_kills(nodes_of_ray: Any, folder: Path, *, kills: int, nodes: int, rounds: int, seed: int = 1) -> Killer:
+    """Train a seeded recipe on this cluster, undisturbed and with kills, and compare all that there is; who was killed."""
     from tacit.recipe.engine import Ray
     from tacit.recipe.training import on_engine
     from tacit.runs.callbacks import Callback
@@ -129,16 +129,14 @@ def run_with_kills(folder: Path, *, kills: int, nodes: int, rounds: int, seed: i
     chance, collect = random.Random(seed), RayUsers.collect
     kinds = ["node"] * nodes + ["worker"] * (kills - nodes)
     chance.shuffle(kinds)
-    with cluster() as nodes_of_ray:
-        nodes_of_ray.connect()
-        start_run(recipe, folder / "whole", Callback())
-        seconds = seconds_a_round(folder / "whole")
-        killer = Killer(nodes_of_ray, dict(zip(chance.sample(range(rounds), kills), kinds, strict=True)), seconds, seed)
-        RayUsers.collect = killer.around(collect)  # type: ignore[method-assign]
-        try:
-            start_run(recipe, folder / "killed", Callback())
-        finally:
-            RayUsers.collect = collect  # type: ignore[method-assign]
+    start_run(recipe, folder / "whole", Callback())
+    seconds = seconds_a_round(folder / "whole")
+    killer = Killer(nodes_of_ray, dict(zip(chance.sample(range(rounds), kills), kinds, strict=True)), seconds, seed)
+    RayUsers.collect = killer.around(collect)  # type: ignore[method-assign]
+    try:
+        start_run(recipe, folder / "killed", Callback())
+    finally:
+        RayUsers.collect = collect  # type: ignore[method-assign]
     assert_same_arrays(folder / "whole", folder / "killed")
     whole, killed = (intents(folder / name) for name in ("whole", "killed"))
     assert whole == killed
@@ -171,7 +169,9 @@ if __name__ == "__main__":
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         os.environ["XDG_CACHE_HOME"] = f"{place}/cache"
-        found = run_with_kills(Path(place), kills=given.kills, nodes=given.nodes, rounds=given.rounds)
+        with cluster() as there:
+            there.connect()
+            found = run_with_kills(there, Path(place), kills=given.kills, nodes=given.nodes, rounds=given.rounds)
     print(
         f"killed {dict(found.killed)} in {given.rounds} rounds, {found.in_a_round} of them while users were trained: "
         f"the same model and ledger, {time.monotonic() - began:.0f} s"

@@ -1,10 +1,10 @@
 """How much every contribution is shrunk, so that rounding errors cannot raise one user's share above the stated bound.
 
 **Sums.** Norms, clipping and accumulation run in float64. A user's clipped contribution is computed to a relative
-error below 2⁻⁴⁰ (d < 10¹⁰ coordinates), and the running sum of n contributions of norm ≤ S is off by at most n² ·
-2⁻⁵³ · S in any order of addition, which moves by at most twice that when one user is added. `SUM_SHARE` of what
-`HEADROOM` takes off is more than both up to `MOST_USERS` in a round; a plan allows 100,000. In TF32 or float32
-neither would hold.
+error below 2⁻⁴⁰ (d < 10¹⁰ coordinates), and the sum of n contributions of norm ≤ S is off by at most
+n (n - 1) ν S / (1 - n ν), ν = 2⁻⁵³, in any order of addition: one by one, or parts of a round whose sums are then
+added. It moves by at most twice that when one user is added. `SUM_SHARE` of what `HEADROOM` takes off is more than both
+up to `MOST_USERS` in a round; a plan allows 100,000. In TF32 or float32 neither would hold.
 
 **Correlated noise.** Float64 errors in the recurrence of the noise act as if a round's sum had moved
 (`mechanisms.correlated`). Let d be the number of coordinates, T of rounds, B of blocks, z the noise multiplier of a

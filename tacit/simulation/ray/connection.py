@@ -92,11 +92,11 @@ class Connection:
             ) from error
 
     def room_for(self, gpus_per_worker: float) -> int:
-        """How many workers the cluster has room for now, those of this run included."""
-        has = self.ray.cluster_resources()
+        """How many workers the cluster has room for, those of this run included: each has a core, and its GPUs on one node."""
+        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
         if gpus_per_worker:
-            return int(has.get("GPU", 0) / gpus_per_worker)
-        return int(has.get("CPU", 0))
+            return sum(min(int(has.get("CPU", 0)), int(has.get("GPU", 0) / gpus_per_worker)) for has in nodes)
+        return sum(int(has.get("CPU", 0)) for has in nodes)
 
     def close(self) -> None:
         """Leave the cluster."""

@@ -37,6 +37,8 @@ AT_A_TIME = 2
 MOST_LOSSES = 5
 # How long the first worker of a run may take to come up, and a replacement where no worker is left.
 START_S = 300.0
+# How long a run waits for the others when the first has come; they join later.
+OTHERS_S = 60.0
 _POLL_S = 0.5
 # A worker is slow if it needs so many times as long as the median worker for the same predicted cost.
 SLOW = 1.5
@@ -220,7 +222,7 @@ class RayPool:
             self._coming[actor.about.remote()] = actor
 
     def _await_members(self, enough: int) -> None:
-        """Wait until so many workers are there."""
+        """Wait until so many workers are there, and not long for those after the first."""
         until = time.monotonic() + START_S
         while len(self._members) < enough:
             if not self._coming:
@@ -228,6 +230,8 @@ class RayPool:
             ready, _ = self._ray.wait(list(self._coming), timeout=_POLL_S)
             for ref in ready:
                 self._welcome(ref, first=True)
+                if len(self._members) == 1:
+                    until = time.monotonic() + OTHERS_S
             if not ready and time.monotonic() > until:
                 if self._members:
                     return
@@ -279,12 +283,10 @@ class RayPool:
         assert self._side is not None
         try:
             member.shards = self._ray.get(member.actor.prepare.remote(self._side[0]), timeout=START_S)
-        except Exception as error:
-            found = _sentence(error)
-            if found is None:
-                self._forget(member)
-                return
-            raise WorkerError(f"The worker {member.about.host} cannot read the users: {found.sentence}") from None
+        except self._ray.exceptions.RayTaskError as error:  # the worker is there, and says what is wrong
+            raise _of_the_users(error, member) from error
+        except Exception:
+            self._forget(member)
 
     def _grow(self) -> None:
         """Between rounds: replace those who were lost, and take those in for whom room has come."""
@@ -395,6 +397,19 @@ def _sentence(error: BaseException) -> TacitError | None:
     return None
 
 
+def _of_the_users(error: Any, member: Member) -> BaseException:
+    """What to raise for an error of a worker that gets the users: what is wrong with them there, or as for the work."""
+    found, cause = _sentence(error), getattr(error, "cause", None)
+    if found is not None:
+        return WorkerError(f"The worker {member.about.host} cannot read the users: {found.sentence}")
+    if isinstance(cause, ImportError | AttributeError) or "ModuleNotFoundError" in str(error):
+        return WorkerError(
+            f"The worker {member.about.host} cannot import what the users or the work are made of: {_last_line(error)}.",
+            hint="Install the modules of your own code on every machine.",
+        )
+    return _of_the_work(error, member)
+
+
 def _of_the_work(error: Any, member: Member) -> BaseException:
     """What to raise for an error inside the work: the mistake itself, or that memory ran out, or the traceback as it is."""
     found = _sentence(error)
@@ -406,3 +421,8 @@ def _of_the_work(error: Any, member: Member) -> BaseException:
             hint="Lower engine.chunk, then resume the run.",
         )
     return error if isinstance(error, BaseException) else RuntimeError(str(error))
+
+
+def _last_line(error: BaseException) -> str:
+    """The last line of a worker's traceback: what went wrong, as Python says it."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip().rstrip(".")

@@ -269,6 +269,9 @@ def _use_accelerators(*, gpu: bool) -> None:
     if gpu:
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         return
+    # How many threads compute for the CPU device. With one for each core of the machine, as is usual, the workers of a machine
+    # take each other's cores to wait in. How sums are split between threads also decides how they are rounded.
+    os.environ["NPROC"] = "1"
     import jax
 
     jax.config.update("jax_platforms", "cpu")

@@ -24,6 +24,8 @@ from tacit.simulation.sweep.running import Heard, environment_for
 
 # How often a task is asked whether it has ended, in seconds.
 LOOK = 0.5
+# What a process computes with that has one core: one CPU device, and one thread for it.
+ONE_CORE = {"JAX_NUM_CPU_DEVICES": "1", "NPROC": "1"}
 
 
 @contextmanager
@@ -51,7 +53,7 @@ class RayTasks:
         self.at_once = room(ray.cluster_resources(), gpus_per_run) if at_once is None else at_once
         self._tasks: dict[str, Any] = {}
         share = max(1, round(1 / gpus_per_run)) if 0 < gpus_per_run < 1 else 1
-        environment = environment_for(share, {"JAX_NUM_CPU_DEVICES": "1"} if gpus_per_run == 0 else {})
+        environment = environment_for(share, ONE_CORE if gpus_per_run == 0 else {})
         if path := os.environ.get("PYTHONPATH"):
             environment["PYTHONPATH"] = path
         self._run = ray.remote(run_task).options(

@@ -228,6 +228,7 @@ def environment_for(at_once: int, environment: Mapping[str, str] | None = None) 
     found = dict(os.environ if environment is None else environment)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     found.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{MEMORY_SHARE / at_once:.3f}")
-    if "xla_force_host_platform_device_count" not in found.get("XLA_FLAGS", ""):
-        found.setdefault("JAX_NUM_CPU_DEVICES", str(max(1, cores // at_once)))
+    if "JAX_NUM_CPU_DEVICES" not in found and "xla_force_host_platform_device_count" not in found.get("XLA_FLAGS", ""):
+        found["JAX_NUM_CPU_DEVICES"] = str(max(1, cores // at_once))
+        found.setdefault("NPROC", found["JAX_NUM_CPU_DEVICES"])  # how many threads compute for them
     return found

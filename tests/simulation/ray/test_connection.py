@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import tacit
 from tacit.errors import RecipeError, WorkerError
 from tacit.recipe.engine import Ray
-from tacit.simulation.ray import identity as module
 from tacit.simulation.ray.connection import Connection
 from tacit.simulation.ray.identity import identity
 from tests.support.tiny_recipe import tiny
@@ -54,6 +54,22 @@ def test_what_is_no_address_is_refused(address: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("gpus_per_worker", "workers"), [(0.0, 7), (1.0, 5), (0.5, 7), (2.0, 2)], ids=["cores", "one", "half", "two"]
+)
+def test_a_worker_has_its_core_and_its_gpus_on_one_node(gpus_per_worker: float, workers: int) -> None:
+    """The head has a GPU and no core for workers, a node has more GPUs than cores, and one is gone."""
+    nodes = [
+        {"Alive": True, "Resources": {"GPU": 1.0, "memory": 9.0}},
+        {"Alive": True, "Resources": {"CPU": 2.0, "GPU": 3.0}},
+        {"Alive": True, "Resources": {"CPU": 5.0, "GPU": 3.0}},
+        {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}},
+    ]
+    connection = Connection.__new__(Connection)
+    connection.ray = SimpleNamespace(nodes=lambda: nodes)
+    assert connection.room_for(gpus_per_worker) == workers
+
+
+@pytest.mark.parametrize(
     ("given", "sentence"),
     [
         ({"workers": 0}, "Expected workers to be a whole number of at least 1, got 0."),
@@ -82,14 +98,3 @@ def test_another_version_or_another_checkout_differs(monkeypatch: pytest.MonkeyP
     assert mine.difference(dataclasses.replace(mine, jax="0.1")) == ("jax", mine.jax, "0.1")
     assert mine.difference(dataclasses.replace(mine, source="other")) == ("Tacit's source", mine.source, "other")
     assert mine.difference(dataclasses.replace(mine, tacit="9")) == ("tacit", mine.tacit, "9")
-
-
-def test_the_digest_of_the_source_sees_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in (("__init__.py", ""), ("gate.py", "clip = 1"), ("inner/deep.py", "x")):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    monkeypatch.setattr(module.tacit, "__file__", str(tmp_path / "__init__.py"))
-    before = module._digest_of_source()
-    (tmp_path / "inner" / "deep.py").write_text("y")
-    assert module._digest_of_source() != before

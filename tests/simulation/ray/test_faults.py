@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,12 +28,21 @@ from tacit.simulation.ray import pool
 from tacit.simulation.ray.pool import RayPool
 from tacit.simulation.ray.users import RayUsers
 from tacit.simulation.training import resume_run, start_run
-from tests.support.ray_faults import run_with_kills
+from tests.support.inline_pool import run_inline
+from tests.support.ray_faults import cluster, run_with_kills
 from tests.support.run_arrays import assert_same_arrays
 from tests.support.tiny_recipe import tiny
 
 pytest.importorskip("ray")
 pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Any]:
+    """A cluster of two nodes with room for a worker each, to which this process belongs: starting one takes long."""
+    with cluster() as found:
+        found.connect()
+        yield found
 
 
 @pytest.fixture(autouse=True)
@@ -40,8 +51,8 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_workers_and_nodes_change_neither_model_nor_ledger(tmp_path: Path) -> None:
-    killer = run_with_kills(tmp_path, kills=3, nodes=1, rounds=6)
+def test_killed_workers_and_nodes_change_neither_model_nor_ledger(nodes: Any, tmp_path: Path) -> None:
+    killer = run_with_kills(nodes, tmp_path, kills=3, nodes=1, rounds=6)
     assert killer.killed == {"worker": 2, "node": 1}
 
 
@@ -56,11 +67,11 @@ class Watched(Callback):
 
 
 def test_a_frozen_worker_is_given_up_and_the_run_gives_the_same_bytes_as_with_one_worker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is frozen for good when it has a piece; the time it may take is short enough to be waited for."""
     recipe = tiny(run={"rounds": 3, "seed": 5})
-    start_run(on_engine(recipe, Ray(workers=1, pieces=3)), tmp_path / "whole", Callback())
+    run_inline(recipe, tmp_path / "whole")
     frozen = []
 
     def freezing(self: RayPool, *given: object, **named: object) -> None:
@@ -74,7 +85,7 @@ def test_a_frozen_worker_is_given_up_and_the_run_gives_the_same_bytes_as_with_on
     plain = RayPool._hand_out
     monkeypatch.setattr(RayPool, "_hand_out", freezing)
     watched = Watched()
-    start_run(on_engine(recipe, Ray(workers=2, pieces=3, give_up_s=20)), tmp_path / "frozen", watched)
+    start_run(on_engine(recipe, Ray(workers=2, pieces=3, give_up_s=10)), tmp_path / "frozen", watched)
     assert frozen
     assert watched.reports[-1].lost == 1
     assert_same_arrays(tmp_path / "whole", tmp_path / "frozen")
@@ -93,7 +104,7 @@ start_run(on_engine(tiny(run={"rounds": 6, "seed": 5}), Ray(workers=1, pieces=3)
 """
 
 
-def test_a_killed_driver_leaves_no_process_and_its_run_goes_on_with_a_new_ray(tmp_path: Path) -> None:
+def test_a_killed_driver_leaves_no_process_and_its_run_goes_on_with_another_ray(nodes: Any, tmp_path: Path) -> None:
     out = tmp_path / "killed"
     before = _raylets()
     process = subprocess.Popen([sys.executable, "-c", DRIVER, str(out)], cwd=Path(__file__).parents[3])
@@ -108,14 +119,13 @@ def test_a_killed_driver_leaves_no_process_and_its_run_goes_on_with_a_new_ray(tm
     while _raylets() - before and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not _raylets() - before
-    recipe = on_engine(tiny(run={"rounds": 6, "seed": 5}), Ray(workers=1, pieces=3))
-    start_run(recipe, tmp_path / "whole", Callback())
+    run_inline(tiny(run={"rounds": 6, "seed": 5}), tmp_path / "whole")
     resume_run(out, Callback())
     assert_same_arrays(tmp_path / "whole", out)
 
 
 def test_a_worker_with_another_tacit_is_refused_and_no_run_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = pool.identity()
     monkeypatch.setattr(pool, "identity", lambda: dataclasses.replace(here, jax="9.9"))
@@ -125,30 +135,56 @@ def test_a_worker_with_another_tacit_is_refused_and_no_run_is_left(
 
 
 class OnlyHere:
-    """Users whose store other processes cannot see."""
+    """Users whom other processes cannot read: what they say is raised there, when users are read or when they arrive."""
 
-    def __init__(self, users: tacit.MemoryUsers) -> None:
-        self._users, self._at = users, os.getpid()
+    def __init__(self, users: tacit.MemoryUsers, says: Exception, *, arrives: bool) -> None:
+        self._users, self._says, self._arrives, self._at = users, says, arrives, os.getpid()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_arrived if self._arrives else _raised), (self._users, self._says)
 
     def __len__(self) -> int:
         return len(self._users)
 
     def gather(self, users: np.ndarray) -> object:
         if os.getpid() != self._at:
-            raise tacit.TacitError("There is no store /only/here.")
+            raise self._says
         return self._users.gather(users)
 
     def names(self, users: np.ndarray) -> object:
         return self._users.names(users)
 
 
-def test_a_store_that_a_worker_cannot_see_is_told() -> None:
+def _arrived(users: tacit.MemoryUsers, says: Exception) -> OnlyHere:
+    found = OnlyHere(users, says, arrives=True)
+    found._at = 0
+    return found
+
+
+def _raised(users: tacit.MemoryUsers, says: Exception) -> OnlyHere:
+    raise says
+
+
+@pytest.mark.parametrize(
+    ("says", "arrives", "sentence"),
+    [
+        (tacit.TacitError("There is no store."), True, r"^The worker .* cannot read the users: There is no store\.$"),
+        (MemoryError(), True, r"^The worker .* has too little memory for cpu work on a chunk of users\.$"),
+        (
+            ModuleNotFoundError("No module named 'mine'"),
+            False,
+            r"^The worker .* cannot import what the users or the work are made of: .*No module named 'mine'\.$",
+        ),
+    ],
+    ids=["a store that is not there", "memory", "a module that is not there"],
+)
+def test_what_a_worker_cannot_get_is_told(nodes: Any, says: Exception, arrives: bool, sentence: str) -> None:
     people = tacit.users({f"user {number}": ["you"] for number in range(4)}, vocabulary=["you"])
-    plan = tiny().privacy
+    users = OnlyHere(people, says, arrives=arrives)
     work = LocalWork(FedAvg(), NextWord())
     shape = TextBatches("windows", 3, 2, 3)
-    engine = RayUsers(OnlyHere(people), work, plan, shape, settings=Ray(workers=1), parameters=10)  # type: ignore[arg-type]
-    with pytest.raises(WorkerError, match=r"The worker .* cannot read the users: There is no store /only/here\."):
+    engine = RayUsers(users, work, tiny().privacy, shape, settings=Ray(workers=1), parameters=10)  # type: ignore[arg-type]
+    with pytest.raises(WorkerError, match=sentence):
         engine.open()
 
 

@@ -20,18 +20,13 @@ from tacit.data.sharding import cut_into_shards
 from tacit.data.store import open_store
 from tacit.data.views import Subset
 from tacit.errors import StoreError, WorkerError
-from tacit.models.word_lm import parameter_count
 from tacit.recipe.engine import Ray
 from tacit.recipe.training import Recipe, on_engine
 from tacit.runs.callbacks import Callback
-from tacit.runs.driver import begin
-from tacit.runs.folder import RunFolder
 from tacit.simulation.ray.pool import RayPool
-from tacit.simulation.ray.users import RayUsers
-from tacit.simulation.training import program_of, start_run
+from tacit.simulation.training import start_run
 from tacit.training import datasets
-from tacit.training.recipes import RecipeSetup
-from tests.support.inline_pool import InlinePool
+from tests.support.inline_pool import InlinePool, run_inline
 from tests.support.ray_faults import cluster
 from tests.support.run_arrays import assert_same_arrays, final_arrays
 from tests.support.sharded_nodes import copy_for_node, on_nodes
@@ -63,29 +58,12 @@ def recipe_of(store: Path, **sections: Any) -> Recipe:
     return Recipe.model_validate(given)
 
 
-def run_inline(recipe: Recipe, out: Path, pool: InlinePool) -> InlinePool:
-    setup = RecipeSetup.build(recipe)
-    engine = RayUsers(
-        setup.dataset.train,
-        setup.work,
-        setup.plan,
-        setup.batches,
-        settings=Ray(pieces=5),
-        parameters=parameter_count(setup.learned),
-        chunk=setup.chunk,
-        secure=setup.secure,
-        pool=pool,
-    )
-    folder = RunFolder.create(out, recipe.to_toml())
-    begin(program_of(setup, folder, engine), folder, Callback())
-    return pool
-
-
 def test_the_model_is_that_of_the_store_that_was_cut_with_any_number_of_workers(stores: Path, tmp_path: Path) -> None:
     same = {"run": {"seed": 3, "rounds": 2}}
-    run_inline(recipe_of(stores / "whole", **same), tmp_path / "whole", InlinePool(2))
-    one = run_inline(recipe_of(stores / "cut", **same), tmp_path / "one", InlinePool(1))
-    run_inline(recipe_of(stores / "cut", **same), tmp_path / "two", InlinePool(2, lambda done: done[::-1]))
+    one, two = InlinePool(1), InlinePool(2, lambda done: done[::-1])
+    run_inline(recipe_of(stores / "whole", **same), tmp_path / "whole", InlinePool(2), pieces=5)
+    run_inline(recipe_of(stores / "cut", **same), tmp_path / "one", one, pieces=5)
+    run_inline(recipe_of(stores / "cut", **same), tmp_path / "two", two, pieces=5)
     assert_same_arrays(tmp_path / "one", tmp_path / "two")
     whole, cut = final_arrays(tmp_path / "whole"), final_arrays(tmp_path / "one")
     for name in whole:
@@ -166,7 +144,7 @@ def test_each_machine_trains_the_users_whose_shard_it_has(
     assert watched.killed
     assert watched.lost == 1
     whole = recipe_of(stores / "cut", run={"seed": 3, "rounds": 3})
-    run_inline(whole, tmp_path / "inline", InlinePool(1))
+    run_inline(whole, tmp_path / "inline", InlinePool(1), pieces=5)
     assert_same_arrays(tmp_path / "inline", tmp_path / "run")
 
     nodes.remove_node(nodes.last, allow_graceful=False)

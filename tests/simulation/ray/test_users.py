@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from tacit.errors import PrivacyError
-from tacit.models.word_lm import parameter_count
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.record.reasons import Reason, Why
 from tacit.recipe.engine import Ray
@@ -22,13 +21,12 @@ from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin
 from tacit.runs.folder import RunFolder
 from tacit.runs.provenance import reasons_of
-from tacit.simulation.program import SimulatedProgram
 from tacit.simulation.ray.pool import RayPool
 from tacit.simulation.ray.users import RayUsers
-from tacit.simulation.ray.worker import Done
+from tacit.simulation.ray.worker import Done, PieceTask
 from tacit.simulation.training import program_of
 from tacit.training.recipes import RecipeSetup
-from tests.support.inline_pool import InlinePool
+from tests.support.inline_pool import InlinePool, inline_program, run_inline
 from tests.support.run_arrays import final_arrays
 from tests.support.tiny_recipe import FTRL, tiny
 
@@ -51,29 +49,6 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
-def program(recipe: Recipe, folder: RunFolder, pool: Any = None) -> SimulatedProgram:
-    """The recipe's program, its users trained in pieces by workers in this process."""
-    setup = RecipeSetup.build(recipe)
-    engine = RayUsers(
-        setup.dataset.train,
-        setup.work,
-        setup.plan,
-        setup.batches,
-        settings=Ray(pieces=3),
-        parameters=parameter_count(setup.learned),
-        chunk=setup.chunk,
-        secure=setup.secure,
-        pool=InlinePool() if pool is None else pool,
-    )
-    return program_of(setup, folder, engine)
-
-
-def run(recipe: Recipe, out: Path, pool: Any = None) -> RunFolder:
-    folder = RunFolder.create(out, recipe.to_toml())
-    begin(program(recipe, folder, pool), folder, Callback())
-    return folder
-
-
 def built_in(recipe: Recipe, out: Path) -> RunFolder:
     folder = RunFolder.create(out, recipe.to_toml())
     begin(program_of(RecipeSetup.build(recipe), folder), folder, Callback())
@@ -88,7 +63,10 @@ def own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize("sections", RUNS.values(), ids=RUNS)
 def test_a_run_gives_the_built_in_engine_s_model_up_to_rounding(sections: dict[str, Any], tmp_path: Path) -> None:
     recipe = tiny(**sections, run={"seed": 3, "rounds": 3})
-    here, there = built_in(recipe, tmp_path / "a"), run(recipe, tmp_path / "b", InlinePool(2, lambda done: done[::-1]))
+    here, there = (
+        built_in(recipe, tmp_path / "a"),
+        run_inline(recipe, tmp_path / "b", InlinePool(2, lambda done: done[::-1])),
+    )
     one, other = final_arrays(here.path), final_arrays(there.path)
     assert one.keys() == other.keys()
     # Secure sums are rounded at random, by the index of a user in the round, which differs between the engines.
@@ -102,7 +80,7 @@ def test_a_run_gives_the_built_in_engine_s_model_up_to_rounding(sections: dict[s
 def test_the_bytes_do_not_depend_on_how_many_workers_there_are(name: str, tmp_path: Path) -> None:
     recipe = tiny(**RUNS[name], run={"seed": 3, "rounds": 2})
     models = [
-        final_arrays(run(recipe, tmp_path / str(workers), InlinePool(workers, order)).path)
+        final_arrays(run_inline(recipe, tmp_path / str(workers), InlinePool(workers, order)).path)
         for workers, order in (
             (1, lambda done: done),
             (2, lambda done: done[::-1]),
@@ -117,7 +95,7 @@ def test_the_bytes_do_not_depend_on_how_many_workers_there_are(name: str, tmp_pa
 def test_the_gate_is_audited_through_a_worker_s_gate(tmp_path: Path) -> None:
     """The audit's own test statistics find the plan's noise, and the canaries were admitted by a worker."""
     pool = InlinePool(2)
-    folder = run(tiny(run={"rounds": 6}), tmp_path / "run", pool)
+    folder = run_inline(tiny(run={"rounds": 6}), tmp_path / "run", pool)
     outcome = built_in(tiny(run={"rounds": 6}), tmp_path / "other")
     assert (folder.path / "gate_audit.json").exists() == (outcome.path / "gate_audit.json").exists()
     assert [type(pickle.loads(task).canaries).__name__ for task in pool.tasks][-1] == "Canaries"
@@ -128,7 +106,7 @@ def test_the_gate_is_audited_through_a_worker_s_gate(tmp_path: Path) -> None:
 def test_a_worker_sends_sums_and_never_one_user_s_update(tmp_path: Path) -> None:
     """Each result has one array of each shape of the model, in float64, and beside it one number a user."""
     pool, recipe = InlinePool(1), tiny(run={"rounds": 1})
-    run(recipe, tmp_path / "run", pool)
+    run_inline(recipe, tmp_path / "run", pool)
     shapes = [leaf.shape for leaf in jax.tree.leaves(RecipeSetup.build(recipe).learned)]
     assert len(pool.results) > 1
     for sent in pool.results:
@@ -161,7 +139,7 @@ def test_no_task_holds_the_key_of_the_noise_or_what_it_is_derived_from(
 
     monkeypatch.setattr(Randomness, "noise_key", watched)
     pool = InlinePool(1)
-    run(tiny(**RUNS[name], run={"rounds": 1}), tmp_path / "run", pool)
+    run_inline(tiny(**RUNS[name], run={"rounds": 1}), tmp_path / "run", pool)
     assert secrets
     assert not [secret for secret in secrets for task in pool.tasks if secret in task]
 
@@ -173,20 +151,42 @@ def _bytes_in(value: Any) -> list[bytes]:
     return found + [np.asarray(each).tobytes() for each in fields.values() if isinstance(each, np.ndarray | jax.Array)]
 
 
+def test_a_worker_fetches_the_model_once_a_round(tmp_path: Path) -> None:
+    """Whatever the number of its pieces; the audit's canaries are one more."""
+
+    class Counted(InlinePool):
+        fetched, rounds = 0, 0
+
+        def do(self, tasks: Any, fetch: Any) -> Any:
+            def counted() -> Any:
+                self.fetched += 1
+                return fetch()
+
+            if not isinstance(tasks[0], PieceTask):
+                return super().do(tasks, fetch)
+            assert len(tasks) > 2
+            self.rounds += 1
+            return super().do(tasks, counted)
+
+    pool = Counted(2)
+    run_inline(tiny(run={"rounds": 2}), tmp_path / "run", pool)
+    assert (pool.rounds, pool.fetched) == (2, 2 * 2)
+
+
 def test_privacy_is_claimed_with_workers_of_ray_and_with_no_others(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run", tiny().to_toml())
     foreign = Reason(Why.FOREIGN_ENGINE)
-    assert reasons_of(program(tiny(), folder, RayPool(Ray()))) == []
-    assert reasons_of(program(tiny(), folder, InlinePool())) == [foreign]
+    assert reasons_of(inline_program(tiny(), folder, RayPool(Ray()))) == []
+    assert reasons_of(inline_program(tiny(), folder, InlinePool())) == [foreign]
 
     class Other(RayPool):
         pass
 
-    assert reasons_of(program(tiny(), folder, Other(Ray()))) == [foreign]
-    changed = program(tiny(), folder, RayPool(Ray()))
+    assert reasons_of(inline_program(tiny(), folder, Other(Ray()))) == [foreign]
+    changed = inline_program(tiny(), folder, RayPool(Ray()))
     changed.users.collect = lambda *given: None  # type: ignore[method-assign]
     assert reasons_of(changed) == [foreign]
-    loose = program(tiny(), folder, RayPool(Ray()))
+    loose = inline_program(tiny(), folder, RayPool(Ray()))
     loose.users.plan = tiny(privacy={"clip_norm": 3.0}).privacy
     assert reasons_of(loose) == [Reason(Why.ENGINE_OF_OTHER_PLAN)]
 
@@ -217,7 +217,7 @@ def test_the_next_cohort_is_cut_while_this_one_trains(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(RayUsers, "prepare", watched)
     pool = WaitsForTheNextCohort(cohorts)
-    run(tiny(run={"rounds": 2, "evaluate_every": 2}), tmp_path / "run", pool)
+    run_inline(tiny(run={"rounds": 2, "evaluate_every": 2}), tmp_path / "run", pool)
     assert pool.waited
 
 
@@ -227,4 +227,4 @@ def test_a_round_larger_than_rounding_is_proven_for_is_refused(tmp_path: Path, m
     # Every piece is small enough, and the round is not.
     monkeypatch.setattr(batched, "MOST_USERS", batched.MOST_CANARIES + 8)
     with pytest.raises(PrivacyError, match="at most 8 users in a round"):
-        run(tiny(run={"rounds": 4}, privacy={"cohort": 20}), tmp_path / "run")
+        run_inline(tiny(run={"rounds": 4}, privacy={"cohort": 20}), tmp_path / "run")

@@ -142,6 +142,7 @@ def test_processes_share_cores_and_memory_unless_the_person_chose() -> None:
     shared = environment_for(4, {})
     assert shared["XLA_PYTHON_CLIENT_MEM_FRACTION"] == "0.200"
     assert int(shared["JAX_NUM_CPU_DEVICES"]) >= 1
+    assert shared["NPROC"] == shared["JAX_NUM_CPU_DEVICES"]
     chosen = {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.5", "JAX_NUM_CPU_DEVICES": "3"}
     assert environment_for(4, chosen) == chosen
     assert "JAX_NUM_CPU_DEVICES" not in environment_for(2, {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"})
