@@ -107,7 +107,9 @@ class PretrainSection(RecipeSection):
     """
 
     world: Literal["keyboard"] | None = Field(default=None, description="a built-in world; instead of a store")
-    store: str | None = Field(default=None, description="a store of public text, its folder or its URL; instead of a world")
+    store: str | None = Field(
+        default=None, description="a store of public text, its folder or its URL; instead of a world"
+    )
     public: bool = Field(default=False, description="you assert that the store's text is public")
     world_seed: Seed = Field(default=2, description="another than the users' world has")
     style: Literal["tidy", "relaxed", "texter", "chatty"] | None = Field(

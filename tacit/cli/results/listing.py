@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from tacit.cli.results import account, audit, data, fleet, inspect, keyboard, planning, recipes, runs, sweep, witness
-from tacit.cli.results import account, audit, data, fleet, inspect, keyboard, person, planning, recipes, runs, sweep
+from tacit.cli.results import (
+    account,
+    audit,
+    budget,
+    data,
+    fleet,
+    inspect,
+    keyboard,
+    person,
+    planning,
+    recipes,
+    runs,
+    sweep,
+    witness,
+)
 from tacit.cli.results.base import Result
 
 RESULTS: dict[str, type[Result]] = {
@@ -32,6 +45,9 @@ RESULTS: dict[str, type[Result]] = {
     "account odometer": account.OdometerResult,
     "account calibrate fedavg": account.CalibrateResult,
     "account calibrate ftrl": account.CalibrateResult,
+    "budget set": budget.BudgetResult,
+    "budget show": budget.BudgetResult,
+    "budget settle": budget.SettleResult,
     "audit plant": audit.PlantResult,
     "audit run": audit.AuditRunResult,
     "audit experiment": audit.ExperimentResult,
@@ -59,6 +75,8 @@ RESULTS: dict[str, type[Result]] = {
     "fleet quarantine": fleet.QuarantineResult,
     "fleet revoke": fleet.RevokeResult,
     "fleet round": fleet.RoundResult,
+    "fleet budget set": budget.FleetBudgetResult,
+    "fleet budget show": budget.FleetBudgetResult,
     "fleet operator": fleet.OperatorResult,
     "fleet demo": runs.TrainResult,
     "inspect text": inspect.InspectTextResult,

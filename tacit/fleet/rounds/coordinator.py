@@ -19,9 +19,10 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from tacit.errors import DivergedError, FleetError, RunError, WitnessError
+from tacit.errors import BudgetError, DivergedError, FleetError, RunError, WitnessError
 from tacit.files import write_atomic
 from tacit.fleet.database import leases, task_table
+from tacit.fleet.database.budget_table import FleetAccount
 from tacit.fleet.database.heartbeat import Heartbeat
 from tacit.fleet.database.leases import Lease, LeaseLost
 from tacit.fleet.database.transactions import may_pass
@@ -44,6 +45,7 @@ from tacit.privacy.record.ledger import is_being_written
 from tacit.recipe.sections import FleetSection
 from tacit.recipe.training import Recipe
 from tacit.runs import odometer
+from tacit.runs.budget.listed import charge_of_ledger
 from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on
 from tacit.runs.folder import RunFolder, is_run
@@ -117,6 +119,7 @@ class Coordinator:
         folder = self._folder()
         if folder.begun and (closed := folder.ledger().closed) is not None and closed.outcome == "finished":
             # In case the process was killed before it did this.
+            FleetAccount(self._engine, lease).settle(folder.run_id, lambda: charge_of_ledger(folder.ledger()))
             task_table.retire_tasks(self._engine, lease, run=folder.run_id)
             return folder.summary()
         if self._setup is None:
@@ -151,7 +154,7 @@ class Coordinator:
         try:
             follow = go_on if folder.begun else begin
             summary = follow(program, folder, _LogCallback(self._log, context))
-        except DivergedError:
+        except (DivergedError, BudgetError):
             task_table.retire_tasks(self._engine, lease, run=folder.run_id)
             raise
         task_table.retire_tasks(self._engine, lease, run=folder.run_id)
