@@ -32,6 +32,7 @@ class Budget(Result):
     left: float | None = sometimes("how much of it is left; null if that is unknown")
     unknown: str | None = sometimes("why what is spent is unknown; null if it is known")
     raised: int | None = sometimes("how often it was raised")
+    runs_before: int | None = sometimes("how many runs were charged when the first budget was set")
     runs: int | None = sometimes("how many runs are charged")
     open: list[OpenRun] | None = sometimes("the runs that have not ended, or were killed")
     set: list[BudgetAsSet] = key("every budget that was set, oldest first; empty if there is none")

@@ -14,11 +14,13 @@ from contextlib import contextmanager, suppress
 from sqlalchemy import Connection, Engine, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from tacit.errors import BudgetError
 from tacit.fleet.database.leases import Lease, hold
 from tacit.fleet.database.schema import budget_lines, participations, schema_version, tasks
 from tacit.fleet.database.transactions import read_only
+from tacit.privacy.accounting.budget_filter import Limit
 from tacit.privacy.accounting.charges import Charge
-from tacit.runs.budget.account import Account, Held
+from tacit.runs.budget.account import Account, Held, in_words
 from tacit.runs.budget.records import History
 
 
@@ -26,6 +28,7 @@ class DatabaseLines:
     """The lines in the database; with a lease, lines are added only while this process holds it."""
 
     from_the_first, where = True, "this fleet"
+    remedy = "Serve that run's folder once with tacit serve, before a budget is set: then the account has what it cost."
 
     def __init__(self, engine: Engine, lease: Lease | None = None) -> None:
         self._engine, self._lease = engine, lease
@@ -77,6 +80,24 @@ class FleetAccount(Account):
 
     def __init__(self, engine: Engine, lease: Lease | None = None) -> None:
         super().__init__(DatabaseLines(engine, lease))
+
+    def begin_with(self, limit: Limit) -> None:
+        """Set the first budget; BudgetError if another is in force: a server that starts again does not change it."""
+        known = self.history().limit
+        if known is None:
+            self.set_limit(limit)
+        elif known != limit:
+            raise BudgetError(
+                f"The budget of this fleet is {in_words(known)}, and the server was started with {in_words(limit)}.",
+                hint="tacit fleet budget set changes it; start the server with the one that is in force, or without.",
+            )
+
+    def enter(self, run: str, place: str, charge: Callable[[], Charge]) -> None:
+        """Settle a run that has finished; it is entered if it is older than the account and there is no budget yet."""
+        history = self.history()
+        if history.limit is None and run not in history.jobs:
+            self.reserve(run, place, charge)
+        self.settle(run, charge)
 
     def settle(self, run: str, charge: Callable[[], Charge | None]) -> None:
         """As an account does."""

@@ -145,6 +145,7 @@ class BudgetAnswer(Message):
     left: float | None = None
     unknown: str | None = None
     raised: int | None = None
+    runs_before: int | None = None
     runs: int | None = None
     open: list[OpenReservation] = Field(default_factory=list)
     set: list[BudgetSet] = Field(default_factory=list)

@@ -60,8 +60,8 @@ class ServeSettings:
     `address` is the address that devices and other processes use, if it differs from where the process listens. Devices upload
     only to the host they enrolled with, or to a subdomain of it. If no certificate is given, one for this machine alone is
     made; if no database, secret or administrator's token is given, files in `out` are used. `odometer` is the folder that lists
-    every run on these devices, the same for all their servers; by default it is `out`. `budget` is set before the run begins,
-    if it is not the one in the database.
+    every run on these devices, the same for all their servers; by default it is `out`. `budget` is set before the run begins;
+    if there is one, it must be the same.
     """
 
     out: Path
@@ -92,6 +92,8 @@ class ServeSettings:
             require_pair(self.certificate, self.key)
         if self.role != "all" and (self.database is None or self.secret is None):
             raise FleetError(f"--role {self.role} needs --database and --secret, which the processes share.")
+        if self.budget is not None and self.role not in ("all", "coordinator"):
+            raise FleetError(f"--role {self.role} takes no budget: the coordinator sets it.")
         if self.role in ("all", "coordinator"):
             if self.recipe is None or self.recipe.fleet is None:
                 raise FleetError(f"--role {self.role} needs a recipe with a [fleet] section.")
@@ -226,9 +228,8 @@ def _coordinate(
     from tacit.fleet.rounds.peers import Peers
 
     assert settings.recipe is not None
-    account = FleetAccount(engine)
-    if settings.budget is not None and account.history().limit != settings.budget:
-        account.set_limit(settings.budget)
+    if settings.budget is not None:
+        FleetAccount(engine).begin_with(settings.budget)
     return Coordinator(
         engine,
         settings.recipe,

@@ -39,8 +39,12 @@ by the same supermartingale.
 - The δ of a budget is fixed when it is set: orders and weights follow from it. What is set aside for the tails of noise and for
   the thresholds of discoveries of words is fixed with it (`several_runs`): a threshold fails with probability δ_T at most given
   the past, and the charged δ_T may add up to a fifth of δ and no more.
+- The tails of noise (`noise.tail`) are charged at the budget's ε, not at what is spent until now: noise that is outside its
+  proof in a first job adds (1 + e^ε) τ at the ε that all jobs reach in the end, and Σ τ is at most its share of δ for that ε.
 - ε may be raised. For each ε fixed beforehand the proof holds for the outcomes in which the budget did not pass it. So a raised
-  budget is a weaker statement than one that was large from the start, and every statement says how often it was raised.
+  budget is a weaker statement than one that was large from the start, and every statement says how often it was raised. So is
+  one that was set when releases had been made: ε and δ may have been chosen by looking at them, and the statement says of how
+  many runs.
 - A budget in ρ admits no job whose cost is no ρ: users who are sampled, and thresholds.
 """
 
@@ -121,6 +125,8 @@ def spending(charges: Mapping[str, Charge], limit: Limit) -> Spending:
     for run, charge in charges.items():
         if charge.unknown is not None:
             return Spending(math.inf, f"the cost of the run {run} is unknown: {charge.unknown}")
+        if not charge.is_possible:
+            return Spending(math.inf, f"the cost of the run {run} is unknown: its charge has a number that no cost has")
     try:
         the_one("unit of privacy", (charge.unit for charge in charges.values()))
         adjacency = _adjacency(charges.values())
@@ -134,7 +140,7 @@ def spending(charges: Mapping[str, Charge], limit: Limit) -> Spending:
     for each in words:
         part = Concentrated(rho_of_discovery(each, adjacency), adjacency)
         costs.append(RunCost((part,), 0.0, threshold_delta=each.threshold_delta))
-    found, reasons = added(costs, limit.delta, adaptive=True, odometer=True)
+    found, reasons = added(costs, limit.delta, adaptive=True, odometer=True, within_epsilon=limit.value)
     return Spending(found.epsilon, in_words(reasons) if reasons else None)
 
 
@@ -183,9 +189,14 @@ def _adjacency(charges: Iterable[Charge]) -> str:
 
 
 def _other_discoveries(charges: Mapping[str, Charge]) -> list[ChargedWords]:
-    """The discoveries that chose the words of these runs, each once, without those that are among the runs."""
+    """The discoveries that chose the words of these runs, each once, without those that are charged among the runs.
+
+    Where two runs say different things about one discovery, the larger of each counts.
+    """
     found: dict[str, ChargedWords] = {}
     for charge in charges.values():
-        if charge.words is not None and charge.words.run not in charges:
-            found[charge.words.run] = charge.words
+        words = charge.words
+        if words is None or (words.run in charges and charges[words.run].covers_words(words)):
+            continue
+        found[words.run] = words.at_least(found.get(words.run, words))
     return list(found.values())

@@ -19,6 +19,7 @@ from tacit.privacy.accounting.composition import Concentrated, Sampled, merged
 from tacit.privacy.accounting.discovered_words import discovery_rho
 from tacit.privacy.accounting.sampled_gaussian import ADJACENCY, SampledRounds
 from tacit.privacy.accounting.several_runs import cost_of_run
+from tacit.privacy.accounting.zcdp import gaussian_rho
 from tacit.privacy.record.codec import Typed
 from tacit.privacy.record.planned import charged_for
 from tacit.privacy.record.reasons import in_words
@@ -26,6 +27,8 @@ from tacit.privacy.record.records import Intent, Opened
 
 # A discovery's ρ is kept for these neighbours; for others it is computed from it.
 _OF_WORDS = ADJACENCY["poisson"]
+# Two ways of adding the same numbers up differ by less than this.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,10 @@ class ChargedWords(Typed):
     run: str
     rho: float
     threshold_delta: float
+
+    def at_least(self, other: ChargedWords) -> ChargedWords:
+        """The larger of the two in every part, for the same discovery."""
+        return ChargedWords(self.run, max(self.rho, other.rho), max(self.threshold_delta, other.threshold_delta))
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,23 @@ class Charge(Typed):
     words: ChargedWords | None = None
     unknown: str | None = None
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether every number is one that a cost can have, finite and not below zero, and sampling is of a known kind."""
+        words = () if self.words is None else (self.words.rho, self.words.threshold_delta)
+        numbers = (self.rho, self.rho_of_words, self.tail, self.threshold_delta, *words)
+        known = all(
+            each.sampling.get("kind") in ADJACENCY and each.noise_multiplier > 0 and each.count >= 0
+            for each in self.rounds
+        )
+        return known and all(0 <= each < math.inf for each in numbers)
+
+    def covers_words(self, words: ChargedWords) -> bool:
+        """Whether this is the charge of a discovery that costs no less than a run that uses its words says."""
+        everybody = (each for each in self.rounds if each.sampling.get("probability") == 1)
+        rho = self.rho + self.rho_of_words + sum(gaussian_rho(each.noise_multiplier, each.count) for each in everybody)
+        return words.rho <= rho * (1 + _ROUNDING) and words.threshold_delta <= self.threshold_delta * (1 + _ROUNDING)
+
     def covers(self, other: Charge) -> bool:
         """Whether nothing in the other charge is more than here."""
         return self.at_least(other) == self
@@ -81,7 +105,7 @@ class Charge(Typed):
             adjacency=self.adjacency,
             rounds=tuple(counts.values()),
             **{name: max(getattr(self, name), getattr(other, name)) for name in names},
-            words=self.words or other.words,
+            words=_larger(self.words, other.words),
             unknown=self.unknown or other.unknown,
         )
 
@@ -122,6 +146,10 @@ def charge_of(opened: Opened, intents: Iterable[Intent] = (), *, start: int | No
 def sampled_rounds(charge: Charge) -> list[SampledRounds]:
     """The charge's rounds as the accountants take them."""
     return [SampledRounds(each.sampling, each.noise_multiplier, each.count) for each in charge.rounds]
+
+
+def _larger(words: ChargedWords | None, others: ChargedWords | None) -> ChargedWords | None:
+    return words.at_least(others) if words is not None and others is not None else words or others
 
 
 def rho_for(charge: Charge, adjacency: str) -> float:

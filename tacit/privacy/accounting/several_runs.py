@@ -123,11 +123,14 @@ def together(
     )
 
 
-def added(costs: Sequence[RunCost], delta: float, *, adaptive: bool, odometer: bool) -> tuple[Composed, list[Reason]]:
+def added(
+    costs: Sequence[RunCost], delta: float, *, adaptive: bool, odometer: bool, within_epsilon: float = 0.0
+) -> tuple[Composed, list[Reason]]:
     """What these cost together at this δ, and why that is infinite, where it is.
 
     `odometer`: by the bound for releases that were chosen adaptively. `adaptive`: whether there are discoveries, and how many,
     may have been decided by looking at releases, so that a fifth of δ is set aside for their thresholds in any case.
+    `within_epsilon`: a larger ε that is claimed for all of them; the tails of noise must be small enough for that.
     """
     composition = adaptively_composed if odometer else compose
     within, lonely = apart_from_tail(delta), math.fsum(cost.threshold_delta for cost in costs)
@@ -141,7 +144,7 @@ def added(costs: Sequence[RunCost], delta: float, *, adaptive: bool, odometer: b
     reasons = []
     if math.isinf(value):
         reasons = [Reason(Why.NO_NOISE)]
-    elif objection := tail_objection(tail, value, delta):
+    elif objection := tail_objection(tail, max(value, within_epsilon), delta):
         value, reasons = math.inf, [Reason(Why.NOISE_TAIL, objection)]
     rho = found.rho if lonely == 0 else None  # a threshold is not zero-concentrated
     return Composed(value, rho, found.accountant), reasons

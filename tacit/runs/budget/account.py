@@ -41,10 +41,12 @@ class Held(Protocol):
 class Lines(Protocol):
     """Where an account's lines are kept.
 
-    `where` names the account in sentences. `from_the_first`: whether runs are entered before there is a budget.
+    `where` names the account in sentences. `from_the_first`: whether runs are entered before there is a budget. `remedy` says
+    how a run gets into the account that is missing there.
     """
 
     where: str
+    remedy: str
     from_the_first: bool
 
     def held(self, *, make: bool = False) -> AbstractContextManager[Held | None]:
@@ -153,7 +155,8 @@ class Account:
             return
         after = spending(history.charges | charges, history.limit)
         if after.unknown is not None or after.value > history.limit.value:
-            raise BudgetError(_refusal(self.where, history, history.limit, after, f"these {len(charges):,} runs"))
+            what = "this run" if len(charges) == 1 else f"these {len(charges):,} runs"
+            raise BudgetError(_refusal(self.where, history, history.limit, after, what))
 
     def _require_room(self, history: History, limit: Limit, run: str, charge: Charge, *, grows: bool) -> None:
         if charge.unknown is not None:
@@ -173,7 +176,10 @@ class Account:
         for run in self._lines.begun_runs():
             job = history.jobs.get(run)
             if run not in also and (job is None or job.charge is None):
-                raise BudgetError(f"The account {self.where} lacks the run {run}, which has read these people.")
+                raise BudgetError(
+                    f"The account of {self.where} lacks the run {run}, which has read these people.",
+                    hint=self._lines.remedy,
+                )
 
     @contextmanager
     def _held(self, *, make: bool = False) -> Iterator[tuple[Held | None, History]]:

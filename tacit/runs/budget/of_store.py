@@ -3,6 +3,9 @@
 There is no such file until a budget is set. A last line without its end was cut short by a crash while it was added, so nothing
 depended on it: the next one cuts it off.
 
+A store that was cut into shards has a link to the account of the one that it was made of: both draw from it. Any other copy
+of the store has the odometer and no account, and admits nobody.
+
 The odometer records how far the account had got when the budget was last set. So an account that is gone, or that lacks lines
 from before that, is missed. A run whose ledger was begun, as the odometer shows, must be charged in the account.
 """
@@ -28,6 +31,7 @@ class StoreLines:
     """The lines of a store's account."""
 
     from_the_first = False
+    remedy = "tacit budget set charges every run that the store's odometer lists."
 
     def __init__(self, store: Path) -> None:
         self.store, self.path, self.where = store, store / NAME, str(store)
@@ -69,7 +73,8 @@ class StoreLines:
         if known is not None and history.digests[known.length - 1 : known.length] != [known.head]:
             raise BudgetError(
                 f"The account {self.path} is not the one that the odometer beside it knows: lines are missing, or it "
-                "was replaced."
+                "was replaced.",
+                hint="A copy of a store has no account: use the store that the budget was set for.",
             )
 
     def begun_runs(self) -> Collection[str]:

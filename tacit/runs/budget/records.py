@@ -86,13 +86,17 @@ class Job:
 
 @dataclass
 class History:
-    """What the lines so far come to."""
+    """What the lines so far come to.
+
+    `runs_before` is how many runs were charged when the first budget was set, which may have been chosen by looking at them.
+    """
 
     length: int = 0
     head: str = _BEFORE_THE_FIRST
     digests: list[str] = field(default_factory=list)
     budgets: list[SetBudget] = field(default_factory=list)
     jobs: dict[str, Job] = field(default_factory=dict)
+    runs_before: int = 0
 
     @classmethod
     def of(cls, lines: Iterable[bytes], where: str) -> History:
@@ -140,9 +144,11 @@ class History:
         """Go on with this line."""
         match line:
             case SetBudget():
-                self.budgets.append(line)
                 for each in line.runs:
                     self.jobs[each.run] = Job(each.run, each.place, each.charge, not each.ended, line.at)
+                if not self.budgets:
+                    self.runs_before = len(self.charges)
+                self.budgets.append(line)
             case Reserved():
                 self.jobs[line.run] = Job(line.run, line.place, line.charge, True, line.at)
             case Settled():

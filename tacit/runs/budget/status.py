@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.numbers import finite_or_none
 from tacit.privacy.accounting.budget_filter import Limit, most_rho
-from tacit.privacy.statement.wording import round_up, times
+from tacit.privacy.statement.wording import counted, round_up, times
 from tacit.runs.budget.account import Account, in_words, round_down, spent_of
 from tacit.runs.budget.records import History, Job
 
@@ -18,7 +18,7 @@ class BudgetStatus:
     """A budget. `spent` is what the account's charges come to under it; infinite, with `unknown`, if a cost is unknown.
 
     `open_runs` are those that have not ended, or were killed: they stay charged for all that they planned. `limits` are the
-    budgets that were set, with when, oldest first.
+    budgets that were set, with when, oldest first, and `runs_before` is how many runs were charged when the first was set.
 
     >>> import tacit
     >>> def room_for(status: tacit.BudgetStatus, rho: float) -> bool:
@@ -28,6 +28,7 @@ class BudgetStatus:
     where: str
     limits: tuple[tuple[str, Limit], ...]
     raised: int
+    runs_before: int
     spent: float
     unknown: str | None
     runs: int
@@ -54,7 +55,8 @@ class BudgetStatus:
         """The budget in one sentence."""
         symbol = self.limit.symbol
         raised = f"raised {times(self.raised)}" if self.raised else "never raised"
-        begins = f"The budget of {self.where} is {in_words(self.limit)}, {raised}"
+        after = f", set after {counted(self.runs_before, 'run')}" if self.runs_before else ""
+        begins = f"The budget of {self.where} is {in_words(self.limit)}{after}, {raised}"
         if math.isinf(self.spent):
             return f"{begins}; what is spent is unknown, so every job is refused: {self.unknown}."
         spent, left = round_up(self.spent, 4), round_down(self.left)
@@ -70,6 +72,7 @@ class BudgetStatus:
             "left": None if math.isinf(self.spent) else self.left,
             "unknown": self.unknown,
             "raised": self.raised,
+            "runs_before": self.runs_before,
             "runs": self.runs,
             "open": [{"run_id": job.run, "run": job.place, "reserved": job.at} for job in self.open_runs],
             "set": [
@@ -88,6 +91,7 @@ def status_of(account: Account) -> BudgetStatus | None:
         account.where,
         tuple((each.at, each.limit) for each in history.budgets),
         history.raised,
+        history.runs_before,
         spent.value,
         spent.unknown,
         len(history.charges),

@@ -194,6 +194,61 @@ def test_a_discovery_of_words_counts_once() -> None:
     assert spending({"a": replaced, "words": found}, limit).value == pytest.approx(0.5)
 
 
+def test_of_two_stories_about_one_discovery_the_dearer_one_counts() -> None:
+    """A run's record of its words may say less than another's, or less than the discovery itself is charged."""
+    limit = Limit(None, None, 1.0)
+    dear, cheap = (Charge("user", ADD, rho=0.1, words=ChargedWords("words", rho, 0.0)) for rho in (0.2, 0.01))
+    for order in ({"a": dear, "b": cheap}, {"b": cheap, "a": dear}):
+        assert spending(order, limit).value == pytest.approx(0.4)
+    assert dear.at_least(cheap) == dear == cheap.at_least(dear)
+    assert Charge("user", ADD).at_least(cheap).words == cheap.words
+    discovery = Charge("user", None, rho_of_words=0.05)
+    assert spending({"a": dear, "words": discovery}, limit).value == pytest.approx(0.1 + 0.2 + 0.05)
+
+
+def test_words_that_everybody_was_asked_for_letter_by_letter_count_once() -> None:
+    everybody = ChargedRounds({"kind": "poisson", "probability": 1.0}, 2.0, 8)
+    uses = Charge("user", ADD, rho=0.1, words=ChargedWords("letters", 8 / (2 * 2.0**2), 0.0))
+    letters, limit = Charge("user", ADD, rounds=(everybody,)), Limit(50.0, 1e-6)
+    alone = spending({"a": Charge("user", ADD, rho=0.1), "letters": letters}, limit)
+    assert spending({"a": uses, "letters": letters}, limit) == alone
+    assert spending({"a": uses}, limit).value == pytest.approx(alone.value, rel=1e-3)
+
+
+def test_the_tail_of_noise_is_charged_at_the_epsilon_that_may_still_be_reached() -> None:
+    """A draw beyond the proof in a first, cheap job counts e^ε times when later jobs have spent the whole budget."""
+    job = Charge("user", ADD, rho=0.01, tail=1e-30)
+    assert math.isfinite(spending({"a": job}, Limit(20.0, 1e-6)).value)
+    found = spending({"a": job}, Limit(60.0, 1e-6))
+    assert math.isinf(found.value)
+    assert "extremely far out" in (found.unknown or "")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Charge("user", ADD, rho=-0.1),
+        Charge("user", ADD, rho=math.nan),
+        Charge("user", ADD, rho=math.inf),
+        Charge("user", ADD, threshold_delta=-1e-9),
+        Charge("user", ADD, tail=-1e-9),
+        Charge("user", None, rho_of_words=-0.1),
+        Charge("user", ADD, words=ChargedWords("w", -0.1, 0.0)),
+        Charge("user", ADD, rounds=(ChargedRounds({"kind": "poisson", "probability": 0.1}, 1.0, -3),)),
+        Charge("user", ADD, rounds=(ChargedRounds({"kind": "poisson", "probability": 0.1}, -1.0, 3),)),
+        Charge("user", ADD, rounds=(ChargedRounds({"kind": "poisson", "probability": 0.1}, math.nan, 3),)),
+    ],
+)
+@pytest.mark.parametrize("limit", [Limit(4.0, 1e-6), Limit(None, None, 1.0)])
+def test_a_charge_that_no_job_can_have_admits_nobody(wrong: Charge, limit: Limit) -> None:
+    assert math.isinf(spending({"a": charge(1, 0), "b": wrong}, limit).value)
+
+
+def test_a_kind_of_sampling_that_is_not_known_admits_nobody() -> None:
+    odd = Charge("user", ADD, rounds=(ChargedRounds({"kind": "lottery"}, 1.0, 3),))
+    assert math.isinf(spending({"a": odd}, Limit(4.0, 1e-6)).value)
+
+
 def test_thresholds_take_a_fifth_of_delta_and_no_more() -> None:
     limit = Limit(5.0, DELTA)
     few = Charge("user", None, rho_of_words=0.01, threshold_delta=0.9 * THRESHOLDS * DELTA)
