@@ -12,7 +12,7 @@ simulation    users on this machine: the batched engine, the slow reference, pop
 fleet         users on their own devices: wire, server, rounds, device
 training      from a recipe or a call to everything a run needs, except where its users are
 recipe        a run as validated data
-runs          a run on disk: driver, folder, journal, checkpoints, metrics, cost, odometer, gate audit, report
+runs          a run on disk: driver, folder, journal, checkpoints, metrics, cost, odometer, budget, gate audit, report
 learning      the loop; work on one user; the server's step; central training; evaluation
 privacy       what is released about users, and what it costs them: gate, noise, participation, record, accounting, statement
 secagg        secure aggregation: vectors as integers, the protocol as pure stages; no I/O, no JAX
@@ -39,6 +39,7 @@ __version__ = "0.2.0"
 _PUBLIC = {
     "Block": "tacit.privacy.gate.sums",
     "BoundedSum": "tacit.privacy.gate.sums",
+    "BudgetStatus": "tacit.runs.budget.status",
     "Callback": "tacit.runs.callbacks",
     "CanaryPlan": "tacit.data.canaries.plan",
     "CaseResult": "tacit.simulation.sweep.cases",
@@ -89,6 +90,7 @@ _PUBLIC = {
     "Work": "tacit.learning.work",
     "add_adapters": "tacit.models.lora",
     "as_task": "tacit.learning.tasks",
+    "budget_of": "tacit.api.budget",
     "calibrate": "tacit.api.planning",
     "canaries": "tacit.api.canaries",
     "inspect_text": "tacit.api.inspection",
@@ -103,6 +105,7 @@ _PUBLIC = {
     "register_strategy": "tacit.privacy.noise.kinds",
     "resume": "tacit.api.train",
     "rounds": "tacit.api.train",
+    "set_budget": "tacit.api.budget",
     "sweep": "tacit.api.sweep",
     "train": "tacit.api.train",
     "use_every_core": "tacit.simulation.placement",

@@ -8,6 +8,7 @@
     │   ├── LedgerError        the ledger or the participation record is damaged
     │   └── WitnessError       a run's witness does not answer, or does not sign for this run
     ├── PrivacyError           a step that would make the stated guarantee false; nothing was released
+    │   └── BudgetError        the budget of these people does not suffice, or its account cannot be trusted
     ├── DivergedError          training left the finite numbers; the last finite checkpoint is kept
     ├── ProtocolError          secure aggregation refuses a message or a round; nothing was revealed
     ├── FleetError             a device, a report or a round of a fleet is not what it should be; nothing was counted
@@ -73,6 +74,10 @@ class PrivacyError(TacitError):
     """A step that would make the stated guarantee false; nothing was released."""
 
     exit_code = 5
+
+
+class BudgetError(PrivacyError):
+    """The budget of these people does not suffice, or its account cannot be trusted; nothing was released."""
 
 
 class DivergedError(TacitError):

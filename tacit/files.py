@@ -60,6 +60,11 @@ class GrowingFile:
             raise disk_error(error, self.path, "what it held is intact and the round was not begun") from error
         self._size += len(record)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether records can still be added."""
+        return self._descriptor is not None
+
     def close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)

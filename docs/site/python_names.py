@@ -42,8 +42,19 @@ GROUPS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "plans": (
         "Plans and recipes",
-        "say what is released about users and with which noise, find the noise for an epsilon, say who trains and who watches.",
-        ("PrivacyPlan", "calibrate", "Recipe", "load_recipe", "Ray", "Witness"),
+        "say what is released about users and with which noise, find the noise for an epsilon, limit what all runs may spend, "
+        "say who trains and who watches.",
+        (
+            "PrivacyPlan",
+            "calibrate",
+            "set_budget",
+            "budget_of",
+            "BudgetStatus",
+            "Recipe",
+            "load_recipe",
+            "Ray",
+            "Witness",
+        ),
     ),
     "sweeps": (
         "Sweeps",

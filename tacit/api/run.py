@@ -12,9 +12,10 @@ from tacit.api.own_objects import HELD_OUT, HOW, objects_of, require_known
 from tacit.errors import AuditError, RunError
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.statement.guarantee import Guarantee
-from tacit.runs.cost import RunCost, cohorts_for_owner, cost_of, runs_listed_with
+from tacit.runs.cost import RunCost, cohorts_for_owner, cost_of
 from tacit.runs.folder import RunFolder, by_name
 from tacit.runs.metrics import last_metrics, read_metrics
+from tacit.runs.other_runs import runs_listed_with
 from tacit.runs.report.reading import state_of
 
 if TYPE_CHECKING:

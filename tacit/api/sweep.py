@@ -18,6 +18,7 @@ from tacit.runs.folder import RUNS, RunFolder, is_run
 from tacit.simulation.sweep.cases import CaseResult, Costs, results_of
 from tacit.simulation.sweep.folder import SettledCase, SweepFolder, is_sweep, refuse_if_taken
 from tacit.simulation.sweep.picture import plot_sweep
+from tacit.simulation.sweep.room import require_room_for
 from tacit.simulation.sweep.running import Launcher, Processes, SweepCallback, run_cases
 from tacit.simulation.sweep.statement import PeoplesCost, statement_of
 
@@ -192,9 +193,10 @@ def go_on(
     minutes: float | None,
     callback: SweepCallback | None,
 ) -> None:
-    """Run these cases, as far as they are not done."""
+    """Run these cases, as far as they are not done; BudgetError if their people's budget does not suffice for all of them."""
     with folder.locked() as lock:
         folder = folder.here()
+        require_room_for(folder, chosen)
         launcher = where.launcher(folder, lock)
         run_cases(folder, chosen, launcher=launcher, minutes=minutes, callback=callback or SweepCallback())
 

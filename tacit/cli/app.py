@@ -77,6 +77,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Choose report goal, noise multiplier and MinS, for a target or for the noise with which a simulation learned well.",
     ),
     "account": ("tacit.cli.account:build", "Compute epsilon, delta and rho, of settings or of the ledgers of runs."),
+    "budget": (
+        "tacit.cli.budget:app",
+        "Set how much privacy a store's people may lose in all. Jobs that do not fit are refused.",
+    ),
     "board": (
         "tacit.cli.board:board",
         "Show runs in the browser: a table that is live, curves, guarantees, ledgers and plans.",
@@ -92,8 +96,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "data": ("tacit.cli.data:app", "Import users' data, make vocabularies, and show how much data there is."),
     "device": ("tacit.cli.device_person:app", "Take part in a fleet's training with text that stays on this machine."),
     "fleet": (
-        "tacit.cli.fleet_operators:app",
-        "Administer a running fleet: enrolment tokens, status, devices, rounds.",
+        "tacit.cli.fleet_budget:app",
+        "Administer a running fleet: enrolment tokens, status, devices, rounds, budget.",
     ),
     "inspect": (
         "tacit.cli.inspect:app",

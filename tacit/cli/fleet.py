@@ -23,7 +23,9 @@ from tacit.cli.results.fleet import (
 )
 from tacit.errors import FleetError
 
-app = Commands(help="Administer a running fleet: enrolment tokens, status, devices, rounds.", no_args_is_help=True)
+app = Commands(
+    help="Administer a running fleet: enrolment tokens, status, devices, rounds, budget.", no_args_is_help=True
+)
 
 
 class RoundAction(StrEnum):
@@ -60,7 +62,7 @@ def token(
 
     Example: tacit fleet token --admin-token runs/fleet-1/admin-token --ca runs/fleet-1/certificate.pem --uses 8
     """
-    made = _ask("POST", "/v1/admin/tokens", server, admin_token, ca, {"uses": uses, "hours": hours})
+    made = ask("POST", "/v1/admin/tokens", server, admin_token, ca, {"uses": uses, "hours": hours})
     if as_json:
         emit(TokenResult, {"token": made["token"], "uses": uses, "hours": hours})
         return
@@ -72,7 +74,7 @@ def status(
     admin_token: AdminToken, server: Server = DEFAULT_SERVER, ca: Certificate = None, as_json: Json = False
 ) -> None:
     """Show the number of devices and processes, and the rounds of each task."""
-    found = _ask("GET", "/v1/admin/status", server, admin_token, ca)
+    found = ask("GET", "/v1/admin/status", server, admin_token, ca)
     if as_json:
         emit(StatusResult, found)
         return
@@ -110,7 +112,7 @@ def revoke(
     as_json: Json = False,
 ) -> None:
     """Refuse every further request of a device. Its past participation stays counted."""
-    _ask("POST", f"/v1/admin/devices/{device}/revoke", server, admin_token, ca)
+    ask("POST", f"/v1/admin/devices/{device}/revoke", server, admin_token, ca)
     if as_json:
         emit(RevokeResult, {"device": device, "revoked": True})
         return
@@ -132,7 +134,7 @@ def devices(
     found: list[dict[str, Any]] = []
     more, after = True, -1
     while more:
-        page = _ask("GET", f"/v1/admin/devices?after={after}", server, admin_token, ca)
+        page = ask("GET", f"/v1/admin/devices?after={after}", server, admin_token, ca)
         found += page["devices"]
         more, after = page["more"], found[-1]["device"] if found else -1
     shown = [each for each in found if state in (None, each["state"])]
@@ -160,7 +162,7 @@ def quarantine(
     as_json: Json = False,
 ) -> None:
     """Give a device no further places. It stays enrolled, and what it took part in stays counted."""
-    _ask("POST", f"/v1/admin/devices/{device}/{'release' if release else 'quarantine'}", server, admin_token, ca)
+    ask("POST", f"/v1/admin/devices/{device}/{'release' if release else 'quarantine'}", server, admin_token, ca)
     if as_json:
         emit(QuarantineResult, {"device": device, "quarantined": not release})
         return
@@ -185,7 +187,7 @@ def round_(
     Example: tacit fleet round adjust --deadline 7200 --admin-token server/admin-token --ca server/certificate.pem
     """
     wanted = {"action": action.value, "task": task, "goal": goal, "deadline_s": deadline}
-    _ask("POST", "/v1/admin/round", server, admin_token, ca, wanted)
+    ask("POST", "/v1/admin/round", server, admin_token, ca, wanted)
     if as_json:
         emit(RoundResult, {"action": action.value})
         return
@@ -205,12 +207,13 @@ def _under_way(opened: dict[str, Any] | None) -> str:
     return f"round {opened['round']}: {reports}, {opened['seconds_left']:.0f} s left"
 
 
-def _ask(
+def ask(
     method: str, path: str, server: str, admin_token: Path, ca: Path | None, body: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """The server's answer; FleetError if there is none or the server refuses."""
     try:
-        from tacit.fleet.administrator import Access, ask
+        from tacit.fleet.administrator import Access
+        from tacit.fleet.administrator import ask as ask_server
     except ImportError as error:
         raise without_extra("tacit fleet", error.name) from None
-    return ask(method, path, Access(server, admin_token, ca), body)
+    return ask_server(method, path, Access(server, admin_token, ca), body)

@@ -15,6 +15,7 @@ from tacit.cli.results import emit
 from tacit.cli.results.runs import ServeResult
 from tacit.cli.summary import owners_sentence, print_summary, privacy_sentence
 from tacit.errors import FleetError
+from tacit.privacy.accounting.budget_filter import require_limit
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.training import load_recipe
 from tacit.runs.cost import HAPPENED, owners_figures
@@ -63,6 +64,11 @@ def serve(
             help="Folder that lists every run on these devices (tacit account odometer); by default the server's."
         ),
     ] = None,
+    budget_epsilon: Annotated[
+        float | None, typer.Option(help="The most epsilon that all runs on these devices may spend together.")
+    ] = None,
+    budget_delta: Annotated[float | None, typer.Option(help="The delta of that epsilon.")] = None,
+    budget_rho: Annotated[float | None, typer.Option(help="Or the most rho that all of them may spend.")] = None,
     as_json: Json = False,
 ) -> None:
     """Train a recipe on devices: select them for rounds, add up their updates, train the model, keep the ledger.
@@ -97,6 +103,9 @@ def serve(
         secret=secret,
         admin_token=admin_token,
         odometer=odometer,
+        budget=None
+        if (budget_epsilon, budget_delta, budget_rho) == (None, None, None)
+        else require_limit(budget_epsilon, budget_delta, budget_rho),
     )
     settings.check()
     configure_logs()

@@ -11,14 +11,14 @@ import numpy as np
 from tacit.data.build import OffsetFile, Progress, no_progress, save_users, write_info
 from tacit.data.folders import new_folder
 from tacit.data.sharded import ITEM_OFFSETS, MOST_SHARDS, ShardedStore, folder_of, shard_of
-from tacit.data.store import RUNS, VOCABULARY, Store, open_store
+from tacit.data.store import BUDGET, RUNS, VOCABULARY, Store, open_store
 from tacit.data.users import all_names
 from tacit.data.views import Subset
 from tacit.errors import DataError
 
 
 def cut_into_shards(store: Store, out: Path, shards: int, *, progress: Progress = no_progress) -> ShardedStore:
-    """The same users under the same names and numbers, in so many shards, with the list of the runs on them.
+    """The same users under the same names and numbers, in so many shards, with the list of the runs on them and their account.
 
     The store itself stays as it is. Nothing is left if it fails.
     """
@@ -37,6 +37,8 @@ def cut_into_shards(store: Store, out: Path, shards: int, *, progress: Progress 
         for name in ("users.bin", VOCABULARY, RUNS):
             if (store.path / name).exists():
                 shutil.copy2(store.path / name, folder / name)
+        if (store.path / BUDGET).exists():  # the same people: both stores draw from one account
+            (folder / BUDGET).symlink_to((store.path / BUDGET).resolve())
         for shard in range(shards + 1):
             members = Subset(store, np.flatnonzero(where == shard))
             save_users(

@@ -13,6 +13,7 @@ A store is a folder:
                            was given to the import
     vocabulary.txt         the words behind the ids (text only)
     odometer.jsonl         the runs on these users (`tacit.runs.odometer`); it is there after the first one
+    budget.jsonl           the account that these runs draw from (`tacit.runs.budget`); it is there once a budget is set
 
 All numbers are little-endian; offsets are int64 and one longer than what they count. A store may lie in shards, each a store by
 itself on some machine (`tacit.data.sharded`); its folder then has what every machine needs.
@@ -40,7 +41,7 @@ from tacit.data.users import BLOCK, Examples
 from tacit.data.vocabulary import Vocabulary, load_vocabulary
 from tacit.errors import DataError, StoreError
 
-VOCABULARY, RUNS = "vocabulary.txt", "odometer.jsonl"
+VOCABULARY, RUNS, BUDGET = "vocabulary.txt", "odometer.jsonl", "budget.jsonl"
 IMAGE_SHAPE = (28, 28)
 LABEL_DTYPE = np.dtype("<i4")
 OFFSET_DTYPE = np.dtype("<i8")

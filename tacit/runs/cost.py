@@ -17,14 +17,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.remote import place_of
 from tacit.errors import RunError
 from tacit.privacy.accounting.several_runs import Together, together
 from tacit.privacy.accounting.spent import Spent, broken_promise, spent_by
@@ -34,7 +32,6 @@ from tacit.privacy.record.planned import charged_for
 from tacit.privacy.record.reasons import Reason, Why, distinct
 from tacit.privacy.statement.assumptions import Observed, departures, objections
 from tacit.privacy.statement.guarantee import Guarantee, ListedRuns
-from tacit.runs import odometer
 from tacit.runs.accuracy import measured_sentences
 from tacit.runs.folder import RunFolder
 from tacit.runs.public import released_files
@@ -171,15 +168,3 @@ _FIGURES = ("epsilon", "delta", "rho", "computed_from", "reasons_not_private", "
 def _figures(happened: Spent) -> dict[str, Any]:
     found = happened.as_dict()
     return {name: found[name] for name in _FIGURES}
-
-
-def runs_listed_with(folder: RunFolder) -> ListedRuns | None:
-    """The odometer that lists this run, if this reader can open it: that of the store, or of the server of devices."""
-    data = folder.recipe().get("data", {})
-    store = data.get("store") if isinstance(data, dict) else None
-    for place in [*([] if store is None else [place_of(str(store))]), folder.path.parent]:
-        with suppress(RunError, OSError):
-            listed = odometer.runs_of(place)
-            if folder.run_id in listed:
-                return ListedRuns(len(listed) - 1, str(place))
-    return None

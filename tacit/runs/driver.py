@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import jax
@@ -38,6 +39,7 @@ from tacit.privacy.record.records import (
     to_json,
 )
 from tacit.runs import checkpoints
+from tacit.runs.budget.reservation import Reservation
 from tacit.runs.callbacks import Callback, RunEnd, notifying
 from tacit.runs.cost import cost_of
 from tacit.runs.extension import objection_to_extending, require_extendable
@@ -74,12 +76,18 @@ def first_rounds(program: Program, folder: RunFolder, callback: Callback, *, cat
     program = dataclasses.replace(program, opened=with_reasons(program))
     listed = _register(program, folder)
     heads = Heads(listed, folder, program.witness, program.opened)
+    reservation = Reservation(folder, program.store, program.account)
+    reservation.reserve(program.opened)
     ledger = folder.create_ledger(program.opened)
     try:
+        reservation.again()
         program.require_same_users(folder, begun=False)
         _warn(callback, heads.record(ledger))
-        return (yield from _rounds(program, folder, ledger, program.start, callback, heads, catch_interrupt))
+        return (
+            yield from _rounds(program, folder, ledger, program.start, callback, heads, reservation, catch_interrupt)
+        )
     finally:
+        reservation.settle(ledger)
         ledger.close()
 
 
@@ -98,7 +106,7 @@ def further_rounds(
     of them.
     """
     program = dataclasses.replace(program, opened=with_reasons(program))
-    ledger = folder.open_ledger()
+    ledger, reservation = folder.open_ledger(), None
     try:
         closed, opened = ledger.ledger.closed, ledger.ledger.opened
         if extend:
@@ -125,26 +133,37 @@ def further_rounds(
             state = from_arrays(state, checkpoint.round, checkpoint.arrays, noise)
             if checkpoint.round > ledger.ledger.rounds_committed:  # killed between the checkpoint and its record
                 ledger.append(Committed(checkpoint.round, checkpoint.digest))
+        same_sum = (
+            program.seed is None
+            and program.schedule.save_first
+            and program.unfinished(folder, ledger.ledger, state.round)
+        )
+        # Before the ledger says so: more rounds, and rounds since the checkpoint that are about to run again.
+        reservation = Reservation(folder, program.store, program.account)
+        reservation.reserve(opened, ledger.ledger.intents, start=state.round + same_sum)
         if extend:
             ledger.append(Extended(program.schedule.rounds))
         folder.remove_summary()
         lost, unfinished = ledger.ledger.lost_from(state.round), None
-        if (
-            program.seed is None
-            and program.schedule.save_first
-            and program.unfinished(folder, ledger.ledger, state.round)
-        ):
+        if same_sum:
             *_, last = verified(folder.participation_path, ledger.ledger)
             unfinished = (last.round, last.attempt, last.users)
             ledger.append(Resumed(state.round + 1, [], SAME_SUM))
         else:
             ledger.append(Resumed(state.round, lost, FRESH_NOISE if program.seed is None else SEEDED_REPLAY))
+        reservation.again()
         _warn(callback, heads.record(ledger))
         truncate_after(folder.metrics_path, state.round)
         truncate_after(folder.diagnostics_path, state.round)
         truncate_after(folder.gate_audit_path, state.round)
-        return (yield from _rounds(program, folder, ledger, state, callback, heads, catch_interrupt, unfinished))
+        return (
+            yield from _rounds(
+                program, folder, ledger, state, callback, heads, reservation, catch_interrupt, unfinished
+            )
+        )
     finally:
+        if reservation is not None:
+            reservation.settle(ledger)
         ledger.close()
 
 
@@ -214,6 +233,7 @@ def _rounds(
     state: TrainingState,
     callback: Callback,
     heads: Heads,
+    reservation: Reservation,
     catch_interrupt: bool,
     unfinished: tuple[int, int, NDArray[np.int64]] | None = None,
 ) -> Rounds:
@@ -232,11 +252,14 @@ def _rounds(
             cost_so_far=lambda intents: cost_if_it_had_ended_here(opened, intents),
             update_bound=program.users.update_bound,
             heads=heads,
+            admit=reservation.admit,
+            settle=partial(reservation.settle, ledger),
             notifier=notifier,
             settled=audit.settle,
             unfinished=unfinished,
         )
         leaving.callback(journal.release)
+        leaving.callback(reservation.settle, ledger)  # before the journal releases the ledger's lock
         journal.start(state.round)
         for users in _participation(folder, ledger.ledger, state.round):
             program.sampler.remember(users)

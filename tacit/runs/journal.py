@@ -1,6 +1,7 @@
 """Writes a round to disk, in an order that survives a crash at any point.
 
 Before a round touches users, the cohort's record is written to disk, and then the ledger's intent, which holds its digest.
+Before either, the run's reservation in the account of these people covers the round (`tacit.runs.budget`).
 After the round, numbers are fetched from the accelerator two rounds late, so that nothing waits for it. The schedule says in
 which rounds the model is evaluated, and in which a checkpoint is written and committed in the ledger. Nothing that depends on
 a round is written or shown before its intent is on disk, and the store's odometer and the run's witness have recorded a head
@@ -84,15 +85,22 @@ class RunJournal:
         cost_so_far: Callable[[list[Intent]], Spent],
         update_bound: Callable[[float], float],
         heads: Heads,
+        admit: Callable[[list[Intent], int], None],
+        settle: Callable[[], None],
         notifier: Notifier,
         settled: Callable[[int], None] = lambda rounds_done: None,
         unfinished: tuple[int, int, np.ndarray] | None = None,
     ) -> None:
-        """`unfinished`: round, attempt and users of the last intent, if the run goes on with the sum that was begun then."""
+        """`unfinished`: round, attempt and users of the last intent, if the run goes on with the sum that was begun then.
+
+        `admit` is called before an intent with those so far and its round, and raises if the people's budget does not suffice
+        for it; `settle` when the run has ended.
+        """
         self._folder, self._ledger, self._plan, self._schedule = folder, ledger, plan, schedule
         self._to_arrays, self._evaluate, self._notifier = to_arrays, evaluate, notifier
         self._cost_so_far, self._update_bound = cost_so_far, update_bound
         self._heads, self._settled = heads, settled
+        self._admit, self._end_reservation = admit, settle
         self._sampling = plan.sampling_constants
         self._participation = ParticipationWriter(folder.participation_path)
         self._metrics = MetricsWriter(folder.metrics_path)
@@ -127,6 +135,7 @@ class RunJournal:
                 raise PrivacyError(f"Expected the cohort that round {number} was begun with, got another one.")
             self._unfinished = None
             return
+        self._admit(self.intents, cohort.round)
         digest = self._participation.append(cohort.round, cohort.attempt, cohort.users)
         bound = self._update_bound(norms.clip)
         bounds = {UPDATE: bound if math.isfinite(bound) else None, WEIGHT: 1.0, WITHIN: BIT_BOUND}
@@ -179,6 +188,7 @@ class RunJournal:
         """Write how the run ended, and close its files."""
         self._ledger.append(Closed(self._ledger.ledger.next_round, outcome))
         self._warn(self._heads.record_end(self._ledger))
+        self._end_reservation()
         self.release()
 
     def _record_head(self) -> None:

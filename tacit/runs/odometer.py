@@ -6,10 +6,11 @@ people in it and no odometer.)
 
 ``odometer.jsonl``, mode 0600: canonical JSON, one line an entry, each with the digest of the line before it and its own. A
 changed, missing or moved line is reported with its number. A last line without its end was cut short by a crash while it was
-added, so nothing depended on it: the next one cuts it off. There are two kinds of line:
+added, so nothing depended on it: the next one cuts it off. There are three kinds of line:
 
-    run    the run's id, where its folder was, when it registered, whether it meant to claim privacy
-    head   the run's id, how many records its ledger had, and the digest of the last of them
+    run     the run's id, where its folder was, when it registered, whether it meant to claim privacy
+    head    the run's id, how many records its ledger had, and the digest of the last of them
+    budget  how many lines the account of these people had when its budget was set, and the digest of the last (`runs.budget`)
 
 **Branches.** Stop a run, copy its folder, finish it, restore the copy and finish that: two models were released, and each
 ledger records only one of them. So the ledger's head is recorded here
@@ -72,7 +73,16 @@ class Head:
     head: str
 
 
-_KINDS: dict[str, type[Entry] | type[Head]] = {"run": Entry, "head": Head}
+@dataclass(frozen=True)
+class BudgetHead:
+    """How far the account of these people had got when its budget was set: its number of lines, and the digest of the last."""
+
+    length: int
+    head: str
+
+
+Item = Entry | Head | BudgetHead
+_KINDS: dict[str, type[Entry] | type[Head] | type[BudgetHead]] = {"run": Entry, "head": Head, "budget": BudgetHead}
 
 
 @dataclass
@@ -84,6 +94,7 @@ class _Verified:
     digest: str = _BEFORE_THE_FIRST
     entries: list[Entry] = field(default_factory=list)
     heads: dict[str, list[Head]] = field(default_factory=dict)
+    budget: BudgetHead | None = None
 
     def last_entry(self, run_id: str) -> Entry | None:
         return next((each for each in reversed(self.entries) if each.run_id == run_id), None)
@@ -106,12 +117,15 @@ class _Verified:
                     f"The odometer {path} is damaged at line {self.lines + 1}: it was changed, or a line before it is missing."
                 ) from None
 
-    def take(self, item: Entry | Head, size: int, digest: str) -> None:
+    def take(self, item: Item, size: int, digest: str) -> None:
         self.size, self.lines, self.digest = self.size + size, self.lines + 1, digest
-        if isinstance(item, Entry):
-            self.entries.append(item)
-        else:
-            self.heads.setdefault(item.run_id, []).append(item)
+        match item:
+            case Entry():
+                self.entries.append(item)
+            case Head():
+                self.heads.setdefault(item.run_id, []).append(item)
+            case BudgetHead():
+                self.budget = item
 
 
 class Odometer:
@@ -151,6 +165,11 @@ class Odometer:
             if now != self._known(run_id):
                 self._append(descriptor, now, "nothing of the last rounds was written")
             self._ours[run_id] = now
+
+    def record_budget(self, length: int, head: str) -> None:
+        """Record how far the account of these people got; when this returns, the line is on disk."""
+        with self._locked() as descriptor:
+            self._append(descriptor, BudgetHead(length, head), "the budget is set, and the odometer does not show it")
 
     def require_extended(self, ledger: Ledger) -> None:
         """LedgerError unless the ledger extends every head that is recorded for its run."""
@@ -196,8 +215,8 @@ class Odometer:
         finally:
             os.close(descriptor)
 
-    def _append(self, descriptor: int, item: Entry | Head, kept: str) -> None:
-        kind = "run" if isinstance(item, Entry) else "head"
+    def _append(self, descriptor: int, item: Item, kept: str) -> None:
+        kind = next(name for name, each in _KINDS.items() if isinstance(item, each))
         content: dict[str, Any] = asdict(item) | {"kind": kind, "previous": self._verified.digest}
         digest = _digest(content)
         line = canonical(content | {"digest": digest}) + b"\n"
@@ -230,6 +249,11 @@ def runs_of(store: Path) -> dict[str, list[Entry]]:
 def heads_of(store: Path) -> dict[str, list[Head]]:
     """The recorded heads of each run, by run id, oldest first."""
     return _scan(store / NAME).heads
+
+
+def budget_head(store: Path) -> BudgetHead | None:
+    """How far the account of these people had got when its budget was last set; None if none was."""
+    return _scan(store / NAME).budget
 
 
 def objection_to(ledger: Ledger, heads: Sequence[Head], where: Path) -> str | None:

@@ -18,6 +18,7 @@ from tacit.privacy.participation.samplers import Sampler
 from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.records import Opened, Record
+from tacit.runs.budget.account import Account
 from tacit.runs.callbacks import WorkersReport
 from tacit.runs.folder import RunFolder
 from tacit.runs.gate_audit.in_run import GateAudit
@@ -37,10 +38,10 @@ class Cohorts(Protocol):
 class Program(ABC):
     """Everything that a run needs; nothing is on disk yet.
 
-    `opened` is the ledger's first record. `store` is the folder in whose odometer the run is entered (None: a world, which has
-    no people). `users` stands on the users' side of the gate. `evaluate` measures a model; `finish` makes the run's summary,
-    and leaves what it wants in the run folder. With `evaluate_first`, the model is measured before the first round too.
-    `witness` countersigns the ledger's heads.
+    `opened` is the ledger's first record. `store` is the folder in whose odometer the run is entered (None: a world, which
+    has no people). `account` is another account that the run draws from, beside that of `store`. `users` stands on the users'
+    side of the gate. `evaluate` measures a model; `finish` makes the run's summary, and leaves what it wants in the run
+    folder. With `evaluate_first`, the model is measured before the first round too. `witness` countersigns the ledger's heads.
     """
 
     plan: PrivacyPlan
@@ -57,6 +58,7 @@ class Program(ABC):
     finish: Callable[[TrainingState, Opened, Spent], dict[str, Any]]
     evaluate_first: bool = False
     witness: Witness | None = None
+    account: Account | None = None
 
     @abstractmethod
     def participation(self, randomness: Randomness, start: int, attempts: Mapping[int, int]) -> Cohorts:

@@ -39,6 +39,7 @@ from tacit.privacy.record.ledger import Ledger, LedgerWriter
 from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import FORMAT, UNIT, UPDATE, Closed, Intent, Opened
 from tacit.privacy.statement.wording import counted
+from tacit.runs.budget.reservation import Reservation
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.heads import Heads
@@ -129,8 +130,11 @@ def discover(
     if listed is not None:
         listed.register(run_id=folder.run_id, run=folder.path, claims_privacy=not opened.reasons_not_private)
     heads = Heads(listed, folder, witness, opened)
+    reservation = Reservation(folder, store)
+    reservation.reserve(opened)
     ledger = folder.create_ledger(opened)
     try:
+        reservation.again()
         heads.record(ledger)
         _intend(plan, folder, ledger, users)
         randomness = Randomness.fresh() if discovery.seed is None else Randomness.from_seed(discovery.seed)
@@ -150,6 +154,7 @@ def discover(
         ledger.append(Closed(1, "finished"))
         heads.record_end(ledger)
     finally:
+        reservation.settle(ledger)
         ledger.close()
     return folder
 

@@ -10,10 +10,12 @@ import pytest
 from sqlalchemy import Engine
 
 from tacit.fleet.database import round_table, task_table
+from tacit.fleet.database.budget_table import FleetAccount
 from tacit.fleet.database.migrations import migrate
 from tacit.fleet.database.transactions import open_database
 from tacit.fleet.server import enrolment
 from tacit.fleet.server.api import create_app
+from tacit.privacy.accounting.charges import Charge
 from tests.support.commands import Tacit
 from tests.support.fleet.people import Person, a_process, a_round, a_task, enrolled
 from tests.support.fleet.serving import running
@@ -110,6 +112,32 @@ def test_devices_are_listed_and_quarantined_by_number(tacit: Tacit, engine: Engi
     released = tacit("fleet", "quarantine", str(first), "--release", *options, "--json").object
     assert released == {"device": first, "quarantined": False}
     assert "No such device" in tacit("fleet", "quarantine", "77", *options).refusal(9)
+
+
+def test_the_budget_of_the_devices_is_set_raised_and_shown(tacit: Tacit, engine: Engine, options: list[str]) -> None:
+    assert tacit("fleet", "budget", "show", *options).out == "No budget is set for this fleet.\n"
+    assert tacit("fleet", "budget", "show", *options, "--json").object["set"] == []
+    for wrong, why in (
+        (("--epsilon", 4), "Expected delta between 0 and 1 beside epsilon, got None"),
+        (("--epsilon", 4, "--delta", 1e-6, "--rho", 1), "Expected either epsilon with delta, or rho"),
+        (("--rho", -1), "with `rho` above 0"),
+    ):
+        assert why in tacit("fleet", "budget", "set", *options, *wrong).refusal(9)
+    made = tacit("fleet", "budget", "set", *options, "--epsilon", 4, "--delta", 1e-6, "--json").object
+    assert (made["epsilon"], made["delta"], made["left"], made["raised"]) == (4.0, 1e-6, 4.0, 0)
+    FleetAccount(engine).reserve("run-1", "server/run", lambda: Charge("user", "add or remove one user", rho=0.1))
+    assert "only its ε can be changed" in tacit(
+        "fleet", "budget", "set", *options, "--epsilon", 9, "--delta", 1e-5
+    ).refusal(9)
+    assert "Expected a budget of at least ε = " in tacit(
+        "fleet", "budget", "set", *options, "--epsilon", 0.5, "--delta", 1e-6
+    ).refusal(9)
+    out = tacit("fleet", "budget", "set", *options, "--epsilon", 9, "--delta", 1e-6).out
+    assert "The budget of this fleet is ε = 9 at δ = 1e-06, raised once: ε = " in out
+    assert "open: server/run, reserved " in out
+    shown = tacit("fleet", "budget", "show", *options, "--json").object
+    assert shown["open"][0]["run_id"] == "run-1"
+    assert [each["epsilon"] for each in shown["set"]] == [4.0, 9.0]
 
 
 def test_rounds_are_skipped_paused_and_adjusted(tacit: Tacit, engine: Engine, options: list[str]) -> None:

@@ -64,6 +64,9 @@ TRIED: dict[str, tuple[object, ...]] = {
     "data shard": ("store", "--shards", 2, "--out", "sharded"),
     "device policy": (),
     "account odometer": ("store",),
+    "budget set": ("store", "--epsilon", 4, "--delta", 1e-5),
+    "budget show": ("store",),
+    "budget settle": ("store",),
     "recipe list": (),
     "recipe show": ("demo",),
     "recipe schema": ("text",),
@@ -102,6 +105,8 @@ ELSEWHERE = {
     "fleet round": "test_fleet.py",
     "fleet demo": "test_json.py",
     "fleet operator": "test_fleet_operators.py",
+    "fleet budget set": "test_fleet.py",
+    "fleet budget show": "test_fleet.py",
     "serve": "test_json.py",
     "board": "test_board.py",
     "witness serve": "test_witness.py",
@@ -170,7 +175,10 @@ def workplace(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("name", TRIED)
 def test_it_prints_what_is_published(tacit: Tacit, workplace: Path, name: str) -> None:
-    if name in ("data show", "data shard", "account odometer") and not (workplace / "store").exists():
+    if (
+        name in ("data show", "data shard", "account odometer", "budget set", "budget show", "budget settle")
+        and not (workplace / "store").exists()
+    ):
         tacit("data", "import", *TRIED["data import"])
     found = tacit(*name.split(), *TRIED[name], "--json").object
     assert found.keys() <= RESULTS[name].model_fields.keys() or issubclass(RESULTS[name], OpenResult)

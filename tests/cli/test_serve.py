@@ -29,6 +29,13 @@ from tests.support.fleet.crowd import fleet_recipe
             ("fleet.toml", "--certificate", "none.pem", "--key", "none.pem"),
             "Expected a certificate in none.pem and its key, without a passphrase, in none.pem: TLS cannot load them.",
         ),
+        (("fleet.toml", "--budget-epsilon", "4"), "Expected delta between 0 and 1 beside epsilon, got None."),
+        (("fleet.toml", "--budget-delta", "1e-6"), "Expected either epsilon with delta, or rho, as the budget."),
+        (("fleet.toml", "--budget-rho", "0"), "Expected rho > 0, got 0.0."),
+        (
+            ("--role", "selector", "--database", "x", "--secret", "s", "--budget-rho", "1"),
+            "--role selector takes no budget: the coordinator sets it.",
+        ),
         (
             ("fleet.toml", "--host", "0.0.0.0"),
             "--host 0.0.0.0 needs --address, the address that devices use.",
@@ -40,6 +47,6 @@ def test_a_mistake_is_one_sentence(tacit: Tacit, here: Path, arguments: tuple[st
     before = everything(here)
     answer = tacit("serve", *arguments)
     assert sentence in answer.err
-    assert answer.code in (2, 9)
+    assert answer.code in (2, 5, 9)
     assert answer.out == ""
     assert everything(here) == before

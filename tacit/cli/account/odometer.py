@@ -15,6 +15,8 @@ from tacit.cli.results.account import OdometerResult
 from tacit.data.remote import INFO, place_of
 from tacit.data.store import open_store
 from tacit.privacy.record.reasons import Reason, in_words, reasons_as_json
+from tacit.runs.budget.of_store import account_of
+from tacit.runs.budget.status import status_of
 from tacit.runs.cost import HAPPENED
 from tacit.runs.odometer import NAME
 from tacit.runs.store_cost import Listed, added_up, listed_runs
@@ -51,13 +53,17 @@ def odometer(
     elif not any(each.evidence for each in listed):
         answer = Answer(0.0, delta or 0.0, "any", "nothing was released", ("no other run read these users",), rho=0.0)
     happened, reasons = added.happened, added.reasons
+    budget = status_of(account_of(store))
     more = {"store": store_id, "runs": runs, HAPPENED: figures_of(happened)}
+    more["budget"] = None if budget is None else budget.as_dict()
     if answer is not None and not reasons:
         tell(answer, OdometerResult if as_json else None, more)
         if added.total is not None and not as_json:
             tell_basis(happened)
     else:
         _tell_unknown(reasons, answer, as_json, more)
+    if budget is not None and not as_json:
+        typer.echo(budget.sentence)
 
 
 def _facts(listed: Listed) -> dict[str, Any]:

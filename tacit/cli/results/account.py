@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from tacit.cli.results.base import Result, key, sometimes
+from tacit.cli.results.budget import Budget
 from tacit.cli.results.privacy import Claim, Cost, OwnersFigure, RunPrivacy
 
 _OWNERS = "the owner's second figure; null if users are sampled or it may not be seen"
@@ -103,4 +104,5 @@ class OdometerResult(Claim):
     store: str | None = key("the store's id; null for the devices of a fleet")
     runs: list[ListedRun] = key("every run on these users")
     from_the_participation_that_happened: TotalFigure | None = key(_OWNERS)
+    budget: Budget | None = key("the budget of these people, and what is left of it; null if none is set")
     counted: Cost | None = sometimes("if the total is unknown: the part that could be counted")

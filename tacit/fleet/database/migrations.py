@@ -39,6 +39,7 @@ MIGRATIONS: Mapping[int, Sequence[str]] = {
         "CREATE TABLE receipts (round_id VARCHAR(32) NOT NULL REFERENCES rounds (round_id), number INTEGER NOT NULL, "
         "leaf VARCHAR(64) NOT NULL, PRIMARY KEY (round_id, number))",
     ),
+    4: ("CREATE TABLE budget_lines (number INTEGER NOT NULL, line TEXT NOT NULL, PRIMARY KEY (number))",),
 }
 
 

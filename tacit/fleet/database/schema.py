@@ -21,7 +21,7 @@ from sqlalchemy import (
     Text,
 )
 
-VERSION = 3
+VERSION = 4
 metadata = MetaData()
 # SQLite numbers new rows only in a column whose type is exactly INTEGER.
 _Number = BigInteger().with_variant(Integer, "sqlite")
@@ -176,4 +176,12 @@ leases = Table(
     Column("holder", String(32), nullable=False),
     Column("epoch", Integer, nullable=False),
     Column("expires_at", Float, nullable=False),
+)
+
+# The account of these devices, line by line (`budget_table.py`): what runs have reserved, and the budget they draw from.
+budget_lines = Table(
+    "budget_lines",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("line", Text, nullable=False),
 )

@@ -19,9 +19,10 @@ from typing import Any
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from tacit.errors import DivergedError, FleetError, RunError, WitnessError
+from tacit.errors import BudgetError, DivergedError, FleetError, RunError, WitnessError
 from tacit.files import write_atomic
 from tacit.fleet.database import leases, task_table
+from tacit.fleet.database.budget_table import FleetAccount
 from tacit.fleet.database.heartbeat import Heartbeat
 from tacit.fleet.database.leases import Lease, LeaseLost
 from tacit.fleet.database.transactions import may_pass
@@ -44,11 +45,14 @@ from tacit.privacy.record.ledger import is_being_written
 from tacit.recipe.sections import FleetSection
 from tacit.recipe.training import Recipe
 from tacit.runs import odometer
+from tacit.runs.budget.listed import charge_of_ledger
+from tacit.runs.budget.reservation import Reservation
 from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on
 from tacit.runs.folder import RunFolder, is_run
 from tacit.runs.journal import StopRequested
 from tacit.runs.metrics import EPSILON_SO_FAR
+from tacit.runs.provenance import with_reasons
 from tacit.training.letter_discovery import LettersSetup
 from tacit.training.pretraining import open_public
 from tacit.training.recipes import RecipeSetup, setup_of
@@ -117,6 +121,8 @@ class Coordinator:
         folder = self._folder()
         if folder.begun and (closed := folder.ledger().closed) is not None and closed.outcome == "finished":
             # In case the process was killed before it did this.
+            place, charge = str(folder.path.resolve()), partial(charge_of_ledger, folder.ledger())
+            FleetAccount(self._engine, lease).enter(folder.run_id, place, charge)
             task_table.retire_tasks(self._engine, lease, run=folder.run_id)
             return folder.summary()
         if self._setup is None:
@@ -126,8 +132,6 @@ class Coordinator:
         evaluated = None if section.evaluates is None else evaluated_model(setup, Path(section.evaluates))
         for content in prepared.blobs.values():
             task_table.put_blob(self._engine, content)
-        shown = {"task": prepared.name, "name": prepared.task.name, "description": prepared.task_bytes.decode()}
-        task_table.publish_task(self._engine, lease, **shown, register=partial(self._register, folder, setup))
         context = FleetContext(
             engine=self._engine,
             lease=lease,
@@ -148,14 +152,30 @@ class Coordinator:
             program = FleetProgram.of(setup, folder, context, **where)
         else:
             program = evaluation_program(setup, folder, context, evaluated, **where)
+        self._publish(lease, folder, setup, prepared, program)
         try:
             follow = go_on if folder.begun else begin
             summary = follow(program, folder, _LogCallback(self._log, context))
-        except DivergedError:
+        except (DivergedError, BudgetError):
             task_table.retire_tasks(self._engine, lease, run=folder.run_id)
             raise
         task_table.retire_tasks(self._engine, lease, run=folder.run_id)
         return summary
+
+    def _publish(
+        self, lease: Lease, folder: RunFolder, setup: RecipeSetup, prepared: PreparedTask, program: FleetProgram
+    ) -> None:
+        """Show the task to devices; BudgetError, and it is not shown, if a new run does not fit into their budget."""
+        account = FleetAccount(self._engine, lease)
+        if not folder.begun:
+            Reservation(folder, None, account).reserve(with_reasons(program))
+        shown = {"task": prepared.name, "name": prepared.task.name, "description": prepared.task_bytes.decode()}
+        try:
+            task_table.publish_task(self._engine, lease, **shown, register=partial(self._register, folder, setup))
+        except (FleetError, RunError):
+            if not folder.begun:
+                account.settle(folder.run_id, lambda: None)
+            raise
 
     def _register(self, folder: RunFolder, setup: RecipeSetup) -> Container[str]:
         """Enter the run into the odometer of these devices; returns all runs that are listed there."""

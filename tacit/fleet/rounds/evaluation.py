@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tacit.errors import FleetError
+from tacit.fleet.database.budget_table import FleetAccount
 from tacit.fleet.rounds.fleet_context import FleetContext
 from tacit.fleet.rounds.program import DeviceUsers, FleetProgram, describe_fleet, with_device_lines
 from tacit.fleet.rounds.task_compiler import checkpoint_bytes, metrics_of
@@ -87,6 +88,7 @@ def evaluation_program(
         witness=setup.witness,
         context=context,
         folder=folder,
+        account=FleetAccount(context.engine, context.lease),
     )
 
 

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from tacit.errors import FleetError, ProtocolError
 from tacit.fleet.database import participation_table, round_table
+from tacit.fleet.database.budget_table import FleetAccount
 from tacit.fleet.rounds.aggregator import PeerQuestion
 from tacit.fleet.rounds.device_rounds import DeviceRounds
 from tacit.fleet.rounds.fleet_context import FleetContext, places_of
@@ -114,6 +115,7 @@ class FleetProgram(Program):
             witness=setup.witness,
             context=context,
             folder=folder,
+            account=FleetAccount(context.engine, context.lease),
         )
 
     def require_same_users(self, folder: RunFolder, *, begun: bool) -> None:

@@ -1,4 +1,4 @@
-"""The administrator's routes: enrolment tokens, status, devices by number, the rounds' goal and deadline, metrics.
+"""The administrator's routes: enrolment tokens, status, devices by number, the rounds' goal, the budget, metrics.
 
 All of them need the administrator's token. The status and the metrics hold counts, never which devices; only the list of
 devices (`DEVICES`) says what each of them did, for the run's owner, who has the participation record as well.
@@ -15,7 +15,9 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field, ValidationError
 from sqlalchemy import Engine, func, select
 
+from tacit.errors import PrivacyError
 from tacit.fleet.database import clock, device_table, task_table
+from tacit.fleet.database.budget_table import FleetAccount
 from tacit.fleet.database.leases import seen_recently
 from tacit.fleet.database.schema import OPEN, processes, rounds, tasks
 from tacit.fleet.database.transactions import read_only
@@ -29,8 +31,11 @@ from tacit.fleet.wire.messages import MOST_JSON_BYTES, Message
 from tacit.fleet.wire.refusals import Refusal
 from tacit.fleet.wire.signing import MOST_COUNTER
 from tacit.fleet.wire.task import DeviceTask
+from tacit.privacy.accounting.budget_filter import require_limit
+from tacit.runs.budget.status import status_of
 
 TOKENS, STATUS, DEVICES, ROUND = f"{ADMIN}/tokens", f"{ADMIN}/status", f"{ADMIN}/devices", f"{ADMIN}/round"
+BUDGET = f"{ADMIN}/budget"
 MOST_LISTED = 1000
 RunInThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 Number = Annotated[int, Path(ge=0, le=MOST_COUNTER)]
@@ -103,6 +108,48 @@ class TaskStatus(Message):
     under_way: OpenRound | None
     could_come: int | None
     last_abandoned: str | None
+
+
+class BudgetOrder(Message):
+    """A budget for these devices: ε with δ, or ρ."""
+
+    epsilon: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    delta: float | None = Field(default=None, gt=0, lt=1)
+    rho: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+
+class OpenReservation(Message):
+    """A run that is charged and has not ended."""
+
+    run_id: str
+    run: str
+    reserved: str
+
+
+class BudgetSet(Message):
+    """A budget that was set."""
+
+    at: str
+    epsilon: float | None
+    delta: float | None
+    rho: float | None
+
+
+class BudgetAnswer(Message):
+    """The budget of these devices; without `set` there is none, and the rest is null."""
+
+    epsilon: float | None = None
+    delta: float | None = None
+    rho: float | None = None
+    spent: float | None = None
+    left: float | None = None
+    unknown: str | None = None
+    raised: int | None = None
+    runs_before: int | None = None
+    runs: int | None = None
+    open: list[OpenReservation] = Field(default_factory=list)
+    set: list[BudgetSet] = Field(default_factory=list)
+    sentence: str = "No budget is set for this fleet."
 
 
 class Status(Message):
@@ -200,6 +247,34 @@ def admin_routes(engine: Engine, token: str, metrics: Metrics, run_in_thread: Ru
         log("round_ordered", action=wanted.action)
         return Response(status_code=204)
 
+    @router.get(BUDGET, response_model=BudgetAnswer, responses=refusals())
+    async def see_budget(request: Request) -> Response:
+        """The budget of these devices, and what is left of it."""
+        require_administrator(request)
+        return _json(await run_in_thread(lambda: _budget(engine)))
+
+    @router.post(BUDGET, response_model=BudgetAnswer, responses=refusals(), openapi_extra=json_body(BudgetOrder))
+    async def set_budget(request: Request) -> Response:
+        """Set the budget of these devices, lower it, or raise it."""
+        require_administrator(request)
+        try:
+            wanted = BudgetOrder.model_validate_json(await read_body(request, most=MOST_JSON_BYTES))
+        except ValidationError:
+            raise Refusal(
+                "Expected JSON with `epsilon` above 0 and `delta` between 0 and 1, or with `rho` above 0."
+            ) from None
+
+        def set_it() -> BudgetAnswer:
+            try:
+                FleetAccount(engine).set_limit(require_limit(wanted.epsilon, wanted.delta, wanted.rho))
+            except PrivacyError as error:
+                raise Refusal(error.sentence) from None
+            return _budget(engine)
+
+        found = await run_in_thread(set_it)
+        log("budget_set", epsilon=wanted.epsilon, delta=wanted.delta, rho=wanted.rho)
+        return _json(found)
+
     @router.get("/metrics", response_class=Response, responses=refusals())
     async def see_metrics(request: Request) -> Response:
         """Metrics for Prometheus."""
@@ -207,6 +282,11 @@ def admin_routes(engine: Engine, token: str, metrics: Metrics, run_in_thread: Ru
         return Response(await run_in_thread(metrics.text), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return router
+
+
+def _budget(engine: Engine) -> BudgetAnswer:
+    found = status_of(FleetAccount(engine))
+    return BudgetAnswer() if found is None else BudgetAnswer(**found.as_dict(), sentence=found.sentence)
 
 
 def _obey(engine: Engine, wanted: RoundOrder) -> None:

@@ -2,7 +2,7 @@
 
     viewer      sees status and metrics
     operator    also sees devices by number, and acts on devices and rounds
-    owner       also makes enrolment tokens, which decide who is a device
+    owner       also makes enrolment tokens, which decide who is a device, and sets the budget
 
 The administrator's token is an owner's. Others are in `operators.json` in the server's folder, by their SHA-256, which is read
 again when it changes. `OperatorGate` stands before all routes of the administrator: it lets a request through under the
@@ -85,7 +85,9 @@ def remove_operator(folder: Path, name: str) -> None:
 
 def role_needed(method: str, path: str) -> OperatorRole:
     """The role that a request to one of the administrator's routes needs."""
-    if path.rstrip("/") == f"{ADMIN}/tokens":
+    if path.rstrip("/") == f"{ADMIN}/tokens" or (
+        path.rstrip("/") == f"{ADMIN}/budget" and method not in ("GET", "HEAD")
+    ):
         return OperatorRole.OWNER
     if method in ("GET", "HEAD") and not path.startswith(f"{ADMIN}/devices"):
         return OperatorRole.VIEWER

@@ -40,6 +40,7 @@ from tacit.fleet.server.operators import OperatorGate
 from tacit.fleet.wire.sealing import make_secret, open_secret
 from tacit.fleet.wire.server_key import ServerKey
 from tacit.fleet.wire.tls import development_certificate, require_pair, require_transport
+from tacit.privacy.accounting.budget_filter import Limit
 from tacit.recipe.training import Recipe
 
 Role = Literal["all", "selector", "aggregator", "coordinator"]
@@ -59,7 +60,8 @@ class ServeSettings:
     `address` is the address that devices and other processes use, if it differs from where the process listens. Devices upload
     only to the host they enrolled with, or to a subdomain of it. If no certificate is given, one for this machine alone is
     made; if no database, secret or administrator's token is given, files in `out` are used. `odometer` is the folder that lists
-    every run on these devices, the same for all their servers; by default it is `out`.
+    every run on these devices, the same for all their servers; by default it is `out`. `budget` is set before the run begins;
+    if there is one, it must be the same.
     """
 
     out: Path
@@ -75,6 +77,7 @@ class ServeSettings:
     secret: Path | None = None
     admin_token: Path | None = None
     odometer: Path | None = None
+    budget: Limit | None = None
 
     def check(self) -> None:
         """FleetError if the settings are inconsistent."""
@@ -89,6 +92,8 @@ class ServeSettings:
             require_pair(self.certificate, self.key)
         if self.role != "all" and (self.database is None or self.secret is None):
             raise FleetError(f"--role {self.role} needs --database and --secret, which the processes share.")
+        if self.budget is not None and self.role not in ("all", "coordinator"):
+            raise FleetError(f"--role {self.role} takes no budget: the coordinator sets it.")
         if self.role in ("all", "coordinator"):
             if self.recipe is None or self.recipe.fleet is None:
                 raise FleetError(f"--role {self.role} needs a recipe with a [fleet] section.")
@@ -218,10 +223,13 @@ def _coordinate(
     stopping: threading.Event,
 ) -> dict[str, Any] | None:
     # Imported here, so that processes that train no model do not load JAX.
+    from tacit.fleet.database.budget_table import FleetAccount
     from tacit.fleet.rounds.coordinator import Coordinator
     from tacit.fleet.rounds.peers import Peers
 
     assert settings.recipe is not None
+    if settings.budget is not None:
+        FleetAccount(engine).begin_with(settings.budget)
     return Coordinator(
         engine,
         settings.recipe,

@@ -32,14 +32,14 @@ from numpy.typing import NDArray
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.adaptive import adaptively_composed
 from tacit.privacy.accounting.claims import author_claims, outside_objection
-from tacit.privacy.accounting.composition import Concentrated, Part, compose, the_one
+from tacit.privacy.accounting.composition import Composed, Concentrated, Part, compose, the_one
 from tacit.privacy.accounting.discovered_words import discovery_rho
 from tacit.privacy.accounting.spent import cost_of_releases, releases_of
 from tacit.privacy.noise.tail import apart_from_tail, tail_objection, tail_probability
 from tacit.privacy.participation.cyclic import CYCLIC
 from tacit.privacy.record.facts import VocabularyRecord
 from tacit.privacy.record.ledger import Ledger
-from tacit.privacy.record.planned import charged_for
+from tacit.privacy.record.planned import Charged, charged_for
 from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import Opened
 
@@ -101,7 +101,15 @@ def together(
         # A discovery of words is part of the runs that use it, at their larger delta.
         trained = [opened for opened in openings if not opened.finds_words]
         delta = min(float(opened.plan["delta"]) for opened in trained or openings)
-    costs = [_cost(ledger, (cohorts or {}).get(ledger.opened.run_id), adjacency) for ledger in ledgers]
+    costs = [
+        cost_of_run(
+            ledger.opened,
+            charged_for(ledger.opened, ledger.intents),
+            adjacency,
+            cohorts=(cohorts or {}).get(ledger.opened.run_id),
+        )
+        for ledger in ledgers
+    ]
     costs += [_discovery(each, adjacency) for each in _other_discoveries(openings)]
     releases = sum(len(ledger.intents) for ledger in ledgers)
     reasons = [reason.in_run(run_id) for run_id, cost in zip(ids, costs, strict=False) for reason in cost.reasons]
@@ -109,25 +117,41 @@ def together(
     assumptions += tuple(dict.fromkeys(claim for opened in openings for claim in author_claims(opened)))
     if reasons:
         return Together(math.inf, delta, None, "none", adjacency, unit, releases, tuple(reasons), assumptions)
+    found, reasons = added(costs, delta, adaptive=adaptive, odometer=odometer)
+    return Together(
+        found.epsilon, delta, found.rho, found.accountant, adjacency, unit, releases, tuple(reasons), assumptions
+    )
+
+
+def added(
+    costs: Sequence[RunCost], delta: float, *, adaptive: bool, odometer: bool, within_epsilon: float = 0.0
+) -> tuple[Composed, list[Reason]]:
+    """What these cost together at this δ, and why that is infinite, where it is.
+
+    `odometer`: by the bound for releases that were chosen adaptively. `adaptive`: whether there are discoveries, and how many,
+    may have been decided by looking at releases, so that a fifth of δ is set aside for their thresholds in any case.
+    `within_epsilon`: a larger ε that is claimed for all of them; the tails of noise must be small enough for that.
+    """
     composition = adaptively_composed if odometer else compose
     within, lonely = apart_from_tail(delta), math.fsum(cost.threshold_delta for cost in costs)
     set_aside = THRESHOLDS * within if adaptive else lonely
     if lonely > set_aside or set_aside >= within:
         most = set_aside if adaptive else within
-        reasons = [Reason(Why.UNPROVEN_RELEASES, _too_much_for_thresholds(lonely, most))]
-        return Together(math.inf, delta, None, "none", adjacency, unit, releases, tuple(reasons), assumptions)
+        nothing = Composed(math.inf, None, "none")
+        return nothing, [Reason(Why.UNPROVEN_RELEASES, _too_much_for_thresholds(lonely, most))]
     found = composition([part for cost in costs for part in cost.parts], within - set_aside)
     value, tail = found.epsilon - math.log1p(-set_aside), math.fsum(cost.tail for cost in costs)
+    reasons = []
     if math.isinf(value):
         reasons = [Reason(Why.NO_NOISE)]
-    elif objection := tail_objection(tail, value, delta):
+    elif objection := tail_objection(tail, max(value, within_epsilon), delta):
         value, reasons = math.inf, [Reason(Why.NOISE_TAIL, objection)]
     rho = found.rho if lonely == 0 else None  # a threshold is not zero-concentrated
-    return Together(value, delta, rho, found.accountant, adjacency, unit, releases, tuple(reasons), assumptions)
+    return Composed(value, rho, found.accountant), reasons
 
 
 @dataclass(frozen=True)
-class _RunCost:
+class RunCost:
     """What a run composes of, τ of its noise, what its thresholds take from δ, and why nothing may be claimed for it."""
 
     parts: Sequence[Part]
@@ -142,35 +166,38 @@ def _other_discoveries(openings: Sequence[Opened]) -> list[VocabularyRecord]:
     return [record for run_id, record in used.items() if all(opened.run_id != run_id for opened in openings)]
 
 
-def _discovery(record: VocabularyRecord, adjacency: str) -> _RunCost:
+def _discovery(record: VocabularyRecord, adjacency: str) -> RunCost:
     rho = discovery_rho(record.noise_multiplier, record.releases, adjacency)
-    return _RunCost((Concentrated(rho, adjacency),), 0.0, threshold_delta=record.threshold_delta)
+    return RunCost((Concentrated(rho, adjacency),), 0.0, threshold_delta=record.threshold_delta)
 
 
 def _too_much_for_thresholds(lonely: float, most: float) -> str:
     return f"the thresholds of discoveries of words take {lonely:g} of delta together, and at most {most:g} is left for them"
 
 
-def _cost(ledger: Ledger, cohorts: Sequence[Users] | None, adjacency: str) -> _RunCost:
-    opened, charged = ledger.opened, charged_for(ledger.opened, ledger.intents)
+def cost_of_run(opened: Opened, charged: Charged, adjacency: str, *, cohorts: Sequence[Users] | None = None) -> RunCost:
+    """What a run is charged for, as it composes with others that are stated for these neighbours.
+
+    What the discovery of its words cost is not in it.
+    """
     if opened.reasons_not_private:
-        return _RunCost((), 0.0, opened.reasons_not_private)
+        return RunCost((), 0.0, opened.reasons_not_private)
     if (standing := charged.objection or outside_objection(opened)) is not None:
-        return _RunCost((), 0.0, [standing])
+        return RunCost((), 0.0, [standing])
     kinds = {intent.sampling["kind"] for intent in charged.releases}
     as_planned = kinds == {opened.plan["sampling"]} and kinds <= {"check_in", CYCLIC}
     if not (kinds <= {"poisson", "fixed"} or as_planned):
         unknown = f"this version of Tacit does not account for sampling of the kind {' and '.join(sorted(kinds))}"
-        return _RunCost((), 0.0, [Reason(Why.UNPROVEN_RELEASES, unknown)])
+        return RunCost((), 0.0, [Reason(Why.UNPROVEN_RELEASES, unknown)])
     releases = releases_of(opened, charged, cohorts)
     cost = cost_of_releases(releases)
     if opened.discovery is not None and cost.objection is None:
         rho = discovery_rho(releases.noise_multiplier, len(releases.all), adjacency)
-        return _RunCost((Concentrated(rho, adjacency),), 0.0, threshold_delta=cost.threshold_delta)
+        return RunCost((Concentrated(rho, adjacency),), 0.0, threshold_delta=cost.threshold_delta)
     parts = cost.parts(opened.adjacency)
     if cost.objection is not None or parts is None:
         objection = cost.objection or "the cost of its mechanism is one that does not compose"
-        return _RunCost((), 0.0, [Reason(Why.UNPROVEN_RELEASES, objection)])
+        return RunCost((), 0.0, [Reason(Why.UNPROVEN_RELEASES, objection)])
     draws = len(releases.all) if cost.draws is None else cost.draws
     tail = tail_probability(opened.release.coordinates, opened.release.arrays, draws)
-    return _RunCost(parts, tail, threshold_delta=cost.threshold_delta)
+    return RunCost(parts, tail, threshold_delta=cost.threshold_delta)

@@ -75,14 +75,17 @@ class Charged:
         return len(self.happened) - self.rounds_run
 
 
-def charged_for(opened: Opened, intents: Iterable[Intent]) -> Charged:
-    """What a run with this first record is charged for; `objection` says why it can claim nothing, where that is so."""
+def charged_for(opened: Opened, intents: Iterable[Intent], *, start: int | None = None) -> Charged:
+    """What a run with this first record is charged for; `objection` says why it can claim nothing, where that is so.
+
+    `start` is the round that it goes on with, where that is not the one after its last: rounds from there on run again.
+    """
     happened = tuple(intents)
     last = max((intent.round for intent in happened), default=-1)
     if last >= opened.rounds:
         beyond = f"round {last} ran, and the {opened.rounds} rounds that were planned end before it"
         return Charged(happened, (), Reason(Why.DEPARTS_FROM_PLAN, beyond))
-    following = happened[-1].round + 1 if happened else 0
+    following = start if start is not None else (happened[-1].round + 1 if happened else 0)
     if following == opened.rounds:
         return Charged(happened)
     try:

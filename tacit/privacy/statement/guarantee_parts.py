@@ -64,10 +64,14 @@ _QUERIES = (
 
 @dataclass(frozen=True)
 class ListedRuns:
-    """The list of runs on the same users, as far as the reader can see it: how many others there are, and its folder."""
+    """The list of runs on the same users, as far as the reader can see it: how many others there are, and its folder.
+
+    `budget` is a sentence on what all of them may spend together, if that is limited.
+    """
 
     others: int
     folder: str
+    budget: str | None = None
 
 
 def covered(said: Guarantee, ledger: Ledger) -> tuple[Line, ...]:
@@ -186,7 +190,8 @@ def _other_runs(ledger: Ledger, listed: ListedRuns | None) -> Line:
             if listed.others == 1
             else f"{listed.others:,} other runs on these users are"
         )
-        return Line(f"{cost} {runs} listed. {total}", code=f"tacit account odometer {listed.folder}")
+        budget = "" if listed.budget is None else f"{listed.budget} "
+        return Line(f"{cost} {runs} listed. {budget}{total}", code=f"tacit account odometer {listed.folder}")
     if ledger.opened.fleet is not None:
         keeps = "The operator of the server has a list of every run that was served with the same --odometer."
         return Line(f"{cost} {keeps} {total}", code="tacit account odometer FOLDER")

@@ -15,9 +15,10 @@ from tacit.privacy.participation import log as participation_record
 from tacit.privacy.record.ledger import Ledger, is_being_written
 from tacit.privacy.statement.assumptions import Observed
 from tacit.privacy.statement.guarantee import Guarantee
-from tacit.runs.cost import cost_of, runs_listed_with
+from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import read_metrics
+from tacit.runs.other_runs import runs_listed_with
 
 _OPEN_ENDS = ("running", "interrupted")
 

@@ -11,8 +11,10 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from tacit.errors import FleetError
 from tacit.fleet.database import migrations, schema
+from tacit.fleet.database.budget_table import FleetAccount
 from tacit.fleet.database.migrations import migrate
 from tacit.fleet.database.transactions import light_transaction, open_database, read_only
+from tacit.privacy.accounting.budget_filter import Limit
 
 
 @pytest.fixture
@@ -66,10 +68,11 @@ def test_an_older_database_is_brought_forward_and_keeps_what_it_has(fresh, monke
 
 
 def test_version_2_becomes_what_is_made_today(engine):
-    """What version 3 adds is taken away, and then added by its statements."""
+    """What versions 3 and 4 add is taken away, and then added by their statements."""
     made = {name: {each["name"] for each in inspect(engine).get_columns(name)} for name in schema.metadata.tables}
     with engine.begin() as connection:
         for statement in (
+            "DROP TABLE budget_lines",
             "DROP TABLE receipts",
             "DROP TABLE log_entries",
             "ALTER TABLE devices DROP COLUMN left_at",
@@ -81,6 +84,8 @@ def test_version_2_becomes_what_is_made_today(engine):
     assert {
         name: {each["name"] for each in inspect(engine).get_columns(name)} for name in schema.metadata.tables
     } == made
+    FleetAccount(engine).set_limit(Limit(None, None, 1.0))
+    assert FleetAccount(engine).history().limit == Limit(None, None, 1.0)
 
 
 def test_a_migration_that_fails_leaves_the_old_version(fresh, monkeypatch):
