@@ -1,8 +1,9 @@
 """Rows of many users in any order, grouped by user in bounded memory.
 
 Rows are spilled to a file in runs. A run is sorted by partition, which is a hash of the user, and each partition is then
-grouped by itself. Memory holds a run twice, the row table of one partition, and some fifty bytes a user; never all rows. Users come out in the order in which they first appeared, each with its rows in the order of arrival, so the
-result does not depend on the number of partitions.
+grouped by itself. Memory holds a run twice, the row table of one partition, and some fifty bytes a user; never all rows.
+Users come out in the order in which they first appeared, each with its rows in the order of arrival, so the result does not
+depend on the number of partitions.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.build import pseudonym
-from tacit.data.flat import PSEUDONYM_BYTES
 from tacit.data.ragged import offsets_of, ranges, take_slices
 
 _ROW = np.dtype([("high", "<u8"), ("low", "<u8"), ("number", "<i8"), ("length", "<i8"), ("label", "<i4")])
@@ -158,7 +158,9 @@ class Grouping:
         into.lengths.write(lengths.astype(np.int64).data)
         into.labels.write(labels.astype(np.int32).data)
         byte_counts = np.diff(offsets_of(lengths)[offsets_of(row_counts)])
-        into.add(heads["number"], np.stack([heads["high"], heads["low"]], axis=1).view(np.uint8), row_counts, byte_counts)
+        into.add(
+            heads["number"], np.stack([heads["high"], heads["low"]], axis=1).view(np.uint8), row_counts, byte_counts
+        )
 
 
 class Grouped:

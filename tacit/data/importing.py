@@ -46,7 +46,7 @@ _PLAIN_LETTERS = frozenset(string.ascii_letters + string.digits)
 # So many users that were checked are remembered, and those of a batch more.
 _REMEMBERED = 100_000
 # Texts are encoded in pieces of about this many bytes, as many at a time as there are cores.
-_PIECE = 1 << 18
+_PIECE = 1 << 20
 _BYTE = np.dtype(np.uint8)
 
 

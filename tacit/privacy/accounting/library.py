@@ -1,8 +1,8 @@
 """The library dp_accounting, imported without the parts of SciPy that no answer of ours uses.
 
 Importing it takes `scipy.stats`, `scipy.signal` and `scipy.optimize` along, which was most of the time of `tacit account`, and
-SciPy takes `numpy.f2py` and `numpy.testing` along, because it copies the names of NumPy. While the library is imported, `_Deferred`
-stands for each of them, and the real module is imported when something of it is asked for.
+SciPy takes `numpy.f2py` and `numpy.testing` along, because it copies the names of NumPy. While the library is imported,
+`_Deferred` stands for each of them, and the real module is imported when something of it is asked for.
 What nearly every answer needs does without it, bit for bit as SciPy computes it (tests/privacy/accounting/test_library.py):
 the normal distribution, and a convolution with an array of one element. In a process that has these modules already, nothing
 is put in their place.

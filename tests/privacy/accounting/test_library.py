@@ -63,7 +63,8 @@ loaded = [name for name in ("scipy.stats", "scipy.signal", "scipy.optimize", "nu
 found += [epsilon(groups, 1e-6, kind, rho=rho) for kind in ("pld", "rdp") for rho in (0.0, 0.05)]
 found += [epsilon([SampledRounds(fixed, 2.0, 40)], 1e-6, "pld"), epsilon_of_gaussian(0.3, 1e-8)]
 import numpy, scipy.stats
-print(json.dumps([[each.hex() for each in found], loaded, [type(each).__name__ for each in (scipy.stats, numpy.f2py, numpy.testing)]]))
+kinds = [type(each).__name__ for each in (scipy.stats, numpy.f2py, numpy.testing)]
+print(json.dumps([[each.hex() for each in found], loaded, kinds]))
 """
 
 
