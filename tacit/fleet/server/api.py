@@ -53,6 +53,7 @@ from tacit.fleet.server.request_limits import (
     OneAtATime,
     RateLimiter,
     read_body,
+    read_buffer,
     stated_length,
 )
 from tacit.fleet.server.unread_bodies import drain_unread_bodies
@@ -98,8 +99,8 @@ class Reports(Protocol):
         """The exact length of this device's report, or the greatest length of its message of a stage."""
         ...
 
-    def report(self, round_id: str, device: int, body: bytes) -> Received:
-        """Count a report and add it to the round's sum."""
+    def report(self, round_id: str, device: int, body: bytes | bytearray, digest: str) -> Received:
+        """Count a report with this SHA-256 and add it to the round's sum."""
         ...
 
     def post(self, round_id: str, device: int, stage: str, body: bytes) -> Received:
@@ -286,13 +287,13 @@ def _reporting(reports: Reports, requests: _DeviceRequests, metrics: Metrics) ->
         with sending.take(device):
             async with memory.hold(length):
                 with metrics.uploads.track_inprogress():
-                    body = await read_body(request, most=most, least=least)
+                    body = await read_buffer(request, most=most, least=least)
 
                     def add() -> Received:
                         _require_body(claimed, body)
                         if stage is None:
-                            return reports.report(round_id, device, body)
-                        return reports.post(round_id, device, stage, body)
+                            return reports.report(round_id, device, body, claimed.digest.hex())
+                        return reports.post(round_id, device, stage, bytes(body))
 
                     received = await asyncio.get_running_loop().run_in_executor(adders, add)
         metrics.received.inc(len(body))
@@ -335,7 +336,7 @@ def _without_body(request: Request, requests: _DeviceRequests) -> signing.Creden
     return claimed
 
 
-def _require_body(claimed: signing.Credentials, body: bytes) -> None:
+def _require_body(claimed: signing.Credentials, body: bytes | bytearray) -> None:
     if not signing.is_body(claimed, body):
         raise unauthorised()
 

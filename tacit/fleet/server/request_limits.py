@@ -155,6 +155,13 @@ async def read_body(
     request: Request, *, most: int, least: int = 0, seconds: float = BODY_SECONDS, silent: float = SILENT_SECONDS
 ) -> bytes:
     """The whole body; Refusal if its length is out of bounds, or if it does not arrive in time."""
+    return bytes(await read_buffer(request, most=most, least=least, seconds=seconds, silent=silent))
+
+
+async def read_buffer(
+    request: Request, *, most: int, least: int = 0, seconds: float = BODY_SECONDS, silent: float = SILENT_SECONDS
+) -> bytearray:
+    """`read_body`, for a body so long that copying it once more would be felt."""
     length = stated_length(request, most=most, least=least)
     # One buffer from the start: joining pieces at the end would take the memory twice.
     body, got = bytearray(length), 0
@@ -178,4 +185,4 @@ async def read_body(
         got = -1
     if got != length:
         raise Refusal("The body does not have the stated length.", status=422, again=True)
-    return bytes(body)
+    return body
