@@ -45,11 +45,13 @@ from tacit.fleet.server.openapi import bytes_in, bytes_out, describe_credentials
 from tacit.fleet.server.request_limits import (
     ADDED_AT_ONCE,
     BODIES_BYTES,
+    BUFFERS_KEPT,
     DEVICE_BURST,
     DEVICE_PER_S,
     ENROLMENTS_BURST,
     ENROLMENTS_PER_S,
     BodyMemory,
+    Buffers,
     OneAtATime,
     RateLimiter,
     read_body,
@@ -270,7 +272,7 @@ def _selecting(engine: Engine, requests: _DeviceRequests, key: ServerKey | None)
 
 def _reporting(reports: Reports, requests: _DeviceRequests, metrics: Metrics) -> APIRouter:
     router = APIRouter(prefix=f"{ROUNDS}/{{round_id}}")
-    memory, sending = BodyMemory(BODIES_BYTES), OneAtATime()
+    memory, sending, buffers = BodyMemory(BODIES_BYTES), OneAtATime(), Buffers(BUFFERS_KEPT)
     # A few threads of their own, because each thread's allocator keeps some of the memory it has used.
     adders = ThreadPoolExecutor(ADDED_AT_ONCE, thread_name_prefix="adding")
 
@@ -287,13 +289,17 @@ def _reporting(reports: Reports, requests: _DeviceRequests, metrics: Metrics) ->
         with sending.take(device):
             async with memory.hold(length):
                 with metrics.uploads.track_inprogress():
-                    body = await read_buffer(request, most=most, least=least)
+                    body = await read_buffer(request, most=most, least=least, buffers=buffers)
 
                     def add() -> Received:
-                        _require_body(claimed, body)
-                        if stage is None:
-                            return reports.report(round_id, device, body, claimed.digest.hex())
-                        return reports.post(round_id, device, stage, bytes(body))
+                        # The buffer is free when this thread is done with it, however long the request itself has lived.
+                        try:
+                            _require_body(claimed, body)
+                            if stage is None:
+                                return reports.report(round_id, device, body, claimed.digest.hex())
+                            return reports.post(round_id, device, stage, bytes(body))
+                        finally:
+                            buffers.give(body)
 
                     received = await asyncio.get_running_loop().run_in_executor(adders, add)
         metrics.received.inc(len(body))
