@@ -5,10 +5,11 @@ A failed import leaves no files behind. No message quotes a text or a user's id.
 
 from __future__ import annotations
 
+import string
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import compress, islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -39,10 +40,13 @@ from tacit.errors import DataError
 
 NO_CAPS = Caps()
 _REPORT_EVERY = 10_000
-# So many users that were checked are remembered.
+# Rows of text are checked so many characters at a time, or fewer.
+_BATCH = 1 << 22
+_PLAIN_LETTERS = frozenset(string.ascii_letters + string.digits)
+# So many users that were checked are remembered, and those of a batch more.
 _REMEMBERED = 100_000
 # Texts are encoded in pieces of about this many bytes, as many at a time as there are cores.
-_PIECE = 1 << 18
+_PIECE = 1 << 20
 _BYTE = np.dtype(np.uint8)
 
 
@@ -81,16 +85,11 @@ def import_text(
     with new_folder(Path(out)) as folder:
         grouping = Grouping(folder / "spill", new_key() if key is None else key)
         checked: set[str] = set()
-        for source, place, user, text in _rows(sources, progress):
-            # Asked here for most texts, because a call a row would take longer than the answer.
-            if not (text[:1].isalnum() and text.isascii()) and not has_token(text):
-                skip(source.skipped, "texts without a word")
-                continue
-            if user not in checked:
-                if len(checked) >= _REMEMBERED:
-                    checked.clear()
-                checked.add(checked_user(user, source.name, source.unit, place))
-            grouping.add(user, _checked_text(source, place, text))
+        for rows in _in_batches(sources, progress):
+            rows = rows.with_words()
+            if len(checked) >= _REMEMBERED:
+                checked.clear()
+            grouping.add(rows.users, rows.checked(checked))
         if grouping.rows == 0:
             raise DataError(f"{_names(sources)} holds no text with a word in it{_left_out(sources)}.")
         grouped = grouping.group(_keep_text(caps))
@@ -154,8 +153,7 @@ def import_images(
         grouping = Grouping(folder / "spill", new_key() if key is None else key)
         for source, place, user, images, labels in _rows(sources, progress):
             checked_user(user, source.name, source.unit, place)
-            for image, label in zip(images, labels.tolist(), strict=True):
-                grouping.add(user, image.tobytes(), label)
+            grouping.add([user] * len(images), [image.tobytes() for image in images], labels.tolist())
         if grouping.rows == 0:
             raise DataError(f"{_names(sources)} holds no image.")
         most = caps.examples
@@ -209,6 +207,68 @@ def _rows(sources: Sequence[Source], progress: Progress) -> Iterator[tuple]:
             count += 1
             if count % _REPORT_EVERY == 0:
                 progress("reading rows", count, None)
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Rows of text of one source that follow each other."""
+
+    source: TextSource
+    places: list[int]
+    users: list[str]
+    texts: list[str]
+
+    def with_words(self) -> _Batch:
+        """The rows whose text has a word; the others are counted as skipped."""
+        # What begins with one of these letters has a word, and asking costs less than a call a row.
+        kept = [text[:1] in _PLAIN_LETTERS or has_token(text) for text in self.texts]
+        if all(kept):
+            return self
+        for _ in range(kept.count(False)):
+            skip(self.source.skipped, "texts without a word")
+        return _Batch(self.source, *(list(compress(of_row, kept)) for of_row in (self.places, self.users, self.texts)))
+
+    def checked(self, known: set[str]) -> list[bytes]:
+        """The texts as UTF-8; DataError for the first row that cannot be imported. Adds these users to the known ones."""
+        name, unit = self.source.name, self.source.unit
+        new = set(self.users) - known
+        try:
+            for user in new:
+                checked_user(user, name, unit, 0)
+            if "\0" not in "".join(self.texts):
+                encoded = [text.encode() for text in self.texts]
+                known |= new
+                return encoded
+        except (DataError, UnicodeEncodeError):
+            pass  # some row is wrong, perhaps several: the first one is told
+        encoded = []
+        for place, user, text in zip(self.places, self.users, self.texts, strict=True):
+            known.add(checked_user(user, name, unit, place))
+            encoded.append(_checked_text(self.source, place, text))
+        return encoded
+
+
+def _in_batches(sources: Sequence[TextSource], progress: Progress) -> Iterator[_Batch]:
+    """All rows, some at a time. Where a source turns out to be damaged, the rows before come first, and then the error."""
+    count = 0
+    for source in sources:
+        batch, characters = _Batch(source, [], [], []), 0
+        try:
+            for place, user, text in source.rows:
+                batch.places.append(place)
+                batch.users.append(user)
+                batch.texts.append(text)
+                count += 1
+                characters += len(text)
+                if count % _REPORT_EVERY == 0 or characters >= _BATCH:
+                    yield batch
+                    batch, characters = _Batch(source, [], [], []), 0
+                    if count % _REPORT_EVERY == 0:
+                        progress("reading rows", count, None)
+        except DataError:
+            yield batch
+            raise
+        yield batch
 
 
 def _checked_text(source: Source, place: int, text: str) -> bytes:

@@ -23,8 +23,9 @@ def grouped(
     grouping = Grouping(
         folder / "spill", new_key(), partitions=partitions, buffered_bytes=options.get("buffered_bytes", 1 << 20)
     )
-    for label, (user, payload) in enumerate(rows):
-        grouping.add(user, payload, label)
+    for start in range(0, len(rows), 3):
+        some = rows[start : start + 3]
+        grouping.add([user for user, _ in some], [payload for _, payload in some], range(start, start + len(some)))
     result = grouping.group(None if most is None else lambda payloads: islice(payloads, most))
     users, names = [], []
     for block in result.blocks(block_bytes=options.get("block_bytes", 1 << 20)):

@@ -84,15 +84,18 @@ class Aggregator:
             return report_bytes(self._task(place.round.task).dimension)
         return self._secure_round(round_id).most_bytes(stage)
 
-    def report(self, round_id: str, device: int, body: bytes) -> Received:
-        """Count a report once and add it to the round's sum; Refusal, or FleetError if it is not a valid report."""
+    def report(self, round_id: str, device: int, body: bytes | bytearray, digest: str | None = None) -> Received:
+        """Count a report once and add it to the round's sum; Refusal, or FleetError if it is not a valid report.
+
+        `digest` is the SHA-256 of the body, if the caller has computed it.
+        """
         running = self._running_sum(round_id)
         weight, within, update = unpack_report(body, round_id, running.task.dimension)
         if (within == 0) != (running.round.threshold is None):
             raise FleetError("The report's bit must be 1 or -1 in a round with a threshold, and 0 in any other round.")
         # All checks happen before the report counts.
-        share = running.total.share_of(update, weight)
-        digest = sha256_of(body)
+        clipped = running.total.clipped(update)
+        digest = digest or sha256_of(body)
         with running.lock:
             if (before := running.digests.get(device)) is not None:
                 if before != digest:
@@ -101,7 +104,7 @@ class Aggregator:
             received, leaf = self._notary.receipt(running.round, device, digest)
             result = round_table.take_report(self._engine, round_id, device, self.process, leaf)
             if result is ReportResult.COUNTED:
-                running.total.add(device, share, weight, within)
+                running.total.add(device, clipped, weight, within)
                 running.digests[device], running.receipts[device] = digest, received
                 return received
         if result is ReportResult.OVER:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import FleetError
-from tacit.fleet.rounds.norm_check import clipped_report, sizes_of
+from tacit.fleet.rounds.norm_check import ClippedReport, clipped_report, sizes_of
 from tacit.privacy.accounting.noise_split import BIT_BOUND
 from tacit.privacy.gate.rounding import HEADROOM
 
@@ -40,19 +40,17 @@ class PartialSum:
 
     def admit(self, device: int, update: NDArray[np.float32], weight: float, within: int) -> None:
         """Add a report. FleetError, and nothing is added, if its norm is above the clip norm or the device is in the sum."""
-        self.add(device, self.share_of(update, weight), weight, within)
+        self.add(device, self.clipped(update), weight, within)
 
-    def share_of(self, update: NDArray[np.float32], weight: float) -> NDArray[np.float64]:
-        """What this report adds to the sum of updates. FleetError if its norm is above the clip norm; nothing is added yet."""
-        vector = clipped_report(update, clip_norm=self.clip_norm, shapes=self.shapes, per_layer=self.per_layer)
-        vector *= weight * HEADROOM
-        return vector
+    def clipped(self, update: NDArray[np.float32]) -> ClippedReport:
+        """The update as it may be added. FleetError if its norm is above the clip norm; nothing is added yet."""
+        return clipped_report(update, clip_norm=self.clip_norm, shapes=self.shapes, per_layer=self.per_layer)
 
-    def add(self, device: int, share: NDArray[np.float64], weight: float, within: int) -> None:
-        """Add the share of a report. FleetError, and nothing is added, if the device is in the sum."""
+    def add(self, device: int, clipped: ClippedReport, weight: float, within: int) -> None:
+        """Add a report. FleetError, and nothing is added, if the device is in the sum."""
         if device in self.devices:
             raise FleetError("The device has already reported in this round.")
-        self.update += share
+        clipped.add_to(self.update, weight * HEADROOM)
         self.weight += weight * HEADROOM
         if weight > 0:  # a device without examples gives no bit, as in simulation
             self.bits += within * BIT_BOUND * HEADROOM

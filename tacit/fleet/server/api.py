@@ -45,14 +45,17 @@ from tacit.fleet.server.openapi import bytes_in, bytes_out, describe_credentials
 from tacit.fleet.server.request_limits import (
     ADDED_AT_ONCE,
     BODIES_BYTES,
+    BUFFERS_KEPT,
     DEVICE_BURST,
     DEVICE_PER_S,
     ENROLMENTS_BURST,
     ENROLMENTS_PER_S,
     BodyMemory,
+    Buffers,
     OneAtATime,
     RateLimiter,
     read_body,
+    read_buffer,
     stated_length,
 )
 from tacit.fleet.server.unread_bodies import drain_unread_bodies
@@ -98,8 +101,8 @@ class Reports(Protocol):
         """The exact length of this device's report, or the greatest length of its message of a stage."""
         ...
 
-    def report(self, round_id: str, device: int, body: bytes) -> Received:
-        """Count a report and add it to the round's sum."""
+    def report(self, round_id: str, device: int, body: bytes | bytearray, digest: str) -> Received:
+        """Count a report with this SHA-256 and add it to the round's sum."""
         ...
 
     def post(self, round_id: str, device: int, stage: str, body: bytes) -> Received:
@@ -269,7 +272,7 @@ def _selecting(engine: Engine, requests: _DeviceRequests, key: ServerKey | None)
 
 def _reporting(reports: Reports, requests: _DeviceRequests, metrics: Metrics) -> APIRouter:
     router = APIRouter(prefix=f"{ROUNDS}/{{round_id}}")
-    memory, sending = BodyMemory(BODIES_BYTES), OneAtATime()
+    memory, sending, buffers = BodyMemory(BODIES_BYTES), OneAtATime(), Buffers(BUFFERS_KEPT)
     # A few threads of their own, because each thread's allocator keeps some of the memory it has used.
     adders = ThreadPoolExecutor(ADDED_AT_ONCE, thread_name_prefix="adding")
 
@@ -286,13 +289,17 @@ def _reporting(reports: Reports, requests: _DeviceRequests, metrics: Metrics) ->
         with sending.take(device):
             async with memory.hold(length):
                 with metrics.uploads.track_inprogress():
-                    body = await read_body(request, most=most, least=least)
+                    body = await read_buffer(request, most=most, least=least, buffers=buffers)
 
                     def add() -> Received:
-                        _require_body(claimed, body)
-                        if stage is None:
-                            return reports.report(round_id, device, body)
-                        return reports.post(round_id, device, stage, body)
+                        # The buffer is free when this thread is done with it, however long the request itself has lived.
+                        try:
+                            _require_body(claimed, body)
+                            if stage is None:
+                                return reports.report(round_id, device, body, claimed.digest.hex())
+                            return reports.post(round_id, device, stage, bytes(body))
+                        finally:
+                            buffers.give(body)
 
                     received = await asyncio.get_running_loop().run_in_executor(adders, add)
         metrics.received.inc(len(body))
@@ -335,7 +342,7 @@ def _without_body(request: Request, requests: _DeviceRequests) -> signing.Creden
     return claimed
 
 
-def _require_body(claimed: signing.Credentials, body: bytes) -> None:
+def _require_body(claimed: signing.Credentials, body: bytes | bytearray) -> None:
     if not signing.is_body(claimed, body):
         raise unauthorised()
 

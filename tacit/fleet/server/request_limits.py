@@ -24,6 +24,8 @@ BODY_SECONDS, SILENT_SECONDS, SLOWEST_BYTES = 120.0, 10.0, 16 << 10
 # Memory for request bodies, and how many reports are added up at once. A slow device holds its memory while it sends, and
 # adding a report takes several times its size for a moment.
 BODIES_BYTES, ADDED_AT_ONCE = 256 << 20, 4
+# So many buffers of reports are kept for the next reports.
+BUFFERS_KEPT = 8
 # The largest question of a coordinator.
 MOST_QUESTION_BYTES = 4096
 # Requests a second, and at once, for each device; the same for enrolments from one network address.
@@ -134,6 +136,26 @@ class BodyMemory:
             self._waiting.popleft()
 
 
+class Buffers:
+    """Buffers of reports, used again: memory that is new costs as much as reading a report into it."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._free: list[bytearray] = []
+
+    def take(self, length: int) -> bytearray:
+        """A buffer of this length. What it holds means nothing: its user fills all of it, or does not use it."""
+        while self._free:
+            if len(found := self._free.pop()) == length:
+                return found
+        return bytearray(length)
+
+    def give(self, buffer: bytearray) -> None:
+        """Take back a buffer that nobody reads any more."""
+        if len(self._free) < self._most:
+            self._free.append(buffer)
+
+
 def stated_length(request: Request, *, most: int, least: int = 0) -> int:
     """The body's length according to the headers; Refusal if it is not stated or out of bounds."""
     if "transfer-encoding" in request.headers:
@@ -155,9 +177,22 @@ async def read_body(
     request: Request, *, most: int, least: int = 0, seconds: float = BODY_SECONDS, silent: float = SILENT_SECONDS
 ) -> bytes:
     """The whole body; Refusal if its length is out of bounds, or if it does not arrive in time."""
+    return bytes(await read_buffer(request, most=most, least=least, seconds=seconds, silent=silent))
+
+
+async def read_buffer(
+    request: Request,
+    *,
+    most: int,
+    least: int = 0,
+    seconds: float = BODY_SECONDS,
+    silent: float = SILENT_SECONDS,
+    buffers: Buffers | None = None,
+) -> bytearray:
+    """`read_body`, for a body so long that copying it once more would be felt, into a buffer that may have been used before."""
     length = stated_length(request, most=most, least=least)
     # One buffer from the start: joining pieces at the end would take the memory twice.
-    body, got = bytearray(length), 0
+    body, got = bytearray(length) if buffers is None else buffers.take(length), 0
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:
@@ -178,4 +213,4 @@ async def read_body(
         got = -1
     if got != length:
         raise Refusal("The body does not have the stated length.", status=422, again=True)
-    return bytes(body)
+    return body

@@ -25,7 +25,7 @@ def pack_report(round_id: str, weight: float, within: int, update: NDArray[np.fl
     return head + update.astype("<f4", copy=False).tobytes()
 
 
-def unpack_report(body: bytes, round_id: str, dimension: int) -> tuple[float, int, NDArray[np.float32]]:
+def unpack_report(body: bytes | bytearray, round_id: str, dimension: int) -> tuple[float, int, NDArray[np.float32]]:
     """Weight, bit and update; FleetError unless the bytes are a complete, finite report of this round and size."""
     if len(body) != report_bytes(dimension):
         raise FleetError(f"Expected a report of {report_bytes(dimension)} bytes, got {len(body)}.")

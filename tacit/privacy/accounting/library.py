@@ -1,7 +1,8 @@
 """The library dp_accounting, imported without the parts of SciPy that no answer of ours uses.
 
-Importing it takes `scipy.stats`, `scipy.signal` and `scipy.optimize` along, which was most of the time of `tacit account`.
-While it is imported, `_Deferred` stands for each of them, and the real module is imported when something of it is asked for.
+Importing it takes `scipy.stats`, `scipy.signal` and `scipy.optimize` along, which was most of the time of `tacit account`, and
+SciPy takes `numpy.f2py` and `numpy.testing` along, because it copies the names of NumPy. While the library is imported,
+`_Deferred` stands for each of them, and the real module is imported when something of it is asked for.
 What nearly every answer needs does without it, bit for bit as SciPy computes it (tests/privacy/accounting/test_library.py):
 the normal distribution, and a convolution with an array of one element. In a process that has these modules already, nothing
 is put in their place.
@@ -25,7 +26,8 @@ _LEFT_OUT = "Excluding this order from the epsilon computation"
 def dp_accounting() -> Any:
     """The library. Nothing else in Tacit imports it, so that it is always imported in this way."""
     replaced = [each for each in _stand_ins() if each.__name__ not in sys.modules]
-    sys.modules.update({each.__name__: each for each in replaced})
+    for each in replaced:
+        each.step_in()
     try:
         return import_module("dp_accounting")
     finally:
@@ -58,10 +60,26 @@ def _says_something_else(record: logging.LogRecord) -> bool:
 class _Deferred(ModuleType):
     """Stands for a module until something is asked of it that it does not have."""
 
+    def step_in(self) -> None:
+        """Whoever imports the module from now on gets this one."""
+        sys.modules[self.__name__] = self
+        if self._of_numpy:  # which imports a part of itself when somebody names it
+            setattr(np, self._short, self)
+
     def step_aside(self) -> None:
         """Whoever imports the module from now on gets the real one."""
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
+        if vars(np).get(self._short) is self:
+            delattr(np, self._short)
+
+    @property
+    def _of_numpy(self) -> bool:
+        return self.__name__.startswith("numpy.")
+
+    @property
+    def _short(self) -> str:
+        return self.__name__.rpartition(".")[2]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -74,7 +92,7 @@ def _stand_ins() -> list[_Deferred]:
     stats, signal, optimize = (_Deferred(f"scipy.{name}") for name in ("stats", "signal", "optimize"))
     vars(stats)["norm"] = _Normal()
     vars(signal)["fftconvolve"] = _convolve
-    return [stats, signal, optimize]
+    return [stats, signal, optimize, _Deferred("numpy.f2py"), _Deferred("numpy.testing")]
 
 
 class _Normal:
