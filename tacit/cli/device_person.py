@@ -65,9 +65,14 @@ def statement(home: HomeFolder, as_json: Json = False) -> None:
 def receipts(
     home: HomeFolder,
     check: Annotated[bool, typer.Option("--check", help="Ask the server's log for those not found in it yet.")] = False,
+    ledger: Annotated[
+        Path | None, typer.Option("--ledger", help="A ledger that was published: it must have the device's rounds.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show the server's receipt for each contribution; with --check, prove that the server's log counts them.
+
+    With --ledger, compare a run's published ledger.jsonl with what the log said of the device's rounds: epsilon is computed from it.
 
     A contribution that the log does not count a day after its round, or a round that added up fewer contributions than its
     task promised, is an error.
@@ -77,6 +82,7 @@ def receipts(
     from tacit.fleet.device.connection import Connection
     from tacit.fleet.device.home import Home
     from tacit.fleet.device.public_log import followed
+    from tacit.fleet.device.published import found_in_ledger
     from tacit.fleet.device.receipts import check_all
     from tacit.fleet.device.statement import fate_of
 
@@ -91,14 +97,18 @@ def receipts(
             finally:
                 connection.close()
         found = account.read(opened.account_path)
+    in_ledger = None if ledger is None else found_in_ledger(found, ledger)
     if as_json:
-        emit(ReceiptsResult, {"contributions": [_contribution(each) for each in found], "checked": check})
+        listed = [_contribution(each) for each in found]
+        emit(ReceiptsResult, {"contributions": listed, "checked": check, "in_ledger": in_ledger})
         return
     if not found:
         say(Console(), "The device has sent nothing.")
     for each in found:
         counted = "" if each.checked is None else f", among {each.checked.counted} contributions"
         say(Console(), f"Round {each.sent.round} of {each.sent.name!r}: {fate_of(each)}{counted}")
+    if in_ledger is not None:
+        say(Console(), f"The ledger {ledger} has all {in_ledger} committed rounds of this device in its run.")
 
 
 @app.command()

@@ -75,7 +75,10 @@ def check_witness(
             raise LedgerError(f"The ledger of {folder.path} does not agree with {what}: {why}.")
     if all(head is None for _, head in found):
         raise LedgerError(f"There is no head of the ledger of {folder.path} that the witness {key.name} has signed.")
-    signed, holds = max(head.size for _, head in found if head is not None), 0 if at_witness is None else at_witness.size
+    signed, holds = (
+        max(head.size for _, head in found if head is not None),
+        0 if at_witness is None else at_witness.size,
+    )
     if ask and holds < signed:
         raise LedgerError(
             f"The witness {key.name} holds a head of {holds} records, and has signed one of {signed}: it has forgotten what it "

@@ -21,6 +21,7 @@ from tacit.fleet.wire.public_log import TaskEntry
 from tacit.fleet.wire.server_key import ServerKey
 from tests.support.commands import Tacit
 from tests.support.fleet.serving import running
+from tests.support.witnessed_runs import begun
 
 
 @pytest.fixture
@@ -163,7 +164,11 @@ def test_two_devices_compare_heads(tacit: Tacit, logged: tuple[Path, Path, Engin
         assert tacit("device", "receipts", "--home", home, "--check", "--json").object == {
             "contributions": [],
             "checked": True,
+            "in_ledger": None,
         }
+    run = begun(tmp_path / "run", None)
+    asked = tacit("device", "receipts", "--home", ann, "--ledger", run.ledger_path)
+    assert f"no committed round of the run {run.run_id}" in asked.refusal(9)
     file = tmp_path / "bo.head"
     file.write_text(tacit("device", "head", "--home", bo).out)
     found = tacit("device", "head", "--home", bo, "--json").object

@@ -33,7 +33,7 @@ NODES = 2
 @contextmanager
 def cluster(nodes: int = NODES) -> Iterator[Any]:
     """A head without room for workers, and nodes with room for one each."""
-    from tacit.simulation.ray.connection import import_ray
+    from tacit.simulation.ray.connection import import_ray, on_loopback
 
     os.environ["RAY_AUTH_MODE"] = "disabled"
     # Nodes are started by this process, which has used JAX by then; each is a program of its own at once.
@@ -42,15 +42,16 @@ def cluster(nodes: int = NODES) -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     small = {"object_store_memory": 100 << 20, "include_dashboard": False}
-    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **small})
-    try:
-        for _ in range(nodes):
-            found.add_node(num_cpus=1, object_store_memory=100 << 20)
-        yield found
-    finally:
-        with suppress(Exception):
-            ray.shutdown()
-        found.shutdown()
+    with on_loopback():
+        found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **small})
+        try:
+            for _ in range(nodes):
+                found.add_node(num_cpus=1, object_store_memory=100 << 20)
+            yield found
+        finally:
+            with suppress(Exception):
+                ray.shutdown()
+            found.shutdown()
 
 
 def workers_of(nodes: Any) -> list[tuple[Any, int]]:

@@ -42,6 +42,7 @@ class ReceiptsResult(Result):
 
     contributions: list[ContributionResult] = key("each of them, oldest first")
     checked: bool = key("whether the log was asked now")
+    in_ledger: int | None = key("how many committed rounds of the device the ledger has; null without --ledger")
 
 
 class CompareHeadsResult(Result):
@@ -75,7 +76,9 @@ class StatementResult(Result):
         "what all rounds cost if the server adds the noise it logged; null if no ε follows from what it logged"
     )
     delta: float = key("δ of both")
-    restored: bool = key("whether another copy of the folder was in use, so that rounds are missing and no cost can be said")
+    restored: bool = key(
+        "whether another copy of the folder was in use, so that rounds are missing and no cost can be said"
+    )
     log: HeadResult | None = key("the last head of the server's log; null if it has shown none")
     two_logs: bool = key("whether the server is known to have shown two different logs")
     refusals: list[RefusalResult] = key("the last refusals")

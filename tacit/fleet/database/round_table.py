@@ -257,11 +257,18 @@ def abandon(engine: Engine, lease: Lease, round_id: str, reason: str, *, dropped
 
 
 def close_leftover_rounds(
-    engine: Engine, lease: Lease, task: str, *, rounds_done: int, reason: str, but: str | None = None
+    engine: Engine,
+    lease: Lease,
+    task: str,
+    *,
+    rounds_done: int,
+    reason: str,
+    but: str | None = None,
+    ledger: str | None = None,
 ) -> list[RoundRow]:
     """Close the rounds that an earlier coordinator left: committed if the run's checkpoint contains them, else abandoned.
 
-    The round `but` is kept: its sum is still there. Returns those that were abandoned.
+    The round `but` is kept: its sum is still there. `ledger`: as in `commit`. Returns those that were abandoned.
     """
     abandoned = []
     with read_only(engine) as connection:
@@ -271,7 +278,7 @@ def close_leftover_rounds(
         if row.round_id == but:
             continue
         if row.state == SETTLED and row.round < rounds_done:
-            commit(engine, lease, row.round_id)
+            commit(engine, lease, row.round_id, ledger=ledger)
         else:
             abandon(engine, lease, row.round_id, reason)
             abandoned.append(row)

@@ -78,6 +78,7 @@ class Checked(_Line):
     outcome: Literal["committed", "abandoned"]
     counted: int
     size: int = Field(description="of the log, when it was checked")
+    ledger: Sha256 | None = Field(default=None, description="the digest of the run's last ledger record then")
 
 
 class Contributed(_Line):
@@ -88,6 +89,11 @@ class Contributed(_Line):
     unsigned: str | None = None
     uncounted: bool = False
     checked: Checked | None = None
+
+    @property
+    def committed_digest(self) -> str | None:
+        """The digest of the ledger that this contribution is in; None if the log names none."""
+        return None if self.checked is None or self.checked.outcome != "committed" else self.checked.ledger
 
     @property
     def broken_promise(self) -> str | None:

@@ -72,7 +72,9 @@ def check(connection: Connection, log: LogMemory, each: Contributed, *, now: flo
     entry = _proven(counted, sent, leaf, head)
     if entry is None:
         raise PolicyRefusal(f"The server's proof that round {sent.round} of {sent.name!r} is in its log is false.")
-    return Checked(round_id=sent.round_id, outcome=entry.outcome, counted=entry.counted, size=head.size)
+    return Checked(
+        round_id=sent.round_id, outcome=entry.outcome, counted=entry.counted, size=head.size, ledger=entry.ledger
+    )
 
 
 def check_all(

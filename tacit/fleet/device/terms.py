@@ -100,7 +100,9 @@ def require_permitted(policy: OwnerPolicy, task: DeviceTask, assignment: Assignm
     if noise_of(task) < policy.least_noise * (1 - 1e-9):
         raise _forbidden("a noise multiplier of at least", f"{policy.least_noise:g}", f"{noise_of(task):g}")
     stated = None if task.noise is None else task.noise.multiplier
-    if stated is not None and stated > task.noise_multiplier * (1 + 1e-9):  # of all blocks together: never more than one's
+    if stated is not None and stated > task.noise_multiplier * (
+        1 + 1e-9
+    ):  # of all blocks together: never more than one's
         raise PolicyRefusal(
             f"The task contradicts itself: it states noise of {task.noise_multiplier:g} times the clip, and computes its cost "
             f"from {stated:g}."

@@ -174,6 +174,7 @@ class FleetProgram(Program):
             rounds_done=start,
             reason=reason,
             but=None if unfinished is None else unfinished.round_id,
+            ledger=context.run.head(),
         ):
             context.log("round abandoned", task=context.name, round=row.round, attempt=row.attempt, reason=reason)
         return DeviceRounds(context, randomness, start, self.schedule.rounds, attempts, check)

@@ -73,7 +73,9 @@ def _who_is_trusted(ledger: Ledger) -> str:
     if kind_of(opened.mechanism).on_devices:
         devices = "people's own devices" if opened.fleet is not None else "simulated devices"
         return f"The noise was added by {devices}. The promise rests on assumptions that the full statement lists"
-    did = "made the list" if opened.finds_words else "measured it" if opened.evaluates is not None else "ran the training"
+    did = (
+        "made the list" if opened.finds_words else "measured it" if opened.evaluates is not None else "ran the training"
+    )
     return (
         f"Whoever {did} saw more than was published, and is trusted to have done it as recorded. The full statement lists this "
         "and every other assumption"

@@ -6,7 +6,8 @@ import logging
 import os
 import socket
 import warnings
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from typing import Any, ClassVar
 
 from tacit.errors import WorkerError
@@ -62,15 +63,16 @@ class Connection:
         return cls.current
 
     def _start(self, settings: Ray) -> None:
-        """Ray on this machine alone; nothing listens for others."""
+        """Ray on this machine alone; nothing listens for other machines."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self._init(
-            "Ray did not start on this machine",
-            address="local",  # and not a cluster that happens to run on this machine
-            num_cpus=max(cores, settings.workers or 0),
-            object_store_memory=_shared_memory(),
-            include_dashboard=False,
-        )
+        with on_loopback():
+            self._init(
+                "Ray did not start on this machine",
+                address="local",  # and not a cluster that happens to run on this machine
+                num_cpus=max(cores, settings.workers or 0),
+                object_store_memory=_shared_memory(),
+                include_dashboard=False,
+            )
 
     def _join(self, address: str) -> None:
         """Join a cluster that runs already."""
@@ -104,6 +106,27 @@ class Connection:
             Connection.current = None
             with suppress(Exception):
                 self.ray.shutdown()
+
+
+@contextmanager
+def on_loopback() -> Iterator[None]:
+    """What Ray starts meanwhile listens at 127.0.0.1 only.
+
+    Elsewhere than on Windows and macOS, Ray would listen on every network of this machine, and it replaces the
+    address 127.0.0.1 by another one where it is asked for. This is the switch that it has for those two systems.
+    """
+    from ray._private import ray_constants
+
+    name, before = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, ray_constants.ENABLE_RAY_CLUSTER
+    given = os.environ.get(name)
+    ray_constants.ENABLE_RAY_CLUSTER, os.environ[name] = False, "0"
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+        os.environ.pop(name)
+        if given is not None:
+            os.environ[name] = given
 
 
 def _shared_memory() -> int:

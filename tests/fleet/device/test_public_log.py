@@ -12,6 +12,7 @@ from tacit.errors import FleetError
 from tacit.fleet.device import account, leaving, public_log, receipts
 from tacit.fleet.device.home import Home
 from tacit.fleet.device.policy import OwnerPolicy
+from tacit.fleet.device.published import found_in_ledger
 from tacit.fleet.device.spending import epsilon_of
 from tacit.fleet.device.stated_noise import require_affordable, rho_of, stated_epsilon, stated_rho
 from tacit.fleet.device.statement import statement_of
@@ -23,6 +24,8 @@ from tacit.privacy.participation.limits import Gap
 from tests.support.fleet.fake_log import FakeLog
 from tests.support.fleet.fake_server import Clock, FakeServer, Running, enrolled, signed_policy
 from tests.support.fleet.worlds import sentences_of, setup
+from tests.support.forging import forge
+from tests.support.witnessed_runs import add_rounds, begun
 
 NOISY = {"mechanism": "gaussian", "noise_multiplier": 1.0, "delta": 1e-2}
 POLICY = OwnerPolicy.for_trying().model_copy(update={"log": "required", "least_noise": 0.5, "least_cohort": 3})
@@ -223,6 +226,25 @@ def test_a_round_that_is_closed_without_this_device(home, fake):
     fake.log.close(place, counted=4)
     clock.at += DAY + 1000.0
     assert "does not count the device's contribution" in refused(home, fake, clock, 2)
+
+
+def test_a_published_ledger_that_lacks_a_round_of_this_device(tmp_path, fake):
+    """The server counted the round in its log, and computes epsilon from a ledger without it."""
+    run = begun(tmp_path / "run", None, rounds=2)
+    content = fake.prepared.task.model_copy(update={"run": run.run_id}).model_dump_json().encode()
+    fake.log.add_task(content)
+    home, clock = enrolled(tmp_path, fake, sentences_of(setup(), 0), POLICY), Clock()
+    place = fake.offer(0, task=fake.add_blob(content))
+    step(home, fake, clock)
+    with pytest.raises(FleetError, match="knows of no committed round"):
+        found_in_ledger(contributions(home), run.ledger_path)
+    fake.log.close(place, counted=4, ledger=run.ledger().head)
+    mine = checked(home, fake, clock)
+    add_rounds(run, 1)  # the run went on
+    assert found_in_ledger(mine, run.ledger_path) == 1
+    forge(run.path, lambda records: records.__delitem__(slice(2, None)))
+    with pytest.raises(FleetError, match="is not the one of round 0 of 'small'"):
+        found_in_ledger(mine, run.ledger_path)
 
 
 @pytest.mark.parametrize("lie", ["counted", "outcome", "receipt"])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -44,6 +45,54 @@ def test_an_address_that_does_not_answer_is_told(tmp_path: Path) -> None:
     with pytest.raises(WorkerError, match=f"No Ray cluster answers at 127.0.0.1:{port}: Connection refused"):
         tacit.train(recipe=tiny(), engine=tacit.Ray(address=f"127.0.0.1:{port}"), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+# 127.0.0.1 as /proc/net writes it, in IPv4 and in IPv6.
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
+
+
+@pytest.mark.process
+def test_a_ray_of_our_own_listens_on_this_machine_only() -> None:
+    """Whoever can reach a port of Ray may run code here."""
+    pytest.importorskip("ray")
+
+    def process() -> int:
+        return os.getpid()
+
+    connection = Connection.of(Ray(workers=1))
+    try:
+        assert connection.ray.get(connection.ray.remote(process).remote()) != process()
+        heard = listening(descendants(os.getpid()))
+        assert len(heard) >= 3  # of the store of the cluster, of the node, of the worker
+        assert set(heard) <= LOOPBACK
+        assert connection.ray.nodes()[0]["NodeManagerAddress"] == "127.0.0.1"
+    finally:
+        connection.close()
+
+
+def descendants(root: int) -> set[int]:
+    """A process and all that it has started."""
+    parents = {}
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            parents[int(folder.name)] = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+    found, before = {root}, 0
+    while len(found) != before:
+        before = len(found)
+        found |= {process for process, parent in parents.items() if parent in found}
+    return found
+
+
+def listening(processes: set[int]) -> list[str]:
+    """The addresses at which these processes take connections, as /proc/net writes them."""
+    sockets = set()
+    for process in processes:
+        with suppress(OSError):
+            for each in Path(f"/proc/{process}/fd").iterdir():
+                with suppress(OSError):
+                    sockets.add(os.readlink(each))
+    lines = [line.split() for kind in ("tcp", "tcp6") for line in Path(f"/proc/net/{kind}").read_text().splitlines()]
+    return [each[1].split(":")[0] for each in lines[1:] if each[3] == "0A" and f"socket:[{each[9]}]" in sockets]
 
 
 @pytest.mark.parametrize("address", ["nowhere", "host:", ":6379", "http://host"])

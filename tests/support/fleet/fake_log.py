@@ -49,7 +49,9 @@ class FakeLog:
         """Write down a task."""
         self.entries.append(TaskEntry.of(sha256_of(content), DeviceTask.model_validate_json(content)).text())
 
-    def close(self, place: Assignment, *, outcome: Any = "committed", counted: int | None = None) -> None:
+    def close(
+        self, place: Assignment, *, outcome: Any = "committed", counted: int | None = None, ledger: str | None = None
+    ) -> None:
         """Write down that a try is over. Others than this log knows of may have reported in it."""
         mine = self.receipts.get(place.round_id, [])
         leaves = sorted(mine + ["ee" * 32] * max(0, (counted or len(mine)) - len(mine)))
@@ -62,6 +64,7 @@ class FakeLog:
             outcome=outcome,
             counted=len(leaves) if counted is None else counted,
             receipts=merkle.root([bytes.fromhex(leaf) for leaf in leaves]).hex(),
+            ledger=ledger,
         )
         self.closed[place.round_id] = entry.text()
         self.entries.append(entry.text())
