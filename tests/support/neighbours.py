@@ -53,7 +53,7 @@ ALLOWED = {
 }
 _TIMES = (
     (re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\+00:00)?( UTC)?"), b"<time>"),
-    (re.compile(rb"\b\d+(\.\d+)? ?(s|seconds|minutes|min)\b"), b"<time>"),
+    (re.compile(rb"\b(a second|\d+(\.\d+)? ?(s|seconds|minutes|min|hours|days))\b"), b"<time>"),
 )
 
 
