@@ -334,14 +334,15 @@ def composed_epsilon(rounds: list[Round], delta: float) -> float:
     for n, first, weight in tilted:
         transform = transform * fft.rfft(np.bincount((first + np.arange(len(weight))) % size, weight, size)) ** n
     points, away = np.arange(start, stop + 1), h * np.arange(stop - start + 1)
-    # A number of a transform is off by less than 1e-14, so one of a product of `total` of them by less than what is added.
-    values = (np.maximum(fft.irfft(transform, size)[points % size], 0) + (total + 10) * 1e-14) * np.exp(-tilt * away)
+    # A transform of masses is off by less than 1e-14, its power by `total` times that: so much is added to each sum's mass.
+    sums = np.maximum(fft.irfft(transform, size)[points % size], 0) + (total + 10) * 1e-14 * float(np.abs(transform).mean())
+    values = sums * np.exp(-tilt * away)
     # Over losses above epsilon: delta is Σ values, less e^epsilon times Σ values e^-loss.
     one, other = np.cumsum(values[::-1])[::-1], np.cumsum((values * np.exp(-away))[::-1])[::-1]
     goal = math.exp(min(math.log(rest) - log_total + tilt * h * start, 700))
     k = int(np.append(np.flatnonzero(one - np.exp(away) * other <= goal), len(points) - 1)[0])
     exact = math.log(max(float(one[k]) - goal, 1e-300) / float(other[k]))
-    return h * start + (0.0 if k == 0 else min(max(exact, float(away[k - 1])), float(away[k]))) + 1e-9
+    return h * start + (0.0 if k == 0 else min(max(exact, float(away[k - 1])), float(away[k]))) + 1e-8
 
 def odometer_epsilon(rounds: Round, rho: float, delta: float) -> float:
     """Of releases chosen by looking at earlier ones: least ε with (1 - e^(ε - L))₊ ≤ δ Σ w e^((order - 1)(L - S)) for every L.
@@ -400,8 +401,7 @@ def epsilon_of(opened: Json, plan: Json, intents: list[Json], given: Any) -> tup
                 squared = toeplitz_squared(c[:length], [b - a for a, b in pairwise([0, *before, length])], d, most)
             rho += often * (tree_squared(length, d, most, before) if mechanism == "tree" else squared) / (2 * z * z)
     require(threshold < delta, "the threshold of its discovery of words takes all of delta")
-    delta, epsilon = delta - threshold, 0.0
-    reach = min(-float(special.ndtri(delta * 1e-7 / (len(rounds) + 1))), 36.0)
+    reach = min(-float(special.ndtri((delta := delta - threshold) * 1e-7 / (len(rounds) + 1))), 36.0)
     if "extended" in opened:
         require(sampled and mechanism == "gaussian", "it was extended, which is proven for sampled Gaussian rounds alone")
         epsilon = odometer_epsilon(Round(order, q, z, len(rounds), reach), rho, delta)
@@ -409,9 +409,8 @@ def epsilon_of(opened: Json, plan: Json, intents: list[Json], given: Any) -> tup
         epsilon = gaussian_epsilon(math.sqrt(2 * rho + sum(n * norm**2 for norm, n in sampled.items()) / z**2), delta)
     else:
         beside = [Round(0, 1.0, 1 / math.sqrt(2 * rho), 1, reach)] if rho > 0 else []
-        for which in (2,) if order else (0, 1):
-            those = [Round(which, q, z / norm, n, reach) for norm, n in sampled.items()] + beside
-            epsilon = max(epsilon, composed_epsilon(those, delta))
+        laws = [[Round(k, q, z / norm, n, reach) for norm, n in sampled.items()] for k in ((2,) if order else (0, 1))]
+        epsilon = max(composed_epsilon(each + beside, delta) for each in laws)
     epsilon -= math.log1p(-threshold)
     tail = draws * 2.0**-178 * (whole(opened["release"]["coordinates"], 1, 10**15) + whole(opened["release"]["arrays"], 1, 10**15))
     covered = epsilon < 700 and (1 + math.exp(epsilon)) * tail <= plan["delta"] * 1e-3
