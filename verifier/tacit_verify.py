@@ -207,7 +207,7 @@ def tree_squared(rounds: int, d: int, most: int, restarts: list[int]) -> float:
         for (n, end), v in row.items():
             right = ways(height, max(end + d - place, 0))
             work += len(right)
-            require(work <= 5_000_000, "its tree leaves too many ways to take part to check them all")
+            require(work <= 3_000_000, "its tree leaves too many ways to take part to check them all")
             for (m, stop), w in right.items():
                 if n + m <= most:
                     key = n + m, max(place + stop, place + (1 << height) - d)

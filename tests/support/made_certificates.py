@@ -141,7 +141,11 @@ def public_key(ledger: Ledger, private: bytes = KEY) -> str:
 
 def signed_again(content: dict[str, Any], lines: list[str], *, private: bytes = KEY) -> bytes:
     """A certificate with this content and these lines of a ledger, signed anew with this key."""
-    kept = {name: each for name, each in content.items() if name not in ("certificate", "ledger", "head", "key", "signature")}
+    kept = {
+        name: each
+        for name, each in content.items()
+        if name not in ("certificate", "ledger", "head", "key", "signature")
+    }
     encoded = [line.encode("ascii", "replace") for line in lines]
     return signed_certificate(kept, encoded, f"tacit/run/{content['run']}", private)
 
