@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import random
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,7 @@ def certified(ledger: Ledger, *, private: bytes = KEY, stated: Spent | None = No
     column = None
     if opened.strategy and isinstance(strategy := from_description(opened.strategy), Toeplitz):
         borders = [0, *opened.plan.get("restarts", ()), opened.rounds]
-        longest = max(stop - start for start, stop in zip(borders, borders[1:], strict=False))
+        longest = max(stop - start for start, stop in pairwise(borders))
         column = {"coefficients": [float(each) for each in strategy.column(longest)]}
     content = {
         "run": opened.run_id,

@@ -1,4 +1,4 @@
-"""The checker can be read and trusted by itself: one short file that imports nothing but Python's own library, NumPy and SciPy."""
+"""The checker can be read and trusted by itself: one short file that imports Python's own library, NumPy and SciPy alone."""
 
 from __future__ import annotations
 
