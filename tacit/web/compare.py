@@ -48,8 +48,10 @@ def compare_routes(watcher: RunWatcher) -> APIRouter:
         """The differences of these runs' recipes, and what the runs cost together."""
         folders = [RunFolder.open(path_of(watcher, each)) for each in dict.fromkeys(key)]
         rows = [row for each in dict.fromkeys(key) if (row := watcher.row(each)) is not None]
-        with in_one_sentence(folders[0].path):
-            recipes = [folder.recipe() for folder in folders]
+        recipes = []
+        for folder in folders:
+            with in_one_sentence(folder.path):
+                recipes.append(folder.recipe())
         return Comparison(
             runs=rows,
             differences=recipe_differences(recipes),

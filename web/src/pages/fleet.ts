@@ -56,18 +56,20 @@ const STAGES = ["selection", "reports", "sum, noise and server step"];
 const STATES: [string, string][] = [["working", "in a round"], ["ready", "ready"], ["quarantined", "in quarantine"], ["revoked", "revoked"]];
 
 export async function fleetPage(main: HTMLElement, _parameters: string[], signal: AbortSignal): Promise<void> {
+  const warned = h("div", { role: "alert" });
+  let warnedOf = "";
   const now = h("div", {});
   const grid = h("div", { class: "grid" });
   const counts = h("div", { class: "grid" });
   const wrong = h("div", { role: "status" });
   const charts = new Map<string, Chart>();
-  put(main, h("h1", {}, "Fleet"), wrong, now, counts, grid);
+  put(main, h("h1", {}, "Fleet"), wrong, warned, now, counts, grid);
   let first: Fleet;
   try {
     first = await get<Fleet>("/api/fleet", signal);
   } catch (error) {
     if (!(error instanceof Problem) || error.status !== 404) throw error;
-    put(now, h("div", { class: "card" }, h("p", {}, error.sentence), h("pre", { tabindex: "0" }, "tacit board --fleet https://localhost:8443 --admin-token runs/fleet-1/admin-token --ca runs/fleet-1/certificate.pem")));
+    put(now, h("div", { class: "card" }, h("p", {}, error.sentence), h("pre", { class: "command" }, "tacit board --fleet https://localhost:8443 --admin-token runs/fleet-1/admin-token --ca runs/fleet-1/certificate.pem")));
     return;
   }
   draw(first);
@@ -84,7 +86,10 @@ export async function fleetPage(main: HTMLElement, _parameters: string[], signal
   }
 
   function draw(fleet: Fleet): void {
-    put(now, alarms(fleet), facts(fleet), fleet.tasks.map(taskCard));
+    const alarm = JSON.stringify(fleet.alarms);
+    if (alarm !== warnedOf) put(warned, alarms(fleet)); // the same alarm is not read out every few seconds
+    warnedOf = alarm;
+    put(now, facts(fleet), fleet.tasks.map(taskCard));
     const began = fleet.samples[0]?.at ?? 0;
     const of = (name: string, value: (sample: Sample) => number): Curve => ({ name, points: fleet.samples.map((sample) => [(sample.at - began) / 60, value(sample)]) });
     const rate = (name: string, value: (sample: Sample) => number): Curve => ({
@@ -116,7 +121,7 @@ export async function fleetPage(main: HTMLElement, _parameters: string[], signal
 
 function alarms(fleet: Fleet): Child {
   if (fleet.alarms.length === 0) return h("p", { class: "good" }, "Nothing keeps this fleet from training.");
-  return h("ul", { class: "alarms", role: "alert" }, fleet.alarms.map((alarm) => h("li", { class: "note" }, h("strong", {}, alarm.what), " ", alarm.do)));
+  return h("ul", { class: "alarms" }, fleet.alarms.map((alarm) => h("li", { class: "note" }, h("strong", {}, alarm.what), " ", alarm.do)));
 }
 
 function facts(fleet: Fleet): HTMLElement {
