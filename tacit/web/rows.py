@@ -24,7 +24,7 @@ class RunRow(BaseModel):
     """A run in the table. `version` rises whenever the run's files have changed."""
 
     key: str = Field(description="names the run in addresses; the same as long as its folder stays where it is")
-    name: str = Field(description="the folder's name")
+    name: str = Field(description="where the folder is below the board's folder")
     folder: str
     recipe: str = ""
     created: str = ""
@@ -56,9 +56,9 @@ def key_of(path: Path) -> str:
     return hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
 
 
-def unread(path: Path) -> RunRow:
-    """The row of a run that has not been read yet."""
-    return RunRow(key=key_of(path), name=path.name, folder=str(path))
+def unread(path: Path, name: str | None = None) -> RunRow:
+    """The row of a run that has not been read yet. `name` is what the table calls it: by default, its folder's name."""
+    return RunRow(key=key_of(path), name=path.name if name is None else name, folder=str(path))
 
 
 def read_row(path: Path, cost: Mapping[str, Any]) -> RunRow:

@@ -282,6 +282,7 @@ function dotted([x, y]: [number, number], edge: string, fill: string): uPlot.Plu
 function padded(low: number | null, high: number | null, fromZero: boolean): [number, number] {
   if (low === null || high === null) return [0, 1];
   const bottom = fromZero ? Math.min(0, low) : low;
+  if (fromZero && low === 0 && high === 0) return [0, 1];
   const room = (high - bottom || Math.abs(high) || 1) * 0.08;
   return [fromZero && low >= 0 ? 0 : bottom - room, high + room];
 }

@@ -53,6 +53,7 @@ interface Fleet {
 
 const AGAIN_MS = 3_000;
 const STAGES = ["selection", "reports", "sum, noise and server step"];
+const ROLES: Record<string, string> = { all: "that does everything" };
 const STATES: [string, string][] = [["working", "in a round"], ["ready", "ready"], ["quarantined", "in quarantine"], ["revoked", "revoked"]];
 
 export async function fleetPage(main: HTMLElement, _parameters: string[], signal: AbortSignal): Promise<void> {
@@ -136,7 +137,7 @@ function facts(fleet: Fleet): HTMLElement {
     fact("In rounds now", whole(under.reduce((sum, each) => sum + each.selected, 0)), `${whole(under.reduce((sum, each) => sum + each.reported, 0))} have reported`),
     fact("Rounds committed", whole(total("committed")), ended === 0 ? "none has ended yet" : `${whole(total("abandoned"))} abandoned, which release nothing`),
     fact("Pace", fleet.seconds_a_round === null ? "–" : `${duration(fleet.seconds_a_round)} a round`, fleet.seconds_a_round === null ? "no round has been committed yet" : "of committed rounds, on average"),
-    fact("Processes", whole(Object.values(fleet.processes).reduce((sum, count) => sum + count, 0)), Object.entries(fleet.processes).map(([role, count]) => `${count} ${role}`).join(", ") || "none was seen recently"),
+    fact("Processes", whole(Object.values(fleet.processes).reduce((sum, count) => sum + count, 0)), Object.entries(fleet.processes).map(([role, count]) => `${count} ${ROLES[role] ?? role}`).join(", ") || "none was seen recently"),
   );
 }
 

@@ -42,6 +42,13 @@ const VERDICTS: Record<string, string> = {
   could_not_fail: "This audit could not have failed: with so few canary users no attack can reach the proven epsilon.",
   no_bound: "There were no canary users, so the attack gives no lower bound.",
 };
+/** n_u = 4, n_e = 14 in words: how many made-up devices hold the phrase, and how often each. */
+function inWords(setting: string): string {
+  const [, devices, copies] = /^n_u = (\d+), n_e = (\d+)$/.exec(setting) ?? [];
+  if (devices === undefined) return setting;
+  return `${devices} device${devices === "1" ? "" : "s"}, ${copies === "1" ? "once" : `${copies} times`}`;
+}
+
 const SCORES: Record<string, string> = { loss: "attacked, by loss", trajectory: "attacked, by trajectory" };
 
 export async function auditTab(main: HTMLElement, key: string, sections: Section[], signal: AbortSignal): Promise<void> {
@@ -102,7 +109,7 @@ function canaries(found: AuditView, signal: AbortSignal): Child {
   return h(
     "figure",
     { class: "card" },
-    h("figcaption", {}, h("h2", {}, "Ranks of the canaries", h("span", { class: "mark owner" }, "owner only")), h("p", { class: "quiet" }, `Each dot is a planted phrase. Rank 1: the model prefers it to all ${whole(most - 1)} random endings, so it was memorised. By chance any rank is as likely.`)),
+    h("figcaption", {}, h("h2", {}, "Ranks of the canaries", h("span", { class: "mark owner" }, "owner only")), h("p", { class: "quiet" }, `Each dot is a planted phrase. Rank 1: the model prefers it to all ${whole(most - 1)} random endings, so it was memorised. By chance any rank is as likely. On the left: how many devices held the phrase, and how often each.`)),
     picture((width) => {
       // On a narrow screen the names stand above their lines.
       const narrow = width < 560;
@@ -118,14 +125,14 @@ function canaries(found: AuditView, signal: AbortSignal): Child {
         settings.map((setting, place) => {
           const y = (place + 1) * row - 12;
           return [
-            s("text", narrow ? { x: left, y: y - 14 } : { x: left - 14, y: y + 4, "text-anchor": "end" }, setting),
+            s("text", narrow ? { x: left, y: y - 14 } : { x: left - 14, y: y + 4, "text-anchor": "end" }, inWords(setting)),
             attacked.filter((each) => each.setting === setting).map((each) => s("circle", { class: each.place === null ? "dot" : "dot lost", cx: x(each.rank), cy: y, r: 6, opacity: 0.75 }, s("title", {}, `canary ${each.number + 1}: rank ${whole(each.rank)}`))),
           ];
         }),
       );
     }, signal),
     h("ul", { class: "legend" }, h("li", { class: "key colour--one" }, "not found by the search"), h("li", { class: "key colour--two" }, "extracted by the search")),
-    h("details", {}, h("summary", {}, "Figures"), tableOf(["canary", "shared by", "rank", "of", "exposure, bits", "extracted at"], attacked.map((each) => [String(each.number + 1), each.setting, whole(each.rank), whole(each.candidates), each.exposure.toFixed(1), each.place === null ? "no" : String(each.place)]))),
+    h("details", {}, h("summary", {}, "Figures"), tableOf(["canary", "shared by", "rank", "of", "exposure, bits", "extracted at"], attacked.map((each) => [String(each.number + 1), inWords(each.setting), whole(each.rank), whole(each.candidates), each.exposure.toFixed(1), each.place === null ? "no" : String(each.place)]))),
   );
 }
 
