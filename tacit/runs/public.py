@@ -22,7 +22,7 @@ class PublicFile:
 
 
 WITNESSED = PublicFile("head.txt", "the last head of the ledger that the run's witness signed")
-# Made of the other public files for whoever asks for it, so no statement names it: `tacit certify RUN --out RUN/certificate.json`.
+# Made of the other public files for whoever asks for it, so no statement names it: tacit certify RUN --out RUN/certificate.json
 CERTIFICATE = PublicFile("certificate.json", "the run's certificate, which others check without Tacit")
 
 PUBLIC: tuple[PublicFile, ...] = (

@@ -1,6 +1,7 @@
 // Sections of a report as elements: what an audit, a gate or an inspection has to show (tacit/runs/report/blocks.py).
 import { lineChart } from "./chart";
 import { h, s, type Child } from "./dom";
+import { picture } from "./picture";
 import { percent, short } from "./words";
 
 export type Block =
@@ -50,7 +51,7 @@ function blockOf(block: Block, signal: AbortSignal, reach: Reach): Child {
     case "lines":
       return curves(block, signal, reach.get(titleOf(block)));
     case "bars":
-      return barsOf(block.bars, titleOf(block), reach.get(titleOf(block)));
+      return barsOf(block.bars, titleOf(block), signal, reach.get(titleOf(block)));
     case "image":
       return h("figure", {}, h("img", { class: "section-image", alt: block.description, src: `data:${block.media};base64,${block.data}` }), block.caption && h("figcaption", { class: "quiet small" }, block.caption));
   }
@@ -91,26 +92,27 @@ function curves(block: Extract<Block, { kind: "lines" }>, signal: AbortSignal, r
 }
 
 /** Bars with their labels below, for a histogram. */
-function barsOf(bars: [string, number][], title: string, reach = 0): HTMLElement {
-  const width = 640;
+function barsOf(bars: [string, number][], title: string, signal: AbortSignal, reach = 0): HTMLElement {
   const height = 190;
   const most = Math.max(...bars.map((bar) => bar[1]), reach, 1e-12);
-  const step = (width - 20) / bars.length;
-  const every = Math.ceil(bars.length / 12);
-  const picture = s(
-    "svg",
-    { class: "picture", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}: ${bars.map((bar) => `${bar[0]} ${short(bar[1])}`).join(", ")}` },
-    bars.map(([label, value], place) => {
-      const tall = (value / most) * (height - 50);
-      const x = 10 + place * step;
-      return s(
-        "g",
-        {},
-        s("rect", { class: "bar-mark", x: x + step * 0.1, y: height - 24 - tall, width: step * 0.8, height: Math.max(tall, value > 0 ? 1 : 0), rx: 2 }, s("title", {}, `${label}: ${short(value)}`)),
-        place % every === 0 && s("text", { x: x + step / 2, y: height - 8, "text-anchor": "middle", class: "faint" }, label.length > 11 ? `${label.slice(0, 10)}…` : label),
-        bars.length <= 14 && s("text", { x: x + step / 2, y: height - 30 - tall, "text-anchor": "middle" }, short(value)),
-      );
-    }),
-  );
-  return h("figure", {}, h("figcaption", { class: "quiet small" }, title), picture);
+  const draw = (width: number) => {
+    const step = (width - 20) / bars.length;
+    const every = Math.ceil(bars.length / Math.max(2, width / 55));
+    return s(
+      "svg",
+      { class: "picture", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}: ${bars.map((bar) => `${bar[0]} ${short(bar[1])}`).join(", ")}` },
+      bars.map(([label, value], place) => {
+        const tall = (value / most) * (height - 50);
+        const x = 10 + place * step;
+        return s(
+          "g",
+          {},
+          s("rect", { class: "bar-mark", x: x + step * 0.1, y: height - 24 - tall, width: step * 0.8, height: Math.max(tall, value > 0 ? 1 : 0), rx: 2 }, s("title", {}, `${label}: ${short(value)}`)),
+          place % every === 0 && s("text", { x: x + step / 2, y: height - 8, "text-anchor": "middle", class: "faint" }, label.length > 11 ? `${label.slice(0, 10)}…` : label),
+          step > 40 && s("text", { x: x + step / 2, y: height - 30 - tall, "text-anchor": "middle" }, short(value)),
+        );
+      }),
+    );
+  };
+  return h("figure", {}, h("figcaption", { class: "quiet small" }, title), picture(draw, signal));
 }

@@ -14,9 +14,11 @@ const NONE = "";
 
 export async function inspectPage(main: HTMLElement, [left, right]: string[], signal: AbortSignal): Promise<void> {
   const table = await get<RunTable>("/api/runs", signal);
-  const runs = table.runs.filter((row) => row.kind !== "training").sort((one, other) => one.name.localeCompare(other.name, "en", { numeric: true }));
+  const runs = table.runs.filter((row) => ["text", "images"].includes(row.kind)).sort((one, other) => one.name.localeCompare(other.name, "en", { numeric: true }));
   const known = new Set(runs.map((row) => row.key));
-  const chosen = [left !== undefined && known.has(left) ? left : runs[0]?.key ?? NONE, right !== undefined && known.has(right) ? right : runs[1]?.key ?? NONE];
+  // By default two of one kind, so that there is something to compare.
+  const pair = ["text", "images"].map((kind) => runs.filter((row) => row.kind === kind)).find((each) => each.length > 1) ?? runs.slice(0, 1);
+  const chosen = [left, right].map((asked, place) => (asked === undefined ? pair[place]?.key ?? NONE : known.has(asked) ? asked : NONE));
   const sides = [h("div", {}), h("div", {})];
   const details: (Detail | null)[] = [null, null];
   let charts = new AbortController();
