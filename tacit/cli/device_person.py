@@ -72,7 +72,8 @@ def receipts(
 ) -> None:
     """Show the server's receipt for each contribution; with --check, prove that the server's log counts them.
 
-    With --ledger, compare a run's published ledger.jsonl with what the log said of the device's rounds: epsilon is computed from it.
+    With --ledger, compare a run's published ledger.jsonl, from which epsilon is computed, with what the log said of this
+    device's rounds.
 
     A contribution that the log does not count a day after its round, or a round that added up fewer contributions than its
     task promised, is an error.

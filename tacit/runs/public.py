@@ -22,6 +22,8 @@ class PublicFile:
 
 
 WITNESSED = PublicFile("head.txt", "the last head of the ledger that the run's witness signed")
+# Made of the other public files for whoever asks for it, so no statement names it: tacit certify RUN --out RUN/certificate.json
+CERTIFICATE = PublicFile("certificate.json", "the run's certificate, which others check without Tacit")
 
 PUBLIC: tuple[PublicFile, ...] = (
     PublicFile("run.json", "which run this is, and when it was begun"),
@@ -73,7 +75,7 @@ def released_files(opened: Opened) -> tuple[str, ...]:
 
 def public_paths(folder: RunFolder) -> dict[str, Path]:
     """Every public file that there is, by its path in the run's folder. A link is left out: it may lead to any file."""
-    patterns = dict.fromkeys(public.path for public in (*PUBLIC, *OF_WORDS))
+    patterns = dict.fromkeys(public.path for public in (*PUBLIC, *OF_WORDS, CERTIFICATE))
     found = (path for pattern in patterns for path in sorted(folder.path.glob(pattern)))
     return {str(path.relative_to(folder.path)): path for path in found if path.is_file() and not path.is_symlink()}
 

@@ -9,6 +9,7 @@ rows.py       a run as a line of the table
 events.py     what changes, sent to open pages
 runs.py       routes of the table
 one_run.py    routes of one run; audits.py, compare.py, control.py (stop and resume) beside it
+evidence.py   the witness and the certificate of a run
 papers.py     the recorded experiments: papers.json, written by experiments/papers.py
 suggestions.py  what a run's model suggests
 fleets.py     a running fleet; fleet_figures.py (its metrics) and fleet_alarms.py beside it

@@ -48,19 +48,21 @@ def compare_routes(watcher: RunWatcher) -> APIRouter:
         """The differences of these runs' recipes, and what the runs cost together."""
         folders = [RunFolder.open(path_of(watcher, each)) for each in dict.fromkeys(key)]
         rows = [row for each in dict.fromkeys(key) if (row := watcher.row(each)) is not None]
-        with in_one_sentence(folders[0].path):
-            recipes = [folder.recipe() for folder in folders]
+        recipes = []
+        for folder in folders:
+            with in_one_sentence(folder.path):
+                recipes.append(folder.recipe())
         return Comparison(
             runs=rows,
             differences=recipe_differences(recipes),
-            planned_together=_together(folders, adaptive=False),
-            one_after_another=_together(folders, adaptive=True),
+            planned_together=_together(folders, rows, adaptive=False),
+            one_after_another=_together(folders, rows, adaptive=True),
         )
 
     return router
 
 
-def _together(folders: list[RunFolder], *, adaptive: bool) -> CostTogether:
+def _together(folders: list[RunFolder], rows: list[RunRow], *, adaptive: bool) -> CostTogether:
     try:
         if waiting := [folder for folder in folders if not folder.begun]:
             raise RunError(f"The run {waiting[0].path} has not begun, so its cost is not known.")
@@ -83,6 +85,14 @@ def _together(folders: list[RunFolder], *, adaptive: bool) -> CostTogether:
         rho=total.rho if total.rho is not None and math.isfinite(total.rho) else None,
         accountant=total.accountant,
         adjacency=total.adjacency,
-        reasons_not_private=[reason.sentence for reason in total.reasons_not_private],
+        reasons_not_private=[_by_name(reason.sentence, folders, rows) for reason in total.reasons_not_private],
         assumptions=list(total.assumptions),
     )
+
+
+def _by_name(sentence: str, folders: list[RunFolder], rows: list[RunRow]) -> str:
+    """The sentence with the runs' names in place of their ids, which the table does not show."""
+    names = {row.folder: row.name for row in rows}
+    for folder in folders:
+        sentence = sentence.replace(f"run {folder.run_id}", names.get(str(folder.path), str(folder.path)))
+    return sentence

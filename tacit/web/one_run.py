@@ -15,9 +15,10 @@ from tacit.errors import RunError
 from tacit.runs.accuracy import LABELS, SHARES, vocabulary_sentence
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import read_metrics
-from tacit.runs.public import OF_LETTERS, PUBLIC, public_paths
+from tacit.runs.public import CERTIFICATE, OF_LETTERS, PUBLIC, public_paths
 from tacit.runs.report.blocks import Section
 from tacit.runs.report.sections import read_sections
+from tacit.web.evidence import CertificateView, WitnessView, certificate_of, witness_of
 from tacit.web.reading import in_one_sentence, path_of
 from tacit.web.rows import RunRow
 from tacit.web.settings import BoardSettings
@@ -83,12 +84,15 @@ class GuaranteeView(BaseModel):
 
     run_id: str
     headline: str
+    paragraph: str = Field(description="the statement for everybody")
     epsilon: float | None
     delta: float
     rho: float | None
     reasons_not_private: list[str]
     ledger_head: str
     parts: list[GuaranteePart]
+    witness: WitnessView | None = Field(description="null if the run was begun without one")
+    certificate: CertificateView | None = Field(description="null if there is none in the run's folder")
 
 
 class Suggested(BaseModel):
@@ -138,9 +142,14 @@ def one_run_routes(watcher: RunWatcher, settings: BoardSettings, suggester: Sugg
     @router.get("/guarantee")
     def guarantee(key: str) -> GuaranteeView:
         """The statement for a reviewer. Nothing private is read for it."""
-        path = path_of(watcher, key)
-        with in_one_sentence(path):
-            return GuaranteeView.model_validate(open_run(path).guarantee().as_json())
+        folder = opened(key)
+        with in_one_sentence(folder.path):
+            run = open_run(folder.path)
+            evidence = {
+                "witness": witness_of(folder, run.ledger),
+                "certificate": certificate_of(folder, run.ledger),
+            }
+            return GuaranteeView.model_validate(run.guarantee().as_json() | evidence)
 
     @router.get("/ledger", response_class=Response, responses={200: {"content": {"application/jsonl": {}}}})
     def ledger(key: str) -> Response:
@@ -195,7 +204,7 @@ def _shared(folder: RunFolder) -> dict[str, Path]:
 
 
 def _files(folder: RunFolder) -> list[RunFile]:
-    kinds = {each.path: each.what for each in (*OF_LETTERS, *PUBLIC)}
+    kinds = {each.path: each.what for each in (*OF_LETTERS, *PUBLIC, CERTIFICATE)}
     found = []
     for name, path in _shared(folder).items():
         what = next((said for pattern, said in kinds.items() if Path(name).match(pattern)), "")

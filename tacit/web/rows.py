@@ -24,7 +24,7 @@ class RunRow(BaseModel):
     """A run in the table. `version` rises whenever the run's files have changed."""
 
     key: str = Field(description="names the run in addresses; the same as long as its folder stays where it is")
-    name: str = Field(description="the folder's name")
+    name: str = Field(description="where the folder is below the board's folder")
     folder: str
     recipe: str = ""
     created: str = ""
@@ -47,7 +47,10 @@ class RunRow(BaseModel):
     seconds_a_round: float | None = Field(
         default=None, description="of a run that the board has seen train for some rounds"
     )
-    kind: str = Field(default="training", description="training, text or images: what the recipe is for")
+    kind: str = Field(
+        default="training",
+        description="what the run is for: training, text or images (an inspection), or part of an inspection",
+    )
     version: int = 0
 
 
@@ -56,9 +59,9 @@ def key_of(path: Path) -> str:
     return hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
 
 
-def unread(path: Path) -> RunRow:
-    """The row of a run that has not been read yet."""
-    return RunRow(key=key_of(path), name=path.name, folder=str(path))
+def unread(path: Path, name: str | None = None) -> RunRow:
+    """The row of a run that has not been read yet. `name` is what the table calls it: by default, its folder's name."""
+    return RunRow(key=key_of(path), name=path.name if name is None else name, folder=str(path))
 
 
 def read_row(path: Path, cost: Mapping[str, Any]) -> RunRow:
@@ -90,10 +93,17 @@ def read_row(path: Path, cost: Mapping[str, Any]) -> RunRow:
         "delta": _number(privacy.get("delta")),
         "infinite_because": [str(each) for each in privacy.get("reasons_not_private") or []],
         "epsilon_so_far": _number(last.get(EPSILON_SO_FAR)),
-        "kind": str(recipe.get("inspect", "training")),
+        "kind": _kind(recipe),
         "mechanism": str(_inside(recipe, "privacy", "mechanism") or "gaussian"),
     }
     return RunRow.model_validate(row.model_dump() | update)
+
+
+def _kind(recipe: Mapping[str, Any]) -> str:
+    """An inspection of images has four runs, and the last of them has what it made up."""
+    if recipe.get("inspect") == "images" and recipe.get("stage") not in (None, "low"):
+        return "part of an inspection"
+    return str(recipe.get("inspect", "training"))
 
 
 def _inside(recipe: Mapping[str, Any], section: str, name: str) -> Any:

@@ -132,17 +132,17 @@ class RunWatcher:
 
     def _search(self) -> None:
         self._searched = time.monotonic()
-        found: dict[str, Path] = {}
+        found: dict[str, tuple[Path, str]] = {}
         for folder in self._folders:
             try:
-                found.update({key_of(path): path for path in find_runs(folder)})
+                found.update({key_of(path): (path, _name_of(path, folder)) for path in find_runs(folder)})
             except (RunError, OSError):  # not there yet, or not any more
                 continue
         with self._lock:
             gone = [key for key in self._known if key not in found]
             for key in gone:
                 del self._known[key]
-            new = [_Known(path, unread(path)) for key, path in found.items() if key not in self._known]
+            new = [_Known(path, unread(path, name)) for key, (path, name) in found.items() if key not in self._known]
             self._known.update({known.row.key: known for known in new})
         for key in gone:
             self._on_gone(key)
@@ -186,7 +186,8 @@ class RunWatcher:
     def _publish(self, known: _Known, row: RunRow, print: Print) -> None:
         with self._lock:
             pace = known.pace(row, time.monotonic())
-            known.row = row.model_copy(update={"version": known.row.version + 1, "seconds_a_round": pace})
+            keep = {"name": known.row.name, "version": known.row.version + 1, "seconds_a_round": pace}
+            known.row = row.model_copy(update=keep)
             known.print = print
             row = known.row
         self._on_change(row)
@@ -207,6 +208,12 @@ class RunWatcher:
 
 def _no_cost(reason: str) -> dict[str, Any]:
     return {"epsilon": None, "reasons_not_private": [reason]}
+
+
+def _name_of(path: Path, folder: Path) -> str:
+    """What tells the run from others of this folder: an inspection, a sweep or a fleet has runs in a folder of its own."""
+    inside = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else ""
+    return path.name if inside in ("", ".") else inside
 
 
 def _print(path: Path) -> Print:

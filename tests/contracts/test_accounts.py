@@ -6,6 +6,7 @@ The account of a store lies in a file, that of a fleet in a database (SQLite, an
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -156,10 +157,14 @@ def test_of_many_who_want_the_last_of_the_budget_as_many_get_it_as_fit(reopen: R
     got: list[int] = []
     begin = threading.Barrier(8)
 
+    def slow() -> Charge:
+        time.sleep(0.02)  # the account has been read, and others would read it too if they could
+        return costs(0.3)()
+
     def ask(number: int) -> None:
         begin.wait()
         try:
-            reopen().reserve(str(number), "runs", costs(0.3))
+            reopen().reserve(str(number), "runs", slow)
         except BudgetError:
             return
         got.append(number)

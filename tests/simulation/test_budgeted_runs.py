@@ -21,6 +21,7 @@ from tacit.runs import odometer
 from tacit.runs.budget import of_store
 from tacit.runs.budget.listed import GIVEN_BACK, SETTLED, charge_of_ledger, settle_open
 from tacit.runs.budget.of_store import NAME, account_of
+from tacit.runs.budget.reservation import Reservation
 from tacit.runs.folder import RunFolder, is_run
 from tacit.simulation.training import resume_run, start_run
 from tests.support.swept import cases_with_noise, on_store, small_store
@@ -262,6 +263,51 @@ def test_a_run_that_goes_on_pays_for_the_rounds_that_run_again(store: Path, reci
     assert 1 < len(ledger.intents) < 20
     assert once < spent(store) <= 1.2 * once
     assert only_charge(store).covers(charge_of_ledger(ledger))
+
+
+def test_an_attempt_that_nobody_planned_is_reserved_for_before_its_intent(
+    store: Path, recipe: Recipe, tmp_path: Path
+) -> None:
+    """As on a fleet, where a round is tried again in the same process."""
+    run(recipe, tmp_path / "run")
+    folder = RunFolder.open(tmp_path / "run")
+    opened, intents = folder.ledger().opened, folder.ledger().intents
+    tacit.set_budget(store, epsilon=50.0, delta=DELTA)
+    once = spent(store)
+    reservation = Reservation(folder, store)
+    reservation.reserve(opened)
+    reservation.admit([], 0)
+    reservation.admit(intents[:1], 1)
+    assert spent(store) == once
+    reservation.admit(intents[:1], 0)
+    twice = spent(store)
+    assert twice > once
+    reservation.admit(intents, 1)
+    assert spent(store) == twice
+    tacit.set_budget(store, epsilon=twice, delta=DELTA)
+    with pytest.raises(BudgetError, match="with this run"):
+        reservation.admit(intents, 0)
+    assert spent(store) == twice
+
+
+def test_a_reservation_that_was_given_back_is_made_again_before_anybody_is_read(
+    store: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tacit.set_budget(store, epsilon=50.0, delta=DELTA)
+    create = RunFolder.create_ledger
+
+    def meanwhile(self: RunFolder, opened: Any) -> Any:
+        assert [each.outcome for each in settle_open(store)] == [GIVEN_BACK]
+        status = tacit.budget_of(store)
+        assert status is not None
+        account_of(store).reserve("other", "runs/other", lambda: Charge(opened.unit, opened.adjacency, rho=status.room))
+        return create(self, opened)
+
+    monkeypatch.setattr(RunFolder, "create_ledger", meanwhile)
+    with pytest.raises(BudgetError, match="with this run"):
+        run(recipe, tmp_path / "run")
+    assert not RunFolder.open(tmp_path / "run").ledger().intents
+    assert list(account_of(store).history().charges) == ["other"]
 
 
 def test_a_store_and_its_shards_draw_from_one_account(store: Path, recipe: Recipe, tmp_path: Path) -> None:

@@ -66,7 +66,9 @@ def board_of(folder: Path, **settings: Any) -> Iterator[str]:
     """A board that listens, in a thread; gives its address, with the token if there is one."""
     with listening("127.0.0.1", settings.pop("port", 0)) as listener:
         wanted = replace(BoardSettings((folder,), **settings), port=listener.getsockname()[1])
-        config = uvicorn.Config(create_app(wanted), log_level="error", access_log=False, timeout_graceful_shutdown=1)
+        config = uvicorn.Config(
+            create_app(wanted), log_config=None, log_level="error", access_log=False, timeout_graceful_shutdown=1
+        )
         server = BoardServer(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()

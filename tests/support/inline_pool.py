@@ -29,6 +29,8 @@ class InlinePool:
     def __init__(self, workers: int = 1, shuffle: Callable[[list[Any]], list[Any]] = lambda done: done) -> None:
         self.workers = [Worker(gpu=None) for _ in range(workers)]
         self.shuffle = shuffle
+        self.sides: list[bytes] = []
+        self.models: list[bytes] = []
         self.tasks: list[bytes] = []
         self.results: list[bytes] = []
 
@@ -36,11 +38,13 @@ class InlinePool:
         return [worker.about() for worker in self.workers]
 
     def prepare(self, side: UsersSide, shards: Sequence[int] = ()) -> None:
+        self.sides.append(pickle.dumps(side))
         for worker in self.workers:
-            worker.prepare(pickle.loads(pickle.dumps(side)))
+            worker.prepare(pickle.loads(self.sides[-1]))
 
     def broadcast(self, model: Any) -> Callable[[], Any]:
         sent = pickle.dumps(in_numpy(model))
+        self.models.append(sent)
         return lambda: pickle.loads(sent)
 
     def do(self, tasks: Sequence[PieceTask | Measure], fetch: Callable[[], Any]) -> Iterator[Done | Measured]:

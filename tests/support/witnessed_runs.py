@@ -16,7 +16,8 @@ PLAN = PrivacyPlan(**POISSON)
 
 def begun(path: Path, witness: Witness | None, *, rounds: int = 2) -> RunFolder:
     """A run that has begun so many rounds; nobody has signed anything of it."""
-    recipe = toml_of({"name": "small", **({} if witness is None else witness.settings())})
+    planned = {"privacy": PLAN.model_dump(mode="json", exclude_none=True), "run": {"rounds": 9}}
+    recipe = toml_of({"name": "small", **planned, **({} if witness is None else witness.settings())})
     run = RunFolder.create(path, recipe)
     record = None if witness is None else witness.record()
     digest = hashlib.sha256(recipe.encode()).hexdigest()

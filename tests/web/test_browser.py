@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tacit.api.run import open_run
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.report.blocks import Bars, Image, Section, Table
@@ -53,15 +54,21 @@ def tab(chrome: Any) -> Iterator[Any]:
     assert all(re.match(r"http://127\.0\.0\.1:\d+/|data:image/", address) for address in asked)
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs: finished, stopped, without privacy, and damaged."""
-    folder = tmp_path / "runs"
+    folder = tmp_path_factory.mktemp("made") / "runs"
     made_run(folder / "alpha")
     made_run(folder / "beta", rounds=7, outcome="stopped")
     made_run(folder / "gamma", private=False, rounds=5)
     made_run(folder / "broken").metrics_path.write_bytes(b"{\n{\n")
     return folder
+
+
+@pytest.fixture
+def runs(made: Path, tmp_path: Path) -> Path:
+    """These runs, for a test to change."""
+    return Path(shutil.copytree(made, tmp_path / "runs"))
 
 
 def names(tab: Any) -> list[str]:
@@ -160,6 +167,12 @@ def test_the_guarantee_and_the_files(tab: Any, runs: Path, tacit: Tacit) -> None
         tab.emulate_media(media="print")
         assert not tab.locator("header.top").is_visible()
         tab.emulate_media(media="screen")
+        assert tab.get_by_text("No witness: nobody else has signed").is_visible()
+        open_run(runs / "alpha").certify(runs / "alpha" / "certificate.json")
+        tab.reload()
+        with tab.expect_download() as download:
+            tab.get_by_role("link", name="The certificate").click()
+        assert Path(download.value.path()).read_bytes() == (runs / "alpha" / "certificate.json").read_bytes()
         tab.get_by_role("link", name="Recipe and files").click()
         with tab.expect_download() as download:
             tab.get_by_role("link", name="ledger.jsonl").click()
@@ -215,6 +228,8 @@ def test_the_planner_shows_what_the_command_prints(tab: Any, tmp_path: Path, tac
         shown = tab.locator("main table").first.locator("tbody tr").count()
         assert shown == len(told["rows"])
         tab.get_by_role("figure").filter(has_text="ε by mechanism").locator("canvas").wait_for()
+        tab.get_by_label("Population", exact=True).fill("0")
+        tab.get_by_text("Population: give a number above 0.").wait_for()
         tab.get_by_label("Population", exact=True).fill("100")
         tab.get_by_label("Report goal, at most", exact=True).fill("0.5")
         tab.get_by_role("alert").wait_for()
@@ -279,6 +294,11 @@ def test_the_board_goes_away_and_comes_back(tab: Any, runs: Path) -> None:
     with board_of(runs, port=port):
         tab.get_by_text("5 of 5 runs").wait_for()
         assert not tab.get_by_text("The board does not answer").is_visible()
+    tab.get_by_text("The board does not answer. What is shown").wait_for()
+    tab.get_by_role("link", name="Papers").click()
+    tab.get_by_role("alert").wait_for()  # another page cannot be shown now
+    with board_of(runs, port=port):
+        tab.get_by_role("link", name=recorded().experiments[0].title).wait_for()  # and shows itself
 
 
 def test_with_a_token_the_address_opens_the_board_and_nothing_else_does(tab: Any, runs: Path) -> None:
@@ -325,7 +345,8 @@ def test_inspections_stand_side_by_side(tab: Any, tmp_path: Path) -> None:
     for name in ("healthy", "faulty"):
         run = made_run(folder / name, recipe=f'name = "{name}"\ninspect = "text"\n')
         words = Table(columns=["unknown word"], rows=[[f"{name} word"]])
-        bars = Bars(x="place", y="share", bars=[("first", 0.5), ("second", 0.25)])
+        share = {"healthy": 0.25, "faulty": 0.5}[name]
+        bars = Bars(x="place", y="share", bars=[("first", share), ("second", 0.125)])
         image = Image(media="image/png", data=PIXEL, description=f"{name} image")
         section = Section(name="inspection", title="Unknown words", order=5, blocks=[words, bars, image])
         write_section(run, section)
@@ -336,6 +357,9 @@ def test_inspections_stand_side_by_side(tab: Any, tmp_path: Path) -> None:
         tab.get_by_text("faulty word").wait_for()
         tab.get_by_text("healthy word").wait_for()
         assert tab.get_by_role("img", name="healthy image").evaluate("image => image.naturalWidth") == 1
+        # Histograms that stand side by side have one scale.
+        tall = tab.locator("main svg rect").evaluate_all("bars => bars.map(bar => Number(bar.getAttribute('height')))")
+        assert tall == pytest.approx([tall[0], tall[0] / 4, tall[0] / 2, tall[0] / 4])  # faulty, healthy
         left, right = tab.get_by_label("On the left"), tab.get_by_label("On the right")
         assert "training" not in left.inner_text().replace("(training)", "training")
         right.select_option(label="healthy (text)")
@@ -375,6 +399,9 @@ def test_the_papers_are_charts_that_answer(tab: Any, tmp_path: Path) -> None:
         tab.get_by_text("No such experiment").wait_for()
 
 
+CHECK = """axe.run({
+  runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'], resultTypes: ['violations']
+})"""
 PARTS = ["#/runs", "#/plan", "#/inspect", "#/fleet", "#/compare/{alpha}/{beta}", "#/run/{alpha}", "#/run/{broken}"]
 PARTS += ["#/papers", "#/papers/gboard_privacy", "#/papers/memorization"]
 PARTS += [f"#/run/{{alpha}}/{part}" for part in ("guarantee", "ledger", "audit", "try", "files")]
@@ -398,9 +425,12 @@ def test_everybody_can_use_every_page(chrome: Any, runs: Path, scheme: str, widt
             page.get_by_role("heading", level=1).first.wait_for()
             if part == "#/plan":
                 page.get_by_role("figure").filter(has_text="by rounds").locator("canvas").wait_for()
-            page.wait_for_timeout(700)
+            page.wait_for_function(
+                "!/(Computing|Reading|Loading)[^.]*…/.test(document.querySelector('main').innerText)"
+            )
+            page.wait_for_timeout(200)  # charts are drawn once they know their width
             page.add_script_tag(path=str(AXE))
-            found = page.evaluate("axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']})")
+            found = page.evaluate(CHECK)
             wrong = [(each["id"], [node["html"][:200] for node in each["nodes"]][:3]) for each in found["violations"]]
             assert not wrong, part
             assert page.evaluate("document.documentElement.scrollWidth") <= width, part

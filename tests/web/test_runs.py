@@ -27,10 +27,10 @@ def test_the_table_says_what_the_runs_say(tmp_path: Path) -> None:
         about = client.get("/api/runs").json()
     assert about["folders"] == [str(tmp_path)]
     assert (about["owner"], about["control"]) == (False, False)
-    assert (found["one"]["state"], found["two"]["state"]) == ("finished", "stopped")
-    assert found["one"]["epsilon"] == open_run(run.path).cost().epsilon
-    assert found["one"]["metrics"]["top1"] == 0.2461
-    assert found["one"]["epsilon_so_far"] == 4.0
+    assert (found["deep/er/one"]["state"], found["two"]["state"]) == ("finished", "stopped")
+    assert found["deep/er/one"]["epsilon"] == open_run(run.path).cost().epsilon
+    assert found["deep/er/one"]["metrics"]["top1"] == 0.2461
+    assert found["deep/er/one"]["epsilon_so_far"] == 4.0
     assert found["two"]["epsilon"] is None
     assert found["two"]["infinite_because"] == ["no noise is added"]
     assert (found["two"]["rounds"], found["two"]["planned"]) == (2, 9)
@@ -81,7 +81,7 @@ def test_several_runs_together(tmp_path: Path) -> None:
         assert max(each["one"]["epsilon"], each["two"]["epsilon"]) < together < found["one_after_another"]["epsilon"]
         found = client.get("/api/compare", params={"key": [known["one"], known["open"]]}).json()
         assert found["planned_together"]["epsilon"] is None
-        assert "no noise is added" in found["planned_together"]["reasons_not_private"][0]
+        assert found["planned_together"]["reasons_not_private"] == ["no noise is added (open)"]
         assert client.get("/api/compare").status_code == 422
         assert client.get("/api/compare", params={"key": ["nothing"]}).status_code == 404
 

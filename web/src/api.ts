@@ -10,15 +10,18 @@ export class Problem extends Error {
   }
 }
 
-async function answer<T>(path: string, options: RequestInit): Promise<T> {
-  let response: Response;
+async function ask(path: string, options: RequestInit): Promise<{ text: string; response: Response }> {
   try {
-    response = await fetch(path, { credentials: "same-origin", ...options });
+    const response = await fetch(path, { credentials: "same-origin", ...options });
+    return { text: await response.text(), response };
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Problem("The board does not answer. Is tacit board still running?", 0);
   }
-  const text = await response.text();
+}
+
+async function answer<T>(path: string, options: RequestInit): Promise<T> {
+  const { text, response } = await ask(path, options);
   let body: any = null;
   try {
     body = JSON.parse(text);
@@ -27,6 +30,19 @@ async function answer<T>(path: string, options: RequestInit): Promise<T> {
   }
   if (!response.ok) throw new Problem(body?.problem ?? `The board answered ${response.status}.`, response.status, body?.hint);
   return body as T;
+}
+
+/** A file of the board as it is. */
+export async function getText(path: string, signal: AbortSignal): Promise<string> {
+  const { text, response } = await ask(path, { signal });
+  if (response.ok) return text;
+  let sentence = `The board answered ${response.status}.`;
+  try {
+    sentence = JSON.parse(text).problem ?? sentence;
+  } catch {
+    // No sentence came with it.
+  }
+  throw new Problem(sentence, response.status);
 }
 
 export function get<T>(path: string, signal?: AbortSignal): Promise<T> {

@@ -2,7 +2,7 @@
 import "./style.css";
 import { sentenceOf } from "./api";
 import { h, put } from "./dom";
-import { startLive } from "./live";
+import { onChange, startLive } from "./live";
 import { comparePage } from "./pages/compare";
 import { fleetPage } from "./pages/fleet";
 import { inspectPage } from "./pages/inspect";
@@ -44,7 +44,9 @@ async function show(): Promise<void> {
   try {
     await page.draw(main, parameters, signal);
   } catch (error) {
-    if (!signal.aborted) put(main, h("h1", {}, page.title), h("p", { class: "problem", role: "alert" }, sentenceOf(error)));
+    if (signal.aborted) return;
+    put(main, h("h1", {}, page.title), h("p", { class: "problem", role: "alert" }, sentenceOf(error)));
+    onChange((event) => event.kind === "again" && void show(), signal);
   }
 }
 

@@ -28,6 +28,8 @@ export interface ChartOptions {
   /** A point that stands out, for example the recommended row. */
   dot?: [number, number];
   fromZero?: boolean;
+  /** The axis reaches this value at least: charts side by side have one scale. */
+  reach?: number;
   /** Charts of one group show the same place at the same time. */
   group?: string;
   height?: number;
@@ -153,10 +155,10 @@ export function lineChart(options: ChartOptions, curves: Curve[], signal: AbortS
         x: options.logX ? { time: false, distr: 3, range: (_u, low, high) => [(low ?? 1) / 1.15, (high ?? 10) * 1.15] } : { time: false },
         y: options.log
           ? { distr: 3 }
-          : { range: (_u, low, high) => padded(low, high, options.fromZero ?? false) },
+          : { range: (_u, low, high) => padded(low, high === null || options.reach === undefined ? high : Math.max(high, options.reach), options.fromZero ?? false) },
       },
       axes: [
-        { ...axis, label: options.x, size: 36, ...(options.logX ? { ...logarithmic, values: (_u: uPlot, splits: number[]) => splits.map(brief) } : {}) },
+        { ...axis, label: options.x, size: 36, ...(inWholes() ? { incrs: WHOLE_STEPS } : {}), ...(options.logX ? { ...logarithmic, values: (_u: uPlot, splits: number[]) => splits.map(brief) } : {}) },
         { ...axis, size: (_u, values) => 20 + 8 * Math.max(2, ...(values ?? []).map((each) => String(each ?? "").length)), ...(options.log ? logarithmic : {}), values: (_u, splits) => splits.map((value) => (value === null || value === undefined ? "" : tick(value))) },
       ],
       series: [
@@ -174,6 +176,11 @@ export function lineChart(options: ChartOptions, curves: Curve[], signal: AbortS
       ],
       plugins: [tooltip(options.x, format, labelAt), ...(options.dot ? [dotted(options.dot, variable("--text"), variable("--surface"))] : [])],
     };
+  }
+
+  /** Whether every x is a whole number, such as a round: the axis then has no mark between two. */
+  function inWholes(): boolean {
+    return shown.every((curve) => curve.points.every((point) => Number.isInteger(point[0])));
   }
 
   function labelAt(series: number, x: number): string | undefined {
@@ -226,6 +233,8 @@ export function lineChart(options: ChartOptions, curves: Curve[], signal: AbortS
   };
 }
 
+const WHOLE_STEPS = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((step) => step * 10 ** power)).flat();
+
 /** The marks of a logarithmic axis, every one of which has its number. */
 const logarithmic: uPlot.Axis = {
   splits: (_u, _axis, low, high) => marks(low, high),
@@ -273,6 +282,7 @@ function dotted([x, y]: [number, number], edge: string, fill: string): uPlot.Plu
 function padded(low: number | null, high: number | null, fromZero: boolean): [number, number] {
   if (low === null || high === null) return [0, 1];
   const bottom = fromZero ? Math.min(0, low) : low;
+  if (fromZero && low === 0 && high === 0) return [0, 1];
   const room = (high - bottom || Math.abs(high) || 1) * 0.08;
   return [fromZero && low >= 0 ? 0 : bottom - room, high + room];
 }

@@ -20,6 +20,7 @@ export function epsilonText(value: number | null | undefined): string {
 
 export function short(value: number | null | undefined): string {
   if (value === null || value === undefined) return "–";
+  if (Math.abs(value) >= 1e12) return value.toExponential(2);
   return Number.isInteger(value) ? whole(value) : String(Number(value.toPrecision(4)));
 }
 

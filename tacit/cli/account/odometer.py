@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,10 +17,13 @@ from tacit.data.remote import INFO, place_of
 from tacit.data.store import open_store
 from tacit.privacy.record.reasons import Reason, in_words, reasons_as_json
 from tacit.runs.budget.of_store import account_of
-from tacit.runs.budget.status import status_of
+from tacit.runs.budget.status import BudgetStatus, status_of
 from tacit.runs.cost import HAPPENED
 from tacit.runs.odometer import NAME
 from tacit.runs.store_cost import Listed, added_up, listed_runs
+
+# The database of a server that was given no other (`tacit.fleet.server.serving`).
+DATABASE = "fleet.db"
 
 
 def odometer(
@@ -53,7 +57,7 @@ def odometer(
     elif not any(each.evidence for each in listed):
         answer = Answer(0.0, delta or 0.0, "any", "nothing was released", ("no other run read these users",), rho=0.0)
     happened, reasons = added.happened, added.reasons
-    budget = status_of(account_of(store))
+    budget = _budget_of_devices(store) if store_id is None else status_of(account_of(store))
     more = {"store": store_id, "runs": runs, HAPPENED: figures_of(happened)}
     more["budget"] = None if budget is None else budget.as_dict()
     if answer is not None and not reasons:
@@ -64,6 +68,26 @@ def odometer(
         _tell_unknown(reasons, answer, as_json, more)
     if budget is not None and not as_json:
         typer.echo(budget.sentence)
+
+
+def _budget_of_devices(folder: Path) -> BudgetStatus | None:
+    """The budget in the database of a server's folder; None if there is none, or the database is elsewhere."""
+    if not (folder / DATABASE).exists():
+        return None
+    try:
+        from sqlalchemy.exc import SQLAlchemyError
+
+        from tacit.fleet.database.budget_table import FleetAccount
+        from tacit.fleet.database.transactions import open_database
+    except ImportError:
+        return None  # without the extra for fleets
+    engine = open_database(f"sqlite:///{(folder / DATABASE).resolve()}")
+    try:
+        return status_of(FleetAccount(engine))
+    except SQLAlchemyError:
+        return None  # of an older version, without an account
+    finally:
+        engine.dispose()
 
 
 def _facts(listed: Listed) -> dict[str, Any]:

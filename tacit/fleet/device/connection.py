@@ -78,7 +78,7 @@ class Connection:
         raise refusal_of(status, content, headers)
 
     def skip(self) -> None:
-        """Use a counter next that no older copy of the home would begin with: the server's answer to that copy shows it then."""
+        """Use a counter next that is beyond those with which an older copy of the home would begin: it is then told so."""
         self._next = self._reserved + 1
 
     def insist(

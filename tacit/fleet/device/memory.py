@@ -12,9 +12,9 @@ and `SPARE_TRIES` more, the task is over for it. Whatever a server says, a devic
 SPARE_TRIES reports for a task, and never two before its timer is over, which runs after every report. What it counts for the
 server as a whole is every report, whatever became of it.
 
-**A folder that is put back to an older state** has forgotten rounds. The device cannot see this by itself. It knows if the server
-has seen a request with a higher counter than any of this folder's, which every counted round raises (`connection.py`): it then
-takes part in nothing more, and states no finite cost.
+**A folder that is put back to an older state** has forgotten rounds. The device cannot see this by itself. It knows if the
+server has seen a request with a higher counter than any of this folder's, which every counted round raises (`connection.py`):
+it then takes part in nothing more, and states no finite cost.
 """
 
 from __future__ import annotations

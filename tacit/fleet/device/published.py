@@ -1,8 +1,8 @@
 """Compares a ledger that was published with what the public log said of the rounds that this device took part in.
 
-The log has, for each committed try, the digest of the run's last ledger record at that moment. Each digest in a ledger covers all
-records before it, so a ledger that has this one has every record that it had then. A ledger that lacks it had a round left out,
-was rewritten, or is another one than the devices were in: epsilon computed from it is not that of what happened.
+The log has, for each committed try, the digest of the run's last ledger record at that moment. Each digest in a ledger covers
+all records before it, so a ledger that has this one has every record that it had then. A ledger that lacks it had a round left
+out, was rewritten, or is another one than the devices were in: epsilon computed from it is not that of what happened.
 """
 
 from __future__ import annotations

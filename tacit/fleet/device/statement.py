@@ -90,8 +90,8 @@ class Statement:
         rounds, delta = self.memory.server.rounds, self.policy.delta
         if self.memory.restored:
             return [
-                "What that cost cannot be said: an older copy of this folder was put back, or another copy was in use, and what "
-                "was sent meanwhile is not in this account. The device takes part in nothing more."
+                "What that cost cannot be said: an older copy of this folder was put back, or another copy was in use, and "
+                "what was sent meanwhile is not in this account. The device takes part in nothing more."
             ]
         if not rounds:
             return ["That cost nothing: ε = 0."]

@@ -33,8 +33,8 @@ _SIDE_CHANNELS = (
     "statement does not hold against somebody who can measure the process that reads the data."
 )
 _ON_THE_NETWORK = (
-    "The server, and whoever watches the network, see when a device asks for work and when it answers. Encryption does not hide "
-    "that, and how long a device works can depend on what its user wrote."
+    "The server, and whoever watches the network, see when a device asks for work and when it answers. Encryption does not "
+    "hide that, and how long a device works can depend on what its user wrote."
 )
 
 

@@ -14,8 +14,8 @@ _ALONE = (
     "people: no witness has signed its heads"
 )
 _REQUIRED = (
-    "nothing of a round was shown or saved before the witness {name} had signed a head of the ledger that includes the "
-    "round"
+    "nothing of a round was shown, or saved outside the private folder, before the witness {name} had signed a head of the "
+    "ledger that includes the round"
 )
 _EVIDENT = (
     "records in a head that the witness {name} signed cannot be cut off, exchanged or changed unseen: whoever asks the "

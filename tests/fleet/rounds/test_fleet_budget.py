@@ -9,14 +9,17 @@ import jax
 import pytest
 from sqlalchemy import Engine, delete, select
 
+from tacit.cli.account.odometer import DATABASE
 from tacit.errors import BudgetError, FleetError
 from tacit.fleet.database import schema
 from tacit.fleet.database.budget_table import FleetAccount
 from tacit.fleet.database.migrations import migrate
 from tacit.fleet.database.transactions import open_database
 from tacit.fleet.rounds import coordinator, round_attempt
+from tacit.fleet.server import serving
 from tacit.privacy.accounting.budget_filter import Limit, spending
 from tacit.recipe.training import Recipe
+from tests.support.commands import in_this_process
 from tests.support.fleet.crowd import Crowd, Server, fleet_recipe
 from tests.support.fleet.people import enrolled_many
 from tests.support.fleet.soundness import built
@@ -102,6 +105,17 @@ def test_runs_draw_from_one_budget_until_it_is_spent(sqlite: Engine, recipe: Rec
     assert served(sqlite, other, tmp_path / "other", devices=devices, size=size) is not None
     assert once < spent(sqlite) <= 3 * once
     assert FleetAccount(sqlite).history().runs_before == 1
+
+
+def test_the_odometer_of_a_server_says_what_is_left(
+    sqlite: Engine, recipe: Recipe, size: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    FleetAccount(sqlite).set_limit(Limit(50.0, DELTA))
+    served(sqlite, recipe, tmp_path / "run", devices=enrolled_many(sqlite, 12), size=size, odometer=tmp_path)
+    assert DATABASE == serving.DATABASE
+    answer = in_this_process(capfd)("account", "odometer", tmp_path, "--json").object
+    assert answer["budget"]["spent"] == spent(sqlite)
+    assert "The budget of this fleet is ε = 50" in in_this_process(capfd)("account", "odometer", tmp_path).out
 
 
 def test_a_run_that_was_stopped_goes_on_with_what_it_has_reserved(

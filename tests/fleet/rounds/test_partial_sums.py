@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import FleetError
-from tacit.fleet.rounds.norm_check import SLACK
+from tacit.fleet.rounds.norm_check import _PIECE, SLACK
 from tacit.fleet.rounds.partial_sums import PartialSum
 from tacit.privacy.gate.rounding import HEADROOM
 from tacit.privacy.gate.sums import ClipThresholds, Contributions, Gate
@@ -51,6 +51,31 @@ def test_what_float32_rounds_up_is_clipped_and_more_is_refused():
     with pytest.raises(FleetError, match="longer than the round's clip norm"):
         found.admit(2, update, 1.0, 0)
     assert found.devices == [1]
+
+
+@pytest.mark.parametrize("style", ["flat", "per_layer"])
+@pytest.mark.parametrize("entries", [_PIECE - 1, _PIECE, 2 * _PIECE + 3])
+def test_long_updates_are_clipped_whole(style, entries):
+    """Norm and sum go piece by piece; the result is that of the whole arrays, up to rounding."""
+    shapes, draw = ((entries,), (5,)), np.random.default_rng(entries)
+    update = draw.normal(size=entries + 5).astype(np.float32)
+    layers, bound = [slice(0, entries), slice(entries, None)], np.float64(0.7)
+    if style == "per_layer":
+        bound /= np.sqrt(2)
+    for layer in layers if style == "per_layer" else [slice(None)]:
+        update[layer] *= np.float32(bound * (1 + 2.0**-21) / np.linalg.norm(update[layer].astype(np.float64)))
+    found = PartialSum(0.7, shapes, style == "per_layer")
+    found.admit(1, update, 0.3, 0)
+    expected = update.astype(np.float64)
+    for layer in layers if style == "per_layer" else [slice(None)]:
+        norm = np.linalg.norm(expected[layer])
+        assert bound < norm  # so that each is scaled
+        expected[layer] *= bound / norm
+    np.testing.assert_allclose(found.update, expected * (0.3 * HEADROOM), rtol=1e-12)
+    assert np.linalg.norm(found.update) <= 0.7 * 0.3
+    update[-1] *= 2 + entries  # the last piece counts
+    with pytest.raises(FleetError, match="longer than the round's clip norm"):
+        found.admit(2, update, 1.0, 0)
 
 
 def test_one_long_layer_is_refused_where_layers_are_clipped():

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from starlette.requests import Request
 
-from tacit.fleet.server.request_limits import BodyMemory, OneAtATime, RateLimiter, read_body
+from tacit.fleet.server.request_limits import BodyMemory, Buffers, OneAtATime, RateLimiter, read_body, read_buffer
 from tacit.fleet.wire.refusals import Refusal
 
 
@@ -153,6 +153,23 @@ def chunk(body: bytes, more: bool = False) -> dict:
 def test_a_body_is_read_whole():
     request, _ = a_request(chunk(b"ab", more=True), chunk(b"c"), content_length=3)
     assert asyncio.run(read_body(request, most=3, least=3)) == b"abc"
+
+
+def test_a_buffer_is_used_again_and_holds_the_new_body():
+    buffers = Buffers(2)
+    old = bytearray(b"xyz")
+    buffers.give(old)
+    request, _ = a_request(chunk(b"ab", more=True), chunk(b"c"), content_length=3)
+    assert asyncio.run(read_buffer(request, most=3, buffers=buffers)) is old
+    assert old == b"abc"
+
+
+def test_a_buffer_of_another_length_is_not_used_and_few_are_kept():
+    buffers, three = Buffers(2), bytearray(3)
+    for each in (three, bytearray(4), bytearray(4)):
+        buffers.give(each)
+    assert buffers.take(3) is three
+    assert len(buffers.take(5)) == 5
 
 
 @pytest.mark.parametrize(

@@ -125,8 +125,8 @@ def test_a_worker_sends_sums_and_never_one_user_s_update(tmp_path: Path) -> None
         assert done.norms.ndim == done.clipped.ndim == 1
 
 
-@pytest.mark.parametrize("name", ["gaussian", "secure sums"])
-def test_no_task_holds_the_key_of_the_noise_or_what_it_is_derived_from(
+@pytest.mark.parametrize("name", ["gaussian", "secure sums", "the whole protocol"])
+def test_nothing_that_a_worker_gets_holds_the_key_of_the_noise_or_what_it_is_derived_from(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secrets: list[bytes] = []
@@ -141,7 +141,8 @@ def test_no_task_holds_the_key_of_the_noise_or_what_it_is_derived_from(
     pool = InlinePool(1)
     run_inline(tiny(**RUNS[name], run={"rounds": 1}), tmp_path / "run", pool)
     assert secrets
-    assert not [secret for secret in secrets for task in pool.tasks if secret in task]
+    assert all((pool.sides, pool.models, pool.tasks))
+    assert not [secret for secret in secrets for sent in (*pool.sides, *pool.models, *pool.tasks) if secret in sent]
 
 
 def _bytes_in(value: Any) -> list[bytes]:

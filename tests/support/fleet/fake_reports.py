@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 
 from tacit.fleet.wire.messages import Received
@@ -37,8 +38,9 @@ class FakeReports:
             raise Refusal("The device has no place in this round.", status=403)
         return REPORT_BYTES if stage is None else MESSAGE_BYTES
 
-    def report(self, round_id: str, device: int, body: bytes) -> Received:
-        return self._take(round_id, device, None, body)
+    def report(self, round_id: str, device: int, body: bytes | bytearray, digest: str) -> Received:
+        assert digest == hashlib.sha256(body).hexdigest()
+        return self._take(round_id, device, None, bytes(body))
 
     def post(self, round_id: str, device: int, stage: str, body: bytes) -> Received:
         return self._take(round_id, device, stage, body)

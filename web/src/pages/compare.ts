@@ -1,12 +1,15 @@
 // Several runs side by side: their curves, where their recipes differ, and what they cost together.
 import { get } from "../api";
-import { brief, lineChart, type Curve } from "../chart";
+import { brief, lineChart, type Chart, type Curve } from "../chart";
 import { h, put } from "../dom";
+import { onChange } from "../live";
 import { tableOf } from "../sections";
 import type { RunRow } from "../types";
 import { epsilonText, percent, short, whole } from "../words";
 import { nameOf, SO_FAR, type Curves } from "./run";
 import { headline } from "./runs";
+
+const AGAIN_MS = 1_500;
 
 interface Together {
   epsilon: number | null;
@@ -38,12 +41,14 @@ export async function comparePage(main: HTMLElement, keys: string[], signal: Abo
     ...keys.map((key) => get<Curves>(`/api/runs/${encodeURIComponent(key)}/metrics`, signal)),
   ]);
   const grid = h("div", { class: "grid" });
+  const differs = h("div", {}, differences(found));
+  const charts = new Map<string, Chart>();
   put(
     main,
     h("p", { class: "crumbs" }, h("a", { href: "/#/runs" }, "Runs"), " / compare"),
     h("h1", {}, `Compare ${found.runs.length} runs`),
-    h("section", { class: "card" }, h("h2", {}, "Where they differ"), differences(found)),
     grid,
+    h("section", { class: "card" }, h("h2", {}, "Where they differ"), differs),
     h("section", { class: "card", id: "together" }, h("h2", {}, "What they cost together"), h("p", { class: "quiet" }, "For a person who was in all of them."), together(found)),
   );
   const metrics: [string, (value: number) => string][] = [
@@ -52,18 +57,54 @@ export async function comparePage(main: HTMLElement, keys: string[], signal: Abo
     ["perplexity", short],
     [SO_FAR, epsilonText],
   ];
-  for (const [metric, format] of metrics) {
-    const lines: Curve[] = found.runs.map((run, place) => ({
-      name: run.name,
-      colour: place,
-      dashed: place > 5,
-      points: (curves[place]?.records ?? []).map((record) => [record.round, typeof record[metric] === "number" ? record[metric] : null]),
-    }));
-    if (!lines.some((line) => line.points.some((point) => point[1] !== null))) continue;
-    const title = metric === SO_FAR ? "ε so far" : nameOf(metric)[0]!.toUpperCase() + nameOf(metric).slice(1);
-    const chart = lineChart({ title, x: "round", format, group: "compare", fromZero: metric !== "perplexity", log: metric === "perplexity", tick: metric === "perplexity" ? brief : metric === SO_FAR ? short : (value) => percent(value, 0) }, [], signal);
-    grid.append(chart.element);
-    chart.update(lines);
+  draw();
+  follow();
+
+  function draw(): void {
+    for (const [metric, format] of metrics) {
+      const lines: Curve[] = found.runs.map((run, place) => ({
+        name: run.name,
+        colour: place,
+        dashed: place > 5,
+        points: (curves[place]?.records ?? []).map((record) => [record.round, typeof record[metric] === "number" ? record[metric] : null]),
+      }));
+      const measured = lines.filter((line) => line.points.some((point) => point[1] !== null));
+      if (measured.length === 0) continue;
+      const title = metric === SO_FAR ? "ε so far" : nameOf(metric)[0]!.toUpperCase() + nameOf(metric).slice(1);
+      let chart = charts.get(metric);
+      if (chart === undefined) {
+        chart = lineChart({ title, x: "round", format, group: "compare", fromZero: metric !== "perplexity", log: metric === "perplexity", tick: metric === "perplexity" ? brief : metric === SO_FAR ? short : (value) => percent(value, 0) }, [], signal);
+        charts.set(metric, chart);
+        grid.append(chart.element);
+      }
+      chart.update(measured);
+    }
+  }
+
+  /** Runs that go on have their curves and figures drawn again. Their cost is that of the planned rounds, and stays. */
+  function follow(): void {
+    const changed = new Set<number>();
+    let waiting = 0;
+    onChange((event) => {
+      if (event.kind === "gone") return;
+      for (const [place, run] of found.runs.entries()) {
+        if (event.kind === "run" && event.row.key !== run.key) continue;
+        if (event.kind === "run") found.runs[place] = event.row;
+        changed.add(place);
+      }
+      if (changed.size > 0 && waiting === 0) waiting = window.setTimeout(() => ((waiting = 0), void again()), AGAIN_MS);
+    }, signal);
+    async function again(): Promise<void> {
+      const places = [...changed];
+      changed.clear();
+      try {
+        for (const place of places) curves[place] = await get<Curves>(`/api/runs/${encodeURIComponent(found.runs[place]!.key)}/metrics`, signal);
+      } catch {
+        return; // the status line says when the board is gone
+      }
+      put(differs, differences(found));
+      draw();
+    }
   }
 }
 

@@ -53,21 +53,24 @@ interface Fleet {
 
 const AGAIN_MS = 3_000;
 const STAGES = ["selection", "reports", "sum, noise and server step"];
+const ROLES: Record<string, string> = { all: "that does everything" };
 const STATES: [string, string][] = [["working", "in a round"], ["ready", "ready"], ["quarantined", "in quarantine"], ["revoked", "revoked"]];
 
 export async function fleetPage(main: HTMLElement, _parameters: string[], signal: AbortSignal): Promise<void> {
+  const warned = h("div", { role: "alert" });
+  let warnedOf = "";
   const now = h("div", {});
   const grid = h("div", { class: "grid" });
   const counts = h("div", { class: "grid" });
   const wrong = h("div", { role: "status" });
   const charts = new Map<string, Chart>();
-  put(main, h("h1", {}, "Fleet"), wrong, now, counts, grid);
+  put(main, h("h1", {}, "Fleet"), wrong, warned, now, counts, grid);
   let first: Fleet;
   try {
     first = await get<Fleet>("/api/fleet", signal);
   } catch (error) {
     if (!(error instanceof Problem) || error.status !== 404) throw error;
-    put(now, h("div", { class: "card" }, h("p", {}, error.sentence), h("pre", { tabindex: "0" }, "tacit board --fleet https://localhost:8443 --admin-token runs/fleet-1/admin-token --ca runs/fleet-1/certificate.pem")));
+    put(now, h("div", { class: "card" }, h("p", {}, error.sentence), h("pre", { class: "command" }, "tacit board --fleet https://localhost:8443 --admin-token runs/fleet-1/admin-token --ca runs/fleet-1/certificate.pem")));
     return;
   }
   draw(first);
@@ -84,7 +87,10 @@ export async function fleetPage(main: HTMLElement, _parameters: string[], signal
   }
 
   function draw(fleet: Fleet): void {
-    put(now, alarms(fleet), facts(fleet), fleet.tasks.map(taskCard));
+    const alarm = JSON.stringify(fleet.alarms);
+    if (alarm !== warnedOf) put(warned, alarms(fleet)); // the same alarm is not read out every few seconds
+    warnedOf = alarm;
+    put(now, facts(fleet), fleet.tasks.map(taskCard));
     const began = fleet.samples[0]?.at ?? 0;
     const of = (name: string, value: (sample: Sample) => number): Curve => ({ name, points: fleet.samples.map((sample) => [(sample.at - began) / 60, value(sample)]) });
     const rate = (name: string, value: (sample: Sample) => number): Curve => ({
@@ -116,7 +122,7 @@ export async function fleetPage(main: HTMLElement, _parameters: string[], signal
 
 function alarms(fleet: Fleet): Child {
   if (fleet.alarms.length === 0) return h("p", { class: "good" }, "Nothing keeps this fleet from training.");
-  return h("ul", { class: "alarms", role: "alert" }, fleet.alarms.map((alarm) => h("li", { class: "note" }, h("strong", {}, alarm.what), " ", alarm.do)));
+  return h("ul", { class: "alarms" }, fleet.alarms.map((alarm) => h("li", { class: "note" }, h("strong", {}, alarm.what), " ", alarm.do)));
 }
 
 function facts(fleet: Fleet): HTMLElement {
@@ -131,7 +137,7 @@ function facts(fleet: Fleet): HTMLElement {
     fact("In rounds now", whole(under.reduce((sum, each) => sum + each.selected, 0)), `${whole(under.reduce((sum, each) => sum + each.reported, 0))} have reported`),
     fact("Rounds committed", whole(total("committed")), ended === 0 ? "none has ended yet" : `${whole(total("abandoned"))} abandoned, which release nothing`),
     fact("Pace", fleet.seconds_a_round === null ? "–" : `${duration(fleet.seconds_a_round)} a round`, fleet.seconds_a_round === null ? "no round has been committed yet" : "of committed rounds, on average"),
-    fact("Processes", whole(Object.values(fleet.processes).reduce((sum, count) => sum + count, 0)), Object.entries(fleet.processes).map(([role, count]) => `${count} ${role}`).join(", ") || "none was seen recently"),
+    fact("Processes", whole(Object.values(fleet.processes).reduce((sum, count) => sum + count, 0)), Object.entries(fleet.processes).map(([role, count]) => `${count} ${ROLES[role] ?? role}`).join(", ") || "none was seen recently"),
   );
 }
 

@@ -1,7 +1,7 @@
 // Inspections: made-up words, sentences and images, a healthy run and a faulty one side by side.
 import { get, sentenceOf } from "../api";
 import { h, put } from "../dom";
-import { sectionCard, type Section } from "../sections";
+import { reachOf, sectionCard, type Section } from "../sections";
 import type { RunRow, RunTable } from "../types";
 import { stateMark } from "./runs";
 
@@ -14,10 +14,15 @@ const NONE = "";
 
 export async function inspectPage(main: HTMLElement, [left, right]: string[], signal: AbortSignal): Promise<void> {
   const table = await get<RunTable>("/api/runs", signal);
-  const runs = table.runs.filter((row) => row.kind !== "training").sort((one, other) => one.name.localeCompare(other.name, "en", { numeric: true }));
+  const runs = table.runs.filter((row) => ["text", "images"].includes(row.kind)).sort((one, other) => one.name.localeCompare(other.name, "en", { numeric: true }));
   const known = new Set(runs.map((row) => row.key));
-  const chosen = [left !== undefined && known.has(left) ? left : runs[0]?.key ?? NONE, right !== undefined && known.has(right) ? right : runs[1]?.key ?? NONE];
+  // By default two of one kind, so that there is something to compare.
+  const pair = ["text", "images"].map((kind) => runs.filter((row) => row.kind === kind)).find((each) => each.length > 1) ?? runs.slice(0, 1);
+  const chosen = [left, right].map((asked, place) => (asked === undefined ? pair[place]?.key ?? NONE : known.has(asked) ? asked : NONE));
   const sides = [h("div", {}), h("div", {})];
+  const details: (Detail | null)[] = [null, null];
+  let charts = new AbortController();
+  signal.addEventListener("abort", () => charts.abort());
   put(
     main,
     h("h1", {}, "Inspect"),
@@ -46,21 +51,39 @@ export async function inspectPage(main: HTMLElement, [left, right]: string[], si
   }
 
   async function show(place: number): Promise<void> {
-    const side = sides[place]!;
     const key = chosen[place];
-    if (!key) return put(side);
+    let found: Detail | null = null;
+    let problem: unknown;
     try {
-      const found = await get<Detail>(`/api/runs/${encodeURIComponent(key)}`, signal);
-      if (chosen[place] !== key) return;
-      const sections = found.sections.filter((section) => section.name.startsWith("inspection"));
+      found = key ? await get<Detail>(`/api/runs/${encodeURIComponent(key)}`, signal) : null;
+    } catch (error) {
+      problem = error;
+    }
+    if (signal.aborted || chosen[place] !== key) return;
+    details[place] = found;
+    draw();
+    if (problem !== undefined) put(sides[place]!, h("p", { class: "problem", role: "alert" }, sentenceOf(problem)));
+  }
+
+  /** Both sides: a chart of one has the scale of the same chart of the other. */
+  function draw(): void {
+    const before = charts;
+    charts = new AbortController();
+    const made = details.map((detail) => detail?.sections.filter((section) => section.name.startsWith("inspection")) ?? []);
+    const reach = reachOf(made.flat());
+    for (const [place, side] of sides.entries()) {
+      const detail = details[place];
+      if (!detail) {
+        put(side);
+        continue;
+      }
       put(
         side,
-        h("p", {}, h("a", { href: `/#/run/${key}` }, found.row.name), " ", stateMark(found.row.state)),
-        sections.map((section) => sectionCard(section, signal)),
-        sections.length === 0 && h("p", { class: "note" }, found.row.state === "finished" ? "What this inspection made up is for its owner alone, because no privacy is claimed for it: tacit report shows it." : "This inspection has made up nothing yet."),
+        h("p", {}, h("a", { href: `/#/run/${detail.row.key}` }, detail.row.name), " ", stateMark(detail.row.state)),
+        made[place]!.map((section) => sectionCard(section, charts.signal, reach)),
+        made[place]!.length === 0 && h("p", { class: "note" }, detail.row.state === "finished" ? "What this inspection made up is for its owner alone, because no privacy is claimed for it: tacit report shows it." : "This inspection has made up nothing yet."),
       );
-    } catch (error) {
-      if (!signal.aborted) put(side, h("p", { class: "problem", role: "alert" }, sentenceOf(error)));
     }
+    before.abort();
   }
 }

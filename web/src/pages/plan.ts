@@ -79,6 +79,7 @@ export function planPage(main: HTMLElement, _parameters: string[], signal: Abort
   const values = new Map<string, number>(SETTINGS.map((setting) => [setting.name, setting.value]));
   const used = new Set<string>(SETTINGS.filter((setting) => !setting.optional || setting.name === "round_minutes").map((setting) => setting.name));
   const mechanisms = new Set(["tree", "blt", "gaussian", "poisson"]);
+  const invalid = new Set<string>();
   let sampling = false;
   const answer = h("div", { "aria-live": "polite" });
   const picture = h("div", {});
@@ -103,8 +104,14 @@ export function planPage(main: HTMLElement, _parameters: string[], signal: Abort
     range.setAttribute("aria-valuetext", short(setting.value));
 
     function take(value: number, moved: boolean): void {
-      if (!Number.isFinite(value) || value <= 0) return;
-      values.set(setting.name, value);
+      const wrong = !Number.isFinite(value) || value <= 0;
+      number.setAttribute("aria-invalid", String(wrong));
+      if (wrong) invalid.add(setting.label);
+      else {
+        invalid.delete(setting.label);
+        values.set(setting.name, value);
+      }
+      if (wrong) return ask();
       if (moved) number.value = String(value);
       else range.value = String(Math.min(steps, Math.max(0, toPlace(value))));
       range.setAttribute("aria-valuetext", short(value));
@@ -117,10 +124,15 @@ export function planPage(main: HTMLElement, _parameters: string[], signal: Abort
           checked: used.has(setting.name),
           "aria-label": `Use: ${setting.label}`,
           onchange: () => {
-            if (toggle!.checked) used.add(setting.name);
-            else used.delete(setting.name);
             number.disabled = range.disabled = !toggle!.checked;
-            ask();
+            if (toggle!.checked) {
+              used.add(setting.name);
+              take(Number(number.value), false);
+            } else {
+              used.delete(setting.name);
+              invalid.delete(setting.label);
+              ask();
+            }
           },
         })
       : null;
@@ -168,12 +180,18 @@ export function planPage(main: HTMLElement, _parameters: string[], signal: Abort
       missed = true;
       return;
     }
+    if (invalid.size > 0) {
+      put(answer, h("p", { class: "problem", role: "alert" }, `${[...invalid].join(", ")}: give a number above 0.`));
+      put(picture);
+      drawn++;
+      return;
+    }
     busy = true;
     answer.classList.add("busy");
     const question = query();
     try {
       const found = await get<Plan>(`/api/plan?${question}`, signal);
-      put(answer, shown(found, command(question)));
+      if (invalid.size === 0) put(answer, shown(found, command(question)));
       void draw(question, found);
     } catch (error) {
       if (!signal.aborted) {
@@ -219,6 +237,7 @@ export function planPage(main: HTMLElement, _parameters: string[], signal: Abort
     picture.classList.remove("busy");
   }
   signal.addEventListener("abort", () => charts.abort());
+  put(answer, h("p", { class: "quiet" }, "Computing…"));
   void asked();
 }
 
@@ -282,7 +301,7 @@ function shown(found: Plan, command: string): Child {
         ),
       ),
     ),
-    h("details", { class: "card small" }, h("summary", {}, "What to know before relying on this"), h("ul", {}, [...found.notes, ...found.assumptions].map((note) => h("li", {}, note))), h("pre", { tabindex: "0" }, command)),
+    h("details", { class: "card small" }, h("summary", {}, "What to know before relying on this"), h("ul", {}, [...found.notes, ...found.assumptions].map((note) => h("li", {}, note))), h("pre", { class: "command" }, command)),
   ];
 }
 

@@ -51,13 +51,15 @@ export async function runPage(main: HTMLElement, [key = "", tab = "curves"]: str
   const path = `/api/runs/${encodeURIComponent(key)}`;
   const [detail, table] = await Promise.all([get<Detail>(path, signal), get<RunTable>("/api/runs", signal)]);
   document.title = `${detail.row.name} · Tacit`;
-  const head = h("div", {});
+  const about = h("div", {});
+  const { bar, drawBar } = titleBar();
   const body = h("div", {});
   const gone = h("div", { role: "status" });
   put(
     main,
     h("p", { class: "crumbs" }, h("a", { href: "/#/runs" }, "Runs"), " / ", detail.row.name),
-    head,
+    bar,
+    about,
     gone,
     h("nav", { class: "tabs", "aria-label": "Parts of the run" }, TABS.map(([name, label]) => h("a", { href: `/#/run/${key}/${name}`, "aria-current": name === tab ? "page" : null }, label))),
     body,
@@ -78,17 +80,19 @@ export async function runPage(main: HTMLElement, [key = "", tab = "curves"]: str
   }, signal);
 
   if (tab === "curves") refresh = await curvesTab(body, path, detail, () => row, signal);
-  else if (tab === "guarantee") await guaranteeTab(body, key, signal);
-  else if (tab === "ledger") await ledgerTab(body, key, signal);
+  else if (tab === "guarantee") await guaranteeTab(body, key, detail.row.folder, signal);
+  else if (tab === "ledger") refresh = await ledgerTab(body, key, signal);
   else if (tab === "audit") await auditTab(body, key, detail.sections.filter((each) => each.name.includes("audit")), signal);
   else if (tab === "try") tryTab(body, key, detail.examples, signal);
   else filesTab(body, path, detail);
 
   function drawHead(): void {
-    put(head, title(row, table.control), facts(row), row.problem && h("p", { class: "problem", role: "alert" }, row.problem));
+    drawBar(row);
+    put(about, facts(row), row.problem && h("p", { class: "problem", role: "alert" }, row.problem));
   }
 
-  function title(row: RunRow, control: boolean): HTMLElement {
+  /** Name, state and buttons. The buttons stay the same while the run goes on, so that they keep the focus and what was said. */
+  function titleBar(): { bar: HTMLElement; drawBar: (row: RunRow) => void } {
     const said = h("span", { class: "quiet small", role: "status" });
     const press = async (what: string) => {
       put(said, "…");
@@ -98,15 +102,21 @@ export async function runPage(main: HTMLElement, [key = "", tab = "curves"]: str
         if (!signal.aborted) put(said, sentenceOf(error));
       }
     };
-    return h(
-      "div",
-      { class: "title" },
-      h("h1", {}, row.name),
-      stateMark(row.state),
-      control && row.state === "running" && h("button", { onclick: () => void press("stop") }, "Stop after this round"),
-      control && ["interrupted", "stopped"].includes(row.state) && h("button", { onclick: () => void press("resume") }, "Resume"),
-      said,
-    );
+    const state = h("span", {});
+    const stop = h("button", { hidden: true, onclick: () => void press("stop") }, "Stop after this round");
+    const resume = h("button", { hidden: true, onclick: () => void press("resume") }, "Resume");
+    let before = "";
+    return {
+      bar: h("div", { class: "title" }, h("h1", {}, detail.row.name), state, stop, resume, said),
+      drawBar: (row) => {
+        if (row.state === before) return;
+        if (before !== "") put(said); // what was said of the state before
+        before = row.state;
+        put(state, stateMark(row.state));
+        stop.hidden = !(table.control && row.state === "running");
+        resume.hidden = !(table.control && ["interrupted", "stopped"].includes(row.state));
+      },
+    };
   }
 }
 
@@ -231,7 +241,7 @@ function filesTab(body: HTMLElement, path: string, detail: Detail): void {
         { class: "table-frame", tabindex: "0", role: "region", "aria-label": "Files" },
         h(
           "table",
-          {},
+          { class: "stack" },
           h("thead", {}, h("tr", {}, ["file", "size", "what it is"].map((each) => h("th", { scope: "col", class: each === "size" ? "number" : "" }, each)))),
           h("tbody", {}, detail.files.map((file) => h("tr", {}, h("td", {}, h("a", { href: `${path}/file?name=${encodeURIComponent(file.name)}`, download: file.name.split("/").at(-1)! }, file.name)), h("td", { class: "number" }, size(file.bytes)), h("td", {}, file.what)))),
         ),

@@ -62,7 +62,7 @@ const COLUMNS: Column[] = [
     cell: privacyCell,
   },
   { name: "delta", label: "δ", number: true, value: (row) => row.delta, cell: (row) => (row.delta === null ? "–" : row.delta.toExponential(0)), wide: true },
-  { name: "recipe", label: "Recipe", number: false, value: (row) => row.recipe, cell: (row) => row.recipe, wide: true },
+  { name: "recipe", label: "Recipe", number: false, value: (row) => row.recipe, cell: (row) => row.recipe || "–" },
   { name: "created", label: "Started", number: true, value: (row) => Date.parse(row.created) || null, cell: (row) => h("span", { title: row.created }, ago(row.created)) },
 ];
 
@@ -144,7 +144,9 @@ export async function runsPage(main: HTMLElement, _parameters: string[], signal:
     const table = await get<RunTable>("/api/runs", signal);
     folders = table.folders;
     rows.clear();
+    lines.clear(); // a board that was started again counts versions anew
     for (const row of table.runs) rows.set(row.key, row);
+    for (const key of chosen) if (!rows.has(key)) chosen.delete(key);
     draw();
   }
 
@@ -172,7 +174,7 @@ export async function runsPage(main: HTMLElement, _parameters: string[], signal:
       put(body, h("p", { class: "empty" }, `No runs in ${folders.join(", ")} yet: `, h("code", {}, "tacit train"), " makes one."));
       return;
     }
-    const focused = document.activeElement instanceof HTMLElement && body.contains(document.activeElement) ? document.activeElement : null;
+    const focused = document.activeElement instanceof HTMLElement && body.contains(document.activeElement) ? placeOf(document.activeElement) : null;
     put(
       body,
       h(
@@ -184,7 +186,14 @@ export async function runsPage(main: HTMLElement, _parameters: string[], signal:
         ),
       ),
     );
-    if (focused?.isConnected) focused.focus({ preventScroll: true });
+    if (focused !== null) body.querySelector<HTMLElement>(focused)?.focus({ preventScroll: true });
+  }
+
+  /** Where to find this control of the table after it was drawn again. */
+  function placeOf(control: HTMLElement): string | null {
+    const row = control.closest<HTMLElement>("tr[data-key]")?.dataset.key;
+    if (row !== undefined) return `tr[data-key="${row}"] ${control.tagName.toLowerCase()}`;
+    return control.dataset.sort === undefined ? null : `[data-sort="${control.dataset.sort}"]`;
   }
 
   function head(column: Column): HTMLElement {
@@ -204,7 +213,7 @@ export async function runsPage(main: HTMLElement, _parameters: string[], signal:
   // A line whose run has not changed is used again, so that a thousand runs are drawn at once.
   const lines = new Map<string, { version: string; element: HTMLElement }>();
   function line(row: RunRow): HTMLElement {
-    const version = `${row.version}/${row.state}`;
+    const version = `${row.version}/${row.state}/${ago(row.created)}`;
     const known = lines.get(row.key);
     if (known?.version === version) return known.element;
     const element = newLine(row);
@@ -254,6 +263,8 @@ export async function runsPage(main: HTMLElement, _parameters: string[], signal:
     // Many rows may change at once: the table is drawn once for all of them, and takes a tenth of the time at most.
     if (waiting === 0) waiting = window.setTimeout(() => ((waiting = 0), signal.aborted || drawAndLayOut()), Math.min(3000, Math.max(150, 10 * took)));
   }, signal);
+  const minutes = window.setInterval(() => draw(), 60_000); // "5 min ago" goes on
+  signal.addEventListener("abort", () => clearInterval(minutes));
   await load();
 }
 

@@ -1,6 +1,7 @@
 // The audit: the proven epsilon and what attacks could show on one axis, canaries' ranks, the measured noise of the gate.
 import { get } from "../../api";
 import { h, put, s, type Child } from "../../dom";
+import { picture } from "../../picture";
 import { sectionCard, tableOf, type Section } from "../../sections";
 import { epsilonText, percent, short, whole } from "../../words";
 
@@ -41,12 +42,19 @@ const VERDICTS: Record<string, string> = {
   could_not_fail: "This audit could not have failed: with so few canary users no attack can reach the proven epsilon.",
   no_bound: "There were no canary users, so the attack gives no lower bound.",
 };
+/** n_u = 4, n_e = 14 in words: how many made-up devices hold the phrase, and how often each. */
+function inWords(setting: string): string {
+  const [, devices, copies] = /^n_u = (\d+), n_e = (\d+)$/.exec(setting) ?? [];
+  if (devices === undefined) return setting;
+  return `${devices} device${devices === "1" ? "" : "s"}, ${copies === "1" ? "once" : `${copies} times`}`;
+}
+
 const SCORES: Record<string, string> = { loss: "attacked, by loss", trajectory: "attacked, by trajectory" };
 
 export async function auditTab(main: HTMLElement, key: string, sections: Section[], signal: AbortSignal): Promise<void> {
   put(main, h("p", { class: "quiet" }, "Reading the audit…"));
   const found = await get<AuditView>(`/api/runs/${key}/audit`, signal);
-  put(main, axisCard(found), found.owner ? [canaries(found), gate(found)] : h("p", { class: "note" }, "What the attacks found depends on who was in the data, so it is for the run's owner alone: tacit board --owner shows it."), sections.map((section) => sectionCard(section, signal)));
+  put(main, axisCard(found), found.owner ? [canaries(found, signal), gate(found)] : h("p", { class: "note" }, "What the attacks found depends on who was in the data, so it is for the run's owner alone: tacit board --owner shows it."), sections.map((section) => sectionCard(section, signal)));
 }
 
 function axisCard(found: AuditView): HTMLElement {
@@ -60,37 +68,31 @@ function axisCard(found: AuditView): HTMLElement {
   if (gate) marks.push({ label: `with the noise that the gate measured: at least ${short(Math.floor(gate[0] * 100) / 100)}`, low: gate[0], high: null, kind: "attacked" });
   if (proven !== null) marks.push({ label: `proven${attack?.proven ? " for a canary user" : ""}: at most ${epsilonText(proven)}`, low: proven, high: null, kind: "proven" });
   const most = Math.max(...marks.map((mark) => mark.low), 0.1) * 1.15;
-  const width = 900;
-  const x = (epsilon: number) => 20 + (epsilon / most) * (width - 40);
-  const height = 30 + marks.length * 34;
-  const ticks = niceTicks(most);
   return h(
     "figure",
     { class: "card" },
     h("figcaption", {}, h("h2", {}, "What is proven, and what attacks could show"), h("p", { class: "quiet" }, "An attack can only show that epsilon is at least something; the proof says that it is at most something. The attack must stay to the left of the proof.")),
     marks.length === 0 && h("p", {}, `No epsilon is proven: ${found.reasons_not_private.join("; ")}.`),
-    marks.length > 0 &&
-      h(
-        "div",
-        { class: "scroll", tabindex: "0", role: "region", "aria-label": "Axis of epsilon" },
-        s(
-          "svg",
-          { class: "picture", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": marks.map((mark) => mark.label).join("; ") },
-          ticks.map((tick) => [s("line", { class: "rule", x1: x(tick), x2: x(tick), y1: 4, y2: height - 22 }), s("text", { class: "faint", x: x(tick), y: height - 6, "text-anchor": "middle" }, `ε ${short(tick)}`)]),
-          marks.map((mark, place) => {
-            const y = 20 + place * 34;
-            const left = mark.low / most > 0.55;
-            return [
-              s("line", { class: `reach ${mark.kind}`, x1: x(0), x2: x(mark.low), y1: y, y2: y }),
-              s("circle", { class: `end ${mark.kind}`, cx: x(mark.low), cy: y, r: 6 }),
-              s("text", { x: left ? x(mark.low) - 12 : x(mark.low) + 12, y: y - 7 + (left ? 0 : 11), "text-anchor": left ? "end" : "start" }, mark.label),
-            ];
-          }),
-        ),
-      ),
+    marks.length > 0 && axis(marks, most),
     attack && h("p", { class: attack.verdict === "broken" ? "problem" : attack.verdict === "passed" ? "good" : "note" }, VERDICTS[attack.verdict] ?? attack.verdict),
     found.owner && !attack && h("p", { class: "quiet" }, "No attack on the model is on record: tacit audit run makes one, if canaries were planted."),
   );
+}
+
+/** Each mark as a bar from 0, under its words, over one axis. */
+function axis(marks: { label: string; low: number; kind: string }[], most: number): HTMLElement {
+  const at = (epsilon: number) => `${((100 * epsilon) / most).toFixed(2)}%`;
+  return h(
+    "div",
+    { class: "axis" },
+    niceTicks(most).map((tick) => styled(h("div", { class: "tick", "aria-hidden": "true" }, h("span", {}, `ε ${short(tick)}`)), "left", at(tick))),
+    h("ul", {}, marks.map((mark) => h("li", {}, h("span", {}, mark.label), styled(h("div", { class: `reach ${mark.kind}` }), "width", at(mark.low))))),
+  );
+}
+
+function styled(element: HTMLElement, name: "left" | "width", value: string): HTMLElement {
+  element.style[name] = value;
+  return element;
 }
 
 function niceTicks(most: number): number[] {
@@ -98,36 +100,39 @@ function niceTicks(most: number): number[] {
   return Array.from({ length: Math.floor(most / step) + 1 }, (_, place) => place * step);
 }
 
-function canaries(found: AuditView): Child {
+function canaries(found: AuditView, signal: AbortSignal): Child {
   const attacked = found.attack?.canaries ?? [];
   if (attacked.length === 0) return null;
   const settings = [...new Set(attacked.map((each) => each.setting))];
   const most = Math.max(...attacked.map((each) => each.candidates));
-  const width = 900;
-  const left = 190;
-  const height = settings.length * 34 + 44;
-  const x = (rank: number) => left + (Math.log10(Math.max(rank, 1)) / Math.log10(Math.max(most, 10))) * (width - left - 20);
   const powers = Array.from({ length: Math.floor(Math.log10(most)) + 1 }, (_, power) => 10 ** power);
   return h(
     "figure",
     { class: "card" },
-    h("figcaption", {}, h("h2", {}, "Ranks of the canaries", h("span", { class: "mark owner" }, "owner only")), h("p", { class: "quiet" }, `Each dot is a planted phrase. Rank 1: the model prefers it to all ${whole(most - 1)} random endings, so it was memorised. By chance any rank is as likely.`)),
-    h(
-      "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": "Ranks" },
-      s(
+    h("figcaption", {}, h("h2", {}, "Ranks of the canaries", h("span", { class: "mark owner" }, "owner only")), h("p", { class: "quiet" }, `Each dot is a planted phrase. Rank 1: the model prefers it to all ${whole(most - 1)} random endings, so it was memorised. By chance any rank is as likely. On the left: how many devices held the phrase, and how often each.`)),
+    picture((width) => {
+      // On a narrow screen the names stand above their lines.
+      const narrow = width < 560;
+      const [left, row] = narrow ? [12, 46] : [190, 34];
+      const height = settings.length * row + 44;
+      const x = (rank: number) => left + (Math.log10(Math.max(rank, 1)) / Math.log10(Math.max(most, 10))) * (width - left - 30);
+      const marked = powers.filter((power) => !narrow || Math.log10(power) % 2 === 0);
+      return s(
         "svg",
         { class: "picture", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Ranks of the canaries by how they were shared; the table below has them" },
-        powers.map((power) => [s("line", { class: "rule", x1: x(power), x2: x(power), y1: 6, y2: height - 34 }), s("text", { class: "faint", x: x(power), y: height - 16, "text-anchor": "middle" }, whole(power))]),
-        s("text", { class: "faint", x: width - 20, y: height - 2, "text-anchor": "end" }, "rank"),
-        settings.map((setting, place) => [
-          s("text", { x: left - 10, y: place * 34 + 26, "text-anchor": "end" }, setting),
-          attacked.filter((each) => each.setting === setting).map((each) => s("circle", { class: each.place === null ? "dot" : "dot lost", cx: x(each.rank), cy: place * 34 + 22, r: 6, opacity: 0.75 }, s("title", {}, `canary ${each.number + 1}: rank ${whole(each.rank)}`))),
-        ]),
-      ),
-    ),
+        marked.map((power) => [s("line", { class: "rule", x1: x(power), x2: x(power), y1: 6, y2: height - 34 }), s("text", { class: "faint", x: x(power), y: height - 16, "text-anchor": "middle" }, whole(power))]),
+        s("text", { class: "faint", x: width - 4, y: height - 2, "text-anchor": "end" }, "rank"),
+        settings.map((setting, place) => {
+          const y = (place + 1) * row - 12;
+          return [
+            s("text", narrow ? { x: left, y: y - 14 } : { x: left - 14, y: y + 4, "text-anchor": "end" }, inWords(setting)),
+            attacked.filter((each) => each.setting === setting).map((each) => s("circle", { class: each.place === null ? "dot" : "dot lost", cx: x(each.rank), cy: y, r: 6, opacity: 0.75 }, s("title", {}, `canary ${each.number + 1}: rank ${whole(each.rank)}`))),
+          ];
+        }),
+      );
+    }, signal),
     h("ul", { class: "legend" }, h("li", { class: "key colour--one" }, "not found by the search"), h("li", { class: "key colour--two" }, "extracted by the search")),
-    h("details", {}, h("summary", {}, "Figures"), tableOf(["canary", "shared by", "rank", "of", "exposure, bits", "extracted at"], attacked.map((each) => [String(each.number + 1), each.setting, whole(each.rank), whole(each.candidates), each.exposure.toFixed(1), each.place === null ? "no" : String(each.place)]))),
+    h("details", {}, h("summary", {}, "Figures"), tableOf(["canary", "shared by", "rank", "of", "exposure, bits", "extracted at"], attacked.map((each) => [String(each.number + 1), inWords(each.setting), whole(each.rank), whole(each.candidates), each.exposure.toFixed(1), each.place === null ? "no" : String(each.place)]))),
   );
 }
 

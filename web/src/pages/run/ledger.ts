@@ -1,6 +1,7 @@
 // The ledger as a timeline, and its chain checked here: every digest is computed again from the line that it stands for.
 import { h, put, s } from "../../dom";
-import { sentenceOf } from "../../api";
+import { getText, sentenceOf } from "../../api";
+import { picture } from "../../picture";
 import { tableOf } from "../../sections";
 import { whole } from "../../words";
 
@@ -16,6 +17,8 @@ export interface LedgerRecord {
   restart?: boolean;
   lost?: [number, number][];
   policy?: string;
+  report_goal?: number;
+  deadline_s?: number;
   outcome?: string;
   blocks?: Record<string, { bound: number | null; noise_multiplier: number }>;
 }
@@ -83,12 +86,42 @@ export async function checkChain(text: string): Promise<Checked> {
   return { records, problem: null, torn };
 }
 
-export async function ledgerTab(main: HTMLElement, key: string, signal: AbortSignal): Promise<void> {
+// A run that trains has its ledger read again at most so often.
+const AGAIN_MS = 3_000;
+
+/** Show the ledger; returns what reads it again, for a run that goes on. */
+export async function ledgerTab(main: HTMLElement, key: string, signal: AbortSignal): Promise<() => void> {
+  let shown = new AbortController();
+  let waiting = 0;
+  signal.addEventListener("abort", () => clearTimeout(waiting));
+  async function show(): Promise<void> {
+    const next = new AbortController();
+    signal.addEventListener("abort", () => next.abort());
+    try {
+      await readLedger(main, key, next.signal);
+    } finally {
+      shown.abort();
+      shown = next;
+    }
+  }
   put(main, h("p", { class: "quiet" }, "Reading the ledger…"));
-  const response = await fetch(`/api/runs/${key}/ledger`, { signal });
-  const text = await response.text();
-  if (!response.ok) {
-    put(main, h("p", { class: "problem", role: "alert" }, problemIn(text)));
+  await show();
+  return () => {
+    if (waiting !== 0) return;
+    waiting = window.setTimeout(() => {
+      waiting = 0;
+      const reads = main.querySelector("details[open]") !== null;
+      if (!signal.aborted && !reads) void show();
+    }, AGAIN_MS);
+  };
+}
+
+async function readLedger(main: HTMLElement, key: string, signal: AbortSignal): Promise<void> {
+  let text: string;
+  try {
+    text = await getText(`/api/runs/${key}/ledger`, signal);
+  } catch (error) {
+    if (!signal.aborted) put(main, h("p", { class: "problem", role: "alert" }, sentenceOf(error)));
     return;
   }
   if (globalThis.crypto?.subtle === undefined) {
@@ -97,15 +130,7 @@ export async function ledgerTab(main: HTMLElement, key: string, signal: AbortSig
   }
   const found = await checkChain(text);
   if (signal.aborted) return;
-  put(main, verdict(found), legend(found), timeline(found.records), events(found.records));
-}
-
-function problemIn(text: string): string {
-  try {
-    return JSON.parse(text).problem;
-  } catch (error) {
-    return sentenceOf(error);
-  }
+  put(main, verdict(found), legend(found), timeline(found.records, signal), events(found.records));
 }
 
 function verdict(found: Checked): HTMLElement {
@@ -139,14 +164,12 @@ function legend(found: Checked): HTMLElement {
   );
 }
 
-const WIDTH = 1000;
 const HEIGHT = 260;
 
-function timeline(records: LedgerRecord[]): HTMLElement {
+function timeline(records: LedgerRecord[], signal: AbortSignal): HTMLElement {
   const lost = lostOf(records);
   const planned = records.reduce((most, record) => Math.max(most, record.rounds ?? 0, record.kind === "intent" ? record.round! + 1 : 0), 1);
   const last = Math.max(records.length - 1, 1);
-  const x = (seq: number) => 46 + (seq / last) * (WIDTH - 66);
   const y = (round: number) => HEIGHT - 34 - (round / planned) * (HEIGHT - 60);
   const runs: { lost: boolean; points: [number, number][] }[] = [];
   for (const record of records) {
@@ -159,33 +182,45 @@ function timeline(records: LedgerRecord[]): HTMLElement {
   }
   const dots = records.length <= 400;
   const ticks = [0, Math.round(planned / 2), planned];
-  const picture = s(
-    "svg",
-    { class: "picture", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": `Timeline of ${records.length} records: rounds over the records of the ledger. The events are listed below.` },
-    ticks.map((round) => [
-      s("line", { class: "rule", x1: 46, x2: WIDTH - 20, y1: y(round), y2: y(round) }),
-      s("text", { class: "faint", x: 40, y: y(round) + 4, "text-anchor": "end" }, whole(round)),
-    ]),
-    s("text", { class: "faint", x: 46, y: HEIGHT - 8 }, "record 0"),
-    s("text", { class: "faint", x: WIDTH - 20, y: HEIGHT - 8, "text-anchor": "end" }, `record ${whole(records.length - 1)}`),
-    s("text", { class: "faint", x: 46, y: 14 }, "rounds done"),
-    runs.map((run) => [
-      s("polyline", { class: run.lost ? "track lost" : "track", points: run.points.map(([seq, round]) => `${x(seq).toFixed(1)},${y(round).toFixed(1)}`).join(" ") }),
-      (dots || run.points.length === 1) && run.points.map(([seq, round]) => s("circle", { class: run.lost ? "dot lost" : "dot", cx: x(seq), cy: y(round), r: 3.5 }, s("title", {}, `record ${seq}: intent of round ${round}${run.lost ? ", lost and accounted" : ""}`))),
-    ]),
-    records.map((record) => {
-      if (record.kind === "committed") return s("path", { class: "commit", d: `M${x(record.seq)} ${HEIGHT - 34} l-4 8 h8 z` }, s("title", {}, `record ${record.seq}: checkpoint after ${record.rounds_done} rounds`));
-      if (record.kind === "resumed" || record.kind === "extended" || record.kind === "closed")
-        return [s("line", { class: `event ${record.kind}`, x1: x(record.seq), x2: x(record.seq), y1: 22, y2: HEIGHT - 34 }), s("text", { x: Math.min(x(record.seq), WIDTH - 40), y: 16, "text-anchor": "middle" }, record.kind)];
-      return null;
-    }),
-  );
+  // Names that would stand on each other are left out: the list below has them all.
+  let named = 0;
+  const name = (record: LedgerRecord, at: number, width: number) => {
+    const place = Math.min(at, width - 30);
+    if (place - named < 64) return null;
+    named = place;
+    return s("text", { x: place, y: 16, "text-anchor": "middle" }, record.kind);
+  };
+  const draw = (width: number) => {
+    named = 80; // where "rounds done" ends
+    const x = (seq: number) => 46 + (seq / last) * (width - 66);
+    return s(
+      "svg",
+      { class: "picture", viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": `Timeline of ${records.length} records: rounds over the records of the ledger. The events are listed below.` },
+      ticks.map((round) => [
+        s("line", { class: "rule", x1: 46, x2: width - 20, y1: y(round), y2: y(round) }),
+        s("text", { class: "faint", x: 40, y: y(round) + 4, "text-anchor": "end" }, whole(round)),
+      ]),
+      s("text", { class: "faint", x: 46, y: HEIGHT - 8 }, "record 0"),
+      s("text", { class: "faint", x: width - 20, y: HEIGHT - 8, "text-anchor": "end" }, `record ${whole(records.length - 1)}`),
+      s("text", { class: "faint", x: 46, y: 14 }, "rounds done"),
+      runs.map((run) => [
+        s("polyline", { class: run.lost ? "track lost" : "track", points: run.points.map(([seq, round]) => `${x(seq).toFixed(1)},${y(round).toFixed(1)}`).join(" ") }),
+        (dots || run.points.length === 1) && run.points.map(([seq, round]) => s("circle", { class: run.lost ? "dot lost" : "dot", cx: x(seq), cy: y(round), r: 3.5 }, s("title", {}, `record ${seq}: intent of round ${round}${run.lost ? ", lost and accounted" : ""}`))),
+      ]),
+      records.map((record) => {
+        if (record.kind === "committed") return s("path", { class: "commit", d: `M${x(record.seq)} ${HEIGHT - 34} l-4 8 h8 z` }, s("title", {}, `record ${record.seq}: checkpoint after ${record.rounds_done} rounds`));
+        if (record.kind === "resumed" || record.kind === "extended" || record.kind === "closed")
+          return [s("line", { class: `event ${record.kind}`, x1: x(record.seq), x2: x(record.seq), y1: 22, y2: HEIGHT - 34 }), name(record, x(record.seq), width)];
+        return null;
+      }),
+    );
+  };
   return h(
     "figure",
     { class: "card" },
     h("figcaption", {}, h("h2", {}, "Timeline")),
     h("ul", { class: "legend" }, h("li", { class: "key colour--one" }, "an intent: a round that counts as released"), h("li", { class: "key colour--two" }, "a lost attempt, which counts as well"), h("li", { class: "key colour--three" }, "▲ a checkpoint")),
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Timeline" }, picture),
+    picture(draw, signal),
   );
 }
 
@@ -196,8 +231,8 @@ function events(records: LedgerRecord[]): HTMLElement {
     "section",
     { class: "card" },
     h("h2", {}, "Events"),
-    tableOf(["record", "kind", "what it says", "digest"], rows),
-    h("details", {}, h("summary", {}, `All ${whole(intents.length)} intents`), tableOf(["record", "round", "attempt", "bound and noise", "digest"], intents.slice(-2000))),
+    tableOf(["record", "kind", "what it says", "digest"], rows, "", true),
+    h("details", {}, h("summary", {}, `All ${whole(intents.length)} intents`), tableOf(["record", "round", "attempt", "bound and noise", "digest"], intents.slice(-2000), "", true)),
   );
 }
 
@@ -213,6 +248,8 @@ function said(record: LedgerRecord): string {
     }
     case "extended":
       return `from here on ${whole(record.rounds)} rounds are planned`;
+    case "adjusted":
+      return `from round ${whole(record.round! + 1)} on, a round waits for ${whole(record.report_goal)} reports, ${whole(record.deadline_s)} s at most`;
     case "closed":
       return `${record.outcome} after ${whole(record.round)} rounds`;
     default:
