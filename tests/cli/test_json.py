@@ -229,14 +229,14 @@ def test_a_mistake_leaves_stdout_empty(tacit: Tacit, workplace: Path) -> None:
 def test_the_page_is_what_the_classes_say() -> None:
     written = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
     assert written == page(), "python -m tacit.cli.results > docs/json.md"
+    for name in RESULTS:
+        assert f"`tacit {name}`" in written
 
 
 def test_the_schema_of_a_guarantee_is_published_as_a_file() -> None:
     written = json.loads((ROOT / "docs" / "guarantee.schema.json").read_text(encoding="utf-8"))
     now = json.loads(json.dumps(RESULTS["guarantee"].model_json_schema()))
     assert written == now, "python -m tacit.cli.results guarantee > docs/guarantee.schema.json"
-    for name in RESULTS:
-        assert f"`tacit {name}`" in written
 
 
 def test_every_key_of_every_object_has_a_meaning() -> None:
