@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -43,6 +44,7 @@ class Marks:
         return np.where(self.asked > 0, self.right / np.maximum(self.asked, 1), np.nan)
 
 
+# Both travel with the users to other processes, so neither may be a function within a function.
 Judge = Callable[[Examples], Marks]
 Likelihood = Callable[[Examples], NDArray[np.float64]]
 
@@ -53,34 +55,34 @@ def image_judge(classifier: Classifier) -> Judge:
     An image of a class that the classifier does not know is never right. It is not an error: if one user's label could stop a
     run, everybody would learn that this user was sampled.
     """
+    return partial(_judge_images, classifier)
 
-    def judge(examples: Examples) -> Marks:
-        if examples.labels is None:
-            raise DataError("A classifier needs users with images, and these have text.")
-        right = predict(classifier, examples.items) == examples.labels
-        return Marks(right.astype(np.int64), np.ones(len(right), np.int64))
 
-    return judge
+def _judge_images(classifier: Classifier, examples: Examples) -> Marks:
+    if examples.labels is None:
+        raise DataError("A classifier needs users with images, and these have text.")
+    right = predict(classifier, examples.items) == examples.labels
+    return Marks(right.astype(np.int64), np.ones(len(right), np.int64))
 
 
 def word_judge(model: WordLM, *, length: int) -> Judge:
     """Marks of a next-word model over the first `length` predictions of a sentence; an unknown word is never right."""
+    return partial(_judge_words, model, length)
 
-    def judge(examples: Examples) -> Marks:
-        right, asked = _by_row(lambda tokens: _word_marks(model, tokens), examples, length)
-        return Marks(right.astype(np.int64), asked.astype(np.int64))
 
-    return judge
+def _judge_words(model: WordLM, length: int, examples: Examples) -> Marks:
+    right, asked = _by_row(lambda tokens: _word_marks(model, tokens), examples, length)
+    return Marks(right.astype(np.int64), asked.astype(np.int64))
 
 
 def word_likelihood(model: WordLM, *, length: int) -> Likelihood:
     """The mean log-probability of a sentence's first `length` predictions; 0 for a sentence without any."""
+    return partial(_likelihood_of_words, model, length)
 
-    def likelihood(examples: Examples) -> NDArray[np.float64]:
-        total, count = _by_row(lambda tokens: _log_likelihoods(model, tokens), examples, length)
-        return total / np.maximum(count, 1)
 
-    return likelihood
+def _likelihood_of_words(model: WordLM, length: int, examples: Examples) -> NDArray[np.float64]:
+    total, count = _by_row(lambda tokens: _log_likelihoods(model, tokens), examples, length)
+    return total / np.maximum(count, 1)
 
 
 def _by_row(score: Callable[[Any], Any], examples: Examples, length: int) -> NDArray[np.float64]:

@@ -373,9 +373,10 @@ class RayPool:
             kill.remote(member.about.pid)
 
     def _silent(self) -> list[Member]:
-        """The workers who have had a piece for longer than they may."""
+        """The workers who have had a piece for longer than they may, and of whom no result waits to be looked at."""
         now = time.monotonic()
-        return [each for each in self._members if each.pending and now - each.since > self._settings.give_up_s]
+        late = [each for each in self._members if each.pending and now - each.since > self._settings.give_up_s]
+        return [each for each in late if not self._ray.wait(list(each.pending), timeout=0)[0]]
 
     def _note_speed(self, member: Member, done: Done | Measured, task: PieceTask | Measure) -> None:
         """A running mean of a worker's seconds by cost; its first piece is left out, since it compiles."""

@@ -265,6 +265,15 @@ def test_a_worker_that_is_lost_while_it_gets_the_users_is_not_in_the_pool(monkey
     assert pool.report().workers == 2
 
 
+def test_a_worker_whose_result_waits_is_not_given_up_however_late_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when this process itself was held up: it then looks at one result after another."""
+    ray = MadeUpRay([Node(3)], lambda actor, task: done(task))
+    pool = opened(ray, monkeypatch, give_up_s=1e-9)
+    monkeypatch.setattr(RayPool, "_stop_process", lambda self, member: None)
+    assert numbers(pool, tasks(*[None] * 9)) == list(range(9))
+    assert pool.report().lost == 0
+
+
 def test_waiting_tasks_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """The most expensive first, on each worker."""
     ray = MadeUpRay([Node(1, frozenset({0})), Node(1, frozenset({1}))], lambda actor, task: done(task))
