@@ -11,7 +11,7 @@ from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, Field
 
 from tacit.api.run import open_run
-from tacit.errors import RunError
+from tacit.errors import RunError, TacitError
 from tacit.runs.accuracy import LABELS, SHARES, vocabulary_sentence
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import read_metrics
@@ -197,10 +197,24 @@ def _clipped(folder: RunFolder, after: int) -> Iterator[Clipped]:
 
 
 def _shared(folder: RunFolder) -> dict[str, Path]:
-    """The public files, without sections whose flag says that they are for the owner: both folder and flag count."""
+    """The public files, without sections whose flag says that they are for the owner: both folder and flag count.
+
+    A certificate is one of them only if it is one, of this run.
+    """
     sections = {f"sections/{each.order:02d}-{each.name}.json" for each in read_sections(folder, share=True)}
     found = public_paths(folder).items()
-    return {name: path for name, path in found if name in sections or not name.startswith("sections/")}
+    shared = {name: path for name, path in found if name in sections or not name.startswith("sections/")}
+    if CERTIFICATE.path in shared and not _is_certified(folder):
+        del shared[CERTIFICATE.path]
+    return shared
+
+
+def _is_certified(folder: RunFolder) -> bool:
+    try:
+        found = certificate_of(folder, folder.accountable_ledger())
+    except TacitError:
+        return False
+    return found is not None and found.problem is None
 
 
 def _files(folder: RunFolder) -> list[RunFile]:

@@ -97,6 +97,8 @@ def test_a_certificate_that_is_none_says_what_is_wrong(certified: RunFolder, alt
     path = certified.path / "certificate.json"
     path.write_text(alter(path.read_text()))
     assert said in stated(certified.path.parent)["certificate"]["problem"]
+    with client_of(certified.path.parent) as client:
+        assert client.get(f"/api/runs/{keys(client)['run']}/file?name=certificate.json").status_code == 404
 
 
 def test_a_certificate_of_another_run_or_ledger_is_not_this_run_s(certified: RunFolder, tmp_path: Path) -> None:

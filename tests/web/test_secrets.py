@@ -35,7 +35,7 @@ def planted(tmp_path: Path) -> Path:
     keep_attack(folder, {"verdict": SECRET, "canaries": []})
     for name in ("report.html", "users.sha256", "noise.safetensors", "gate_audit.jsonl", "notes.txt"):
         (folder.private_path / name).write_text(SECRET)
-    for name in ("notes.txt", "store.jsonl", ".env", "metrics.jsonl.torn", "ledger.jsonl.torn"):
+    for name in ("notes.txt", "store.jsonl", ".env", "metrics.jsonl.torn", "ledger.jsonl.torn", "certificate.json"):
         (folder.path / name).write_text(SECRET)
     with folder.diagnostics_path.open("a") as diagnostics:
         diagnostics.write(json.dumps({"round": 5, "users": 918273, "clipped": 0.5}) + "\n")

@@ -22,8 +22,6 @@ from tacit.runs import checkpoints
 
 def model_for_page(run: Run) -> Exportable:
     """The run's model, with adapters merged; RunError, in one sentence, if the page cannot run it."""
-    if not run.words:
-        raise RunError(f"Expected a run that trains a next-word model, got {run.path}, which has no words to suggest.")
     require_words_to_show(run)
     found = run.exportable()
     if isinstance(found.model, Adapted):
@@ -48,7 +46,9 @@ def model_for_page(run: Run) -> Exportable:
 
 
 def require_words_to_show(run: Run) -> None:
-    """PrivacyError if the run's words were counted on private users: they are text of these users."""
+    """RunError if the run has no words; PrivacyError if they were counted on private users: they are text of these users."""
+    if not run.words:
+        raise RunError(f"Expected a run that trains a next-word model, got {run.path}, which has no words to suggest.")
     words, opened = load_vocabulary(run.folder.vocabulary_path), run.ledger.opened
     discovered = opened.vocabulary is not None  # with noise: the ledger takes no other discovery
     counted = any(reason.code == Why.COUNTED_VOCABULARY for reason in run.guarantee().reasons)

@@ -26,6 +26,7 @@ from tacit.runs import checkpoints
 from tacit.web.keyboard.models import KeyboardModels, meaning_of
 from tacit.web.keyboard.ngrams import text_to_count
 from tacit.web.keyboard.rules import keyboard_rules
+from tests.support.made_runs import made_run
 from tests.support.typed_runs import typed_run
 
 SECRET = "zanzibarsecret"
@@ -68,6 +69,12 @@ def test_nothing_else_can_be_fetched(run: Path) -> None:
     for key in ("", "0", "1-ngram", "../private", str(run / "ledger.jsonl")):
         with pytest.raises(RunError, match="no such model"):
             models.file(key)
+
+
+def test_a_run_without_words_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    images = made_run(tmp_path / "images", recipe='name = "images"\ninspect = "images"\nstage = "low"\n')
+    with pytest.raises(RunError, match="has no words to suggest"):
+        KeyboardModels().of(images.path, "0")
 
 
 def test_a_pretrained_model_that_the_ledger_does_not_name_is_refused(run: Path, tmp_path: Path) -> None:

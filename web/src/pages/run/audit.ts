@@ -67,11 +67,14 @@ function axisCard(found: AuditView): HTMLElement {
   const gate = found.gate?.epsilon;
   if (gate) marks.push({ label: `with the noise that the gate measured: at least ${short(Math.floor(gate[0] * 100) / 100)}`, low: gate[0], high: null, kind: "attacked" });
   if (proven !== null) marks.push({ label: `proven${attack?.proven ? " for a canary user" : ""}: at most ${epsilonText(proven)}`, low: proven, high: null, kind: "proven" });
+  // Canary users may take part more often than others, and then have an epsilon of their own.
+  const others = attack?.proven && found.epsilon !== null && epsilonText(found.epsilon) !== epsilonText(attack.proven.epsilon) ? found.epsilon : null;
+  if (others !== null) marks.push({ label: `proven for everybody else: at most ${epsilonText(others)}`, low: others, high: null, kind: "proven" });
   const most = Math.max(...marks.map((mark) => mark.low), 0.1) * 1.15;
   return h(
     "figure",
     { class: "card" },
-    h("figcaption", {}, h("h2", {}, "What is proven, and what attacks could show"), h("p", { class: "quiet" }, "An attack can only show that epsilon is at least something; the proof says that it is at most something. The attack must stay to the left of the proof.")),
+    h("figcaption", {}, h("h2", {}, "What is proven, and what attacks could show"), h("p", { class: "quiet" }, "An attack can only show that epsilon is at least something; the proof says that it is at most something. The attack must stay to the left of the proof for those whom it attacks.")),
     marks.length === 0 && h("p", {}, `No epsilon is proven: ${found.reasons_not_private.join("; ")}.`),
     marks.length > 0 && axis(marks, most),
     attack && h("p", { class: attack.verdict === "broken" ? "problem" : attack.verdict === "passed" ? "good" : "note" }, VERDICTS[attack.verdict] ?? attack.verdict),
