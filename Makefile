@@ -30,7 +30,7 @@ test-all: $(VENV)/.ready-dev
 check: lint docs test-all
 
 lint: $(VENV)/.ready-dev
-	@$(BIN)/ruff check tacit tests benchmarks experiments examples docs/site
+	@$(BIN)/ruff check tacit tests benchmarks experiments examples docs/site verifier
 	@$(BIN)/ruff format --check tacit tests benchmarks experiments examples docs/site
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 import tacit as library
 from tacit.privacy.record.ledger import LedgerWriter, read_ledger
@@ -16,6 +16,7 @@ from tacit.runs.callbacks import Callback
 from tacit.simulation.training import start_run
 from tacit.transparency.certificate import arrays_digest, read_certificate
 from tacit.transparency.checkpoint import Checkpoint, PublicKey
+from tests.support.checker import answer
 from tests.support.commands import Tacit
 from tests.support.tiny_recipe import tiny
 
@@ -50,6 +51,28 @@ def test_it_holds_the_ledger_the_statement_and_the_digests_of_what_was_released(
     assert found["audit"]["title"] == "The audit of the gate"
     assert "passed" not in json.dumps(found["audit"])
     assert found["code"]["tacit"] == library.__version__
+
+
+def test_the_checker_proves_it_and_knows_the_exported_model(tacit: Tacit, run: Path):
+    for name in ("model.safetensors", "model.onnx"):
+        assert (
+            tacit("export", "run", f"--{'onnx' if name.endswith('x') else 'safetensors'}", name, "--check", "20").code
+            == 0
+        )
+    key = tacit("certify", "run", "--export", "model.onnx", "--json").object["public_key"]
+    certificate, named = Path("certificate.json"), read_certificate(Path("certificate.json").read_bytes())["model"]
+    for name in ("model.safetensors", "model.onnx"):
+        code, said = answer(certificate, "--key", key, "--model", name)
+        assert code == 0, said
+        assert "after 6 rounds" in said
+        assert named["checkpoint"].encode() in Path(name).read_bytes()  # the file says by itself which model it is
+    weights = load_file("model.safetensors")
+    changed = {each: array + 1e-6 for each, array in weights.items()}
+    save_file(changed, "changed.safetensors", {"model_digest": named["checkpoint"]})
+    Path("changed.onnx").write_bytes(Path("model.onnx").read_bytes().replace(b"next_word", b"other_one"))
+    for name in ("changed.safetensors", "changed.onnx", "run/recipe.toml.onnx"):
+        code, said = answer(certificate, "--key", key, "--model", name)
+        assert code == 1, said
 
 
 def test_it_holds_nothing_of_the_private_folder(tacit: Tacit, run: Path):

@@ -17,7 +17,7 @@ from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.noise.strategies import from_description
 from tacit.privacy.noise.strategies.toeplitz import Toeplitz
 from tacit.privacy.plan import PrivacyPlan
-from tacit.privacy.record.ledger import Ledger, LedgerWriter
+from tacit.privacy.record.ledger import Ledger, LedgerWriter, read_ledger
 from tacit.privacy.record.planned import planned_intents
 from tacit.privacy.record.records import FRESH_NOISE, Closed, Committed, Extended, Resumed, canonical
 from tacit.privacy.statement.guarantee import Guarantee
@@ -92,6 +92,15 @@ def made_certificate(
             writer.append(Resumed(writer.ledger.next_round, [], FRESH_NOISE))
             _train(writer, plan, extended, chance)
         return Made(certified(writer.ledger), writer.ledger, public_key(writer.ledger))
+
+
+def earlier(made: Made, folder: Path, records: int) -> Made:
+    """The certificate of the same run when its ledger had so many records."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "ledger.jsonl"
+    path.write_bytes(b"".join(made.ledger.path.read_bytes().splitlines(keepends=True)[:records]))
+    ledger = read_ledger(path)
+    return Made(certified(ledger), ledger, made.key)
 
 
 def _train(writer: LedgerWriter, plan: PrivacyPlan, rounds: int, chance: random.Random) -> None:
