@@ -93,7 +93,8 @@ class Grouping:
             self._partitions = 1
         self._flush()
         with ExitStack() as files:
-            into = _Output(*(files.enter_context(open(self._folder / name, "xb")) for name in _GROUPED))
+            payloads, lengths, labels = (files.enter_context(open(self._folder / name, "xb")) for name in _GROUPED)
+            into = _Output(payloads, lengths, labels)
             for partition in range(self._partitions):
                 self._group(partition, keep, into)
         for name in (_ROWS, _SPILLED):
@@ -109,11 +110,11 @@ class Grouping:
             starts = offsets_of(heads["length"])
             partition = (heads["high"] % np.uint64(self._partitions)).astype(np.int64)
             order = np.argsort(partition, kind="stable")
-            payloads, heads = take_slices(payloads, starts[order], starts[order + 1]), heads[order]
+            sorted_payloads, heads = take_slices(payloads, starts[order], starts[order + 1]), heads[order]
             rows = np.searchsorted(partition[order], np.arange(self._partitions + 1))
             before = self._runs[-1] if self._runs else _Run(np.zeros(1, np.int64), np.zeros(1, np.int64))
             self._runs.append(_Run(before.rows[-1] + rows, before.bytes[-1] + offsets_of(heads["length"])[rows]))
-            for name, values in ((_ROWS, heads), (_SPILLED, payloads)):
+            for name, values in ((_ROWS, heads), (_SPILLED, sorted_payloads)):
                 with open(self._folder / name, "ab") as file:
                     file.write(values.data)
 

@@ -226,7 +226,8 @@ class _Batch:
             return self
         for _ in range(kept.count(False)):
             skip(self.source.skipped, "texts without a word")
-        return _Batch(self.source, *(list(compress(of_row, kept)) for of_row in (self.places, self.users, self.texts)))
+        places, users, texts = compress(self.places, kept), compress(self.users, kept), compress(self.texts, kept)
+        return _Batch(self.source, list(places), list(users), list(texts))
 
     def checked(self, known: set[str]) -> list[bytes]:
         """The texts as UTF-8; DataError for the first row that cannot be imported. Adds these users to the known ones."""

@@ -153,6 +153,8 @@ def test_several_sources_share_users(tmp_path: Path) -> None:
         ([("\ud800", "hi")], "line 1: the user id is not valid Unicode"),
         ([("ann", "hi \ud800")], "line 1: the text is not valid Unicode"),
         ([("ann", "hi\0")], "line 1: the text holds a NUL"),
+        ([("ann", "hi"), ("bob", "a\0"), ("", "hi"), ("ann", "\ud800")], "line 2: the text holds a NUL"),
+        ([("ann", "hi"), ("", "***"), ("", "hi"), ("bob", "a\0")], "line 3: the user id is empty"),
         ([("ann", "***")], "file holds no text with a word"),
         ([], "file holds no text with a word"),
     ],
@@ -164,6 +166,20 @@ def test_a_bad_row_is_one_sentence_and_leaves_nothing_behind(
         make(tmp_path, rows)
     assert len(caught.value.sentence) < 200
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bad_row_is_told_before_a_later_fault_of_its_file(tmp_path: Path) -> None:
+    def rows(user: str, text: str) -> Iterator[tuple[int, str, str]]:
+        yield 1, "ann", "hi"
+        yield 2, user, text
+        raise DataError("The file is truncated.")
+
+    for second, sentence in (
+        (("bob", "hi"), "The file is truncated"),
+        (("bob", "a\0"), "line 2: the text holds a NUL"),
+    ):
+        with pytest.raises(DataError, match=sentence):
+            import_text([TextSource("file", "list", "line", rows(*second))], tmp_path / "store", vocabulary=VOCABULARY)
 
 
 def test_a_user_id_of_the_largest_size_is_taken(tmp_path: Path) -> None:

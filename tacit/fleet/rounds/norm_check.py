@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from tacit.errors import FleetError
 
 SLACK = 1 + 2.0**-20
-# So many entries are widened at a time: they stay in a processor's cache, and the product of this few is computed in one thread.
-# For more, the library of linear algebra wakes a thread a core, and they wait for each other by spinning.
+# So many entries are widened at a time: they stay in a processor's cache, and their product is computed in one thread. For
+# more, the library of linear algebra wakes a thread a core, and they wait for each other by spinning.
 _PIECE = 8192
 
 

@@ -17,7 +17,7 @@ from safetensors.numpy import load, save
 from tacit.errors import FleetError
 
 
-def sha256_of(content: bytes) -> str:
+def sha256_of(content: bytes | bytearray) -> str:
     """The SHA-256 of these bytes in hexadecimal: the name of a blob."""
     return hashlib.sha256(content).hexdigest()
 
