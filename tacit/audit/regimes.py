@@ -48,6 +48,7 @@ STEPS = (1.0, 0.5, 0.25)
 # What is measured of a model on held-out users.
 MEASURED = ("top1", "papers_top1", "perplexity")
 NO_NOISE = ("privacy.mechanism=none", "privacy.noise_multiplier=0.0")
+ADAM = "server.optimizer=adam"
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ REGIMES = (
     Regime("momentum, by user", "momentum"),
     Regime("Adam, IID", "adam", mixed=True),
     Regime("Adam, by user", "adam"),
+    Regime("FedAvg + Adam, IID", mixed=True, changes=(*NO_NOISE, ADAM), unclipped=True),
+    Regime("FedAvg + Adam, by user", changes=(*NO_NOISE, ADAM), unclipped=True),
     Regime("DP-FTRL, by user", correlated=True),
 )
 

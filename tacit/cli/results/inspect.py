@@ -72,8 +72,8 @@ class ImageScore(Result):
 
     brightness: float = key("the mean pixel, from 0 to 1")
     inverted: float = key("the share of images with a bright background")
-    confidence: float = key("the classifier's mean confidence in them")
-    negative_confidence: float = key("its mean confidence in their negatives")
+    confidence: float | None = key("the classifier's mean confidence in them; null if there is none")
+    negative_confidence: float | None = key("its mean confidence in their negatives; null if there is none")
 
 
 class BeforeAndNow(Result):
@@ -94,11 +94,16 @@ class InspectImagesResult(Result):
     """An inspection of images."""
 
     folder: str = key("the folder of its runs")
-    by: Literal["user", "example"] = key("whether users or examples were selected by accuracy")
+    by: Literal["user", "example", "all", "unlabelled"] = key(
+        "whether users or examples were selected by accuracy, or all images, with or without their labels"
+    )
     made: int = key("how many images each model made up")
-    scores: dict[str, ImageScore] = key("of the sides `high` and `low`")
-    histogram: list[float] = key("the share of users by accuracy, as released with noise")
-    thresholds: list[float] | None = key("the low and the high threshold of accuracy; null by example")
-    accuracy: BeforeAndNow = key("of the classifier")
+    scores: dict[str, ImageScore] = key("of the sides `high` and `low`, or of `all`")
+    histogram: list[float] | None = key("the share of users by accuracy, as released with noise; null for all images")
+    histogram_before: list[float] | None = key(
+        "the same before the fault, if the thresholds are percentiles of it; otherwise null"
+    )
+    thresholds: list[float] | None = key("the low and the high threshold of accuracy; null unless by user")
+    accuracy: BeforeAndNow | None = key("of the classifier; null for all images, which need none")
     privacy: StagesPrivacy = key("what it costs the users")
     conclusion: str = key("the fault that the images point to, in sentences")
