@@ -14,16 +14,13 @@ from tacit.privacy.accounting.sampled_gaussian import SampledRounds
 from tacit.privacy.statement.wording import round_up
 
 
-def report(results: dict[str, Any], folder: Path) -> str:
-    """Every table, as Markdown; draws text_places.png into `folder`."""
+def draw(results: dict[str, Any], folder: Path) -> None:
+    """Draw text_places.png into `folder`."""
     ordered = sorted(results.values(), key=lambda record: (record["corpus"], record["share"]))
-    by_corpus = {name: list(records) for name, records in groupby(ordered, key=lambda record: record["corpus"])}
-    parts = []
-    if by_corpus:
-        _draw(by_corpus, folder / "text_places.png")
-    for corpus, records in by_corpus.items():
-        parts += [f"### {corpus}", rates(records), top_words(records), verdict(records), sentences(records)]
-    return "\n\n".join([*parts, at_scale(results)])
+    _draw(
+        {name: list(records) for name, records in groupby(ordered, key=lambda record: record["corpus"])},
+        folder / "text_places.png",
+    )
 
 
 def rates(records: list[dict[str, Any]]) -> str:

@@ -69,9 +69,37 @@ def regimes(results: Path) -> str:
         paper = ["", ""] if printed is None else [f"{printed[0]}, {printed[1]}", f"{printed[2]}%"]
         found = [run["random_sampling"], run["beam_search"], run["beam_search_from_one_word"]]
         learned = [share(run["papers_top1"]), f"{run['perplexity']:.4g}"]
-        rows.append([name, *map(str, found), f"{run['exposure']:.2f}", *learned, cost, f"{run['seconds']:.0f}", *paper])
+        rows.append(
+            [
+                f"{name} †" if undertrained(name, runs) else name,
+                *map(str, found),
+                f"{run['exposure']:.2f}",
+                *learned,
+                cost,
+                f"{run['seconds']:.0f}",
+                *paper,
+            ]
+        )
     heads = ["regime", "RS, of 90", "BS, of 90", "BS from 1 word", "exposure, bits", "top-1", "perplexity", "epsilon"]
     return table([*heads, "seconds", "paper: RS, BS from 1 word", "paper: accuracy"], rows)
+
+
+def of_sizes(results: Path) -> str:
+    """Step 5's regimes, once they are recorded; a FedAvg below the accuracy of the clipped one is marked."""
+    path = results / "memorization" / "sizes.json"
+    if not path.exists():
+        return "Not recorded yet: users a round, records a batch, Adam at 1e-4, FedAvg with Adam (step 5)."
+    runs, rows = _memorization(results, "sizes"), []
+    clipped = _memorization(results, "regimes")
+    for name, run in runs.items():
+        if "diverged" in run:
+            rows.append([name, "diverged", "", "", ""])
+            continue
+        least = clipped[f"FedAvg + clip, {name.rsplit(', ', 1)[1]}"]["papers_top1"]
+        mark = " †" if name.startswith("FedAvg of") and run["papers_top1"] < least else ""
+        found = [str(run["random_sampling"]), str(run["beam_search_from_one_word"])]
+        rows.append([name + mark, *found, share(run["papers_top1"]), f"{run['perplexity']:.4g}"])
+    return table(["regime", "RS, of 90", "BS from 1 word", "top-1", "perplexity"], rows)
 
 
 def small_regimes(results: Path) -> str:
@@ -252,6 +280,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "memorization/regimes": regimes,
     "memorization/first": partial(by_setting, name="regimes", head="first among random endings", figure=first_by_rank),
     "memorization/ranks": partial(by_setting, name="regimes", head="median rank", figure=median_rank),
+    "memorization/sizes": of_sizes,
     "memorization/devices": partial(devices, name="production"),
     "memorization/devices_paper_steps": partial(devices, name="production_paper_steps"),
     "memorization/few_users": few_users,

@@ -1,7 +1,7 @@
 """The index of docs/experiments: each table and figure of the five papers, and what stands for it here.
 
-A row's figures of ours are read from recorded results, or it says that there are none. The verdicts are judgements, and the page
-that a row names gives the reasons.
+A row's figures of ours are read from recorded results, or it says that there are none. The verdicts are judgements, and the
+page that a row names gives the reasons.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from page_tables import listed, share, table
 from page_tables_privacy import THAKKAR, agreeing
 from papers_recorded import read
+from steps import STEPS
 
 REPRODUCED, TREND, DIFFERS = "reproduced", "trend", "differs"
 NOT_POSSIBLE, NOT_RECORDED = "not possible here", "not recorded yet"
@@ -625,8 +626,23 @@ def _short(paper: str) -> str:
 
 
 PAGES = sorted({row.page for row in ROWS if row.page})
+
+
+def waiting(results: Path) -> str:
+    """The steps that need a GPU, with their commands."""
+    del results
+    rows = []
+    for number, step in STEPS.items():
+        items = [f"{_short(row.paper)}{row.item}" for row in ROWS if row.step == number]
+        rows.append(
+            [str(number), step.what, "; ".join(items), str(step.minutes), f"`python experiments/steps.py {number}`"]
+        )
+    return table(("step", "what", "for", "minutes on one H200", "command"), rows)
+
+
 TABLES: dict[str, Callable[[Path], str]] = {
     "index": index,
     "index/counts": counted,
+    "index/steps": waiting,
     **{f"verdicts/{page}": partial(of_page, page=page) for page in PAGES},
 }

@@ -85,9 +85,9 @@ REGIMES = (
 )
 
 
-def possible_regimes(recipe: Recipe) -> list[Regime]:
+def possible_regimes(recipe: Recipe, regimes: Sequence[Regime] = REGIMES) -> list[Regime]:
     """The regimes that fit this recipe's data: users of a world are generated one by one and cannot be reshuffled."""
-    return [each for each in REGIMES if each.optimizer or not each.mixed or recipe.data.store is not None]
+    return [each for each in regimes if each.optimizer or not each.mixed or recipe.data.store is not None]
 
 
 def recipe_for(base: Recipe, regime: Regime, plan: Path) -> Recipe:
@@ -121,6 +121,7 @@ def compare_regimes(
     minutes: float = 8.0,
     suffixes: int | None = None,
     results_path: Path | None = None,
+    regimes: Sequence[Regime] = REGIMES,
     on_progress: Callable[[str], None] = lambda doing: None,
 ) -> tuple[dict[str, Any], bool]:
     """Train and attack regime after regime until the time is nearly up; (results by name, whether all are done).
@@ -129,9 +130,10 @@ def compare_regimes(
     compared with another number of `suffixes`: ranks among more and among fewer do not belong in one table.
     """
     path, deadline, longest = results_path or folder / "results.json", time.monotonic() + 60 * minutes, 0.0
-    chosen = [each for each in possible_regimes(base) if not names or each.name in names]
-    if unknown := set(names) - {each.name for each in possible_regimes(base)}:
-        known = ", ".join(each.name for each in possible_regimes(base))
+    possible = possible_regimes(base, regimes)
+    chosen = [each for each in possible if not names or each.name in names]
+    if unknown := set(names) - {each.name for each in possible}:
+        known = ", ".join(each.name for each in possible)
         raise RecipeError(
             f"Expected a regime for this recipe, got {sorted(unknown)[0]!r}.", hint=f"There are: {known}."
         )
