@@ -53,9 +53,7 @@ def test_every_table_is_on_one_page_and_no_page_has_a_table_that_nobody_makes(pa
         ("secagg", "secagg/results.json", ("keyboard, plain", "papers_top1")),
     ],
 )
-def test_a_table_follows_its_results(
-    pages: Any, tmp_path: Path, name: str, file: str, change: tuple[str, ...]
-) -> None:
+def test_a_table_follows_its_results(pages: Any, tmp_path: Path, name: str, file: str, change: tuple[str, ...]) -> None:
     results = tmp_path / "experiments"
     shutil.copytree((RESULTS / file).parent, (results / file).parent)
     found = whole = json.loads((RESULTS / file).read_text())

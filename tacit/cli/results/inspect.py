@@ -67,6 +67,29 @@ class InspectCompareResult(Result):
     privacy: TogetherCost = key("the cost of all models together")
 
 
+class BiasFound(Result):
+    """What a model of people's unlikely sentences makes up."""
+
+    threshold: float = key("the surprise of the public model from which sentences were learned, in nats per word")
+    words: list[tuple[str, float, float]] = key(
+        "words that it uses more often than the public model, with how often in a thousand words, of either; empty if withheld"
+    )
+    sentences: list[str] = key("sentences that it makes up; empty if they are withheld")
+    conclusion: str = key("what people write that the public text does not have, in a sentence")
+
+
+class InspectBiasResult(Result):
+    """An inspection of bias."""
+
+    run: str = key("the run's folder")
+    rounds: int = key("how many rounds were trained")
+    parameters: int = key("how many parameters the model has")
+    metrics: Metrics = key("how well it predicts all sentences of held-out users")
+    privacy: RunPrivacy = key("what the run costs its users")
+    at_scale: AtScale | None = sometimes("an estimate for a larger run; if the recipe has `[scale]`")
+    bias: BiasFound = key("what was found")
+
+
 class ImageScore(Result):
     """How inverted made-up images are."""
 
