@@ -356,7 +356,7 @@ ROWS: tuple[Row, ...] = (
         "Table 1",
         "tasks T1 to T6",
         "selection criteria",
-        "`tacit inspect` does T1 to T5; T6 is a class of Python",
+        "`tacit inspect` has a command for each",
         TREND,
         "inspection",
     ),

@@ -179,22 +179,32 @@ def test_every_run_of_a_step_can_be_built(module: str, store: Path, tmp_path: Pa
 def test_a_round_of_a_step_leaves_a_line_that_its_report_reads(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import dp_fedavg_paper
     import production
     from grid import Case, main
 
-    monkeypatch.setattr(Case, "load", lambda self, more=(): fitted(load(self, more), store), raising=True)
-    for module, names in ((dp_fedavg_paper, ["table 2, sigma 0.003, S 15"]), (production, ["table 1", "table 8, S 2"])):
-        results = tmp_path / module.__name__ / "results.jsonl"
-        arguments = ["--only", *names, "--runs", str(tmp_path / module.__name__ / "runs"), "--results", str(results)]
-        main(None, module.CASES, results, module.report, arguments, record=module.record)
-        assert capsys.readouterr().out.endswith("all done\n")
-        last = [json.loads(line) for line in results.read_text().splitlines()][-1]
-        assert last["finished"]
-        assert last["head_words"]["100"]
-        main(None, module.CASES, results, module.report, ["--report", "--results", str(results)], record=module.record)
-        assert f"| {names[-1]} |" in capsys.readouterr().out
+    monkeypatch.setattr(Case, "load", lambda self, more=(): fitted(load(self, more), store))
+    results = tmp_path / "production" / "results.jsonl"
+    arguments = ["--only", "table 8, S 2", "--runs", str(tmp_path / "runs"), "--results", str(results)]
+    main(None, production.CASES, results, production.report, arguments, record=production.record)
+    assert capsys.readouterr().out.endswith("all done\n")
+    last = json.loads(results.read_text().splitlines()[-1])
+    assert last["finished"]
+    assert last["head_words"]["100"]
+    main(None, production.CASES, results, production.report, ["--report", "--results", str(results)])
+    assert re.search(r"\| table 8, S 2 \| \d+\.\d\d% \| 23.45% \|", capsys.readouterr().out)
     assert (tmp_path / "production" / "figure_1.png").stat().st_size > 1_000
+
+
+def test_the_report_on_the_papers_own_model_has_the_papers_accuracy_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import dp_fedavg_paper
+
+    line = {"rounds": 1_500, "metrics": {"papers_top1": 0.2}}
+    dp_fedavg_paper.report({"table 2, sigma 0.003, S 15": line, "figure 6, 10 a round": line, "cut off": {}}, tmp_path)
+    printed = capsys.readouterr().out
+    assert "| table 2, sigma 0.003, S 15 | 1500 | 20.00% | 17.49% |" in printed
+    assert "| figure 6, 10 a round | 1500 | 20.00% |  |" in printed
 
 
 def load(case: Any, more: Any) -> Recipe:

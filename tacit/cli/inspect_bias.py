@@ -45,8 +45,8 @@ def bias(
     """Train a private model of the sentences that a model of public text finds unlikely, and show what it makes up.
 
     These are sentences of the people that the public text does not represent. The default is a built-in world in which the
-    public text is by tidy writers. With --data, also name public text (pretrain.store and pretrain.public) and say how many users
-    there are (privacy.population and privacy.cohort). Ctrl-C stops after the current round.
+    public text is by tidy writers. With --data, also name public text (pretrain.store and pretrain.public) and say how many
+    users there are (privacy.population and privacy.cohort). Ctrl-C stops after the current round.
 
     Example: tacit inspect bias --set bias.threshold=5
     """

@@ -197,6 +197,10 @@ class GanSection(ImageTraining):
     @model_validator(mode="after")
     def _populations_fit(self) -> GanSection:
         for population in self.populations or ():
+            if population < self.privacy.cohort:
+                raise ValueError(
+                    f"expected gan.populations of at least gan.privacy.cohort = {self.privacy.cohort:g}, got {population}"
+                )
             plan_with(self.privacy, population)
         return self
 

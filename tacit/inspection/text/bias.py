@@ -118,11 +118,8 @@ def _program(setup: RecipeSetup, recipe: BiasInspection, folder: RunFolder, call
         claimed = summary["privacy"]["epsilon"] is not None
         empty = BiasFindings(recipe.bias.threshold, (), ())
         found = look_at(state.result, public, words, recipe.look, recipe.bias.threshold) if claimed else empty
-        kept = {
-            name: summary[name]
-            for name in ("rounds", "parameters", "metrics", "privacy", "at_scale")
-            if name in summary
-        }
+        shown = ("rounds", "parameters", "metrics", "privacy", "at_scale")
+        kept: dict[str, Any] = {name: summary[name] for name in shown if name in summary}
         return {**kept, "bias": found.as_dict()}
 
     return dataclasses.replace(program, finish=finish)

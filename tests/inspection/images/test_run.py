@@ -122,13 +122,13 @@ def by_percentiles(*percentiles: float) -> ImageInspection:
     return parse_image_inspection({**tree, "selection": {**tree["selection"], "percentiles": percentiles}})
 
 
-def releases(monkeypatch: pytest.MonkeyPatch, stage: str, *histogram: float) -> None:
-    """The histogram that will be taken for the one that this stage released."""
+def releases(monkeypatch: pytest.MonkeyPatch, **histograms: tuple[float, ...]) -> None:
+    """The histograms that will be taken for those that these stages released."""
     run = image_run._run
 
     def counted(what: ImageStage, path: Path, callback: tacit.Callback) -> dict[str, Any]:
         summary = run(what, path, callback)
-        return {**summary, "histogram": histogram} if path.name == stage else summary
+        return {**summary, "histogram": histograms[path.name]} if path.name in histograms else summary
 
     monkeypatch.setattr(image_run, "_run", counted)
 
@@ -143,12 +143,12 @@ def chosen_by(run: Path, stage: str) -> Threshold | None:
 @pytest.mark.slow
 def test_percentiles_are_those_of_users_before_the_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A histogram of sound users is released by a run of its own, and counted with the others; the fault is not in it."""
-    releases(monkeypatch, "sound", 0.3, 0.2, 0.2, 0.3)
+    sound, with_fault = (0.3, 0.2, 0.2, 0.3), (0.5, 0.2, 0.1, 0.2)
+    releases(monkeypatch, sound=sound, accuracy=with_fault)
     run = tmp_path / "run"
     looked = start_images(by_percentiles(0.25, 0.75), run, tacit.Callback())
     assert looked.findings.thresholds == (0.25, 0.75)
-    assert looked.findings.histogram_before == (0.3, 0.2, 0.2, 0.3)
-    assert looked.findings.histogram != looked.findings.histogram_before
+    assert (looked.findings.histogram_before, looked.findings.histogram) == (sound, with_fault)
     counted_by = RunFolder.open(run / "sound").run_id
     for stage, value in (("low", 0.25), ("high", 0.75)):
         assert chosen_by(run, stage) == Threshold(value, 0.5, counted_by)
@@ -167,6 +167,7 @@ def test_percentiles_are_those_of_users_before_the_fault(tmp_path: Path, monkeyp
     with pytest.raises(RunError, match="not of the accuracies of this classifier"):
         start_images(parse_image_inspection(tree), tmp_path / "other", tacit.Callback())
     tree["classifier"]["trained"] = str(run / "classifier")
+    releases(monkeypatch, accuracy=with_fault)
     with monkeypatch.context() as patch:
         summary = RunFolder.summary
         patch.setattr(
@@ -186,7 +187,7 @@ def test_percentiles_are_those_of_users_before_the_fault(tmp_path: Path, monkeyp
 def test_percentiles_of_users_without_a_known_fault_are_those_of_today(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    releases(monkeypatch, "accuracy", 0.3, 0.2, 0.2, 0.3)
+    releases(monkeypatch, accuracy=(0.3, 0.2, 0.2, 0.3))
     tree = by_percentiles(0.25, 0.75).model_dump(mode="json", exclude_none=True)
     del tree["fault"]
     looked = start_images(parse_image_inspection(tree), tmp_path / "run", tacit.Callback())
@@ -219,13 +220,13 @@ def test_each_side_has_a_population_of_its_own() -> None:
     assert [recipe.gan.of_side(side).privacy.population for side in ("low", "high")] == [30, 10]
     assert recipe.gan.of_side("low").privacy.cohort == recipe.gan.privacy.cohort
     assert tiny_images().gan.of_side("high") == tiny_images().gan
-    with pytest.raises(RecipeError, match=r"gan"):
-        tiny_images("gan.populations=[30, 2]")  # fewer than a cohort
+    with pytest.raises(RecipeError, match=r"gan\.populations of at least gan\.privacy\.cohort = 5, got 2"):
+        tiny_images("gan.populations=[30, 2]")
 
 
 @pytest.mark.slow
 def test_a_low_threshold_above_the_high_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    releases(monkeypatch, "sound", 0.1, 0.8, 0.1, 0.0)
+    releases(monkeypatch, sound=(0.1, 0.8, 0.1, 0.0))
     with pytest.raises(DataError) as refused:
         start_images(by_percentiles(0.25, 0.75), tmp_path / "run", tacit.Callback())
     assert refused.value.sentence == (
