@@ -1,7 +1,7 @@
 """What does averaging the models of a run do for accuracy? The demo recipe, at three amounts of noise and two schedules.
 
     python experiments/averaging.py             (about a minute a run on two free cores; again until all is done)
-    python experiments/averaging.py --report
+    python experiments/pages.py                 (writes the table of the page)
 
 Averaging changes no round, so all averages of one row are taken from the models of one run: they differ in nothing else. Runs
 are seeded, to be repeatable, so none of them claims a guarantee; ε is what the same run without a seed would state. Lines go
@@ -11,18 +11,15 @@ to docs/experiments/averaging/results.jsonl.
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from grid import add_line, read_results
+from grid import in_turn, say
 
 import tacit
 from tacit.learning.averaging import Averaging, ExponentialAverage, LastAverage, RunningAverage
 from tacit.learning.trainable import EVERYTHING
-from tacit.privacy.statement.wording import round_up
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.training import load_recipe
 from tacit.simulation.training import estimate_of_recipe
@@ -53,6 +50,8 @@ def one_run(noise: float, schedule: str, seed: int, changes: list[str]) -> dict[
     found = {name: setup.evaluate(model if each is None else each.model(model)) for name, each in averages.items()}
     private = load_recipe(find_recipe("demo"), settings)
     return {
+        "noise": noise,
+        "schedule": schedule,
         "changes": settings,
         "seed": seed,
         "epsilon": estimate_of_recipe(private, trial=False)[0].epsilon,
@@ -61,41 +60,20 @@ def one_run(noise: float, schedule: str, seed: int, changes: list[str]) -> dict[
     }
 
 
-def report(results: dict[str, dict[str, Any]]) -> None:
-    """A row for each kind of run: the mean over seeds and, of the averages, the gain with its spread."""
-    rows = defaultdict(list)
-    for each in results.values():
-        rows[each["noise"], each["schedule"], each["epsilon"]].append(each["metrics"])
-    print("| noise multiplier | ε | rate | seeds | last model | " + " | ".join(list(AVERAGES)[1:]) + " |")
-    print("|---" * (4 + len(AVERAGES)) + "|")
-    for (noise, schedule, epsilon), runs in sorted(rows.items()):
-        last = [run["last model"]["top1"] for run in runs]
-        cells = [f"{statistics.mean(last):.2%}"]
-        for name in list(AVERAGES)[1:]:
-            gains = [100 * (run[name]["top1"] - run["last model"]["top1"]) for run in runs]
-            cells.append(f"{statistics.mean(gains):+.2f} ({min(gains):+.2f} to {max(gains):+.2f})")
-        print(f"| {noise:g} | {round_up(epsilon)} | {schedule} | {len(runs)} | {' | '.join(cells)} |")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--report", action="store_true", help="print the table of what there is")
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--minutes", type=float, default=60.0, help="begin no run that would not be done by then")
     parser.add_argument("--set", action="append", default=[], help="a change of the recipe, such as run.rounds=20")
     asked = parser.parse_args()
-    if asked.report:
-        report(read_results(asked.results))
-        return
     tacit.use_every_core()
-    for seed in SEEDS:
-        for noise in NOISE:
-            for schedule in SCHEDULES:
-                name = f"z{noise:g}-{schedule}-s{seed}"
-                if name in read_results(asked.results):
-                    continue
-                found = one_run(noise, schedule, seed, asked.set)
-                add_line(asked.results, {"name": name, "noise": noise, "schedule": schedule, **found})
-                print(name, {each: f"{scores['top1']:.2%}" for each, scores in found["metrics"].items()}, flush=True)
+    cases = {
+        f"z{noise:g}-{schedule}-s{seed}": (noise, schedule, seed)
+        for seed in SEEDS
+        for noise in NOISE
+        for schedule in SCHEDULES
+    }
+    say(in_turn(cases, asked.results, lambda name: one_run(*cases[name], asked.set), asked.minutes))
 
 
 if __name__ == "__main__":

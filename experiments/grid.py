@@ -25,6 +25,7 @@ from tacit.recipe.training import Recipe, load_recipe
 from tacit.runs.metrics import read_metrics
 
 Results = dict[str, Any]
+DONE = "all done"
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,45 @@ def add_line(path: Path, record: dict[str, Any]) -> None:
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(json.dumps(record) + "\n")
+
+
+def add_to_object(path: Path, name: str, record: dict[str, Any], base: str | None = None) -> None:
+    """Add a record to results of one JSON object; several processes may do so one after another."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    results = read_results(path)
+    within = results if base is None else results.setdefault(base, {})
+    within[name] = record
+    path.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def in_turn(names: Iterable[str], results: Path, make: Callable[[str], dict[str, Any]], minutes: float) -> bool:
+    """Make the record of each name that the results lack; says whether all are there.
+
+    For what is not one run of a recipe, such as an inspection. Nothing is begun that would take longer than there is time left,
+    by the longest that there has been.
+    """
+    deadline, longest = time.monotonic() + 60 * minutes, 0.0
+    for name in names:
+        if name in read_results(results):
+            continue
+        if time.monotonic() + longest > deadline:
+            return False
+        began = time.monotonic()
+        record = make(name)
+        seconds = time.monotonic() - began
+        longest = max(longest, seconds)
+        record["seconds"] = round(seconds, 1)
+        if results.suffix == ".jsonl":
+            add_line(results, {"name": name, **record})
+        else:
+            add_to_object(results, name, record)
+        print(f"{name}: {seconds:.0f} s", flush=True)
+    return True
+
+
+def say(done: bool) -> None:
+    """The last line that a script prints."""
+    print(DONE if done else "not all done; run again to go on", flush=True)
 
 
 def is_finished(results: Results, case: Case) -> bool:
@@ -143,11 +183,7 @@ class Recorder(tacit.SweepCallback):
         if path.suffix == ".jsonl":
             add_line(path, {**self._settings(case), **record, "finished": True})
         else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            results = read_results(path)
-            within = results if asked.base is None else results.setdefault(asked.base, {})
-            within[asked.name] = record
-            path.write_text(json.dumps(results, indent=1 if self._options.indented else None))
+            add_to_object(path, asked.name, record, asked.base)
         print(f"{case}: done", flush=True)
 
     def complete(self, results: Iterable[tacit.CaseResult]) -> None:
@@ -189,9 +225,8 @@ def main(
     arguments: Sequence[str] | None = None,
     *,
     record: Record = record_of,
-    indented: bool = False,
 ) -> None:
-    """The command line of a grid. `indented`: results of one JSON object have a line for each value."""
+    """The command line of a grid."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=[], help="the cases whose names begin with one of these")
     parser.add_argument("--minutes", type=float, default=8.0, help="begin no run after this time")
@@ -200,7 +235,7 @@ def main(
     parser.add_argument("--results", type=Path, default=results, help="the file that the results are added to")
     parser.add_argument("--set", dest="changes", action="append", default=[], help="change a value in every run")
     parser.add_argument("--report", action="store_true", help="draw the figures and print the tables")
-    options = parser.parse_args(arguments, argparse.Namespace(indented=indented))
+    options = parser.parse_args(arguments)
     if options.report:
         report(read_results(options.results), options.results.parent)
         return
@@ -224,4 +259,4 @@ def main(
             recorder.complete(sweep.results())
     known = read_results(options.results)
     done = all(is_finished(known, case) for case in chosen)
-    print("all done" if done else "not all done; run again to go on", flush=True)
+    say(done)

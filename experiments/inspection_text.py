@@ -7,7 +7,8 @@
     tacit data import private.jsonl --user user --text sentences --vocabulary advocates.vocab \\
         --max-tokens 500 --out stores/scotus_inspect
     python experiments/inspection_text.py --minutes 8     (again, until it says that all is done)
-    python experiments/inspection_text.py --report        (draws the figure and prints the tables)
+    python experiments/inspection_text.py --report        (draws the figure)
+    python experiments/pages.py                           (writes the tables of the page)
 
 Each corpus, at each rate of the fault, has a next-word model (the primary one) and a model that spells unknown words, both
 differentially private, both trained on faulty text. Each is a run of its own; one that was cut off goes on where it was, and a
@@ -18,12 +19,12 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import time
 from pathlib import Path
 from typing import Any
 
-from inspection_text_report import report
+from grid import in_turn, read_results, say
+from inspection_text_report import draw
 
 import tacit
 from tacit.recipe.reading import RECIPES, apply_change, read_toml
@@ -34,27 +35,36 @@ from tacit.runs.folder import RunFolder, is_run
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "experiments" / "inspection" / "text.json"
 SHARES = (0.0, 0.01, 0.1, 1.0)
+SCOTUS = HERE / "inspection_scotus.toml"
+# The noise on the mean of a round of 5,000 of 2 million people, in rounds of 400.
+LETTERS_OF_SCOTUS = [
+    "data.tokens_per_user=680",
+    "privacy.cohort=400",
+    "privacy.noise_multiplier=0.08",
+    "server.learning_rate=2.0",
+    "run.rounds=600",
+    "run.evaluate_every=100",
+    "run.checkpoint_every=100",
+    "scale.population=2000000",
+    "scale.cohort=5000",
+    "scale.delta=5e-9",
+]
+SMALL = ["model.embedding=64", "model.units=128", "model.projection=64"]
+# The paper's sizes (appendix B.2, Table 5), of models of unknown words and of primary models.
+LARGE = ["model={preset='paper'}", "work.learning_rate=0.5", "server.learning_rate=1.0", "privacy.clip_norm=0.1"]
+WORDS = {
+    "scotus_paper": [
+        "model.preset=production",
+        "work.learning_rate=0.5",
+        "server.learning_rate=1.0",
+        "privacy.clip_norm=0.2",
+    ]
+}
 # Corpus: the recipe of its primary model, and what is changed in recipes/inspect_text.toml for its unknown words.
 CORPORA: dict[str, tuple[Path, list[str]]] = {
     "keyboard": (RECIPES / "demo.toml", ["run.rounds=150", "privacy.cohort=500", "privacy.noise_multiplier=0.6"]),
-    "scotus": (
-        HERE / "inspection_scotus.toml",
-        [
-            "data.tokens_per_user=680",
-            "model.embedding=64",
-            "model.units=128",
-            "model.projection=64",
-            "privacy.cohort=400",
-            "privacy.noise_multiplier=0.08",
-            "server.learning_rate=2.0",
-            "run.rounds=600",
-            "run.evaluate_every=100",
-            "run.checkpoint_every=100",
-            "scale.population=2000000",
-            "scale.cohort=5000",
-            "scale.delta=5e-9",
-        ],
-    ),
+    "scotus": (SCOTUS, [*LETTERS_OF_SCOTUS, *SMALL]),
+    "scotus_paper": (SCOTUS, [*LETTERS_OF_SCOTUS, *LARGE]),
 }
 
 
@@ -110,44 +120,19 @@ def inspect(corpus: str, share: float, primary: Path, out: Path, changes: list[s
 def primary_recipe(corpus: str, changes: list[str]) -> Recipe:
     """The recipe of a corpus's primary model."""
     tree = read_toml(CORPORA[corpus][0])
-    for change in changes:
+    for change in (*WORDS.get(corpus, ()), *changes):
         apply_change(tree, change)
     return parse_recipe(tree)
 
 
-def step(arguments: argparse.Namespace) -> bool:
-    """Make models until the time is nearly up; says whether all are done."""
-    deadline, longest = time.monotonic() + 60 * arguments.minutes, 0.0
-    for corpus in arguments.only or list(CORPORA):
-        for share in SHARES:
-            name = f"{corpus} {share:g}"
-            if name in _read(arguments.results):
-                continue
-            words, letters = (arguments.runs / f"{corpus}-{share:g}-{kind}" for kind in ("words", "letters"))
-            summaries = []
-            for out in (words, letters):
-                summary = RunFolder.open(out).summary() if is_run(out) else None
-                if summary is None:
-                    if time.monotonic() + longest > deadline:
-                        return False
-                    began = time.monotonic()
-                    if out is words:
-                        fault = TextFault(share=share)
-                        summary = train_words(primary_recipe(corpus, arguments.words), fault, out)
-                    else:
-                        summary = inspect(corpus, share, words, out, arguments.letters)
-                    longest = max(longest, time.monotonic() - began)
-                    print(f"{out.name}: {time.monotonic() - began:.0f} s", flush=True)
-                summaries.append(summary)
-            arguments.results.parent.mkdir(parents=True, exist_ok=True)
-            # Read again: another process may have added other corpora in the meantime.
-            results = {**_read(arguments.results), name: _record(corpus, share, *summaries)}
-            arguments.results.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
-    return True
-
-
-def _read(results: Path) -> dict[str, Any]:
-    return json.loads(results.read_text()) if results.exists() else {}
+def inspected(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Both models of a corpus at a rate, made or gone on with."""
+    corpus, share = name.split()
+    words, letters = (arguments.runs / f"{corpus}-{share}-{kind}" for kind in ("words", "letters"))
+    primary = RunFolder.open(words).summary() if is_run(words) else None
+    if primary is None:
+        primary = train_words(primary_recipe(corpus, arguments.words), TextFault(share=float(share)), words)
+    return _record(corpus, float(share), primary, inspect(corpus, float(share), words, letters, arguments.letters))
 
 
 def _record(corpus: str, share: float, words: dict[str, Any], letters: dict[str, Any]) -> dict[str, Any]:
@@ -180,12 +165,16 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--words", action="append", default=[], help="change a value of every primary model's recipe")
     parser.add_argument("--letters", action="append", default=[], help="change a value of every inspection's recipe")
-    parser.add_argument("--report", action="store_true")
+    parser.add_argument("--set", dest="both", action="append", default=[], help="change a value in every model")
+    parser.add_argument("--report", action="store_true", help="draw the figure")
     arguments = parser.parse_args()
     if arguments.report:
-        print(report(_read(arguments.results), arguments.results.parent))
+        draw(read_results(arguments.results), arguments.results.parent)
         return
-    print("all done" if step(arguments) else "time is up; run again to go on")
+    arguments.words += arguments.both
+    arguments.letters += arguments.both
+    names = [f"{corpus} {share:g}" for corpus in arguments.only or ("keyboard", "scotus") for share in SHARES]
+    say(in_turn(names, arguments.results, lambda name: inspected(name, arguments), arguments.minutes))
 
 
 if __name__ == "__main__":

@@ -10,33 +10,17 @@ from figures import INK
 
 from tacit.inspection.text.findings import visible
 from tacit.privacy.accounting.composition import Sampled, compose
-from tacit.privacy.accounting.conventions import without_replacement_epsilon
 from tacit.privacy.accounting.sampled_gaussian import SampledRounds
 from tacit.privacy.statement.wording import round_up
 
-# Debugging, section 5, Tables 3 and 13 ("realistic", z = 1): users in the selection, users a round, rounds, delta, epsilon.
-SCENARIOS: tuple[tuple[str, int, int, int, float, float], ...] = (
-    ("section 5, all users", 342_477, 5_000, 2_000, 1 / 342_477, 9.22),
-    ("Figure 3a, accurate users", 250_000, 1_000, 1_000, 4e-8, 2.38),
-    ("Figure 3b, inaccurate users", 1_250_000, 1_000, 1_000, 8e-9, 1.48),
-    ("Figure 6, a quarter of all", 500_000, 1_000, 1_000, 2e-8, 1.79),
-    ("Figure 7a, right examples", 1_708_824, 1_000, 1_000, 1 / 170_882_400, 1.47),
-    ("Figure 7b, wrong examples", 1_964_706, 1_000, 1_000, 1 / 196_470_600, 1.40),
-    ("Figure 8a, right, mended", 2_000_000, 1_000, 1_000, 5e-9, 1.39),
-    ("Figure 8b, wrong, mended", 1_930_588, 1_000, 1_000, 1 / 193_058_800, 1.40),
-)
 
-
-def report(results: dict[str, Any], folder: Path) -> str:
-    """Every table, as Markdown; draws text_places.png into `folder`."""
+def draw(results: dict[str, Any], folder: Path) -> None:
+    """Draw text_places.png into `folder`."""
     ordered = sorted(results.values(), key=lambda record: (record["corpus"], record["share"]))
-    by_corpus = {name: list(records) for name, records in groupby(ordered, key=lambda record: record["corpus"])}
-    parts = []
-    if by_corpus:
-        _draw(by_corpus, folder / "text_places.png")
-    for corpus, records in by_corpus.items():
-        parts += [f"### {corpus}", rates(records), top_words(records), verdict(records), sentences(records)]
-    return "\n\n".join([*parts, "### Privacy at scale", at_scale(results), scenarios()])
+    _draw(
+        {name: list(records) for name, records in groupby(ordered, key=lambda record: record["corpus"])},
+        folder / "text_places.png",
+    )
 
 
 def rates(records: list[dict[str, Any]]) -> str:
@@ -109,24 +93,6 @@ def at_scale(results: dict[str, Any]) -> str:
         delta = record["at_scale"]["letters"]["privacy"]["delta"]
         both = round_up(compose(parts, delta).epsilon)
         lines.append(f"| {corpus} | both | {_epsilon(record['privacy']['together'])} | | {both} | {delta:g} |")
-    return "\n".join(lines)
-
-
-def scenarios() -> str:
-    """Table 3 and its kin: printed, by the paper's convention, proven for its sampling, and ours with a public q."""
-    lines = [
-        "| scenario | N | users a round | rounds | δ | paper | its convention | proven, fixed size | Poisson, public q |",
-        "|---" * 9 + "|",
-    ]
-    for name, population, cohort, rounds, delta, printed in SCENARIOS:
-        convention = without_replacement_epsilon(population, cohort, 1.0, rounds, delta)
-        fixed = SampledRounds({"kind": "fixed", "size": cohort, "population": population}, 1.0, rounds)
-        poisson = SampledRounds({"kind": "poisson", "probability": cohort / population}, 1.0, rounds)
-        proven = [round_up(compose([Sampled(each)], delta).epsilon) for each in (fixed, poisson)]
-        lines.append(
-            f"| {name} | {population:,} | {cohort:,} | {rounds:,} | {delta:.2e} | {printed:.2f} | {convention:.2f} "
-            f"| {proven[0]} | {proven[1]} |"
-        )
     return "\n".join(lines)
 
 

@@ -1,8 +1,9 @@
 """What training memorises, as resumable steps: Memorization's regimes and Production's devices.
 
-    python experiments/memorization.py --minutes 8                      (again, until it says that all is done)
-    python experiments/memorization.py --table production
-    python experiments/memorization.py [--table production] --report    (prints the tables)
+    python experiments/memorization.py --minutes 8                 (again, until it says that all is done)
+    python experiments/memorization.py --table sizes --minutes 8   (users a round, batches of records, Adam at the paper's rate)
+    python experiments/memorization.py --table production_paper_steps
+    python experiments/pages.py                                    (writes the tables of the page)
 
 `--table small` is the regimes on a small keyboard world, for two cores. The store of the others is made as the top of
 experiments/dp_fedavg.py says. What is reported comes from docs/experiments/memorization/, where results add themselves; a
@@ -13,23 +14,86 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
-from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
+import math
 from pathlib import Path
 from typing import Any
 
 from tacit.audit.plans import mixed_plan
+from tacit.audit.regimes import ADAM, NO_NOISE, REGIMES, Regime
 from tacit.recipe.training import Recipe, load_recipe
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "experiments" / "memorization"
 RECIPES = {
     "regimes": "memorization.toml",
-    "production": "memorization_production.toml",
+    "sizes": "memorization.toml",
     "small": "memorization_small.toml",
+    **dict.fromkeys(("production", "production_paper_steps", "production_as_often"), "memorization_production.toml"),
 }
 CANARY_SEED = 1
+# The paper's local steps and server, with its noise on the mean and a tenth of its users a round.
+PAPER_STEPS = (
+    "work.batch_size=50",
+    "work.learning_rate=0.5",
+    "privacy.clip_norm=0.8",
+    "privacy.noise_multiplier=0.08",
+    "server.momentum=0.99",
+    "server.learning_rate=1.0",
+    "run.rounds=2000",
+    "run.evaluate_every=500",
+    "engine.chunk=256",
+)
+# What is changed in a table's recipe. As often: a device is in as many rounds as the paper's, 1,150 of 2,000.
+CHANGES: dict[str, tuple[str, ...]] = {
+    "production_paper_steps": PAPER_STEPS,
+    "production_as_often": (*PAPER_STEPS, "paper.canaries.device_rate=0.575"),
+}
+
+
+# Unclipped FedAvg with the settings under which it learns as much as the clipped one.
+SETTLED = (
+    *NO_NOISE,
+    "server.optimizer=nesterov",
+    "server.momentum=0.9",
+    "server.learning_rate=0.5",
+    "work.learning_rate=0.25",
+)
+PEOPLE = 8_849
+
+
+def sizes() -> list[Regime]:
+    """Memorization's Tables 1, 3, 4 and 7: FedAvg by users a round, SGD by records a batch, Adam at the paper's rate."""
+    found = []
+    for whose, mixed in (("by user", False), ("IID", True)):
+
+        def federated(
+            name: str,
+            rounds: int,
+            users: int,
+            changes: tuple[str, ...] = SETTLED,
+            *,
+            whose: str = whose,
+            mixed: bool = mixed,
+        ) -> Regime:
+            more = (f"run.rounds={rounds}", f"privacy.cohort={users}")
+            return Regime(f"{name}, {whose}", mixed=mixed, changes=(*changes, *more), unclipped=True)
+
+        def central(optimizer: Any, batch: int, rate: float, *, whose: str = whose, mixed: bool = mixed) -> Regime:
+            changes = ("run.rounds=106", f"work.batch_size={batch}", f"work.learning_rate={rate}")
+            return Regime(f"{optimizer} of {batch} records, {whose}", optimizer, mixed=mixed, changes=changes)
+
+        found += [
+            federated("FedAvg of 500 users, 1,500 rounds", 1_500, 500),
+            federated("FedAvg + Adam of 500 users", 400, 500, (*NO_NOISE, ADAM, "server.learning_rate=0.001")),
+            central("adam", 32, 1e-4),
+            *(federated(f"FedAvg of {users:,} users, equal rounds", 300, users) for users in (200, 500, 1_000, 2_000)),
+            *(
+                federated(f"FedAvg of {users:,} users, 12 passes", round(12 * PEOPLE / users), users)
+                for users in (200, 500, 1_000, 2_000)
+            ),
+            *(central("sgd", batch, 0.5 * math.sqrt(batch / 64)) for batch in (32, 128, 256)),
+        ]
+    return found
 
 
 def planted(base: Recipe, folder: Path) -> Path:
@@ -57,6 +121,7 @@ def regimes(base: Recipe, options: argparse.Namespace, results: Path) -> bool:
         minutes=options.minutes,
         suffixes=options.suffixes,
         results_path=results,
+        regimes=sizes() if options.table == "sizes" else REGIMES,
         on_progress=lambda name: print(name, flush=True),
     )
     return done
@@ -71,61 +136,12 @@ def production(base: Recipe, options: argparse.Namespace, results: Path) -> bool
         return True
     plan = planted(base, options.runs)
     out = options.runs / "production"
-    summary = run_to_end(load_recipe(HERE / RECIPES["production"], [*options.changes, f"audit.plan={plan}"]), out)
+    changes = [*CHANGES.get(options.table, ()), *options.changes, f"audit.plan={plan}"]
+    summary = run_to_end(load_recipe(HERE / RECIPES[options.table], changes), out)
     found = audit_run(out, suffixes=options.suffixes, on_progress=lambda doing: print(doing, flush=True))
     kept = {key: summary[key] for key in ("metrics", "baselines", "privacy")}
     results.write_text(json.dumps({"rounds": base.run.rounds, **kept, **found.as_dict()}, indent=1) + "\n")
     return True
-
-
-def report_regimes(results: dict[str, Any]) -> None:
-    """The table of regimes; how many canaries of each setting each memorised, and their median ranks."""
-    from tacit.audit.regimes import table_of
-
-    heads, rows = table_of(results)
-    print_table([*heads, "seconds"], [[*row, f"{results[row[0]]['seconds']:.0f}"] for row in rows])
-    finished = {name: found for name, found in results.items() if "settings" in found}
-    settings = list(next(iter(finished.values()))["settings"])
-    figures: dict[str, Callable[[dict[str, Any]], str]] = {
-        "first among random endings": lambda found: str(found["random_sampling"]),
-        "median rank": lambda found: f"{statistics.median(found['ranks']):,.0f}",
-    }
-    for head, figure in figures.items():
-        rows = [[name, *map(figure, found["settings"].values())] for name, found in finished.items()]
-        print_table([head, *settings], rows)
-
-
-def report_production(results: dict[str, Any]) -> None:
-    """Production's Tables 3 and 4 in one."""
-    seen = {each["setting"]: each for each in results["exposures"]}
-    rows = []
-    for setting, group in groupby(results["canaries"], key=lambda each: each["setting"]):
-        same = list(group)
-        ranks = ", ".join(f"{rank:,}" for rank in sorted(each["rank"] for each in same))
-        found = sum(each["place"] is not None for each in same)
-        rows.append(
-            [
-                setting,
-                f"{seen[setting]['expected']:,.0f}",
-                f"{seen[setting]['seen']:,.0f}",
-                ranks,
-                f"{found} / {len(same)}",
-            ]
-        )
-    heads = ["", "expected to be seen", "seen", f"ranks among {results['suffixes']:,}", "found by beam search"]
-    print_table(heads, rows)
-    metrics = results["metrics"]
-    print(f"top-1 {metrics['papers_top1']:.2%}, perplexity {metrics['perplexity']:.4g}")
-    for whose, proven in {"a person": results["privacy"], "a device, at its own rate": results["proven"]}.items():
-        epsilon = "infinite" if proven is None or proven["epsilon"] is None else f"{proven['epsilon']:.2f}"
-        print(f"epsilon of {whose}: {epsilon}")
-
-
-def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """As Markdown."""
-    for row in (heads, ["---"] * len(heads), *rows):
-        print("| " + " | ".join(row) + " |")
-    print()
 
 
 def main() -> None:
@@ -137,16 +153,14 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="what is done (default: docs/experiments/memorization/TABLE.json)")
     parser.add_argument("--suffixes", type=int, help="random endings (default: 2,000,000; 20,000 on a CPU)")
     parser.add_argument("--set", dest="changes", action="append", default=[], help="change a value of the recipe")
-    parser.add_argument("--report", action="store_true")
     options = parser.parse_args()
     results = options.results or RESULTS / f"{options.table}.json"
-    if options.report:
-        (report_production if options.table == "production" else report_regimes)(json.loads(results.read_text()))
-        return
-    base = load_recipe(HERE / RECIPES[options.table], options.changes)
-    options.runs = options.runs or Path("runs") / base.name
+    base = load_recipe(HERE / RECIPES[options.table], [*CHANGES.get(options.table, ()), *options.changes])
+    options.runs = options.runs or Path("runs") / (
+        base.name if options.table in ("regimes", "small") else options.table
+    )
     results.parent.mkdir(parents=True, exist_ok=True)
-    step = production if options.table == "production" else regimes
+    step = production if options.table.startswith("production") else regimes
     print("all done" if step(base, options, results) else "time is up; run again to go on")
 
 

@@ -328,7 +328,7 @@ def averaging(results: Path) -> Experiment:
         "nothing. The runs are seeded and claim nothing.",
         page="docs/experiments/averaging.md",
         sources=["docs/experiments/averaging/results.jsonl"],
-        commands=["python experiments/averaging.py", "python experiments/averaging.py --report"],
+        commands=["python experiments/averaging.py", "python experiments/pages.py"],
         charts=charts,
         tables=[
             PaperTable(

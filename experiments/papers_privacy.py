@@ -162,7 +162,7 @@ def memorization(results: Path) -> Experiment:
         commands=[
             "python experiments/memorization.py --minutes 8",
             "python experiments/memorization.py --table small --minutes 8",
-            "python experiments/memorization.py --report",
+            "python experiments/pages.py",
         ],
         charts=[
             _found(regimes, "Canaries of 90 that rank first, by what the model learned; real text"),

@@ -38,12 +38,18 @@ CLIPS = {
         'pretrain={store="stores/public_text", public=true, epochs=2, batch_size=256, learning_rate=0.002}',
     ),
 }
-CASES = [
-    Case(f"{mechanism}-{clip}-s{seed}", RECIPE, (*noise, *changes, f"run.seed={seed}"))
-    for seed in (1, 2)
-    for clip, changes in CLIPS.items()
-    for mechanism, noise in MECHANISMS.items()
-]
+RUNS = Path("runs") / "pretraining"
+FIRST_PRETRAINED = "tree-pretrained-s1"
+
+
+def case(mechanism: str, clip: str, seed: int) -> Case:
+    """A run. The first pre-trained model serves all runs that begin with one."""
+    name = f"{mechanism}-{clip}-s{seed}"
+    reuse = (f"pretrain.reuse={RUNS / FIRST_PRETRAINED}",) if clip == "pretrained" and name != FIRST_PRETRAINED else ()
+    return Case(name, RECIPE, (*MECHANISMS[mechanism], *CLIPS[clip], *reuse, f"run.seed={seed}"))
+
+
+CASES = [case(mechanism, clip, seed) for seed in (1, 2) for clip in CLIPS for mechanism in MECHANISMS]
 
 
 if __name__ == "__main__":

@@ -87,4 +87,4 @@ def report(results: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main(__doc__, CASES, RESULTS, lambda results, _: print(report(results)), record=record, indented=True)
+    main(__doc__, CASES, RESULTS, lambda results, _: print(report(results)), record=record)

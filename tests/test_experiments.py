@@ -287,15 +287,16 @@ def test_the_report_on_real_people_draws_the_public_models_beside_the_private_on
     sys.modules.pop("figures", None)
 
 
-def test_the_report_on_averages_shows_what_each_adds_to_the_last_model(
-    modules: tuple[Any, Any], capsys: pytest.CaptureFixture[str]
-):
+def test_the_table_of_averages_shows_what_each_adds_to_the_last_model(modules: tuple[Any, Any], tmp_path: Path):
+    grid, _ = modules
     import averaging
+    import page_tables
 
-    def line(seed: int, last: float) -> dict[str, Any]:
+    for seed, last in ((1, 0.2), (2, 0.3)):
         found = {name: {"top1": last + 0.001 * place * seed} for place, name in enumerate(averaging.AVERAGES)}
-        return {"noise": 2.0, "schedule": "constant", "epsilon": 0.021, "metrics": found}
-
-    averaging.report({"one": line(1, 0.2), "two": line(2, 0.3)})
-    assert "| 2 | 0.03 | constant | 2 | 25.00% | +0.15 (+0.10 to +0.20) | +0.30" in capsys.readouterr().out
-    sys.modules.pop("averaging", None)
+        line = {"name": f"seed {seed}", "noise": 2.0, "schedule": "constant", "epsilon": 0.021, "metrics": found}
+        grid.add_line(tmp_path / "averaging" / "results.jsonl", line)
+    table = page_tables.averages(tmp_path)
+    assert "| 2 | 0.03 | constant | 25.00% | +0.15 (+0.10 to +0.20) | +0.30" in table
+    for name in ("averaging", "page_tables", "papers_recorded"):
+        sys.modules.pop(name, None)

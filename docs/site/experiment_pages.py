@@ -7,10 +7,12 @@ from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "experiments"
 TITLES = {
+    "index": "The papers and what is here",
     "dp_fedavg": "DP-FedAvg on real text",
     "cohort_size": "Small rounds for large ones",
     "gboard": "Kinds of noise at one guarantee",
     "gboard_privacy": "What Gboard's models cost",
+    "privacy_numbers": "The papers' epsilons",
     "keyboard": "A keyboard",
     "memorization": "What models memorise",
     "inspection": "Faults found without looking",

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from tacit.recipe.bias_inspection import WITHOUT as WITHOUT_IN_BIAS
+from tacit.recipe.bias_inspection import BiasInspection
 from tacit.recipe.describing import Key, keys_of, section_text, sections_of
 from tacit.recipe.image_inspection import ImageInspection
 from tacit.recipe.reading import RECIPES
@@ -32,8 +34,8 @@ you give it one.
 """
 _INSPECTIONS = """# Keys of an inspection's recipe
 
-After this page you can change how `tacit inspect text` and `tacit inspect images` work. `tacit recipe schema text` and
-`tacit recipe schema images` print the same as JSON schema. Sections that are the same as in a
+After this page you can change how `tacit inspect text`, `tacit inspect images` and `tacit inspect bias` work.
+`tacit recipe schema text` and so on print the same as JSON schema. Sections that are the same as in a
 [training recipe](recipes.md) are not repeated here.
 """
 _FILES = """# The recipes of Tacit
@@ -43,7 +45,7 @@ After this page you know the recipes that come with Tacit, and what each line of
 
 
 # Keys that the classes of a text inspection inherit and that it refuses.
-_REFUSED = {"text-": {"": WITHOUT, "model": WORD_MODEL_ONLY}}
+_REFUSED = {"text-": {"": WITHOUT, "model": WORD_MODEL_ONLY}, "bias-": {"": WITHOUT_IN_BIAS}}
 
 
 def pages() -> dict[str, str]:
@@ -54,7 +56,9 @@ def pages() -> dict[str, str]:
         + "\n## Inspection of text { #text }\n"
         + _own_sections(TextInspection, "text-")
         + "\n## Inspection of images { #images }\n"
-        + _own_sections(ImageInspection, "images-"),
+        + _own_sections(ImageInspection, "images-")
+        + "\n## Inspection of bias { #bias }\n"
+        + _own_sections(BiasInspection, "bias-"),
         "reference/recipe_files.md": _FILES + "".join(map(_file, sorted(RECIPES.glob("*.toml")))),
     }
 

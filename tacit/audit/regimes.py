@@ -48,6 +48,7 @@ STEPS = (1.0, 0.5, 0.25)
 # What is measured of a model on held-out users.
 MEASURED = ("top1", "papers_top1", "perplexity")
 NO_NOISE = ("privacy.mechanism=none", "privacy.noise_multiplier=0.0")
+ADAM = "server.optimizer=adam"
 
 
 @dataclass(frozen=True)
@@ -78,13 +79,15 @@ REGIMES = (
     Regime("momentum, by user", "momentum"),
     Regime("Adam, IID", "adam", mixed=True),
     Regime("Adam, by user", "adam"),
+    Regime("FedAvg + Adam, IID", mixed=True, changes=(*NO_NOISE, ADAM), unclipped=True),
+    Regime("FedAvg + Adam, by user", changes=(*NO_NOISE, ADAM), unclipped=True),
     Regime("DP-FTRL, by user", correlated=True),
 )
 
 
-def possible_regimes(recipe: Recipe) -> list[Regime]:
+def possible_regimes(recipe: Recipe, regimes: Sequence[Regime] = REGIMES) -> list[Regime]:
     """The regimes that fit this recipe's data: users of a world are generated one by one and cannot be reshuffled."""
-    return [each for each in REGIMES if each.optimizer or not each.mixed or recipe.data.store is not None]
+    return [each for each in regimes if each.optimizer or not each.mixed or recipe.data.store is not None]
 
 
 def recipe_for(base: Recipe, regime: Regime, plan: Path) -> Recipe:
@@ -118,6 +121,7 @@ def compare_regimes(
     minutes: float = 8.0,
     suffixes: int | None = None,
     results_path: Path | None = None,
+    regimes: Sequence[Regime] = REGIMES,
     on_progress: Callable[[str], None] = lambda doing: None,
 ) -> tuple[dict[str, Any], bool]:
     """Train and attack regime after regime until the time is nearly up; (results by name, whether all are done).
@@ -126,9 +130,10 @@ def compare_regimes(
     compared with another number of `suffixes`: ranks among more and among fewer do not belong in one table.
     """
     path, deadline, longest = results_path or folder / "results.json", time.monotonic() + 60 * minutes, 0.0
-    chosen = [each for each in possible_regimes(base) if not names or each.name in names]
-    if unknown := set(names) - {each.name for each in possible_regimes(base)}:
-        known = ", ".join(each.name for each in possible_regimes(base))
+    possible = possible_regimes(base, regimes)
+    chosen = [each for each in possible if not names or each.name in names]
+    if unknown := set(names) - {each.name for each in possible}:
+        known = ", ".join(each.name for each in possible)
         raise RecipeError(
             f"Expected a regime for this recipe, got {sorted(unknown)[0]!r}.", hint=f"There are: {known}."
         )

@@ -25,7 +25,7 @@ from tacit.errors import AuditError
 from tacit.learning.batches import TextBatches
 from tacit.learning.work import LocalWork, reads_one_batch_at_a_time
 from tacit.models.word_lm import WordLM
-from tacit.privacy.accounting.spent import spent_by
+from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.participation.cyclic import CYCLIC
 from tacit.privacy.participation.log import participations, verified
 from tacit.privacy.plan import ADJACENCY, PrivacyPlan
@@ -201,14 +201,22 @@ def _bounds(setup: TrainingSetup, plan: CanaryPlan, model: Any, words: Sequence[
 
 
 def _proven(folder: RunFolder, ledger: Ledger, plan: CanaryPlan) -> Proven:
-    """The proven epsilon of synthetic users: that of all users, or that of their own rate if they are sampled independently."""
+    """The proven epsilon of synthetic users: that of all users, or that of their own rate.
+
+    Where people are not sampled, amplification has no proof for the noise; synthetic users with a rate of their own, whom no
+    limit holds back, are then charged for every round.
+    """
     if plan.device_rate is None:
-        spent = cost_of(folder, ledger).stated
-    else:
-        opened = dataclasses.replace(
-            ledger.opened, plan={**ledger.opened.plan, "sampling": "poisson"}, adjacency=ADJACENCY["poisson"]
-        )
-        law = {"kind": "poisson", "probability": plan.device_rate}
-        releases = charged_for(ledger.opened, ledger.intents).releases
-        spent = spent_by(opened, [dataclasses.replace(each, sampling=law) for each in releases])
+        return _as_proven(cost_of(folder, ledger).stated)
+    opened, charged = ledger.opened, charged_for(ledger.opened, ledger.intents).releases
+    if opened.plan["sampling"] == "check_in":
+        limits = {"min_separation": 0, "max_participation": opened.rounds}
+        law = {**opened.plan, **limits}
+        return _as_proven(spent_by(dataclasses.replace(opened, plan=law), charged))
+    opened = dataclasses.replace(opened, plan={**opened.plan, "sampling": "poisson"}, adjacency=ADJACENCY["poisson"])
+    rate = {"kind": "poisson", "probability": plan.device_rate}
+    return _as_proven(spent_by(opened, [dataclasses.replace(each, sampling=rate) for each in charged]))
+
+
+def _as_proven(spent: Spent) -> Proven:
     return Proven(spent.epsilon, spent.delta, spent.reasons_not_private)

@@ -1,6 +1,6 @@
 """`tacit inspect`: find faults in text that nobody may read, with a private model that makes up similar text.
 
-The command for images has a file of its own, `inspect_images.py`.
+The commands for images and for bias have files of their own, `inspect_images.py` and `inspect_bias.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.cli.commands import Commands
+from tacit.cli.inspect_bias import bias
 from tacit.cli.inspect_images import images
 from tacit.cli.options import Changes, Json, NewRun
 from tacit.cli.results import emit
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 app = Commands(help="Find faults in data that nobody may open, with private models that make up similar data.")
 app.command()(images)
+app.command()(bias)
 
 
 @app.callback()

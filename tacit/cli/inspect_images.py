@@ -50,8 +50,10 @@ def images(
 ) -> None:
     """Train a classifier, find the users it serves well and badly, and make up images like those of either group.
 
-    The images are made up by one private model for each group. The default is a built-in world in which half of the devices
-    exchange light and dark. With --data, also say how many classes
+    The images are made up by one private model for each group. With --set selection.by=all a single model learns from all
+    images, to see whether they are what you expect, and needs no classifier; with selection.by=unlabelled it never sees a
+    label, and its images can be labelled by people. The default is a built-in world in which half of the devices exchange light
+    and dark. With --data, also say how many classes
     and users there are (--set data.classes=10, and population and cohort in selection.privacy, gan.privacy and
     classifier.privacy). Ctrl-C stops after the current round.
 
@@ -98,7 +100,8 @@ def _print(found: ImageFindings, folder: Path) -> None:
     for row in found.score_rows():
         table.add_row(*row)
     console.print(table)
-    where = shlex.quote(str(folder / "low"))
+    where = shlex.quote(str(folder / ("all" if "all" in found.scores else "low")))
     last = f"The runs are in {folder}. A page with the images: {tacit_command()} report {where}"
-    for sentence in (found.conclusion(), OUTSIDE, found.price(), last):
+    outside = () if found.accuracy is None else (OUTSIDE,)
+    for sentence in (found.conclusion(), *outside, found.price(), last):
         console.print(sentence, soft_wrap=True)

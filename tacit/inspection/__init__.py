@@ -13,6 +13,7 @@ text/                inspection of text: a character model of the words that the
   unknown_words.py     the rates of unknown words by place, and how well a model spells them
   findings.py          the words that the model generates, and what they point to: a section of the report
   comparison.py        two inspections compared
+  bias.py              a model of the sentences that a model of public text finds unlikely, and what it makes up
 
 images/              inspection of images: a classifier, a histogram of accuracies, two generative models
   data.py              the users with images: before the fault, with it, and held out
@@ -21,5 +22,5 @@ images/              inspection of images: a classifier, a histogram of accuraci
   run.py               the whole inspection: run after run, from the recipe to the findings
   findings.py          the images that both models generate, and what they point to: a section of the report
 
-The recipes are in `tacit.recipe.text_inspection` and `tacit.recipe.image_inspection`.
+The recipes are in `tacit.recipe.text_inspection`, `image_inspection` and `bias_inspection`.
 """

@@ -75,6 +75,9 @@ class FedAvg:
     """Several epochs of local SGD. With `clip_every_step`, clips after every step as UserUpdateFedAvg does; without, the gate
     clips once at the end (Production, Algorithm 1).
 
+    `update_penalty` λ adds λ/2 · ‖θ - θ⁰‖² to the loss of every step, which pulls the user's model back to the one that was
+    sent (DP-FedAvg, appendix D).
+
     >>> import tacit
     >>> tacit.FedAvg(epochs=2, learning_rate=0.5).batch_size
     8
@@ -84,11 +87,17 @@ class FedAvg:
     batch_size: int = 8
     learning_rate: float = 0.5
     clip_every_step: bool = False
+    update_penalty: float = 0.0
 
     def __post_init__(self) -> None:
         _require_count("epochs", self.epochs)
         _require_count("batch_size", self.batch_size)
         _require_rate(self.learning_rate)
+        if not 0 <= self.update_penalty * self.learning_rate < 1:
+            raise RecipeError(
+                "Expected an update_penalty of at least 0 and below 1 / learning_rate, above which a step overshoots the model "
+                f"that was sent, got {self.update_penalty!r} with a learning_rate of {self.learning_rate!r}."
+            )
 
     def update(self, task: Task, model: Model, batches: Batch, steps: jax.Array, clip_norm: Clip) -> Any:
         """The model after local SGD minus the model before it."""
@@ -96,12 +105,19 @@ class FedAvg:
         def one_step(i: jax.Array, local: Model) -> Model:
             batch = jax.tree.map(lambda leaf: leaf[i], batches)
             stepped = task.sgd_step(local, batch, self.learning_rate)
-            if not self.clip_every_step:
+            if not self.clip_every_step and not self.update_penalty:
                 return stepped
-            clipped = jax.tree.map(jnp.add, model, clip_norm(_minus(stepped, model)))
-            # model + (local - model) may differ from local in the last bit, and how many batches are empty depends on others.
+            changed = stepped
+            if self.update_penalty:
+                pull = self.learning_rate * self.update_penalty
+                away = _minus(local, model)
+                changed = jax.tree.map(lambda leaf, gone: leaf - jnp.asarray(pull, leaf.dtype) * gone, changed, away)
+            if self.clip_every_step:
+                changed = jax.tree.map(jnp.add, model, clip_norm(_minus(changed, model)))
+            # An empty batch must change nothing: model + (local - model) may differ from local in the last bit, the penalty
+            # pulls in any step, and how many batches are empty depends on others.
             still = _equal(stepped, local)
-            return jax.tree.map(lambda before, after: jnp.where(still, before, after), local, clipped)
+            return jax.tree.map(lambda before, after: jnp.where(still, before, after), local, changed)
 
         def one_epoch(_: jax.Array, local: Model) -> Model:
             local = jax.lax.fori_loop(0, steps, one_step, local)

@@ -110,17 +110,30 @@ class ClassifierSection(ImageTraining):
 
 
 class SelectionSection(RecipeSection):
-    """The users that the two generative models learn from.
+    """The users that the generative models learn from.
 
     By user: users whose accuracy is at least the upper or at most the lower of the two `thresholds`, or of the two
-    `percentiles` of the released histogram. By example: examples that the classifier gets right, and those it gets wrong.
+    `percentiles` of a released histogram. By example: examples that the classifier gets right, and those it gets wrong.
+    These two train a model for either side. All images, or all without their labels, train one model, and need no classifier.
+
+    Percentiles are those of sound users (Debugging, C.3): of a histogram that was released before the fault. The users of the
+    recipe's own fault are counted without it for this; for other users, `sound` names the run of an earlier histogram, and
+    without it their accuracies of today are taken.
     """
 
-    by: Literal["user", "example"] = Field(default="user", description="whether users or single examples are selected")
+    by: Literal["user", "example", "all", "unlabelled"] = Field(
+        default="user",
+        description="users or single examples by the classifier's accuracy (T4, T2), or all images (T1), or all of them "
+        "without their labels (T5)",
+    )
     percentiles: tuple[float, float] | None = Field(
-        default=None, description="low and high percentile of users' accuracies"
+        default=None, description="low and high percentile of users' accuracies, before the fault"
     )
     thresholds: tuple[float, float] | None = Field(default=None, description="low and high threshold, public constants")
+    sound: str | None = Field(
+        default=None,
+        description="the run of an earlier histogram, accuracy/ or sound/ in an inspection's folder, for the percentiles",
+    )
     minimum_examples: int = Field(default=5, gt=0, description="users with fewer selected examples contribute none")
     bins: int = Field(default=50, ge=2, le=60, description="number of bins of the histogram")
     privacy: PrivacyPlan = Field(description="the plan of the histogram, a round of its own")
@@ -134,6 +147,10 @@ class SelectionSection(RecipeSection):
         if not 0 < low <= high < 1:
             name = "percentiles" if self.percentiles else "thresholds"
             raise ValueError(f"expected 0 < low ≤ high < 1 in selection.{name}, got {low:g} and {high:g}")
+        if self.sound is not None and self.percentiles is None:
+            raise ValueError(
+                "expected selection.percentiles with selection.sound, the histogram that they are read from"
+            )
         require_plain(self.privacy)
         if self.privacy.clip_norm not in ((1,) if self.privacy.claims else (1, None)):
             raise ValueError(
@@ -164,7 +181,33 @@ class GanSection(ImageTraining):
     penalty: float = Field(
         default=10.0, ge=0, allow_inf_nan=False, description="weight of the penalty on the discriminator's gradient"
     )
+    populations: tuple[int, int] | None = Field(
+        default=None,
+        description="public estimates of the users with low and with high accuracy; default: privacy.population for both",
+    )
     generator: GeneratorSection = GeneratorSection()
+
+    def of_side(self, side: str) -> GanSection:
+        """The section with the population of this side, of which its cohort is drawn."""
+        if self.populations is None:
+            return self
+        population = self.populations[side == "high"]
+        return self.model_copy(update={"privacy": plan_with(self.privacy, population)})
+
+    @model_validator(mode="after")
+    def _populations_fit(self) -> GanSection:
+        for population in self.populations or ():
+            if population < self.privacy.cohort:
+                raise ValueError(
+                    f"expected gan.populations of at least gan.privacy.cohort = {self.privacy.cohort:g}, got {population}"
+                )
+            plan_with(self.privacy, population)
+        return self
+
+
+def plan_with(plan: PrivacyPlan, population: int) -> PrivacyPlan:
+    """The plan for another number of users; ValueError if it does not fit them."""
+    return PrivacyPlan.model_validate({**plan.model_dump(exclude_none=True), "population": population})
 
 
 class ImageLook(RecipeSection):
@@ -206,6 +249,13 @@ class ImageInspection(RecipeSection):
                 f"are sampled and not only those in the selection, got {delta:g}"
             )
         return self
+
+    @property
+    def counts_sound_users(self) -> bool:
+        """Whether a histogram is released of users before the recipe's own fault, for the percentiles."""
+        selection, fault = self.selection, self.fault
+        wanted = selection.by == "user" and selection.percentiles is not None and selection.sound is None
+        return wanted and fault is not None and fault.share > 0
 
     def to_toml(self) -> str:
         """The effective recipe, with every default written out."""

@@ -1,4 +1,4 @@
-"""The kinds of recipe: for training, and for the two inspections. A recipe says which it is with its key `inspect`."""
+"""The kinds of recipe: for training, and for the inspections. A recipe says which it is with its key `inspect`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from tacit.errors import RecipeError
+from tacit.recipe.bias_inspection import BiasInspection, load_bias_inspection
 from tacit.recipe.image_inspection import ImageInspection, load_image_inspection
 from tacit.recipe.reading import RECIPES, read_toml
 from tacit.recipe.text_inspection import TextInspection, load_text_inspection
@@ -33,6 +34,7 @@ KINDS = {
     TRAINING: RecipeKind("tacit train", Recipe, load_recipe),
     "text": RecipeKind("tacit inspect text", TextInspection, load_text_inspection),
     "images": RecipeKind("tacit inspect images", ImageInspection, load_image_inspection),
+    "bias": RecipeKind("tacit inspect bias", BiasInspection, load_bias_inspection),
 }
 
 

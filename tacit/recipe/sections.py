@@ -176,10 +176,29 @@ class WorkSection(RecipeSection):
     batch_size: int = Field(default=8, gt=0, description="rows a batch")
     learning_rate: float = Field(default=0.5, gt=0, allow_inf_nan=False, description="step size of the local SGD")
     clip_every_step: bool = Field(default=False, description="clip after each local step, as DP-FedAvg does")
+    update_penalty: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="weight of half the squared norm of the update in the loss of every local step (DP-FedAvg, appendix D)",
+    )
     trainable: tuple[Literal["embedding", "cell", "output", "output_bias"], ...] = Field(
         default=(),
         description="the parts of the model that users train; the others stay as pre-training left them. Default: all",
     )
+
+    @model_validator(mode="after")
+    def _penalty_fits(self) -> WorkSection:
+        if self.update_penalty and self.kind != "fedavg":
+            raise ValueError(
+                "expected work.update_penalty = 0 with 'fedsgd', whose one gradient is taken where the update is still zero, "
+                f"got {self.update_penalty:g}"
+            )
+        if self.update_penalty * self.learning_rate >= 1:
+            raise ValueError(
+                f"expected work.update_penalty < 1/work.learning_rate = {1 / self.learning_rate:g}, got {self.update_penalty:g}"
+            )
+        return self
 
 
 class ServerSection(RecipeSection):

@@ -33,6 +33,7 @@ from tacit.privacy.record.reasons import Reason, Why, distinct
 from tacit.privacy.statement.assumptions import Observed, departures, objections
 from tacit.privacy.statement.guarantee import Guarantee, ListedRuns
 from tacit.runs.accuracy import measured_sentences
+from tacit.runs.evidence import people_alone
 from tacit.runs.folder import RunFolder
 from tacit.runs.public import released_files
 
@@ -141,16 +142,18 @@ def total_cost(
 
 
 def cohorts_for_owner(folder: RunFolder, ledger: Ledger) -> list[NDArray[np.int64]] | None:
-    """Who took part in each release of a run without sampling; None if the reader has no access to it, or there is sampling.
+    """Which people took part in each release of a run without sampling; None if the reader has no access to it, or there is
+    sampling.
 
-    None, too, while a process is writing to the run: its participation record may then be ahead of its ledger.
+    None, too, while a process is writing to the run, whose participation record may then be ahead of its ledger, and where
+    made-up users have a rate of their own and the data that show who is real are gone.
     """
     path = folder.participation_path
     if not _unsampled(ledger) or not ledger.intents or is_being_written(folder.ledger_path):
         return None
     if not (os.access(folder.private_path, os.R_OK | os.X_OK) and path.exists()):
         return None
-    return [cohort.users for cohort in verified(path, ledger)]
+    return people_alone(folder, ledger, [cohort.users for cohort in verified(path, ledger)])
 
 
 def owners_figures(folder: RunFolder) -> dict[str, Any] | None:

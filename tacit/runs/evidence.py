@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,6 +31,11 @@ from tacit.privacy.record.ledger import Ledger, is_being_written
 from tacit.privacy.record.records import Intent, Opened
 from tacit.runs.folder import RunFolder, by_name
 from tacit.runs.odometer import NAME, heads_of, objection_to
+
+_WHO_IS_REAL = (
+    "they could not be compared with the sampling, because made-up users have a rate of their own, and the data that show "
+    "who is real are not where the recipe says"
+)
 
 
 @dataclass(frozen=True)
@@ -66,8 +71,10 @@ def evidence_of(run: Path, *, as_listed: bool = True) -> Evidence:
         return Evidence(folder, ledger, unseen)
     cohorts = participation_record.verified(folder.participation_path, ledger)
     if ledger.opened.plan["sampling"] == "check_in":
-        users = [cohort.users for cohort, _ in zip(cohorts, ledger.intents, strict=False)]
+        users = people_alone(folder, ledger, [cohort.users for cohort, _ in zip(cohorts, ledger.intents, strict=False)])
         _require_no_more(cohorts, folder, ledger)
+        if users is None:
+            return Evidence(folder, ledger, f"the cohorts are as the ledger says; {_WHO_IS_REAL}")
         return Evidence(folder, ledger, "the cohorts are those of the ledger", users)
     said = _compared(folder, ledger, cohorts)
     _require_no_more(cohorts, folder, ledger)
@@ -91,16 +98,26 @@ def _compared(folder: RunFolder, ledger: Ledger, cohorts: Iterator[RecordedCohor
     if real is None:
         for _ in pairs:  # each is compared with the ledger
             pass
-        return (
-            "the cohorts are as the ledger says; they could not be compared with the sampling, because made-up users have a "
-            "rate of their own, and the data that show who is real are not where the recipe says"
-        )
+        return f"the cohorts are as the ledger says; {_WHO_IS_REAL}"
     check_sampler(_between(pairs, 0, real), real, whose="The cohorts of the real users")
     law = {"kind": "poisson", "probability": rate}
     again = participation_record.verified(folder.participation_path, ledger)
     others = ((replace(intent, sampling=law), cohort) for intent, cohort in zip(ledger.intents, again, strict=False))
     check_sampler(_between(others, real, None), made_up, whose="The cohorts of the made-up users")
     return "the cohorts of real users agree with the stated sampling, and those of made-up users with their own rate"
+
+
+def people_alone(
+    folder: RunFolder, ledger: Ledger, cohorts: Sequence[NDArray[np.int64]]
+) -> list[NDArray[np.int64]] | None:
+    """These cohorts without made-up users at a rate of their own, whom no limit on participation concerns.
+
+    None if the data that show who is real are not where the recipe says.
+    """
+    if _made_up_users(ledger.opened)[1] is None:
+        return list(cohorts)
+    real = training_users(folder, ledger.opened)
+    return None if real is None else [users[users < real] for users in cohorts]
 
 
 def _between(

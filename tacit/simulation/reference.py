@@ -84,14 +84,17 @@ def user_update_fedavg(
     bound: float,
     style: Literal["flat", "per_layer"],
     clip_every_step: bool,
+    update_penalty: float = 0.0,
 ) -> Vectors:
-    """UserUpdateFedAvg(k, θ⁰, ClipFn)."""
+    """UserUpdateFedAvg(k, θ⁰, ClipFn), with the penalty on the update of the paper's appendix D."""
     start, tree = jax.tree.flatten(model)
     theta = [np.asarray(leaf, np.float64) for leaf in start]
     for _ in range(epochs):
         for batch in batches:
             local = jax.tree.unflatten(tree, [jnp.asarray(leaf, jnp.float32) for leaf in theta])
             gradient = mean_gradient(local, batch)
+            if predictions(batch):
+                gradient = [g + update_penalty * away for g, away in zip(gradient, _minus(theta, start), strict=True)]
             theta = [leaf - learning_rate * g for leaf, g in zip(theta, gradient, strict=True)]
             if clip_every_step:
                 moved = clip(_minus(theta, start), bound, style)

@@ -18,6 +18,7 @@ from tacit.privacy.record.facts import VocabularyRecord
 from tacit.privacy.record.reasons import Why
 from tacit.privacy.record.records import Opened
 from tacit.recipe.engine import Ray
+from tacit.recipe.sections import PopulationSection
 from tacit.recipe.target import planned_words
 from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.callbacks import Callback, RunEstimate
@@ -30,6 +31,7 @@ from tacit.simulation.population.sampler import DeviceCheckIns
 from tacit.simulation.population.settings import PopulationSettings
 from tacit.simulation.program import SimulatedProgram
 from tacit.simulation.trial import seconds_a_round
+from tacit.training.datasets import drawn_from
 from tacit.training.pretraining import open_public
 from tacit.training.recipes import RecipeSetup, setup_of
 from tacit.training.setup import TrainingSetup
@@ -231,13 +233,17 @@ def _sampler(setup: TrainingSetup) -> Sampler:
     """The plan's sampler, or the devices of a simulated population under the plan's limits."""
     plan, dataset = setup.plan, setup.dataset
     population = setup.recipe.population if isinstance(setup, RecipeSetup) else None
-    if population is None:
-        sampler, canaries = plan.build_sampler(), dataset.canaries
-        if canaries is None or canaries.device_rate is None:
-            return sampler
-        return OwnRate(sampler, dataset.people, canaries.device_rate)
+    sampler = plan.build_sampler() if population is None else _check_ins(setup, population)
+    canaries = dataset.canaries
+    if canaries is None or canaries.device_rate is None:
+        return sampler
+    return OwnRate(sampler, dataset.people, canaries.device_rate)
+
+
+def _check_ins(setup: TrainingSetup, population: PopulationSection) -> DeviceCheckIns:
+    plan = setup.plan
     settings = PopulationSettings(
-        devices=len(dataset.train),
+        devices=drawn_from(setup.dataset),
         report_goal=int(plan.cohort),
         min_separation=plan.min_separation,
         max_participation=plan.max_participation,

@@ -99,9 +99,15 @@ def check_population(plan: PrivacyPlan, dataset: Dataset, rounds: int, *, counte
         )
     if plan.sampling == "check_in" and counted:
         try:
-            plan.model_copy(update={"population": len(dataset.train)}).check_participation(rounds)
+            plan.model_copy(update={"population": drawn_from(dataset)}).check_participation(rounds)
         except ValueError as error:
             raise PrivacyError(f"{str(error).capitalize()} (users in the data).") from None
+
+
+def drawn_from(dataset: Dataset) -> int:
+    """How many users the plan's sampler draws from: without synthetic users who have a rate of their own."""
+    alone = dataset.canaries is not None and dataset.canaries.device_rate is not None
+    return dataset.people if alone else len(dataset.train)
 
 
 def _world(recipe: Recipe) -> Dataset:
@@ -160,11 +166,11 @@ def require_plantable(plan: CanaryPlan, privacy: PrivacyPlan, *, iid: bool) -> N
         raise AuditError(
             "Expected canaries shared by real users with data.iid, got synthetic users: they would be dealt out."
         )
-    together = privacy.sampling in ("check_in", CYCLIC) or privacy.secagg is not None
+    together = privacy.sampling == CYCLIC or privacy.secagg is not None
     if plan.device_rate is not None and together:
         raise AuditError(
             f"Expected a canary plan whose synthetic users have no rate of their own, got {plan.device_rate:g}: with "
-            "check-ins, cyclic sampling or secure aggregation everybody is asked in one way."
+            "cyclic sampling or secure aggregation everybody is asked in one way."
         )
 
 

@@ -50,6 +50,8 @@ def test_a_regime_changes_what_makes_it_another(tmp_path: Path) -> None:
     assert recipe_for(base(), BY_NAME["DP-FedAvg, by user"], plan).privacy == base().privacy
     free = recipe_for(base(), BY_NAME["FedAvg, by user"], plan).privacy
     assert (free.mechanism, free.clip_norm, free.noise_multiplier) == ("none", None, 0)
+    with_adam = recipe_for(base(), BY_NAME["FedAvg + Adam, by user"], plan)
+    assert (with_adam.privacy.clip_norm, with_adam.server.optimizer) == (None, "adam")
     clipped = recipe_for(base(), BY_NAME["FedAvg + clip, by user"], plan).privacy
     assert (clipped.mechanism, clipped.clip_norm) == ("none", 0.3)
     tree = recipe_for(base(), BY_NAME["DP-FTRL, by user"], plan).privacy

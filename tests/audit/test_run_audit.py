@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,12 +23,16 @@ from tacit.learning.batches import TextBatches
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.gate.sums import ClipThresholds, Contributions, Diagnostics, Gate
 from tacit.privacy.noise.mechanisms.gaussian import Gaussian, NoNoise
+from tacit.privacy.participation.limits import Participation
 from tacit.privacy.participation.log import verified
 from tacit.privacy.record.facts import PlantedCanaries
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.statement.guarantee import Guarantee
 from tacit.recipe.training import Recipe, parse_recipe
+from tacit.runs.cost import cohorts_for_owner, cost_of
+from tacit.runs.evidence import evidence_of
 from tacit.runs.folder import RunFolder
+from tacit.runs.report.reading import read_run
 from tacit.runs.report.sections import read_sections, write_section
 from tacit.simulation.training import engine_of, resume_run, start_run
 from tacit.training.datasets import open_dataset
@@ -214,11 +219,36 @@ def test_a_plan_that_does_not_fit_is_refused(run: Path, plan: Path, tmp_path: Pa
         open_dataset(audited(data={"world": "keyboard", "seed": 2}))
     with pytest.raises(AuditError, match="no canary plan"):
         open_dataset(recipe_of(tmp_path / "absent.json"))
-    check_in = {"sampling": "check_in", "cohort": 20, "min_separation": 0, "max_participation": 2}
-    tree = audited(device_rate=0.5).model_dump(mode="json", exclude_none=True)
-    tree["privacy"] |= check_in
+    rated = {"device_rate": 0.5}
+    tree = audited(**rated).model_dump(mode="json", exclude_none=True)
+    tree["privacy"] |= {"sampling": "fixed", "secagg": {"bits": 16}}
     with pytest.raises(AuditError, match=r"no rate of their own, got 0\.5"):
         open_dataset(parse_recipe(tree))
+
+
+def test_devices_come_as_often_as_they_like_where_people_check_in(tmp_path: Path) -> None:
+    """Devices are in every round; people wait a round in between, and the limits and the statement are about people alone."""
+    words = open_dataset(tiny(data={"users": PEOPLE, "vocabulary": 1200})).words
+    settings: dict[str, Any] = {"devices": 1, "device_rate": 1.0, "examples_per_device": 6}
+    mixed_plan(words, WORLD, population=PEOPLE, seed=11, **settings).save(tmp_path / "devices.json")
+    check_in = {"mechanism": "tree", "sampling": "check_in", "min_separation": 1, "cohort": PEOPLE / 2}
+    rounds = {"rounds": 4}
+    run = trained(tmp_path / "devices.json", tmp_path / "run", privacy=check_in, run=rounds)
+    ledger = read_ledger(run / "ledger.jsonl")
+    for cohort in verified(RunFolder.open(run).participation_path, ledger):
+        assert (cohort.users >= PEOPLE).sum() == 63
+        assert (cohort.users < PEOPLE).sum() == PEOPLE / 2
+    evidence = evidence_of(run)
+    assert evidence.users is not None
+    cost = cost_of(evidence.folder, evidence.ledger, cohorts=evidence.users)
+    assert math.isfinite(cost.stated.epsilon)
+    assert cost.happened is not None
+    assert cost.happened.participation == Participation(1, 2, observed=True)
+    assert cost_of(evidence.folder, cohorts=cohorts_for_owner(evidence.folder, ledger)) == cost
+    assert read_run(RunFolder.open(run), share=False).guarantee is not None
+    proven = audit_run(run, suffixes=50).proven
+    assert proven is not None
+    assert cost.stated.epsilon < proven.epsilon < math.inf
 
 
 def test_a_run_goes_on_with_the_plan_it_was_begun_with_or_not_at_all(plan: Path, tmp_path: Path) -> None:

@@ -88,6 +88,7 @@ ELSEWHERE = {
     "inspect text": "test_inspect.py",
     "inspect images": "test_inspect_images.py",
     "inspect compare": "test_inspect.py",
+    "inspect bias": "test_inspect_bias.py",
     "device compare": "test_device.py",
     "device enrol": "test_device.py",
     "device head": "test_device.py",

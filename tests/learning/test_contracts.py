@@ -128,6 +128,13 @@ class TestFedAvgThatClipsEveryStep(WorkContract):
         return FedAvg(epochs=2, learning_rate=1.0, clip_every_step=True)
 
 
+class TestFedAvgWithAPenaltyOnTheUpdate(WorkContract):
+    implementation = FedAvg
+
+    def work(self) -> Any:
+        return FedAvg(epochs=2, learning_rate=0.1, update_penalty=1.0)
+
+
 class TestFedSGD(WorkContract):
     implementation = FedSGD
 

@@ -51,6 +51,12 @@ def test_a_gradient_of_nothing_is_nothing() -> None:
         (FedAvg, {"epochs": 0}, "Expected epochs to be a whole number of at least 1, got 0."),
         (FedAvg, {"batch_size": 1.5}, "Expected batch_size to be a whole number of at least 1, got 1.5."),
         (FedAvg, {"learning_rate": 0.0}, "Expected learning_rate to be a finite number above 0, got 0.0."),
+        (
+            FedAvg,
+            {"update_penalty": 3.0},
+            "Expected an update_penalty of at least 0 and below 1 / learning_rate, above which a step overshoots the model "
+            "that was sent, got 3.0 with a learning_rate of 0.5.",
+        ),
         (FedSGD, {"learning_rate": float("inf")}, "Expected learning_rate to be a finite number above 0, got inf."),
         (FedSGD, {"batch_size": -2}, "Expected batch_size to be a whole number of at least 1, got -2."),
     ],
@@ -91,6 +97,16 @@ def test_work_on_a_part_of_a_model_moves_that_part_as_if_the_rest_were_constants
     assert jax.tree.structure(update) == jax.tree.structure(work.learned(FROZEN))
     assert float(update["at"]) == pytest.approx(at, rel=1e-5)
     assert (at == 2.5) == clip_every_step
+
+
+def test_a_penalty_on_the_update_pulls_back_to_the_model_that_was_sent() -> None:
+    """By hand, on two batches; a third, empty one changes nothing, and neither does the penalty in it."""
+    batches = jnp.array([[3.0, 5.0], [7.0, 0.0], [0.0, 0.0]], np.float32)
+    work = LocalWork(FedAvg(learning_rate=0.1, update_penalty=2.0), squares, lambda path, leaf: path == "at")
+    at = 0.0
+    for batch in ([3.0, 5.0], [7.0]):
+        at -= 0.1 * (np.mean([2 * (at + 1 - each) for each in batch]) + 2.0 * at)
+    assert float(work(FROZEN, batches, np.int32(3), np.float32(1.0))["at"]) == pytest.approx(at, rel=1e-5)
 
 
 def test_one_gradient_of_a_part_of_a_model() -> None:

@@ -38,6 +38,15 @@ def test_the_projects_recipes_are_valid_and_survive_a_round_trip(path):
         ("run.rounds=many", 'Expected run.rounds to be a whole number, got "many".'),
         ("run.rounds=2.5", "Expected run.rounds to be a whole number, got 2.5."),
         ("work.learning_rate=fast", 'Expected work.learning_rate to be a number, got "fast".'),
+        (
+            "work={learning_rate=0.5, update_penalty=2}",
+            "Expected work.update_penalty < 1/work.learning_rate = 2, got 2.",
+        ),
+        (
+            "work={kind='fedsgd', update_penalty=0.1}",
+            "Expected work.update_penalty = 0 with 'fedsgd', whose one gradient is taken where the update is still zero, "
+            "got 0.1.",
+        ),
         ("data.iid=perhaps", 'Expected data.iid to be true or false, got "perhaps".'),
         ("data.shuffle_seed=-1", "Expected data.shuffle_seed ≥ 0, got -1."),
         ("model.init_seed=4294967296", "Expected model.init_seed < 4294967296, got 4294967296."),

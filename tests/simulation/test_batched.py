@@ -86,20 +86,28 @@ def assert_same_sum(bounded: Any, expected: list[np.ndarray], weight: float) -> 
     layout=st.sampled_from(["windows", "sentences"]),
     style=st.sampled_from(["flat", "per_layer"]),
     every_step=st.booleans(),
+    penalty=st.sampled_from([0.0, 0.5]),
     weighted=st.booleans(),
 )
-def test_fedavg_equals_the_pseudocode(users, layout, style, every_step, weighted):
+def test_fedavg_equals_the_pseudocode(users, layout, style, every_step, penalty, weighted):
     extra = {"estimator": "clipped", "example_cap": 6.0, "total_weight": 50.0} if weighted else {}
     chosen = plan(clipping=style, **extra)
-    work = LocalWork(FedAvg(epochs=2, learning_rate=0.7, clip_every_step=every_step), NextWord(), clip_style=style)
-    bounded, _ = collect(ListUsers(users), work, chosen, layout)
+    local = FedAvg(epochs=2, learning_rate=0.7, clip_every_step=every_step, update_penalty=penalty)
+    bounded, _ = collect(ListUsers(users), LocalWork(local, NextWord(), clip_style=style), chosen, layout)
 
     updates, weights = [], []
     for user in range(len(users)):
         batches = reference.user_batches(reference.user_sentences(ListUsers(users), user), SHAPE[layout])
         updates.append(
             reference.user_update_fedavg(
-                tiny_model(), batches, epochs=2, learning_rate=0.7, bound=0.05, style=style, clip_every_step=every_step
+                tiny_model(),
+                batches,
+                epochs=2,
+                learning_rate=0.7,
+                bound=0.05,
+                style=style,
+                clip_every_step=every_step,
+                update_penalty=penalty,
             )
         )
         weights.append(reference.user_weight(chosen, sum(map(reference.predictions, batches))))

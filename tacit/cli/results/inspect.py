@@ -67,13 +67,36 @@ class InspectCompareResult(Result):
     privacy: TogetherCost = key("the cost of all models together")
 
 
+class BiasFound(Result):
+    """What a model of people's unlikely sentences makes up."""
+
+    threshold: float = key("the surprise of the public model from which sentences were learned, in nats per word")
+    words: list[tuple[str, float, float]] = key(
+        "words that it uses more often than the public model, with how often in a thousand words, of either; empty if withheld"
+    )
+    sentences: list[str] = key("sentences that it makes up; empty if they are withheld")
+    conclusion: str = key("what people write that the public text does not have, in a sentence")
+
+
+class InspectBiasResult(Result):
+    """An inspection of bias."""
+
+    run: str = key("the run's folder")
+    rounds: int = key("how many rounds were trained")
+    parameters: int = key("how many parameters the model has")
+    metrics: Metrics = key("how well it predicts all sentences of held-out users")
+    privacy: RunPrivacy = key("what the run costs its users")
+    at_scale: AtScale | None = sometimes("an estimate for a larger run; if the recipe has `[scale]`")
+    bias: BiasFound = key("what was found")
+
+
 class ImageScore(Result):
     """How inverted made-up images are."""
 
     brightness: float = key("the mean pixel, from 0 to 1")
     inverted: float = key("the share of images with a bright background")
-    confidence: float = key("the classifier's mean confidence in them")
-    negative_confidence: float = key("its mean confidence in their negatives")
+    confidence: float | None = key("the classifier's mean confidence in them; null if there is none")
+    negative_confidence: float | None = key("its mean confidence in their negatives; null if there is none")
 
 
 class BeforeAndNow(Result):
@@ -94,11 +117,16 @@ class InspectImagesResult(Result):
     """An inspection of images."""
 
     folder: str = key("the folder of its runs")
-    by: Literal["user", "example"] = key("whether users or examples were selected by accuracy")
+    by: Literal["user", "example", "all", "unlabelled"] = key(
+        "whether users or examples were selected by accuracy, or all images, with or without their labels"
+    )
     made: int = key("how many images each model made up")
-    scores: dict[str, ImageScore] = key("of the sides `high` and `low`")
-    histogram: list[float] = key("the share of users by accuracy, as released with noise")
-    thresholds: list[float] | None = key("the low and the high threshold of accuracy; null by example")
-    accuracy: BeforeAndNow = key("of the classifier")
+    scores: dict[str, ImageScore] = key("of the sides `high` and `low`, or of `all`")
+    histogram: list[float] | None = key("the share of users by accuracy, as released with noise; null for all images")
+    histogram_before: list[float] | None = key(
+        "the same before the fault, if the thresholds are percentiles of it; otherwise null"
+    )
+    thresholds: list[float] | None = key("the low and the high threshold of accuracy; null unless by user")
+    accuracy: BeforeAndNow | None = key("of the classifier; null for all images, which need none")
     privacy: StagesPrivacy = key("what it costs the users")
     conclusion: str = key("the fault that the images point to, in sentences")

@@ -82,6 +82,7 @@ RESULTS: dict[str, type[Result]] = {
     "inspect text": inspect.InspectTextResult,
     "inspect images": inspect.InspectImagesResult,
     "inspect compare": inspect.InspectCompareResult,
+    "inspect bias": inspect.InspectBiasResult,
     "recipe list": recipes.RecipeListResult,
     "recipe show": recipes.RecipeResult,
     "recipe schema": recipes.SchemaResult,

@@ -7,7 +7,8 @@ the owner alone, because a generated image may then be a copy of somebody's.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from tacit.inspection.costs import price_together
 from tacit.inspection.fault_scores import InversionScore
+from tacit.numbers import finite_or_none
 from tacit.privacy.statement.wording import round_up
 from tacit.runs.report.blocks import Bars, Block, Paragraph, Section, Table
 from tacit.runs.report.pictures import grid, picture
@@ -23,6 +25,8 @@ from tacit.runs.report.pictures import grid, picture
 SHOWN, COLUMNS = 64, 8
 # A difference of this size between the shares of images with a bright background is not an accident of training.
 TELLING = 0.5
+# Images with the other background than most are a kind of their own above this share.
+RARE = 0.1
 OUTSIDE = "The accuracy on held-out users was measured without noise: it is outside the guarantee."
 GIVEN = (
     "The ε of each run takes the releases of earlier runs as given. These releases determine which users a generative model "
@@ -35,6 +39,8 @@ NO_CLAIM = (
 WHO = {
     "user": {"high": "users with high accuracy", "low": "users with low accuracy"},
     "example": {"high": "images classified correctly", "low": "images classified wrongly"},
+    "all": {"all": "all users' images"},
+    "unlabelled": {"all": "all users' images, without their labels"},
 }
 
 
@@ -42,23 +48,27 @@ WHO = {
 class ImageFindings:
     """The scores of both sides' images, and how their users were selected.
 
-    `histogram` is the released one, the share of users by accuracy; `thresholds` are the low and high one of the selection
-    (None: by example); `accuracy` is the classifier's on held-out users before the fault and with it. `privacy` is the cost
-    of each run, `together` that of all of them (`inspection.costs`).
+    `histogram` is the released one, the share of users by accuracy, and `histogram_before` the one before the fault, if the
+    thresholds were read from such a one; `thresholds` are the low and high one of the selection (None: by example);
+    `accuracy` is the classifier's on held-out users before the fault and with it. None of these exists where one model learned
+    from all users. `privacy` is the cost of each run, `together` that of all of them (`inspection.costs`).
     """
 
     by: str
     scores: Mapping[str, InversionScore]
     made: int
-    histogram: tuple[float, ...]
+    histogram: tuple[float, ...] | None
     thresholds: tuple[float, float] | None
-    accuracy: tuple[float, float]
+    accuracy: tuple[float, float] | None
     privacy: Mapping[str, Mapping[str, Any]]
     together: Mapping[str, Any]
+    histogram_before: tuple[float, ...] | None = None
 
     def conclusion(self) -> str:
-        """The differences between both sides, in one paragraph."""
+        """The differences between both sides, or what all images have in common, in one paragraph."""
         who = WHO[self.by]
+        if self.accuracy is None:
+            return self._of_everybody()
         high, low = self.scores["high"], self.scores["low"]
         before, now = self.accuracy
         seen = (
@@ -81,6 +91,16 @@ class ImageFindings:
             "whether the models have learned to draw at all."
         )
 
+    def _of_everybody(self) -> str:
+        everybody = self.scores["all"]
+        seen = (
+            f"Of {self.made} images generated after {WHO[self.by]['all']}, {everybody.inverted:.0%} have a bright background "
+            f"(mean intensity {everybody.brightness:.2f})."
+        )
+        if RARE < everybody.inverted < 1 - RARE:
+            return f"{seen} Both kinds are there: the pixels of some users may be inverted."
+        return f"{seen} The pictures show whether they are what you expect."
+
     def price(self) -> str:
         """The cost of all runs together, or why none can be claimed."""
         return price_together(self.together)
@@ -90,10 +110,14 @@ class ImageFindings:
         return {
             "by": self.by,
             "made": self.made,
-            "scores": {side: dataclasses.asdict(score) for side, score in self.scores.items()},
-            "histogram": list(self.histogram),
+            "scores": {
+                side: {name: finite_or_none(value) for name, value in dataclasses.asdict(score).items()}
+                for side, score in self.scores.items()
+            },
+            "histogram": None if self.histogram is None else list(self.histogram),
+            "histogram_before": None if self.histogram_before is None else list(self.histogram_before),
             "thresholds": None if self.thresholds is None else list(self.thresholds),
-            "accuracy": {"before": self.accuracy[0], "now": self.accuracy[1]},
+            "accuracy": None if self.accuracy is None else {"before": self.accuracy[0], "now": self.accuracy[1]},
             "privacy": {
                 "runs": {name: dict(each) for name, each in self.privacy.items()},
                 "together": dict(self.together),
@@ -108,8 +132,7 @@ class ImageFindings:
                 WHO[self.by][side],
                 f"{score.inverted:.1%}",
                 f"{score.brightness:.3f}",
-                f"{score.confidence:.3f}",
-                f"{score.negative_confidence:.3f}",
+                *("–" if math.isnan(sure) else f"{sure:.3f}" for sure in (score.confidence, score.negative_confidence)),
             ]
             for side, score in self.scores.items()
         ]
@@ -117,25 +140,32 @@ class ImageFindings:
     def section(self, images: Mapping[str, NDArray[np.uint8]]) -> Section:
         """A section of the report with the generated images; for the owner alone unless privacy can be claimed."""
         claimed = self.together["epsilon"] is not None
-        edges = np.arange(len(self.histogram)) / len(self.histogram)
-        bars = [(f"{edge:.0%}", max(share, 0.0)) for edge, share in zip(edges, self.histogram, strict=True)]
         blocks: list[Block] = [Paragraph(text=self.conclusion())]
         for side, made in images.items():
             who = WHO[self.by][side]
             sheet = grid(made[:SHOWN], COLUMNS)
             blocks.append(picture(sheet, f"{SHOWN} images generated after {who}", f"Generated after {who}"))
+        blocks.append(Table(columns=SCORE_COLUMNS, rows=self.score_rows()))
+        for when, histogram in ((", before the fault", self.histogram_before), ("", self.histogram)):
+            if histogram is not None:
+                x = f"accuracy of the classifier on a user{when}"
+                blocks.append(Bars(x=x, y="share of users, as released", bars=_bars(histogram)))
+        if self.histogram is not None:
+            blocks.append(Paragraph(text=" ".join([*self._chosen(), BELOW_ZERO]), note=True))
         blocks += [
-            Table(columns=SCORE_COLUMNS, rows=self.score_rows()),
-            Bars(x="accuracy of the classifier on a user", y="share of users, as released", bars=bars),
-            Paragraph(text=" ".join([*self._chosen(), BELOW_ZERO]), note=True),
             Table(
                 columns=["run", "ε", "δ", "releases"], rows=[*map(_cost_row, *zip(*self.privacy.items(), strict=True))]
             ),
-            Paragraph(text=f"{GIVEN} {self.price()}" if claimed else f"{self.price()} {NO_CLAIM}", note=True),
-            Paragraph(text=OUTSIDE, note=True),
+            Paragraph(text=self._cost() if claimed else f"{self.price()} {NO_CLAIM}", note=True),
         ]
+        if self.accuracy is not None:
+            blocks.append(Paragraph(text=OUTSIDE, note=True))
         title = "Images, as two models generate them"
         return Section(name="inspection", title=title, order=5, private=not claimed, blocks=blocks)
+
+    def _cost(self) -> str:
+        """What is claimed, and of what."""
+        return self.price() if len(self.privacy) == 1 else f"{GIVEN} {self.price()}"
 
     def _chosen(self) -> list[str]:
         """The thresholds as a sentence, if users were selected by them."""
@@ -143,6 +173,11 @@ class ImageFindings:
             return []
         low, high = self.thresholds
         return [f"Low accuracy is at most {low:.1%}, high accuracy at least {high:.1%}."]
+
+
+def _bars(histogram: Sequence[float]) -> list[tuple[str, float]]:
+    edges = np.arange(len(histogram)) / len(histogram)
+    return [(f"{edge:.0%}", max(share, 0.0)) for edge, share in zip(edges, histogram, strict=True)]
 
 
 SCORE_COLUMNS = ["generated after", "bright background", "mean intensity", "classifier's confidence", "on negatives"]

@@ -2,8 +2,10 @@
 
     inspection.toml    the recipe
     classifier/        the run of the primary model, unless that of an earlier run is used
+    sound/             the run of the histogram of users' accuracies before the fault, if percentiles are read from it
     accuracy/          the run of the histogram of users' accuracies
     high/, low/        the runs of the two generative models
+    all/               the run of the generative model of all users, instead of these
     findings.json      the findings
 
 Each is a run like any other, with its own ledger, checkpoints and guarantee, and its own entry in the store's odometer.
@@ -13,6 +15,7 @@ that exists: the releases of a lost run would be left out of the total cost.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -33,6 +36,7 @@ from tacit.inspection.images.accuracy_histogram import percentile, share_beyond
 from tacit.inspection.images.data import ImageUsers, open_images
 from tacit.inspection.images.findings import ImageFindings
 from tacit.inspection.images.stages import (
+    EVERYBODY,
     SIDES,
     ImageStage,
     Side,
@@ -41,10 +45,11 @@ from tacit.inspection.images.stages import (
     gan_stage,
     generated_images,
 )
-from tacit.inspection.record import Threshold
+from tacit.inspection.record import InspectionRecord, Threshold
 from tacit.learning.state import load_model
 from tacit.models import classifier as classifiers
 from tacit.models.classifier import Classifier
+from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.reasons import Reason, Why
 from tacit.recipe.image_inspection import RECIPE, ImageInspection, image_inspection_of, refuse_if_inspected
 from tacit.runs.callbacks import Callback
@@ -103,20 +108,36 @@ def load_classifier(run: Path, classes: int) -> Classifier:
 
 
 def _follow(recipe: ImageInspection, users: ImageUsers, out: Path, callback: Callback) -> ImageInspectionResult:
-    _require_whole(out, ["accuracy", *SIDES] if recipe.classifier.trained else ["classifier", "accuracy", *SIDES])
+    if recipe.selection.by in ("all", "unlabelled"):
+        return _follow_everybody(recipe, users, out, callback)
+    before = [] if recipe.classifier.trained else ["classifier"]
+    _require_whole(out, [*before, *(["sound"] if recipe.counts_sound_users else []), "accuracy", *SIDES])
     classifier_run = Path(recipe.classifier.trained or out / "classifier")
     if recipe.classifier.trained is None:
         _run(classifier_stage(recipe, users), classifier_run, callback)
     classifier = load_classifier(classifier_run, recipe.data.classes)
     trained_by = RunFolder.open(classifier_run).run_id
     rests_on = _without_privacy(classifier_run, Why.CLASSIFIER_NOT_PRIVATE)
+    runs = {"classifier": classifier_run}
+    sound = None
+    if recipe.counts_sound_users:
+        runs["sound"] = out / "sound"
+        sound = _run(
+            accuracy_stage(recipe, users, classifier, trained_by, rests_on, sound=True), runs["sound"], callback
+        )
+    elif recipe.selection.sound is not None and recipe.selection.by == "user":
+        runs["sound"] = Path(recipe.selection.sound)
+        sound = _earlier_histogram(runs["sound"], trained_by)
+    if sound is not None:
+        rests_on += _without_privacy(runs["sound"], Why.ACCURACIES_NOT_PRIVATE)
     counted = _run(accuracy_stage(recipe, users, classifier, trained_by, rests_on), out / "accuracy", callback)
     rests_on += _without_privacy(out / "accuracy", Why.ACCURACIES_NOT_PRIVATE)
     histogram = np.array(counted["histogram"])
-    runs = {"classifier": classifier_run, "accuracy": out / "accuracy"}
+    runs["accuracy"] = out / "accuracy"
     images: dict[str, NDArray[np.uint8]] = {}
-    counted_by = RunFolder.open(out / "accuracy").run_id
-    thresholds = {side: _threshold(recipe, histogram, side, counted_by) for side in SIDES}
+    ranked = histogram if sound is None else np.array(sound["histogram"])
+    ranked_by = RunFolder.open(runs["accuracy" if sound is None else "sound"]).ledger()
+    thresholds = {side: _threshold(recipe, ranked, side, ranked_by) for side in SIDES}
     _require_apart(recipe, thresholds)
     for side in SIDES:
         _require_users(recipe, histogram, side, thresholds[side].value)
@@ -126,10 +147,42 @@ def _follow(recipe: ImageInspection, users: ImageUsers, out: Path, callback: Cal
         runs[side] = out / side
         images[side] = _images(stage, out / side, recipe)
     findings = _findings(recipe, runs, histogram, thresholds, classifier, images)
-    for side in SIDES:
+    if sound is not None:
+        findings = dataclasses.replace(findings, histogram_before=tuple(sound["histogram"]))
+    return _finished(findings, images, out)
+
+
+def _follow_everybody(
+    recipe: ImageInspection, users: ImageUsers, out: Path, callback: Callback
+) -> ImageInspectionResult:
+    """One model of all users' images: nothing is selected, so neither a classifier nor a histogram is needed."""
+    (side,) = EVERYBODY
+    stage = gan_stage(recipe, users, None, None, side, None, ())
+    _run(stage, out / side, callback)
+    images: dict[str, NDArray[np.uint8]] = {side: _images(stage, out / side, recipe)}
+    return _finished(_findings(recipe, {side: out / side}, None, None, None, images), images, out)
+
+
+def _finished(findings: ImageFindings, images: dict[str, NDArray[np.uint8]], out: Path) -> ImageInspectionResult:
+    for side in images:
         write_section(RunFolder.open(out / side), findings.section(images))
     write_atomic(out / FINDINGS, json.dumps(findings.as_dict(), indent=2, allow_nan=False) + "\n")
     return ImageInspectionResult(findings, images)
+
+
+def _earlier_histogram(run: Path, trained_by: str) -> dict[str, Any]:
+    """The summary of the finished run of a histogram; RunError unless it is one of this classifier's accuracies."""
+    folder = RunFolder.open(run)
+    summary = folder.summary()
+    if folder.recipe().get("stage") not in ("sound", "accuracy") or summary is None:
+        raise RunError(f"The run {run} is not the finished run of a histogram of accuracies.")
+    about = InspectionRecord.read(folder.ledger().opened)
+    if about is None or about.classifier != trained_by:
+        raise RunError(
+            f"The histogram of the run {run} is not of the accuracies of this classifier, the run {trained_by}.",
+            hint="Use the classifier of the same inspection: tacit inspect images --classifier RUN",
+        )
+    return summary
 
 
 def _require_whole(out: Path, names: Sequence[str]) -> None:
@@ -177,13 +230,14 @@ def _without_privacy(run: Path, why: Why) -> list[Reason]:
     return [Reason(why)] if (RunFolder.open(run).summary() or {})["privacy"]["epsilon"] is None else []
 
 
-def _threshold(recipe: ImageInspection, histogram: NDArray[np.float64], side: Side, counted_by: str) -> Threshold:
+def _threshold(recipe: ImageInspection, histogram: NDArray[np.float64], side: Side, counted_by: Ledger) -> Threshold:
     selection = recipe.selection
     if selection.thresholds is not None:
         return Threshold(selection.thresholds[side == "high"])
     assert selection.percentiles is not None
+    assert side != "all"
     value = percentile(histogram, selection.percentiles[side == "high"], side=side)
-    return Threshold(value, selection.privacy.noise_multiplier, counted_by)
+    return Threshold(value, counted_by.opened.plan["noise_multiplier"], counted_by.opened.run_id)
 
 
 def _require_apart(recipe: ImageInspection, thresholds: dict[Side, Threshold]) -> None:
@@ -199,6 +253,7 @@ def _require_apart(recipe: ImageInspection, thresholds: dict[Side, Threshold]) -
 
 def _require_users(recipe: ImageInspection, histogram: NDArray[np.float64], side: Side, threshold: float) -> None:
     """DataError if, by the released histogram, no users or too few users meet the selection. This costs no privacy."""
+    assert side != "all"
     selection, cohort = recipe.selection, recipe.gan.privacy.cohort
     what = f"an accuracy of at {'most' if side == 'low' else 'least'} {threshold:.1%}"
     if selection.by == "example":
@@ -222,22 +277,24 @@ def _images(stage: ImageStage, run: Path, recipe: ImageInspection) -> NDArray[np
 def _findings(
     recipe: ImageInspection,
     runs: dict[str, Path],
-    histogram: NDArray[np.float64],
-    thresholds: dict[Side, Threshold],
-    classifier: Classifier,
+    histogram: NDArray[np.float64] | None,
+    thresholds: dict[Side, Threshold] | None,
+    classifier: Classifier | None,
     images: dict[str, NDArray[np.uint8]],
 ) -> ImageFindings:
     folders = {name: RunFolder.open(path) for name, path in runs.items()}
     summaries = {name: folder.summary() or {} for name, folder in folders.items()}
-    by_user = recipe.selection.by == "user"
-    before, now = (summaries[name]["metrics"]["accuracy"] for name in ("classifier", "accuracy"))
+    limits = thresholds if thresholds is not None and recipe.selection.by == "user" else None
+    accuracy = None
+    if classifier is not None:
+        accuracy = tuple(summaries[name]["metrics"]["accuracy"] for name in ("classifier", "accuracy"))
     return ImageFindings(
         by=recipe.selection.by,
         scores={side: inversion_score(made, classifier) for side, made in images.items()},
         made=recipe.look.made,
-        histogram=tuple(histogram.tolist()),
-        thresholds=(thresholds["low"].value, thresholds["high"].value) if by_user else None,
-        accuracy=(before, now),
+        histogram=None if histogram is None else tuple(histogram.tolist()),
+        thresholds=None if limits is None else (limits["low"].value, limits["high"].value),
+        accuracy=accuracy,
         privacy={name: summary["privacy"] for name, summary in summaries.items()},
         together=cost_together([folder.accountable_ledger() for folder in folders.values()]),
     )

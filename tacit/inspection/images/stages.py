@@ -1,8 +1,10 @@
 """The models of an inspection of images, each ready to be trained as a run of its own.
 
     classifier   the primary model, on users' images before the fault: local SGD
+    sound        the histogram of users' accuracies before the fault, from which percentiles are read: one round
     accuracy     the histogram of users' accuracies, on their images with the fault: one round
     high, low    DP-FedAvg-GAN on the selected examples, for high and for low accuracy of the classifier
+    all          DP-FedAvg-GAN on all images, instead of everything above
 
 All of them use the same loop with different work and server steps; sampling, gate, noise, ledger and checkpoints are the same.
 """
@@ -24,7 +26,7 @@ from tacit.inspection.fault_scores import inversion_score, to_bytes
 from tacit.inspection.images.accuracy_histogram import AccuracyWork
 from tacit.inspection.images.data import ImageUsers
 from tacit.inspection.record import InspectionRecord, Threshold, fault_record
-from tacit.inspection.selection import Criterion, Judged, Selected, UserAccuracy
+from tacit.inspection.selection import Criterion, Everything, Judged, Selected, Unlabelled, UserAccuracy
 from tacit.learning.adversarial import Adversaries, DiscriminatorWork, GeneratorSteps, adversarial_server, adversaries
 from tacit.learning.batches import ImageBatches
 from tacit.learning.loop import TrainingState
@@ -53,8 +55,9 @@ from tacit.simulation.engine import Engine
 from tacit.simulation.program import SimulatedProgram
 from tacit.training.recipes import server_optimizer
 
-Side = Literal["high", "low"]
+Side = Literal["high", "low", "all"]
 SIDES: tuple[Side, Side] = ("high", "low")
+EVERYBODY: tuple[Side] = ("all",)
 # Images per step of the histogram's work.
 _BATCH = 32
 _MADE_UP = "generated images, which cost nothing more"
@@ -185,20 +188,26 @@ def classifier_stage(recipe: ImageInspection, users: ImageUsers) -> ImageStage:
 
 
 def accuracy_stage(
-    recipe: ImageInspection, users: ImageUsers, classifier: Classifier, trained_by: str, rests_on: Sequence[Reason]
+    recipe: ImageInspection,
+    users: ImageUsers,
+    classifier: Classifier,
+    trained_by: str,
+    rests_on: Sequence[Reason],
+    *,
+    sound: bool = False,
 ) -> ImageStage:
-    """The histogram of accuracies: one round, whose updates are users' one-hot bins."""
-    selection = recipe.selection
+    """The histogram of accuracies, with the fault or before it (`sound`): one round, whose updates are users' one-hot bins."""
+    selection, name = recipe.selection, "sound" if sound else "accuracy"
     run = ImageRun(rounds=1, seed=recipe.classifier.run.seed)
     sections = {"privacy": selection.privacy, "run": run}
     return ImageStage(
-        name="accuracy",
-        recipe_text=_text(recipe, "accuracy", None, {"bins": selection.bins, "classifier": trained_by}, sections),
+        name=name,
+        recipe_text=_text(recipe, name, None, {"bins": selection.bins, "classifier": trained_by}, sections),
         plan=selection.privacy,
         run=run,
-        users=users.now,
+        users=users.before if sound else users.now,
         data=users.description,
-        record=InspectionRecord("accuracy", trained_by, fault=fault_record(recipe.fault)),
+        record=InspectionRecord(name, trained_by, fault=None if sound else fault_record(recipe.fault)),
         store=users.store,
         model=jnp.zeros((selection.bins,), jnp.float32),
         work=AccuracyWork(classifier),
@@ -206,7 +215,7 @@ def accuracy_stage(
         shape=ImageBatches(_BATCH, -(-recipe.data.most_images // _BATCH)),
         chunk=recipe.engine.chunk,
         ray=recipe.engine.ray(),
-        evaluate=lambda model: {"accuracy": right_share(classifier, users.held_out_now)},
+        evaluate=lambda model: {"accuracy": right_share(classifier, users.held_out if sound else users.held_out_now)},
         outcome=lambda model: {"histogram": [float(each) for each in model]},
         rests_on=tuple(rests_on),
     )
@@ -215,18 +224,15 @@ def accuracy_stage(
 def gan_stage(
     recipe: ImageInspection,
     users: ImageUsers,
-    classifier: Classifier,
-    trained_by: str,
+    classifier: Classifier | None,
+    trained_by: str | None,
     side: Side,
-    threshold: Threshold,
+    threshold: Threshold | None,
     rests_on: Sequence[Reason],
 ) -> ImageStage:
-    """The generative model of one side of the selection."""
-    section, precision = recipe.gan, recipe.engine.precision
-    judge = image_judge(classifier)
-    by_user: Criterion = UserAccuracy(judge, threshold, side)
-    criterion = by_user if recipe.selection.by == "user" else Judged(judge, right=side == "high")
-    selected = Selected(users.now, criterion, minimum_examples=recipe.selection.minimum_examples)
+    """The generative model of one side of the selection, or of all users."""
+    section, precision = recipe.gan.of_side(side), recipe.engine.precision
+    selected = _selected(recipe, users, classifier, side, threshold)
     generator = section.generator
     steps = GeneratorSteps(
         build_optimizer(generator.optimizer, generator.learning_rate, generator.momentum),
@@ -262,6 +268,22 @@ def gan_stage(
         rests_on=tuple(rests_on),
         **_of_training(recipe, users, section),
     )
+
+
+def _selected(
+    recipe: ImageInspection, users: ImageUsers, classifier: Classifier | None, side: Side, threshold: Threshold | None
+) -> Selected | Unlabelled:
+    """The users with the examples that the model of this side learns from."""
+    if recipe.selection.by == "unlabelled":
+        return Unlabelled(users.now)
+    criterion: Criterion = Everything()
+    if side != "all":
+        assert classifier is not None
+        assert threshold is not None
+        judge = image_judge(classifier)
+        by_user: Criterion = UserAccuracy(judge, threshold, side)
+        criterion = by_user if recipe.selection.by == "user" else Judged(judge, right=side == "high")
+    return Selected(users.now, criterion, minimum_examples=recipe.selection.minimum_examples)
 
 
 def generated_images(model: Adversaries, count: int, seed: int) -> np.ndarray:
@@ -305,10 +327,14 @@ def _text(
 ) -> str:
     """The recipe of one stage's run, for its folder; the inspection's whole recipe is in the parent folder."""
     shown = sections or {name: getattr(section, name) for name in ("work", "privacy", "server", "run")}
-    if stage in SIDES:
+    if stage in (*SIDES, *EVERYBODY):
         shown = {"generator": recipe.gan.generator, **shown}
     dumped = {name: each.model_dump(mode="json", exclude_none=True) for name, each in shown.items()}
     data = recipe.data.model_dump(mode="json", exclude_none=True)
-    fault = {} if recipe.fault is None or stage == "classifier" else {"fault": recipe.fault.model_dump(mode="json")}
+    fault = (
+        {}
+        if recipe.fault is None or stage in ("classifier", "sound")
+        else {"fault": recipe.fault.model_dump(mode="json")}
+    )
     head = {"inspect": "images", "name": f"{recipe.name}-{stage}", "stage": stage}
     return toml_of({**head, "data": data, **fault, "model": dict(model), **dumped})

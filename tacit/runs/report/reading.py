@@ -16,6 +16,7 @@ from tacit.privacy.record.ledger import Ledger, is_being_written
 from tacit.privacy.statement.assumptions import Observed
 from tacit.privacy.statement.guarantee import Guarantee
 from tacit.runs.cost import cost_of
+from tacit.runs.evidence import people_alone
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import read_metrics
 from tacit.runs.other_runs import runs_listed_with
@@ -80,12 +81,13 @@ def read_run(folder: RunFolder, *, share: bool) -> Reading:
                 f"The private folder of {folder.path} can be read by the run's owner alone.",
                 hint="--share writes the copy for everybody else.",
             ) from None
-    participations = None if cohorts is None else _counted(cohorts)
+    people = None if cohorts is None or ledger is None else people_alone(folder, ledger, cohorts)
+    participations = None if people is None else _counted(people)
     guarantee, metrics = None, list(read_metrics(folder.metrics_path))
     if ledger is not None:
         seen = None if participations is None else Observed(int(participations.max(initial=0)))
         listed = None if share else runs_listed_with(folder)
-        guarantee = cost_of(folder, ledger, cohorts=cohorts).guarantee(
+        guarantee = cost_of(folder, ledger, cohorts=people).guarantee(
             observed=seen, listed=listed, metrics=metrics[-1] if metrics else None
         )
     return Reading(

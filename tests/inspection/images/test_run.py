@@ -18,11 +18,17 @@ import tacit
 from tacit.data.formats.npz import Fields, read_npz
 from tacit.data.importing import import_images
 from tacit.data.users import Examples
-from tacit.errors import DataError, RunError
+from tacit.errors import DataError, RecipeError, RunError
 from tacit.inspection.images import run as image_run
 from tacit.inspection.images.data import ImageUsers, open_images
 from tacit.inspection.images.run import ImageInspectionResult, load_classifier, resume_images, start_images
-from tacit.inspection.images.stages import ImageStage, classifier_stage, gan_stage, generated_images
+from tacit.inspection.images.stages import (
+    ImageStage,
+    accuracy_stage,
+    classifier_stage,
+    gan_stage,
+    generated_images,
+)
 from tacit.inspection.record import FaultRecord, InspectionRecord
 from tacit.inspection.selection import Threshold
 from tacit.learning.loop import TrainingState
@@ -116,36 +122,111 @@ def by_percentiles(*percentiles: float) -> ImageInspection:
     return parse_image_inspection({**tree, "selection": {**tree["selection"], "percentiles": percentiles}})
 
 
-def releases(monkeypatch: pytest.MonkeyPatch, *histogram: float) -> None:
-    """The histogram that will be taken for the one that was released."""
+def releases(monkeypatch: pytest.MonkeyPatch, **histograms: tuple[float, ...]) -> None:
+    """The histograms that will be taken for those that these stages released."""
     run = image_run._run
 
-    def counted(stage: ImageStage, path: Path, callback: tacit.Callback) -> dict[str, Any]:
-        summary = run(stage, path, callback)
-        return {**summary, "histogram": histogram} if path.name == "accuracy" else summary
+    def counted(what: ImageStage, path: Path, callback: tacit.Callback) -> dict[str, Any]:
+        summary = run(what, path, callback)
+        return {**summary, "histogram": histograms[path.name]} if path.name in histograms else summary
 
     monkeypatch.setattr(image_run, "_run", counted)
 
 
+def chosen_by(run: Path, stage: str) -> Threshold | None:
+    about = InspectionRecord.read(read_ledger(run / stage / "ledger.jsonl").opened)
+    assert about is not None
+    assert about.selection is not None
+    return about.selection.threshold
+
+
 @pytest.mark.slow
-def test_percentiles_are_read_from_the_released_histogram(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    releases(monkeypatch, 0.3, 0.2, 0.2, 0.3)
-    looked = start_images(by_percentiles(0.25, 0.75), tmp_path / "run", tacit.Callback())
+def test_percentiles_are_those_of_users_before_the_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A histogram of sound users is released by a run of its own, and counted with the others; the fault is not in it."""
+    sound, with_fault = (0.3, 0.2, 0.2, 0.3), (0.5, 0.2, 0.1, 0.2)
+    releases(monkeypatch, sound=sound, accuracy=with_fault)
+    run = tmp_path / "run"
+    looked = start_images(by_percentiles(0.25, 0.75), run, tacit.Callback())
     assert looked.findings.thresholds == (0.25, 0.75)
+    assert (looked.findings.histogram_before, looked.findings.histogram) == (sound, with_fault)
+    counted_by = RunFolder.open(run / "sound").run_id
     for stage, value in (("low", 0.25), ("high", 0.75)):
-        about = InspectionRecord.read(read_ledger(tmp_path / "run" / stage / "ledger.jsonl").opened)
-        assert about is not None
-        assert about.selection is not None
-        counted_by = RunFolder.open(tmp_path / "run" / "accuracy").run_id
-        assert about.selection.threshold == Threshold(value, 0.5, counted_by)
-        assert counted_by in " ".join(
-            (RunFolder.open(tmp_path / "run" / stage).summary() or {})["privacy"]["assumptions"]
+        assert chosen_by(run, stage) == Threshold(value, 0.5, counted_by)
+        assert counted_by in " ".join((RunFolder.open(run / stage).summary() or {})["privacy"]["assumptions"])
+    assert "fault" not in RunFolder.open(run / "sound").recipe()
+    assert set(looked.findings.privacy) == {"classifier", "sound", *STAGES[1:]}
+    assert looked.findings.together["releases"] == 10
+    monkeypatch.undo()  # the stage of sound users counts users without the fault, that of today with it
+    recipe, users = by_percentiles(0.25, 0.75), open_images(by_percentiles(0.25, 0.75))
+    stages = {sound: accuracy_stage(recipe, users, None, "a", (), sound=sound).users for sound in (True, False)}  # type: ignore[arg-type]
+    assert (stages[True], stages[False]) == (users.before, users.now)
+    # A later inspection may use that histogram, if it has the same classifier: without the recipe's fault there is none.
+    earlier = {"sound": str(run / "sound")}
+    tree = by_percentiles(0.25, 0.75).model_dump(mode="json", exclude_none=True)
+    tree["selection"] |= earlier
+    with pytest.raises(RunError, match="not of the accuracies of this classifier"):
+        start_images(parse_image_inspection(tree), tmp_path / "other", tacit.Callback())
+    tree["classifier"]["trained"] = str(run / "classifier")
+    releases(monkeypatch, accuracy=with_fault)
+    with monkeypatch.context() as patch:
+        summary = RunFolder.summary
+        patch.setattr(
+            RunFolder,
+            "summary",
+            lambda self: (
+                {**summary(self), "histogram": [0.3, 0.2, 0.2, 0.3]} if self.path.name == "sound" else summary(self)
+            ),
         )
+        later = start_images(parse_image_inspection(tree), tmp_path / "later", tacit.Callback())
+    assert chosen_by(tmp_path / "later", "low") == Threshold(0.25, 0.5, counted_by)
+    assert later.findings.together["releases"] == 10
+    assert not (tmp_path / "later" / "sound").exists()
+
+
+@pytest.mark.slow
+def test_percentiles_of_users_without_a_known_fault_are_those_of_today(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    releases(monkeypatch, accuracy=(0.3, 0.2, 0.2, 0.3))
+    tree = by_percentiles(0.25, 0.75).model_dump(mode="json", exclude_none=True)
+    del tree["fault"]
+    looked = start_images(parse_image_inspection(tree), tmp_path / "run", tacit.Callback())
+    assert looked.findings.thresholds == (0.25, 0.75)
+    assert looked.findings.histogram_before is None
+    counted_by = RunFolder.open(tmp_path / "run" / "accuracy").run_id
+    assert chosen_by(tmp_path / "run", "low") == Threshold(0.25, 0.5, counted_by)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("by", "task"), [("all", "T1"), ("unlabelled", "T5")])
+def test_one_model_of_all_images_needs_no_classifier(by: str, task: str, tmp_path: Path) -> None:
+    looked = start_images(tiny_images(f"selection.by={by}"), tmp_path / "run", tacit.Callback())
+    assert [path.name for path in (tmp_path / "run").iterdir() if path.is_dir()] == ["all"]
+    about = InspectionRecord.read(read_ledger(tmp_path / "run" / "all" / "ledger.jsonl").opened)
+    assert about is not None
+    assert about.selection is not None
+    assert about.selection.task == task
+    assert set(looked.images) == set(looked.findings.scores) == {"all"}
+    saved = json.loads((tmp_path / "run" / "findings.json").read_text())
+    assert saved["scores"]["all"]["confidence"] is None
+    assert (saved["accuracy"], saved["thresholds"], saved["histogram"]) == (None, None, None)
+    assert "have a bright background" in saved["conclusion"]
+    assert looked.findings.together["releases"] == 3
+    assert resume_images(tmp_path / "run", tacit.Callback()).findings == looked.findings
+
+
+def test_each_side_has_a_population_of_its_own() -> None:
+    recipe = tiny_images("gan.populations=[30, 10]")
+    assert [recipe.gan.of_side(side).privacy.population for side in ("low", "high")] == [30, 10]
+    assert recipe.gan.of_side("low").privacy.cohort == recipe.gan.privacy.cohort
+    assert tiny_images().gan.of_side("high") == tiny_images().gan
+    with pytest.raises(RecipeError, match=r"gan\.populations of at least gan\.privacy\.cohort = 5, got 2"):
+        tiny_images("gan.populations=[30, 2]")
 
 
 @pytest.mark.slow
 def test_a_low_threshold_above_the_high_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    releases(monkeypatch, 0.1, 0.8, 0.1, 0.0)
+    releases(monkeypatch, sound=(0.1, 0.8, 0.1, 0.0))
     with pytest.raises(DataError) as refused:
         start_images(by_percentiles(0.25, 0.75), tmp_path / "run", tacit.Callback())
     assert refused.value.sentence == (
