@@ -301,6 +301,20 @@ def test_the_board_goes_away_and_comes_back(tab: Any, runs: Path) -> None:
         tab.get_by_role("link", name=recorded().experiments[0].title).wait_for()  # and shows itself
 
 
+def test_what_changes_before_the_page_listens_is_shown(tab: Any, runs: Path) -> None:
+    held: list[Any] = []
+    tab.route("**/api/events", lambda route: held.append(route))
+    with board_of(runs) as address:
+        tab.goto(address)
+        tab.get_by_text("4 of 4 runs").wait_for()
+        made_run(runs / "meanwhile")
+        count = "fetch('/api/runs').then(answer => answer.json()).then(table => table.runs.length)"
+        until(lambda: tab.evaluate(count) == 5, "the board to find the run")
+        assert tab.get_by_text("4 of 4 runs").is_visible()
+        held[-1].continue_()
+        tab.get_by_text("5 of 5 runs").wait_for()
+
+
 def test_with_a_token_the_address_opens_the_board_and_nothing_else_does(tab: Any, runs: Path) -> None:
     with board_of(runs, owner=True, control=True, token="t" * 40) as address:
         tab.goto(address.split("?")[0])

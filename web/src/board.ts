@@ -2,7 +2,7 @@
 import "./style.css";
 import { sentenceOf } from "./api";
 import { h, put } from "./dom";
-import { onChange, startLive } from "./live";
+import { listening, onChange, startLive } from "./live";
 import { comparePage } from "./pages/compare";
 import { fleetPage } from "./pages/fleet";
 import { inspectPage } from "./pages/inspect";
@@ -42,6 +42,8 @@ async function show(): Promise<void> {
   }
   document.title = `${page.title} · Tacit`;
   try {
+    await listening();
+    if (signal.aborted) return;
     await page.draw(main, parameters, signal);
   } catch (error) {
     if (signal.aborted) return;

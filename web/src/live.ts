@@ -5,15 +5,25 @@ export type Listener = (event: { kind: "run"; row: RunRow } | { kind: "gone"; ke
 
 const QUIET_MS = 12_000;
 const RETRY_MS = 1_000;
+const FIRST_MS = 1_000;
 
 class Live {
   private readonly listeners = new Set<Listener>();
   private source: EventSource | null = null;
   private heard = 0;
   private lost = false;
+  private heardFirst = false;
+  private late = false;
+  private begun: () => void = () => undefined;
+  /** Settled when changes arrive. What is loaded after it misses none; a page does not wait for it for long. */
+  readonly ready = new Promise<void>((resolve) => (this.begun = resolve));
 
   constructor(private readonly say: (lost: boolean) => void) {
     this.connect();
+    window.setTimeout(() => {
+      this.late = !this.heardFirst; // what was loaded before the first word is loaded again then
+      this.begun();
+    }, FIRST_MS);
     window.setInterval(() => {
       if (Date.now() - this.heard > QUIET_MS) this.dropped();
     }, 2_000);
@@ -35,8 +45,10 @@ class Live {
       });
     on("hello", () => {
       this.say(false);
-      if (this.lost) this.tell({ kind: "again" });
-      this.lost = false;
+      this.heardFirst = true;
+      this.begun();
+      if (this.lost || this.late) this.tell({ kind: "again" });
+      this.lost = this.late = false;
     });
     on("beat", () => undefined);
     on("run", (row) => this.tell({ kind: "run", row }));
@@ -63,6 +75,11 @@ let live: Live | null = null;
 /** Begin to listen; `say` is called when the board goes away and when it is back. */
 export function startLive(say: (lost: boolean) => void): void {
   live ??= new Live(say);
+}
+
+/** Wait until changes arrive, for a second at most. */
+export function listening(): Promise<void> {
+  return live?.ready ?? Promise.resolve();
 }
 
 /** Call `listener` with every change until `signal` ends it. */
