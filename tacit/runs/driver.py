@@ -253,6 +253,7 @@ def _rounds(
             update_bound=program.users.update_bound,
             heads=heads,
             admit=reservation.admit,
+            confirm=reservation.confirm,
             settle=partial(reservation.settle, ledger),
             notifier=notifier,
             settled=audit.settle,

@@ -86,6 +86,7 @@ class RunJournal:
         update_bound: Callable[[float], float],
         heads: Heads,
         admit: Callable[[list[Intent], int], None],
+        confirm: Callable[[], None],
         settle: Callable[[], None],
         notifier: Notifier,
         settled: Callable[[int], None] = lambda rounds_done: None,
@@ -94,13 +95,13 @@ class RunJournal:
         """`unfinished`: round, attempt and users of the last intent, if the run goes on with the sum that was begun then.
 
         `admit` is called before an intent with those so far and its round, and raises if the people's budget does not suffice
-        for it; `settle` when the run has ended.
+        for it; `confirm` when the intent is on disk; `settle` when the run has ended.
         """
         self._folder, self._ledger, self._plan, self._schedule = folder, ledger, plan, schedule
         self._to_arrays, self._evaluate, self._notifier = to_arrays, evaluate, notifier
         self._cost_so_far, self._update_bound = cost_so_far, update_bound
         self._heads, self._settled = heads, settled
-        self._admit, self._end_reservation = admit, settle
+        self._admit, self._confirm, self._end_reservation = admit, confirm, settle
         self._sampling = plan.sampling_constants
         self._participation = ParticipationWriter(folder.participation_path)
         self._metrics = MetricsWriter(folder.metrics_path)
@@ -152,6 +153,7 @@ class RunJournal:
         )
         self._ledger.append(intent)
         self.intents.append(intent)
+        self._confirm()
 
     def after(self, state: Any, diagnostics: list[Any]) -> None:
         """Fetch the numbers of finished rounds; evaluate and save when the schedule says so."""

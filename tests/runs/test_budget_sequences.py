@@ -79,6 +79,7 @@ class People:
         account.reserve(run, "runs", lambda: Charge("user", ADD, rho=cost))
         yield
         ledger = self.ledgers.setdefault(run, [cost, 0.0])
+        ledger[0] = max(ledger[0], cost)  # a run that goes on may have been extended
         yield
         account.reserve(run, "runs", lambda: Charge("user", ADD, rho=max(cost, *ledger)))
         yield
@@ -88,7 +89,11 @@ class People:
             more = max(*ledger) + cost / 4
             account.reserve(run, "runs", lambda: Charge("user", ADD, rho=more))
             yield
-            ledger[:] = [more, more]
+            ledger[0] = more  # its intent, or the record that the run goes on
+            yield
+            account.reserve(run, "runs", lambda: Charge("user", ADD, rho=more))
+            yield
+            ledger[1] = more
             yield
         account.settle(run, lambda: self.charge_of(run))
 

@@ -290,6 +290,22 @@ def test_an_attempt_that_nobody_planned_is_reserved_for_before_its_intent(
     assert spent(store) == twice
 
 
+def test_a_budget_that_is_set_between_an_attempt_and_its_intent_admits_it_first(
+    store: Path, recipe: Recipe, tmp_path: Path
+) -> None:
+    run(recipe, tmp_path / "run")
+    folder = RunFolder.open(tmp_path / "run")
+    opened, intents = folder.ledger().opened, folder.ledger().intents
+    reservation = Reservation(folder, store)
+    reservation.reserve(opened)
+    reservation.admit(intents, 1)  # a third intent; there is no account yet
+    tacit.set_budget(store, epsilon=50.0, delta=DELTA)
+    twice = spent(store)
+    tacit.set_budget(store, epsilon=twice, delta=DELTA)  # the ledger has two
+    with pytest.raises(BudgetError, match="with this run"):
+        reservation.confirm()
+
+
 def test_a_reservation_that_was_given_back_is_made_again_before_anybody_is_read(
     store: Path, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
     reserve         before the ledger is begun or goes on: the run's whole plan, and every attempt that is about to run again
     reserve again   when the ledger shows that, and before the next intent: nothing happens unless it was given back
     admit           before each intent: an attempt that was not reserved for is reserved for first
+    confirm         after the intent, before anybody is read: the same again, for such an attempt
     settle          when the run has ended, while its ledger is still locked
 
 A refusal is a BudgetError, and the run stops before anybody is read.
@@ -35,7 +36,7 @@ class Reservation:
         self._opened: Opened | None = None
         self._releases = 0
         self._charge: Callable[[], Charge] | None = None
-        self._settled = False
+        self._unplanned = self._settled = False
 
     def reserve(self, opened: Opened, intents: Sequence[Intent] = (), *, start: int = 0) -> None:
         """Reserve what a run with these releases costs that goes on with round `start` and runs to its planned end."""
@@ -59,8 +60,14 @@ class Reservation:
     def admit(self, intents: Sequence[Intent], round: int) -> None:
         """Reserve for one more intent, if it was not planned for; `intents` are those in the ledger."""
         assert self._opened is not None
-        if len(intents) + self._opened.rounds - round > self._releases:
+        self._unplanned = len(intents) + self._opened.rounds - round > self._releases
+        if self._unplanned:
             self.reserve(self._opened, intents, start=round)
+
+    def confirm(self) -> None:
+        """The intent that was admitted is on disk. A budget that was set since then was told of it by nobody."""
+        if self._unplanned:
+            self.again()
 
     def settle(self, ledger: LedgerWriter) -> None:
         """The run has ended. Nothing happens if its ledger is no longer locked: another process may go on with it.
