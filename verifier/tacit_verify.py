@@ -263,7 +263,6 @@ def normal_mass(x: Any) -> Any:
 class Round:
     """Sampled Gaussian rounds: A = N(0, 1), B = N(μ, 1), M = (1 - q) A + q B; the loss log M/A rises with x. `order` 0: M against
     A. 1: A against M. 2, fixed size: M against A where the loss is positive, its mirror image, and an atom."""
-
     def __init__(self, order: int, q: float, z: float, count: int, reach: float) -> None:
         self.order, self.q, self.count, self.mu = order, q, count, (2 if order == 2 else 1) / z
         self.ends = self.mu / 2 if order == 2 else -reach, self.mu + reach
@@ -481,14 +480,15 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Checks the certificate of a Tacit run, without Tacit.")
     parser.add_argument("certificate", help="the file that 'tacit certify' wrote")
     parser.add_argument("--key", help="the public key of the run's log, as you know it (name+id+key)")
-    parser.add_argument("--head", action="append", default=[], help="a file with a signed head that you have kept; may be repeated")
+    parser.add_argument("--head", action="append", default=[], help="a signed head, or an older or newer certificate; repeatable")
     parser.add_argument("--witness", metavar="KEY", help="the public key of the witness that must have signed")
     parser.add_argument("--model", help="a file that is to be the released model")
     given = parser.parse_args(arguments)
     try:
         files = [np.fromfile(path, np.uint8, MOST_BYTES + 1).tobytes() for path in (given.certificate, *given.head)]
+        heads = [str(json.loads(each)["head"]) if each[:1] == b"{" else each.decode() for each in files[1:]]
         with np.errstate(all="ignore"):
-            lines = check(files[0], given.key, [each.decode() for each in files[1:]], given.witness, given.model)
+            lines = check(files[0], given.key, heads, given.witness, given.model)
     except Exception as error:
         other = f"a file cannot be read, or something in it is not as it has to be ({type(error).__name__})"
         lines = [f"Not proved, because {error if isinstance(error, NotProved) else other}."]
