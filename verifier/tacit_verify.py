@@ -43,7 +43,6 @@ def require(holds: Any, why: str) -> None:
 def number(value: Any, low: float, high: float, kinds: Any = (int, float)) -> Any:
     require(type(value) in kinds and low <= value <= high, f"one of its numbers is not one from {low:g} to {high:g}")
     return value
-
 def whole(value: Any, low: int = 0, high: int = 2_000_000) -> int:
     return int(number(value, low, high, (int,)))
 
@@ -235,9 +234,10 @@ def coins(c: list[float], bands: int, rounds: list[int], restarts: list[int]) ->
     the attempts at round t and after it that were built on it, up to a restart or the band's end."""
     require(len(rounds) * len(c) <= 3_000_000 and bands <= 10**5, "it has too many rounds to be checked here")
     path, shown, table = dict[int, int](), [0.0] * len(rounds), [list[float]() for _ in range(bands)]
-    for place, round in enumerate(rounds):
+    begins = np.array([0, *restarts])[np.searchsorted([0, *restarts], rounds, "right") - 1].tolist()
+    for place, (round, begin) in enumerate(zip(rounds, begins, strict=True)):
         path[round] = place
-        for lag in range(1 + min(len(c) - 1, round - max(each for each in (0, *restarts) if each <= round))):
+        for lag in range(1 + min(len(c) - 1, round - begin)):
             shown[path[round - lag]] += c[lag] ** 2
     for square, round in sorted(zip(shown, rounds, strict=True), reverse=True):
         table[round % bands].append(square)
@@ -263,12 +263,10 @@ def normal_mass(x: Any) -> Any:
 class Round:
     """Sampled Gaussian rounds: A = N(0, 1), B = N(μ, 1), M = (1 - q) A + q B; the loss log M/A rises with x. `order` 0: M against
     A. 1: A against M. 2, fixed size: M against A where the loss is positive, its mirror image, and an atom."""
-
     def __init__(self, order: int, q: float, z: float, count: int, reach: float) -> None:
         self.order, self.q, self.count, self.mu = order, q, count, (2 if order == 2 else 1) / z
         self.ends = self.mu / 2 if order == 2 else -reach, self.mu + reach
         self.atom = (1 - q) * (1 - 2 * special.ndtr(-self.mu / 2)) if order == 2 else 0.0
-
     def loss(self, x: Any) -> Any:
         return np.logaddexp(np.log1p(-self.q), math.log(self.q) + self.mu * (x - self.mu / 2))
 
@@ -301,7 +299,7 @@ class Round:
         return -last, np.append(down, up[1:]), infinite
 
 def composed_epsilon(rounds: list[Round], delta: float) -> float:
-    """The least epsilon, rounded up, at which all these rounds together are (epsilon, delta)-private in their order."""
+    """The least ε, rounded up, at which all these rounds are (ε, δ)-private in their order: δ = Σ mass (1 - e^(ε - loss))₊."""
     total, tilts, mean, variance = sum(each.count for each in rounds), np.geomspace(0.02, 2e4, 150), 0.0, 0.0
     sketches = [(each.count, *each.sketch(*each.ends)) for each in rounds]
     logs = sum(n * special.logsumexp(mass + tilts[:, None] * loss, axis=1) for n, loss, mass in sketches)
@@ -337,7 +335,6 @@ def composed_epsilon(rounds: list[Round], delta: float) -> float:
     # A transform of masses is off by less than 1e-14, its power by `total` times that: so much is added to each sum's mass.
     sums = np.maximum(fft.irfft(transform, size)[points % size], 0) + (total + 10) * 1e-14 * float(np.abs(transform).mean())
     values = sums * np.exp(-tilt * away)
-    # Over losses above epsilon: delta is Σ values, less e^epsilon times Σ values e^-loss.
     one, other = np.cumsum(values[::-1])[::-1], np.cumsum((values * np.exp(-away))[::-1])[::-1]
     goal = math.exp(min(math.log(rest) - log_total + tilt * h * start, 700))
     k = int(np.append(np.flatnonzero(one - np.exp(away) * other <= goal), len(points) - 1)[0])
@@ -394,7 +391,9 @@ def epsilon_of(opened: Json, plan: Json, intents: list[Json], given: Any) -> tup
     elif plan["sampling"] != "check_in":
         sampled = {1.0: len(rounds)}
     else:
-        for length, often in Counter(a + 1 for a, b in pairwise([*rounds, -1]) if b <= a).items():  # each way that was taken
+        ends = Counter(a + 1 for a, b in pairwise([*rounds, -1]) if b <= a)  # the lengths of the ways that were taken
+        require(sum(ends) - max(ends) <= 500_000, "it has too many rounds to be checked here")
+        for length, often in ends.items():
             d, before = whole(plan["min_separation"]) + 1, [each for each in restarts if each < length]
             squared = most = min(whole(plan["max_participation"], 1), -(-length // d))
             if c is not None:
@@ -410,7 +409,7 @@ def epsilon_of(opened: Json, plan: Json, intents: list[Json], given: Any) -> tup
     else:
         beside = [Round(0, 1.0, 1 / math.sqrt(2 * rho), 1, reach)] if rho > 0 else []
         laws = [[Round(k, q, z / norm, n, reach) for norm, n in sampled.items()] for k in ((2,) if order else (0, 1))]
-        epsilon = max(composed_epsilon(each + beside, delta) for each in laws)
+        epsilon = float(np.max([composed_epsilon(each + beside, delta) for each in laws]))  # NaN, if one is
     epsilon -= math.log1p(-threshold)
     tail = draws * 2.0**-178 * (whole(opened["release"]["coordinates"], 1, 10**15) + whole(opened["release"]["arrays"], 1, 10**15))
     covered = epsilon < 700 and (1 + math.exp(epsilon)) * tail <= plan["delta"] * 1e-3
@@ -481,14 +480,15 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Checks the certificate of a Tacit run, without Tacit.")
     parser.add_argument("certificate", help="the file that 'tacit certify' wrote")
     parser.add_argument("--key", help="the public key of the run's log, as you know it (name+id+key)")
-    parser.add_argument("--head", action="append", default=[], help="a file with a signed head that you have kept; may be repeated")
+    parser.add_argument("--head", action="append", default=[], help="a signed head, or an older or newer certificate; repeatable")
     parser.add_argument("--witness", metavar="KEY", help="the public key of the witness that must have signed")
     parser.add_argument("--model", help="a file that is to be the released model")
     given = parser.parse_args(arguments)
     try:
         files = [np.fromfile(path, np.uint8, MOST_BYTES + 1).tobytes() for path in (given.certificate, *given.head)]
+        heads = [str(json.loads(each)["head"]) if each[:1] == b"{" else each.decode() for each in files[1:]]
         with np.errstate(all="ignore"):
-            lines = check(files[0], given.key, [each.decode() for each in files[1:]], given.witness, given.model)
+            lines = check(files[0], given.key, heads, given.witness, given.model)
     except Exception as error:
         other = f"a file cannot be read, or something in it is not as it has to be ({type(error).__name__})"
         lines = [f"Not proved, because {error if isinstance(error, NotProved) else other}."]

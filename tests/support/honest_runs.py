@@ -64,6 +64,7 @@ def power_cut(records: int, *, after: bool) -> Iterator[None]:
 
 def honest_run(folder: Path, kind: str, seed: int) -> int:
     """Train a run of this kind, with up to three power cuts; returns how many there were."""
+    from tacit.privacy.record.ledger import read_ledger
     from tacit.runs.callbacks import Callback
     from tacit.simulation.training import resume_run, start_run
 
@@ -81,6 +82,9 @@ def honest_run(folder: Path, kind: str, seed: int) -> int:
             cuts, begun = cuts + 1, (folder / "ledger.jsonl").exists()
             if not begun:
                 raise AssertionError("a run without a ledger cannot be resumed: let it be cut later") from None
+            closed = read_ledger(folder / "ledger.jsonl").closed
+            if closed is not None and closed.outcome == "finished":  # its last record was on disk already
+                return cuts
         else:
             return cuts
     if begun:
