@@ -95,7 +95,7 @@ def test_the_json_schema_describes_every_property_and_has_no_examples_of_python(
 
 def test_the_kind_of_a_recipe_is_told_by_its_file():
     assert {kind_of_recipe(read_toml(path)).command for path in OWN} == {kind.command for kind in KINDS.values()}
-    with pytest.raises(RecipeError, match="among training, text, images, got 'sound'"):
+    with pytest.raises(RecipeError, match="among training, text, images, bias, got 'sound'"):
         kind_of_recipe({"inspect": "sound"})
 
 
