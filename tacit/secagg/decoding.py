@@ -55,14 +55,18 @@ def liars(false_shares: Iterable[tuple[int, int]], most_corrupt: int) -> frozens
     """The devices that must have lied, given who holds a false share of whose secret, as (owner, holder).
 
     A false share is the work of its owner, who dealt it, or of its holder, who passed it on; nobody else can tell which. But
-    two honest devices never have one between them. So a device with false shares between it and more than `most_corrupt` others
-    is a liar itself, if at most so many are corrupt.
+    two honest devices never have one between them. So a device with false shares between it and more than c others is a liar
+    itself, if at most c are corrupt. c is `most_corrupt`, unless that would make more than c devices liars: there are then more
+    corrupt devices than was assumed, and c is the least number that does not contradict itself. Otherwise a round with one
+    liar more than was assumed would make liars of all honest devices.
     """
     others: defaultdict[int, set[int]] = defaultdict(set)
     for owner, holder in false_shares:
         others[owner].add(holder)
         others[holder].add(owner)
-    return frozenset(device for device, against in others.items() if len(against) > most_corrupt)
+    while len(found := {device for device, against in others.items() if len(against) > most_corrupt}) > most_corrupt:
+        most_corrupt += 1
+    return frozenset(found)
 
 
 def _wrong(polynomial: _Polynomial, shares: Mapping[int, bytes]) -> frozenset[int]:

@@ -65,3 +65,12 @@ def test_only_those_with_more_false_shares_than_the_corrupt_could_make_are_named
     pairs += [(owner, 19) for owner in bad]
     assert liars(pairs, corrupt) == set(bad)
     assert liars(pairs[:1], corrupt) == frozenset()
+
+
+@given(st.integers(1, 9), st.integers(0, 9), st.integers(0, 2**32))
+def test_honest_devices_are_not_named_though_more_lied_than_was_assumed(corrupt, assumed, seed):
+    """Who passes on false shares of everybody's secrets is named alone, however many do."""
+    everybody = random.Random(seed).sample(range(100), 20)
+    bad = set(everybody[:corrupt])
+    pairs = [(owner, holder) for holder in bad for owner in everybody if owner != holder]
+    assert liars(pairs, assumed) == bad

@@ -22,6 +22,9 @@ from tacit.privacy.record.records import Adjusted, Record
 from tacit.recipe.sections import FleetSection
 from tacit.runs.journal import StopRequested
 
+# Of a stage's time, and of the time for selection: more would hardly help, and a failed try takes all of it.
+MOST_PATIENCE = 8
+
 
 class Log(Protocol):
     """Logs an event: a name and numbers, never anything about a device (`tacit.fleet.logs.log`)."""
@@ -37,6 +40,8 @@ class RunLink:
 
     `unfinished` is the settled round of the last intent, if its sum is still there and the run goes on with it. `lost` says why
     the last round was lost, if it was: its sum is then given up.
+
+    `patience`: how much longer than the recipe says devices have for selection and for a stage of secure aggregation.
     """
 
     append: Callable[[Record], object] | None = None
@@ -44,6 +49,15 @@ class RunLink:
     adjusted: tuple[int, float] | None = None
     unfinished: RoundRow | None = None
     lost: str | None = None
+    patience: int = 1
+
+    def was_too_fast(self) -> None:
+        """A try of secure aggregation failed because too few devices answered in time: the next one waits twice as long."""
+        self.patience = min(2 * self.patience, MOST_PATIENCE)
+
+    def was_slow_enough(self) -> None:
+        """A round of secure aggregation was settled: the next one may be faster again."""
+        self.patience = max(1, self.patience // 2)
 
 
 @dataclass(frozen=True)

@@ -226,8 +226,12 @@ class RoundAttempt:
             aggregator=chosen,
             goal=goal,
             places=places,
-            seconds=deadline_s + (0.0 if context.secure is None else len(STAGES) * context.section.stage_s),
+            seconds=deadline_s + (0.0 if context.secure is None else len(STAGES) * self._stage_s()),
         )
+
+    def _stage_s(self) -> float:
+        """How long a stage of secure aggregation lasts at most: longer after tries that were too fast for their devices."""
+        return self._context.section.stage_s * self._context.run.patience
 
     def _plain(self, opened: RoundRow) -> DeviceCohort:
         """Wait for plain reports, then fetch the partial sums from the processes that have them."""
@@ -270,7 +274,8 @@ class RoundAttempt:
         needed = require_possible(opened.goal, opened.places, section)
         for now in self._watched(opened):
             waited = clock.now(context.engine) - now.opened_at
-            if now.selected >= now.places or (now.selected >= needed and waited >= section.selection_s):
+            enough = now.selected >= needed and waited >= section.selection_s * context.run.patience
+            if now.selected >= now.places or enough:
                 break
             if waited >= section.deadline_s:
                 raise _RoundFailed(
@@ -284,7 +289,7 @@ class RoundAttempt:
             goal=opened.goal,
             dimension=width,
             bits=secure.encoding.bits,
-            stage_s=section.stage_s,
+            stage_s=self._stage_s(),
             dropout=section.dropout,
             corruption=section.corruption,
         )
@@ -293,10 +298,12 @@ class RoundAttempt:
             while (found := _progress(peer, opened.round_id)).stage != WAITING:
                 if found.stage == FAILED:
                     self._hear_conduct(peer, opened.round_id)
+                    context.run.was_too_fast()
                     reason = (found.reason or "").rstrip(".")
                     raise _RoundFailed(f"Secure aggregation failed: {reason}.", silent=self._silent)
                 context.pause(POLL_S)
             self._settle(opened)
+            context.run.was_slow_enough()
         except (_RoundFailed, leases.LeaseLost):
             raise
         except (FleetError, ProtocolError) as error:

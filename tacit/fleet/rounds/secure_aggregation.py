@@ -225,7 +225,10 @@ class SecureAggregationRound:
             found = server.recovered(self._state)
         except server.FalseShares as error:
             self._liars = self._named(error.false_shares)
-            self._liars |= {owner for owner in error.owners if self._has_dealt_false_shares(owner)}
+            owners = {owner for owner in error.owners if self._has_dealt_false_shares(owner)}
+            # More would be more corrupt devices than are assumed: then it may as well have been the holders.
+            if len(self._liars | owners) <= self._most_corrupt:
+                self._liars |= owners
             known = f" {len(self._liars)} devices that must have lied are quarantined." if self._liars else ""
             self._fail(error.sentence.rstrip(".") + "." + known)
             raise

@@ -16,6 +16,9 @@ from sqlalchemy import Engine, select, update
 from tacit.api.run import open_run
 from tacit.fleet.database import schema
 from tacit.fleet.rounds import coordinator, device_rounds, round_attempt
+from tacit.fleet.rounds.aggregator import Aggregator, PeerQuestion
+from tacit.fleet.rounds.fleet_context import RunLink
+from tacit.fleet.rounds.secure_aggregation import FAILED, Conduct, SecureRoundTerms, StageProgress
 from tacit.fleet.rounds.task_compiler import prepare
 from tacit.privacy.accounting.spent import spent_by
 from tacit.privacy.record.ledger import read_ledger
@@ -24,7 +27,7 @@ from tacit.recipe.training import parse_recipe
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
 from tests.support.fleet.careful import LOSES, SENDS, SILENT, CarefulCrowd
-from tests.support.fleet.crowd import Server, fleet_recipe, in_background, wait_for
+from tests.support.fleet.crowd import Crowd, Server, fleet_recipe, in_background, wait_for
 from tests.support.fleet.people import enrolled_many
 from tests.support.fleet.soundness import built, cohorts, states
 
@@ -216,3 +219,42 @@ def test_an_operator_pauses_gives_up_and_adjusts_rounds(sqlite_engine: Engine, t
     adjusted = [each for each in read_ledger(run / "ledger.jsonl").records if isinstance(each, Adjusted)]
     assert adjusted == [Adjusted(0, 3, 30.0)]
     require_kept(run, goal=3, **terms)
+
+
+def test_secure_aggregation_waits_longer_after_tries_that_were_too_fast(
+    sqlite_engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to eight times as long: more would hardly help."""
+    plan = {"population": 12, "cohort": 4, "max_participation": 3, "secagg": {"bits": 24}}
+    fleet = {"selection_s": 0.05, "stage_s": 3.0, "deadline_s": 60.0}
+    recipe, devices, heard = fleet_recipe(privacy=plan, fleet=fleet), enrolled_many(sqlite_engine, 12), list[float]()
+    server = Server(sqlite_engine, recipe, tmp_path / "run")
+
+    def ask(self: Aggregator, round_id: str, question: str, content: bytes = b"") -> bytes:
+        match question:
+            case PeerQuestion.BEGIN:
+                heard.append(SecureRoundTerms.model_validate_json(content).stage_s)
+                if len(heard) == 6:
+                    server.stopping.set()
+                return b""
+            case PeerQuestion.CONDUCT:
+                return Conduct(missed={}, liars=()).model_dump_json().encode()
+            case _:
+                reason = "Expected at least 4 devices with keys, got 3"
+                return StageProgress(stage=FAILED, reason=reason).model_dump_json().encode()
+
+    monkeypatch.setattr(Aggregator, "ask", ask)
+    crowd = Crowd(sqlite_engine, server.aggregators, devices, size_of(recipe))
+    with server, crowd:
+        assert server.coordinator.run() is None
+    assert heard == [3.0, 6.0, 12.0, 24.0, 24.0, 24.0]
+
+
+def test_a_round_that_was_slow_enough_lets_the_next_one_be_faster() -> None:
+    link = RunLink()
+    for _ in range(2):
+        link.was_too_fast()
+    assert link.patience == 4
+    for patience in (2, 1, 1):
+        link.was_slow_enough()
+        assert link.patience == patience

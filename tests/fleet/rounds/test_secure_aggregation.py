@@ -162,12 +162,33 @@ def test_dropouts_after_masking_and_false_shares_together(lies: int) -> None:
         found = people.round.progress()
         assert found.stage == "failed"
         assert "shares are wrong" in str(found.reason)
+        assert set(people.round.conduct().liars) <= set(numbers[:lies])
         return
     expected = sum(numbers[:14]) % (1 << LARGE.bits)
     assert people.round.total().tolist() == [expected] * 5
     conduct = people.round.conduct()
     assert conduct.liars == tuple(numbers[:lies])
     assert conduct.missed == dict.fromkeys(numbers[10:14], "agree")
+
+
+@pytest.mark.parametrize("lies", range(1, 8))
+def test_more_liars_than_were_assumed_make_nobody_else_a_liar(lies: int) -> None:
+    """Two of 18 are assumed, and by chance a round has more: an honest device has a false share from each of them."""
+    numbers = list(range(100, 118))
+    people = People(LARGE, numbers)
+    for stage in ("advertise", "share"):
+        people.speak(stage, numbers)
+    people.speak("mask", numbers[:14])
+    people.round.proceed()
+    people.speak("agree", numbers[:14])
+    revealed(people, numbers[:14], numbers[:lies])
+    if lies <= 5:  # half of the spare shares
+        assert people.round.total().tolist() == [sum(numbers[:14]) % (1 << LARGE.bits)] * 5
+        assert people.round.conduct().liars == tuple(numbers[:lies])
+        return
+    with pytest.raises(ProtocolError):
+        people.round.total()
+    assert set(people.round.conduct().liars) <= set(numbers[:lies])
 
 
 def test_fifty_eight_chosen_for_forty_four_and_thirty_percent_gone() -> None:

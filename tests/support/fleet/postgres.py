@@ -29,19 +29,24 @@ _SETTINGS = "-c listen_addresses='' -c fsync=off -c max_connections=60 -c shared
 
 
 class PostgresServer:
-    """A server in a folder of its own. PostgreSQL refuses to run as root, so root lends it another user's name."""
+    """A server in a folder of its own. PostgreSQL refuses to run as root, so root lends it another user's name.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    With a `port` it also listens on 127.0.0.1, where everybody needs a password. `administrator` is the user that is there.
+    """
+
+    def __init__(self, folder: Path, *, port: int | None = None, administrator: str = "tacit") -> None:
+        self._folder, self._administrator = folder, administrator
+        self._settings = _SETTINGS if port is None else f"{_SETTINGS} -c listen_addresses=127.0.0.1 -p {port}"
         self._user = _unprivileged() if os.geteuid() == 0 else None
         if self._user is not None:
             shutil.chown(folder, self._user)
-        self._run("initdb", "--no-sync", "-A", "trust", "-U", "tacit", "-D", str(folder / "data"))
+        trusted = ["--auth-local=trust", "--auth-host=scram-sha-256"]
+        self._run("initdb", "--no-sync", *trusted, "-U", administrator, "-D", str(folder / "data"))
         self.start()
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        log, options = str(self._folder / "log"), f"{_SETTINGS} -k {self._folder}"
+        log, options = str(self._folder / "log"), f"{self._settings} -k {self._folder}"
         self._run("pg_ctl", "-D", str(self._folder / "data"), "-l", log, "-o", options, "-w", "start")
 
     def stop(self, mode: str = "fast") -> None:
@@ -50,11 +55,11 @@ class PostgresServer:
 
     def url(self, database: str) -> str:
         """The address of a database on it."""
-        return f"postgresql://tacit@/{database}?host={self._folder}"
+        return f"postgresql://{self._administrator}@/{database}?host={self._folder}"
 
     def sql(self, statement: str) -> None:
         """Run a statement in the database that is always there."""
-        self._run("psql", "-h", str(self._folder), "-U", "tacit", "-q", "-c", statement, "postgres")
+        self._run("psql", "-h", str(self._folder), "-U", self._administrator, "-q", "-c", statement, "postgres")
 
     def _run(self, *command: str) -> None:
         # pg_ctl's child keeps its output open, so a pipe would never end: the output goes to a file.
@@ -69,12 +74,17 @@ def _unprivileged() -> str:
     return "postgres" if "postgres" in names else "nobody"
 
 
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
-    """The session's server."""
+def require_programs() -> None:
+    """Skip the test, saying why, where no PostgreSQL is installed."""
     missing = [program for program in _PROGRAMS if shutil.which(program) is None]
     if missing:
         pytest.skip(f"PostgreSQL is not installed: {', '.join(missing)} not found")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """The session's server."""
+    require_programs()
     folder = Path(tempfile.mkdtemp(prefix="tacit-pg-"))
     try:
         server = PostgresServer(folder)
