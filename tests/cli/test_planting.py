@@ -15,6 +15,7 @@ from tacit.errors import PrivacyError
 from tests.support.commands import Answer, Tacit
 from tests.support.list_users import ListUsers
 from tests.support.store_keys import KEY
+from tests.support.tiny_recipe import tiny
 
 # Appended to the printed line, so that the test takes seconds: they change how long and on how much is trained.
 SHORT = ("run.rounds=1", "model.preset=tiny", "data.held_out=2", "run.evaluate_words=50")
@@ -85,8 +86,10 @@ def test_a_plan_that_training_would_refuse_is_not_written(tacit: Tacit, here: Pa
         "text."
     )
     assert "the private store itself" in tacit(*plant, "--public", "store").refusal(PrivacyError.exit_code)
+    in_turns = tiny(privacy={"mechanism": "banded", "sampling": "cyclic_poisson", "bands": 2})
+    (here / "in_turns.toml").write_text(in_turns.to_toml())
     assert "everybody is asked in one way" in tacit(
-        "audit", "plant", "gboard", "--device-rate", 0.5, "--out", "plan.json"
+        "audit", "plant", "in_turns.toml", "--device-rate", 0.5, "--out", "plan.json"
     ).refusal(8)
     assert not (here / "plan.json").exists()
 
