@@ -19,10 +19,11 @@ DEVICES, ROUNDS = (4, 1) if TINY else (8, 3)
 number = 1
 while (out := Path(f"runs/fleet-{number}")).exists():
     number += 1
-command = ["fleet", "demo", "--devices", str(DEVICES), "--rounds", str(ROUNDS), "--out", str(out)]
+command = ["fleet", "demo", "--noise", "1", "--devices", str(DEVICES), "--rounds", str(ROUNDS), "--out", str(out)]
 subprocess.run([sys.executable, "-m", "tacit", *command], check=True)
 
-# The run of a fleet is a run like any other. With so few devices the noise drowns the model.
+# The run of a fleet is a run like any other. With so few devices the noise drowns the model; without --noise, and without a
+# guarantee, it learns something.
 run = tacit.open_run(out / "run")
 print(run)
 print(f"epsilon = {run.cost().epsilon:.2f} at delta = {run.cost().delta:g}")
