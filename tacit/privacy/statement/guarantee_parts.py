@@ -337,7 +337,7 @@ def _law(said: Guarantee, ledger: Ledger) -> str:
 
 def _as_the_papers_print(said: Guarantee, ledger: Ledger) -> float | None:
     """What the convention of Production and its kin gives, where all rounds are alike."""
-    groups = rounds_of(charged_for(ledger.opened, ledger.intents).releases)
+    groups = rounds_of(charged_for(ledger.opened, ledger.intents, start=ledger.next_round).releases)
     if len(groups) != 1:
         return None
     law = groups[0].sampling
