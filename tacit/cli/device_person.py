@@ -98,7 +98,8 @@ def receipts(
             finally:
                 connection.close()
         found = account.read(opened.account_path)
-    in_ledger = None if ledger is None else found_in_ledger(found, ledger)
+        noise = {name: task.noise for name, task in opened.memory.tasks.items()}
+    in_ledger = None if ledger is None else found_in_ledger(found, ledger, noise)
     if as_json:
         listed = [_contribution(each) for each in found]
         emit(ReceiptsResult, {"contributions": listed, "checked": check, "in_ledger": in_ledger})
