@@ -161,9 +161,9 @@ def test_the_odometer_of_an_extended_run_reads_what_tacits_reads(many: int):
             ours = checker.odometer_epsilon(once, rho, delta)
         case = (kind, q, z, rounds, delta, rho, ours, theirs)
         assert ours <= theirs + max(1e-3, 1e-3 * theirs), case
-        if (
-            theirs < 50
-        ):  # both round up between points of a grid; Tacit's is coarser, and its library knows no order below 2
+        # Both round up between points of a grid, and Tacit's is coarser; below order 2, which a large epsilon needs, its
+        # library often finds no bound.
+        if theirs < 10:
             assert ours >= theirs - max(5e-3, 1e-2 * theirs), case
 
 

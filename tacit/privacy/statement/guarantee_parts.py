@@ -397,6 +397,11 @@ def how_to_check(said: Guarantee, ledger: Ledger) -> tuple[Line, ...]:
     """What a reader can compute or compare."""
     return (
         Line("Epsilon is computed from the ledger alone. To compute it again:", code="tacit account run RUN"),
+        Line(
+            "Without Tacit, the file verifier/tacit_verify.py computes it again from the run's certificate, where it knows the "
+            "mechanism. To make the certificate:",
+            code="tacit certify RUN",
+        ),
         Line("The ledger's last digest, which stands for all its records:", code=said.head),
         Line("SHA-256 of recipe.toml, as the ledger has it:", code=ledger.opened.recipe),
         Line("With private/participation.bin the owner can show that the recorded cohorts are those of the ledger."),
