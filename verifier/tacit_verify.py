@@ -100,7 +100,7 @@ def size_of(which: str, head: str, keys: list[Any], origin: str, leaves: list[by
     return int(size)
 
 def read_ledger(lines: list[str]) -> list[Json]:
-    """The records, each of which may follow the one before. The first gets the rounds that are planned last."""
+    """The records, each of which may follow the one before. The first gets what is planned last and the round that comes next."""
     records, attempts, live, previous, following, closed = list[Json](), Counter[int](), dict[int, int](), "0" * 64, 0, ""
     for place, line in enumerate(lines):
         where, record = f"record {place} of its ledger", json.loads(line)
@@ -128,7 +128,7 @@ def read_ledger(lines: list[str]) -> list[Json]:
             fits, closed = fits and round == following and kind in ("adjusted", "closed"), record.get("outcome", "")
         require(fits, f"{where} says what cannot come next, or is of a format that is not known here")
         records.append(record)
-    return records
+    return [records[0] | {"next": following}, *records[1:]]
 
 def require_plan(opened: Json, intents: list[Json]) -> Json:
     """The plan, whose kind is proven here and which every intent follows; an intent gets its noise multiplier as a whole."""
@@ -137,14 +137,15 @@ def require_plan(opened: Json, intents: list[Json]) -> Json:
     population, cyclic = whole(plan["population"], 1, 10**12), sampling == "cyclic_poisson"
     said = [opened[name] for name in ("mechanism", "population", "adjacency", "unit")]
     stated = [plan["mechanism"], population, ADJACENCY.get(sampling, "add or remove one user"), "user"]
-    sized = not sums or (sampling in ("fixed", "check_in") and 2 ** whole(secagg["bits"], 2, 32) > 2 * cohort)
+    sized = not sums or 2 ** whole(sums["bits"], 2, 32) > 2 * cohort * whole(sums["element_clip"], 1, 2**31)
+    sized = sized and (not sums or [secagg["bits"], secagg["scheme"], sampling in ADJACENCY] == [sums["bits"], "server_noise", 1])
     for holds, why in (
         (len(plan) == 21 and (plan["bands"] is not None) == cyclic, "its plan has a format that is not known here"),
         (not opened["outside"] and plan["participation"] is None and ":" not in mechanism, "it rests on an outside author's claim"),
         (opened["seeded"] is False, "its noise was made from a seed and can be replayed"),
         (opened["reasons_not_private"] == [], "its ledger itself gives reasons why no privacy may be claimed"),
         (sampling in PROVEN.get(mechanism, "").split(), f"nothing is proven here for the mechanism {mechanism} with its sampling"),
-        (said == stated and number(plan["delta"], 1e-300, 0.5), "the first record of its ledger contradicts its plan"),
+        (said == stated and number(plan["delta"], 1e-300, 1 / population) <= 0.5, "its first record contradicts its plan"),
         (cohort == population if mechanism == "words" else cohort <= min(population, 1e5), "its cohort is larger than is proven"),
         (all(a < b for a, b in pairwise([0, *map(whole, restarts), opened["rounds"]])), "its restarts are not those of a plan"),
         ((secagg is None) == (sums is None) and sized, "its secure sums may wrap around, or are not the plan's"),
@@ -365,8 +366,7 @@ def odometer_epsilon(rounds: Round, rho: float, delta: float) -> float:
 def epsilon_of(opened: Json, plan: Json, intents: list[Json], given: Any) -> tuple[float, float]:
     """Epsilon and rho (NaN with samples or a threshold) of every attempt in the ledger and of the planned rounds to come."""
     mechanism, planned, restarts, words = plan["mechanism"], opened["rounds"], plan["restarts"], opened["vocabulary"]
-    rounds = [each["round"] for each in intents]
-    rounds += range(rounds[-1] + 1 if rounds else 0, planned)
+    rounds = [*(each["round"] for each in intents), *range(opened["next"], planned)]
     require(max(rounds) < planned, "rounds ran beyond those that were planned")
     order, delta, strategy = 2 if plan["sampling"] == "fixed" else 0, plan["delta"] * (1 - 1e-3), opened["strategy"]
     z, q = min([plan["noise_multiplier"], *(each["z"] for each in intents)]), plan["cohort"] / plan["population"]
@@ -446,7 +446,7 @@ def check(data: bytes, key: str | None, heads: list[str], witness: str | None, m
     records = read_ledger(lines)
     opened, intents, kinds = records[0], [each for each in records if each["kind"] == "intent"], [each["kind"] for each in records]
     signers, said, seen = [public_key(opened["witness"]["key"])] if opened["witness"] else [], list[str](), 0
-    for each in certificate["witnesses"]:
+    for each in certificate["witnesses"][:16]:
         seen = max(seen, size_of("the head that the witness signed", each, signers, origin, leaves))
         said.append(f"A witness ({signers[0][0]}) has signed {seen} of its {len(leaves)} records.")
     require(witness is None or ([public_key(witness)] == signers and seen), "the given witness did not sign a head of it")
@@ -472,7 +472,7 @@ def check(data: bytes, key: str | None, heads: list[str], witness: str | None, m
         f"Proved: ε ≤ {proved} at δ = {plan['delta']:g} for all the data of any one user ({opened['adjacency']}).",
         f"It states ε = {claimed:.6g}. {opened['rounds']} rounds were planned, {ran} have run, and {len(intents) - ran} ran again.",
         *said, "Signed with the given key." if key else "Whose key signed it you have to know: give the one you know with --key.",
-        "Assumed: what its ledger says of noise, clips and users was done, and no other run read these users.",
+        "Assumed: noise, clips and users were as its ledger says, samples stayed secret, and no other run read these users.",
     ]
 
 def main(arguments: list[str]) -> int:

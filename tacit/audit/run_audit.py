@@ -208,7 +208,7 @@ def _proven(folder: RunFolder, ledger: Ledger, plan: CanaryPlan) -> Proven:
     """
     if plan.device_rate is None:
         return _as_proven(cost_of(folder, ledger).stated)
-    opened, charged = ledger.opened, charged_for(ledger.opened, ledger.intents).releases
+    opened, charged = ledger.opened, charged_for(ledger.opened, ledger.intents, start=ledger.next_round).releases
     if opened.plan["sampling"] == "check_in":
         limits = {"min_separation": 0, "max_participation": opened.rounds}
         law = {**opened.plan, **limits}

@@ -32,7 +32,7 @@ def statement(home: HomeFolder, as_json: Json = False) -> None:
     from tacit.fleet.device.home import Home
     from tacit.fleet.device.statement import statement_of
 
-    with Home.open(home, or_left=True) as opened:
+    with Home.open(home, or_left=True, to_read=True) as opened:
         found = statement_of(opened)
     if not as_json:
         for sentence in found.sentences():
@@ -87,7 +87,7 @@ def receipts(
     from tacit.fleet.device.receipts import check_all
     from tacit.fleet.device.statement import fate_of
 
-    with Home.open(home, or_left=not check) as opened:
+    with Home.open(home, or_left=not check, to_read=not check) as opened:
         if check:
             connection = Connection(opened)
             try:
@@ -98,7 +98,8 @@ def receipts(
             finally:
                 connection.close()
         found = account.read(opened.account_path)
-    in_ledger = None if ledger is None else found_in_ledger(found, ledger)
+        noise = {name: task.noise for name, task in opened.memory.tasks.items()}
+    in_ledger = None if ledger is None else found_in_ledger(found, ledger, noise)
     if as_json:
         listed = [_contribution(each) for each in found]
         emit(ReceiptsResult, {"contributions": listed, "checked": check, "in_ledger": in_ledger})
@@ -121,7 +122,7 @@ def head(home: HomeFolder, as_json: Json = False) -> None:
     require_extra()
     from tacit.fleet.device.home import Home
 
-    with Home.open(home, or_left=True) as opened:
+    with Home.open(home, or_left=True, to_read=True) as opened:
         log = opened.memory.log
     if (found := _head(log)) is None:
         raise FleetError("This device has seen no head of a log yet.", hint="Let it check in first: tacit device run")

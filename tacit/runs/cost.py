@@ -86,7 +86,7 @@ def cost_of(folder: RunFolder, ledger: Ledger | None = None, *, cohorts: WhoTook
         if not folder.begun:
             raise RunError(f"The run {folder.path} has not begun, so it has no ledger.")
         ledger = folder.accountable_ledger()
-    stated = spent_by(ledger.opened, ledger.intents)
+    stated = spent_by(ledger.opened, ledger.intents, start=ledger.next_round)
     against = reasons_against(ledger, cohorts=cohorts)
     reasons = distinct((*stated.reasons_not_private, *objections(ledger, stated), *against))
     if reasons:
@@ -110,7 +110,7 @@ def _unsampled(ledger: Ledger) -> bool:
 def _happened(ledger: Ledger, cohorts: WhoTookPart | None) -> Spent | None:
     if cohorts is None or not _unsampled(ledger):
         return None
-    found = spent_by(ledger.opened, ledger.intents, cohorts=cohorts)
+    found = spent_by(ledger.opened, ledger.intents, start=ledger.next_round, cohorts=cohorts)
     return found if found.participation is not None and found.participation.observed else None
 
 
@@ -135,7 +135,7 @@ def total_cost(
     known = {
         ledger.opened.run_id: cohorts
         for ledger, cohorts in runs
-        if cohorts is not None and not charged_for(ledger.opened, ledger.intents).to_come
+        if cohorts is not None and not charged_for(ledger.opened, ledger.intents, start=ledger.next_round).to_come
     }
     # An odometer may only add up costs that were fixed when each run began. The realised participation was not.
     return stated, together(ledgers, delta, cohorts=known) if known and not adaptive else None

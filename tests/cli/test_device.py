@@ -191,6 +191,18 @@ def test_two_devices_compare_heads(tacit: Tacit, logged: tuple[Path, Path, Engin
     assert "not the text of a checkpoint" in tacit("device", "compare", file, "--home", ann).refusal(9)
 
 
+def test_what_a_device_says_can_be_read_while_it_runs(tacit: Tacit, logged: tuple[Path, Path, Engine]) -> None:
+    ann, _, engine = logged
+    log_entry(engine, "a")
+    assert tacit("device", "receipts", "--home", ann, "--check").code == 0
+    with Home.open(ann):
+        assert "It has sent nothing." in tacit("device", "statement", "--home", ann).out
+        assert "The device has sent nothing." in tacit("device", "receipts", "--home", ann).out
+        assert tacit("device", "head", "--home", ann, "--json").object["size"] == 1
+        asked = tacit("device", "receipts", "--home", ann, "--check")
+        assert "Another process is using the device's home" in asked.refusal(9)
+
+
 def test_a_person_reads_their_statement_and_leaves(tacit: Tacit, logged: tuple[Path, Path, Engine]) -> None:
     ann, bo, _ = logged
     assert "The device has sent nothing." in tacit("device", "receipts", "--home", ann).out

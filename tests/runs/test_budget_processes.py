@@ -93,3 +93,11 @@ def test_processes_that_are_killed_lose_no_charge_and_spend_nothing_twice(people
     last = start(people, ledgers, "last", 0.05, 100)
     left = 1.0 - 0.002 * len(began)
     assert last.wait() == int(left / 0.05 + 1e-9)
+
+
+def test_random_sequences_of_processes_that_are_killed() -> None:
+    """`python -m tests.support.budget_storm --sequences 10000` runs as many as one likes."""
+    command = [sys.executable, "-m", "tests.support.budget_storm", "--sequences", "12"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Never over the budget" in done.stdout

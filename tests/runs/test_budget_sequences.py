@@ -178,6 +178,23 @@ def test_some_random_sequences(tmp_path: Path, disk: Disk) -> None:
     run_sequences(tmp_path, range(200), disk)
 
 
+def test_a_refused_run_whose_ledger_plans_more_is_not_charged_more_when_it_is_settled(tmp_path: Path) -> None:
+    account, limit = account_of(tmp_path), Limit(None, None, 1.0)
+    charges = [Charge("user", ADD, rho=rho) for rho in (0.3, 0.8)]
+    account.set_limit(limit, lambda history: [ChargedRun("old", "runs", Charge("user", ADD, rho=0.5), True)])
+    account.reserve("extended", "runs", lambda: charges[0])
+    with pytest.raises(BudgetError):
+        account.reserve("extended", "runs", lambda: charges[1])
+    account.settle("extended", lambda: charges[1])  # its ledger says already that it was extended
+    assert account.history().charges["extended"] == charges[0]
+    with pytest.raises(BudgetError):
+        account.reserve("extended", "runs", lambda: charges[1])
+    account.reserve("extended", "runs", lambda: charges[0])
+    unknown = Charge("user", ADD, unknown="its ledger departs from its plan")
+    account.settle("extended", lambda: unknown)
+    assert account.history().charges["extended"] == unknown
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("thousand", range(1, 11))
 def test_ten_thousand_random_sequences(tmp_path: Path, disk: Disk, thousand: int) -> None:

@@ -122,7 +122,7 @@ def _train(writer: LedgerWriter, plan: PrivacyPlan, rounds: int, chance: random.
 def certified(ledger: Ledger, *, private: bytes = KEY, stated: Spent | None = None, **changes: Any) -> bytes:
     """The certificate of this ledger; `changes` are parts of its content."""
     opened, last = ledger.opened, ledger.committed
-    spent = spent_by(opened, ledger.intents) if stated is None else stated
+    spent = spent_by(opened, ledger.intents, start=ledger.next_round) if stated is None else stated
     column = None
     if opened.strategy and isinstance(strategy := from_description(opened.strategy), Toeplitz):
         borders = [0, *opened.plan.get("restarts", ()), opened.rounds]

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.facts import DiscoveryRecord, VocabularyRecord, WitnessRecord
+from tacit.privacy.record.ledger import LedgerWriter, read_ledger
+from tacit.privacy.record.planned import planned_intents
 from tacit.privacy.record.reasons import Reason, Why
+from tacit.privacy.record.records import FRESH_NOISE, Resumed
+from tacit.privacy.statement.assumptions import departures
 from tacit.secagg import keys
 from tacit.transparency.checkpoint import Checkpoint, PublicKey
 from tests.support.certificate_attacks import head_of
 from tests.support.checker import answer
 from tests.support.first_record import secure_sum
-from tests.support.made_certificates import KEY, Made, certified, made_certificate, rechained, signed_again
+from tests.support.made_certificates import (
+    KEY,
+    KINDS,
+    Made,
+    certified,
+    made_certificate,
+    public_key,
+    rechained,
+    signed_again,
+)
+from tests.support.planned_ledgers import opened_with
 
 WORDS = VocabularyRecord("found", "ab" * 32, 20.0, 2, 1e-6)
 WITNESS_KEY = bytes(range(5, 37))
@@ -56,6 +72,61 @@ def test_what_is_charged_is_what_the_statement_charges(kind: str, more: dict[str
         assert shown <= stated * (1 + 1e-3) + 2e-3
         if made.content["statement"]["accountant"] != "rdp":
             assert shown >= stated * (1 - 1e-2) - 1e-3
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "fixed", "tree", "banded", "cyclic"])
+def test_rounds_that_are_about_to_run_again_are_charged_before_they_do(kind: str, tmp_path: Path):
+    given, facts = KINDS[kind]
+    plan, shown = PrivacyPlan(**given), []
+    opened = opened_with(plan, **{"run_id": "ab12cd34", "rounds": 8, **facts})
+    with LedgerWriter.create(tmp_path / "ledger.jsonl", opened) as writer:
+        for intent in planned_intents(plan, 5):
+            writer.append(intent)
+        writer.append(Resumed(3, writer.ledger.lost_from(3), FRESH_NOISE))
+        for again in (True, False):
+            made = Made(certified(writer.ledger), writer.ledger, public_key(writer.ledger))
+            code, said, epsilon = _said(tmp_path, made)
+            assert code == 0, said
+            assert epsilon == pytest.approx(made.content["statement"]["epsilon"], rel=1e-3, abs=1e-3)
+            shown.append(epsilon)
+            if again:
+                writer.append(dataclasses.replace(planned_intents(plan, 4, start=3)[0], attempt=1))
+    assert shown[0] == shown[1]
+
+
+@pytest.mark.parametrize(
+    ("sums", "section"),
+    [
+        ({"element_clip": 1 << 15}, {}),  # 20 users of this reach half of 2^20
+        ({"bits": 32, "element_clip": 1 << 15}, {}),  # another modulus than the plan's
+        ({"bits": 4, "element_clip": 1}, {"bits": 4}),
+        ({}, {"scheme": "device_noise"}),  # whose noise is not this mechanism's
+    ],
+)
+def test_secure_sums_that_may_wrap_around_are_refused(sums: dict[str, Any], section: dict[str, Any], tmp_path: Path):
+    honest = {"settings": {"secagg": {"bits": 20}}, "secure_sum": secure_sum()}
+    made = made_certificate(tmp_path, "fixed", **honest)
+    records = [json.loads(line) for line in made.content["ledger"]]
+    opened, plan = records[0], records[0]["plan"]
+    plan = {**plan, "secagg": plan["secagg"] | section}
+    changed = opened | {"plan": plan, "secure_sum": opened["secure_sum"] | sums}
+    forged = signed_again(made.content, rechained([changed, *records[1:]]))
+    code, said, _ = _said(tmp_path, Made(forged, made.ledger, made.key))
+    assert code == 1
+    assert "its secure sums may wrap around" in said
+    # Tacit itself claims nothing either.
+    (tmp_path / "forged.jsonl").write_text("".join(f"{line}\n" for line in rechained([changed, *records[1:]])))
+    assert departures(read_ledger(tmp_path / "forged.jsonl"))
+
+
+def test_a_delta_that_is_no_promise_to_one_of_so_many_is_refused(tmp_path: Path):
+    made = made_certificate(tmp_path)
+    records = [json.loads(line) for line in made.content["ledger"]]
+    changed = records[0] | {"plan": {**records[0]["plan"], "delta": 0.4}}
+    lines = rechained([changed, *records[1:]])
+    stated = {**made.content["statement"], "delta": 0.4, "epsilon": 1.0, "ledger_head": json.loads(lines[-1])["digest"]}
+    forged = signed_again(made.content | {"statement": stated}, lines)
+    assert _said(tmp_path, Made(forged, made.ledger, made.key))[0] == 1
 
 
 def test_a_discovery_of_words_is_proved(tmp_path: Path):

@@ -39,6 +39,7 @@ from tacit.secagg import keys
 from tacit.secagg.messages import NO_CERTIFICATE
 
 _PRIVATE, _FOLDER = 0o600, 0o700
+_NO_LOCK = -1
 _Read = TypeVar("_Read", bound=BaseModel)
 
 
@@ -84,26 +85,27 @@ class Home:
         return home
 
     @classmethod
-    def open(cls, path: Path, *, or_left: bool = False) -> Home:
+    def open(cls, path: Path, *, or_left: bool = False, to_read: bool = False) -> Home:
         """The home of an enrolled device; FleetError if the folder is not one, or another process has it open.
 
-        A device that has left cannot take part; `or_left` opens its home to look at what remains.
+        A device that has left cannot take part; `or_left` opens its home to look at what remains. `to_read` looks at what a
+        device has written that may be running: nothing may be changed, and nobody is kept out.
         """
         if (path / "left.json").is_file():
             if or_left:
-                return cls(path, _locked(path))
+                return cls(path, _NO_LOCK if to_read else _locked(path))
             raise FleetError(f"The device in {path} has left its server.", hint="Enrol again with a new --home.")
         if not (path / "identity.key").is_file() or not (path / "device.json").is_file():
             raise FleetError(
                 f"Expected the home of an enrolled device, got {path}.", hint="Make one with: tacit device enrol"
             )
-        return cls(path, _locked(path))
+        return cls(path, _NO_LOCK if to_read else _locked(path))
 
     def close(self) -> None:
         """Release the folder."""
         if self._lock >= 0:
             os.close(self._lock)
-            self._lock = -1
+            self._lock = _NO_LOCK
 
     def __enter__(self) -> Self:
         return self

@@ -104,7 +104,7 @@ def together(
     costs = [
         cost_of_run(
             ledger.opened,
-            charged_for(ledger.opened, ledger.intents),
+            charged_for(ledger.opened, ledger.intents, start=ledger.next_round),
             adjacency,
             cohorts=(cohorts or {}).get(ledger.opened.run_id),
         )

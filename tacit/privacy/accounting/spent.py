@@ -122,15 +122,18 @@ def spent_by(
     opened: Opened,
     intents: Iterable[Intent],
     *,
+    start: int | None = None,
     cohorts: Iterable[NDArray[np.int64]] | None = None,
     quick: bool = False,
 ) -> Spent:
     """The bound on what these releases and the planned rounds that have not run cost together.
 
-    `cohorts`: who took part, one array an intent, from the participation record; it counts once all planned rounds have run.
+    `start` is the round that the run goes on with (`Ledger.next_round`), where that is not the one after its last: rounds from
+    there on run again, and count again. `cohorts`: who took part, one array an intent, from the participation record; it counts
+    once all planned rounds have run.
     `quick`: a coarser bound, for a progress bar.
     """
-    charged = charged_for(opened, intents)
+    charged = charged_for(opened, intents, start=start)
     releases = releases_of(opened, charged, cohorts)
     cost = with_vocabulary(cost_of_releases(releases), opened.vocabulary, opened.adjacency)
     delta, reasons = float(opened.plan["delta"]), opened.reasons_not_private

@@ -27,6 +27,8 @@ def departures_from_plan(opened: Opened, intents: Sequence[Intent]) -> list[Reas
         plan = PrivacyPlan.model_validate(opened.plan)
     except ValidationError:
         return [Reason(Why.UNREADABLE_PLAN)]
+    if not _sums_cannot_wrap(plan, opened.secure_sum):
+        return [Reason(Why.DEPARTS_FROM_PLAN, "its secure sums may wrap around, or are not the plan's")]
     sampling, noise = plan.sampling_constants, plan.noise_multipliers
     for intent in intents:
         if intent.sampling != sampling:
@@ -57,6 +59,19 @@ def _bound_fits(plan: PrivacyPlan, opened: Opened, intent: Intent, name: str) ->
     if bound is None or math.isinf(clip):
         return bound is None and math.isinf(clip)
     return math.isclose(bound, clip * _inflation(opened.secure_sum), rel_tol=1e-12)
+
+
+def _sums_cannot_wrap(plan: PrivacyPlan, encoding: SecureSumRecord | None) -> bool:
+    """Whether sums are added as the plan says, and no cohort's integers reach half the modulus.
+
+    A sum that wraps around moves by the modulus, which no bound covers. Where devices add the noise, a sum is private before
+    it is reduced, so that wrapping is post-processing (`secagg.encoding`).
+    """
+    if plan.secagg is None or encoding is None:
+        return plan.secagg is None and encoding is None
+    if encoding.bits != plan.secagg.bits:
+        return False
+    return plan.secagg.scheme == "device_noise" or 2 * plan.cohort * encoding.element_clip < 2**encoding.bits
 
 
 def _inflation(encoding: SecureSumRecord | None) -> float:

@@ -337,7 +337,7 @@ def _law(said: Guarantee, ledger: Ledger) -> str:
 
 def _as_the_papers_print(said: Guarantee, ledger: Ledger) -> float | None:
     """What the convention of Production and its kin gives, where all rounds are alike."""
-    groups = rounds_of(charged_for(ledger.opened, ledger.intents).releases)
+    groups = rounds_of(charged_for(ledger.opened, ledger.intents, start=ledger.next_round).releases)
     if len(groups) != 1:
         return None
     law = groups[0].sampling
@@ -397,6 +397,11 @@ def how_to_check(said: Guarantee, ledger: Ledger) -> tuple[Line, ...]:
     """What a reader can compute or compare."""
     return (
         Line("Epsilon is computed from the ledger alone. To compute it again:", code="tacit account run RUN"),
+        Line(
+            "Without Tacit, the file verifier/tacit_verify.py computes it again from the run's certificate, where it knows the "
+            "mechanism. To make the certificate:",
+            code="tacit certify RUN",
+        ),
         Line("The ledger's last digest, which stands for all its records:", code=said.head),
         Line("SHA-256 of recipe.toml, as the ledger has it:", code=ledger.opened.recipe),
         Line("With private/participation.bin the owner can show that the recorded cohorts are those of the ledger."),

@@ -10,6 +10,10 @@ its reservation gone, and reserves again or stops.
 
 **A killed process** leaves its reservation. It stays charged until it is settled from its ledger: by the run itself when it is
 resumed and ends, or by `settle`. A settled run stays charged for its planned rounds (`tacit.privacy.record.planned`).
+
+**A ledger may plan more than is reserved**: a budget was set while a run was about to go on, and the run, whose ledger said by
+then that there would be more rounds, was refused. It has read nobody since, because it reserves again after such a record and
+before anybody is read. So settling never makes a charge larger; if the run goes on, it asks for the rest again.
 """
 
 from __future__ import annotations
@@ -141,12 +145,12 @@ class Account:
         """Charge a run for what its ledger says, now that it has ended; None: it never began.
 
         `charge` is called while no other process can reserve; if it raises, nothing is settled. Nothing happens if the account
-        does not know the run, or if it is settled.
+        does not know the run, or if it is settled. A bound does not grow here: see the top of the file.
         """
         with self._held() as (held, history):
             known = history.jobs.get(run)
             if held is not None and known is not None and known.open:
-                self._append(held, history, Settled(run, charge(), now()))
+                self._append(held, history, Settled(run, _no_more_than(known.charge, charge()), now()))
 
     def require_room(self, charges: dict[str, Charge]) -> None:
         """BudgetError if these jobs, which are about to begin one after the other, do not fit together. Nothing is charged."""
@@ -192,6 +196,13 @@ class Account:
         content, digest = history.write(line)
         held.append(content)
         history.take(line, digest)
+
+
+def _no_more_than(reserved: Charge | None, found: Charge | None) -> Charge | None:
+    """What a run is charged whose ledger says `found`: a cost that is unknown stays so."""
+    if reserved is None or found is None or found.unknown is not None:
+        return found
+    return found if reserved.covers(found) else reserved
 
 
 def in_words(limit: Limit) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 
 import pytest
@@ -228,10 +229,14 @@ def test_a_round_that_is_closed_without_this_device(home, fake):
     assert "does not count the device's contribution" in refused(home, fake, clock, 2)
 
 
+# What the made-up run's ledger says, and so what an honest server tells devices of it.
+TOLD = {"noise_multiplier": 3.0, "noise": NoiseTerms(mechanism="gaussian", multiplier=3.0)}
+
+
 def test_a_published_ledger_that_lacks_a_round_of_this_device(tmp_path, fake):
     """The server counted the round in its log, and computes epsilon from a ledger without it."""
     run = begun(tmp_path / "run", None, rounds=2)
-    content = fake.prepared.task.model_copy(update={"run": run.run_id}).model_dump_json().encode()
+    content = fake.prepared.task.model_copy(update={"run": run.run_id, **TOLD}).model_dump_json().encode()
     fake.log.add_task(content)
     home, clock = enrolled(tmp_path, fake, sentences_of(setup(), 0), POLICY), Clock()
     place = fake.offer(0, task=fake.add_blob(content))
@@ -245,6 +250,49 @@ def test_a_published_ledger_that_lacks_a_round_of_this_device(tmp_path, fake):
     forge(run.path, lambda records: records.__delitem__(slice(2, None)))
     with pytest.raises(FleetError, match="is not the one of round 0 of 'small'"):
         found_in_ledger(mine, run.ledger_path)
+
+
+def of_block(**changes):
+    """In every intent, what is said of the update."""
+    return lambda records: [each["blocks"]["update"].update(changes) for each in records if each["kind"] == "intent"]
+
+
+@pytest.mark.parametrize(
+    ("ledger", "told", "why"),
+    [
+        (of_block(noise_multiplier=3.1), {}, "noise of 3.1 times the clip was added, and the device was told 3:"),
+        (of_block(bound=0.2), {}, "no contribution was longer than 0.2, and the device was told 0.3:"),
+        (lambda records: records[0].update(strategy={"strategy": "tree"}), {}, "1 participation of one device moves"),
+        (lambda records: None, {}, None),
+        (of_block(noise_multiplier=2.0, bound=9.0), {}, None),  # worse than it was told
+        (
+            lambda records: records[0].update(strategy={"strategy": "tree"}),
+            {"noise": NoiseTerms(mechanism="tree", multiplier=3.0, moved_squared=(4.0,))},
+            None,
+        ),
+    ],
+)
+def test_a_ledger_with_better_terms_than_the_devices_were_told(tmp_path, fake, ledger, told, why):
+    """Another plan: the ledger says from the start what makes epsilon smaller, and its digests are in the log."""
+    run = begun(tmp_path / "run", None, rounds=2)
+    forge(run.path, ledger)
+    task = fake.prepared.task.model_copy(update={"run": run.run_id, **TOLD, **told})
+    fake.log.add_task(task.model_dump_json().encode())
+    home, clock = enrolled(tmp_path, fake, sentences_of(setup(), 0), POLICY), Clock()
+    place = fake.offer(0, task=fake.add_blob(task.model_dump_json().encode()))
+    step(home, fake, clock)
+    fake.log.close(place, counted=4, ledger=last_digest(run.ledger_path))
+    mine = checked(home, fake, clock)
+    noise = {each.sent.task: task.noise for each in mine}
+    if why is None:
+        assert found_in_ledger(mine, run.ledger_path, noise) == 1
+        return
+    with pytest.raises(FleetError, match=re.escape(why)):
+        found_in_ledger(mine, run.ledger_path, noise)
+
+
+def last_digest(path):
+    return json.loads(path.read_text().splitlines()[-1])["digest"]
 
 
 @pytest.mark.parametrize("lie", ["counted", "outcome", "receipt"])
