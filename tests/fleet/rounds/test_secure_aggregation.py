@@ -33,7 +33,7 @@ class People:
         self.states: dict[int, Any] = {}
         self.clock, self.taken = 0.0, list[int]()
         self.round = SecureAggregationRound(
-            open_session(len(numbers), terms),
+            open_session(len(numbers), terms, os.urandom(32)),
             terms,
             numbers,
             [keys.identity_public(identity) for identity in self.identities.values()],
