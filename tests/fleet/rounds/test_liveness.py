@@ -82,7 +82,7 @@ def loses_the_first(count: int) -> Callable[[int, Any], str]:
 
 def test_forty_devices_and_five_failed_tries(sqlite_engine: Engine, tmp_path: Path) -> None:
     terms = {"rounds": 4, "separation": 3, "most": 1}
-    recipe, run, devices = small(40, 6, **terms), tmp_path / "run", enrolled_many(sqlite_engine, 40)
+    recipe, run, devices = small(40, 6, **terms, deadline_s=2.0), tmp_path / "run", enrolled_many(sqlite_engine, 40)
     with Server(sqlite_engine, recipe, run) as server:
         crowd = CarefulCrowd(sqlite_engine, server.aggregators, devices, size_of(recipe), loses_the_first(5))
         with crowd, in_background(server.coordinator.run) as result:
