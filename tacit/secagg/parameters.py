@@ -50,7 +50,7 @@ from tacit.errors import ProtocolError
 from tacit.secagg.session import Session
 
 Server = Literal["curious", "malicious"]
-# The most neighbours that `strongest` gives a device: it expands a mask and splits two secrets for each.
+# The most neighbours that `against_malicious` gives a device: it expands a mask and splits two secrets for each.
 MOST_NEIGHBOURS = 512
 
 

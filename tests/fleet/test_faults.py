@@ -141,7 +141,7 @@ def secure_recipe(*, rounds: int) -> Recipe:
     return fleet_recipe(
         run={"rounds": rounds},
         privacy={"max_participation": OFTEN, "secagg": {"bits": 24}},
-        fleet={"deadline_s": 120.0, "selection_s": 60.0, "stage_s": 20.0, "dropout": 0.4},
+        fleet={"deadline_s": 1200.0, "selection_s": 600.0, "stage_s": 120.0, "dropout": 0.4},
     )
 
 

@@ -32,7 +32,7 @@ class Upload:
         path = f"{ROUNDS}/{place.round_id}/report"
         headers = {"host": "here", "content-length": str(len(body) if states is None else states)}
         lines = [f"{name}: {value}" for name, value in (headers | phone.person.headers("PUT", path, body)).items()]
-        self._socket = socket.create_connection(("127.0.0.1", fleet.doorway.behind), timeout=20)
+        self._socket = socket.create_connection(("127.0.0.1", fleet.doorway.behind), timeout=120)
         self._head = "\r\n".join([f"PUT {path} HTTP/1.1", *lines, "", ""]).encode()
         self.send(self._head)
 
@@ -94,7 +94,7 @@ def broken(place: Assignment, good: bytes) -> dict[str, tuple[bytes, int]]:
 
 def test_uploads_that_are_wrong_late_or_repeated_count_for_nothing(postgres_url: str, tmp_path: Path) -> None:
     # Rounds end with the goal's last report; a loaded machine has time for all that comes before it.
-    recipe = fleet_recipe(privacy={"max_participation": 9}, fleet={"deadline_s": 120.0})
+    recipe = fleet_recipe(privacy={"max_participation": 9}, fleet={"deadline_s": 1200.0})
     with Fleet(tmp_path, postgres_url, recipe) as fleet:
         phones = fleet.phones
         (liar, at), (lost, lost_at), (slow, slow_at), *honest = with_places(fleet, 6)
@@ -146,7 +146,7 @@ def test_uploads_that_are_wrong_late_or_repeated_count_for_nothing(postgres_url:
 
 def test_a_device_that_is_lost_does_not_stop_a_round_of_secure_aggregation(postgres_url: str, tmp_path: Path) -> None:
     recipe = fleet_recipe(
-        privacy={"secagg": {"bits": 24}}, fleet={"selection_s": 60.0, "stage_s": 10.0, "dropout": 0.4}
+        privacy={"secagg": {"bits": 24}}, fleet={"selection_s": 600.0, "stage_s": 20.0, "dropout": 0.4}
     )
     with Fleet(tmp_path, postgres_url, recipe) as fleet:
         phones, lost = fleet.phones, list[Phone]()

@@ -54,7 +54,7 @@ class Processes:
         process.kill()
         process.wait()
 
-    def ended(self, name: str, timeout: float = 120) -> int:
+    def ended(self, name: str, timeout: float = 600) -> int:
         return self._running[name].wait(timeout)
 
     def stop(self, name: str) -> int:
@@ -86,7 +86,7 @@ class Crowd:
 
     def _run(self) -> None:
         draw, sizes = random.Random(1), dict[str, int]()
-        with httpx.Client(timeout=10, trust_env=False) as client:
+        with httpx.Client(timeout=30, trust_env=False) as client:
             while not self._stopping.wait(0.02):
                 person = draw.choice(self._people)
                 try:

@@ -34,9 +34,9 @@ class World:
     def __init__(self, engine: Engine, client: httpx.Client, reports: FakeReports) -> None:
         self.engine, self.client, self.reports = engine, client, reports
         self.person, self.other = enrolled(engine), enrolled(engine)
-        self.token = make_token(engine, uses=3, expires_at=time.time() + 60)
+        self.token = make_token(engine, uses=3, expires_at=time.time() + 600)
         a_process(engine, seen_at=time.time() + 9)
-        a_round(engine, a_task(engine), round_id=HERE, deadline=time.time() + 60)
+        a_round(engine, a_task(engine), round_id=HERE, deadline=time.time() + 600)
 
     def everything(self, *, but_counters: bool = False) -> str:
         left_out = {schema.devices.c.counter, schema.devices.c.seen_at} if but_counters else set()
@@ -54,6 +54,7 @@ class World:
                     "/v1/check-in": b"{}",
                     "/v1/admin/tokens": b'{"uses": 1, "hours": 1}',
                     "/v1/admin/round": b'{"action": "pause"}',
+                    "/v1/admin/budget": b'{"rho": 1.0}',
                 }.get(path, b"")
                 if method == "put":
                     body = bytes(REPORT_BYTES)
@@ -71,7 +72,7 @@ class World:
     def raw(self, head: str, body: bytes = b"", *, then_close: bool = False) -> bytes:
         """Send these bytes at once and nothing more; what comes back."""
         url = self.client.base_url
-        with socket.create_connection((url.host, url.port), timeout=30) as connection:
+        with socket.create_connection((url.host, url.port), timeout=120) as connection:
             connection.sendall(head.replace("\n", "\r\n").encode("latin-1") + b"\r\n" + body)
             if then_close:
                 connection.shutdown(socket.SHUT_WR)

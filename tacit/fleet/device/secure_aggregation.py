@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from tacit.errors import FleetError
+from tacit.errors import FleetError, ProtocolError
 from tacit.fleet.device.clipping import Contribution
 from tacit.fleet.device.connection import Connection
 from tacit.fleet.device.policy import SecAggAssumptions
 from tacit.fleet.device.vouching import vouched_once
 from tacit.fleet.wire.messages import ROUNDS, Assignment, Stage
-from tacit.fleet.wire.task import DeviceTask, SecAggTerms, SessionTerms
+from tacit.fleet.wire.task import DeviceTask, SecAggTerms, SessionTerms, session_id_of
 from tacit.privacy.gate.rounding import HEADROOM
 from tacit.secagg import device, parameters
 from tacit.secagg.discrete_gaussian import Bits, sampled
@@ -88,6 +88,10 @@ def take_part(
 
     terms = _terms(await_stage("session"))
     session = terms.session()
+    if session.session_id != session_id_of(assignment):
+        raise ProtocolError(
+            "The session of secure aggregation is for another model, clip norm or rotation than this device was given."
+        )
     require_safe(session, task, len(values), assumptions)
     on_session(session)
     state: Any

@@ -35,7 +35,7 @@ from tacit.fleet.wire.messages import Received
 from tacit.fleet.wire.refusals import Refusal
 from tacit.fleet.wire.reports import report_bytes, unpack_report
 from tacit.fleet.wire.server_key import ServerKey
-from tacit.fleet.wire.task import DeviceTask
+from tacit.fleet.wire.task import DeviceTask, session_id_of
 
 
 class PeerQuestion(StrEnum):
@@ -194,7 +194,7 @@ class Aggregator:
             query = select(devices_table.c.device, devices_table.c.identity).where(devices_table.c.device.in_(chosen))
             identities = {row.device: row.identity for row in connection.execute(query)}
         opened = SecureAggregationRound(
-            open_session(len(chosen), terms),
+            open_session(len(chosen), terms, session_id_of(row)),
             terms,
             chosen,
             [identities[device] for device in chosen],

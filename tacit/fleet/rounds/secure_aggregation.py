@@ -75,14 +75,14 @@ class StageProgress(Message):
     reason: str | None = None
 
 
-def open_session(devices: int, terms: SecureRoundTerms) -> Session:
-    """A session for this many devices; ProtocolError if they are too few.
+def open_session(devices: int, terms: SecureRoundTerms, session_id: bytes) -> Session:
+    """A session of this name for this many devices; ProtocolError if they are too few.
 
     It is safe against a malicious server where so many devices allow it, and else against an honest-but-curious one.
     """
     found = size_for(devices, terms.goal, dropout=terms.dropout, corruption=terms.corruption)
     return Session(
-        session_id=os.urandom(ID_BYTES),
+        session_id=session_id,
         graph_seed=os.urandom(ID_BYTES),
         devices=devices,
         neighbours=found.neighbours,

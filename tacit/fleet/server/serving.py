@@ -32,7 +32,7 @@ from tacit.fleet.database.migrations import migrate
 from tacit.fleet.database.transactions import DatabaseAway, may_pass, open_database
 from tacit.fleet.logs import log
 from tacit.fleet.rounds.aggregator import Aggregator
-from tacit.fleet.rounds.secure_size import require_possible
+from tacit.fleet.rounds.secure_size import require_possible, trusting
 from tacit.fleet.server.api import create_app
 from tacit.fleet.server.connections import KEEP_ALIVE_S, Connections, allow_many_files, with_handshake_limit
 from tacit.fleet.server.internal_routes import internal_router
@@ -225,9 +225,15 @@ def _coordinate(
     # Imported here, so that processes that train no model do not load JAX.
     from tacit.fleet.database.budget_table import FleetAccount
     from tacit.fleet.rounds.coordinator import Coordinator
+    from tacit.fleet.rounds.fleet_context import places_of
     from tacit.fleet.rounds.peers import Peers
 
     assert settings.recipe is not None
+    assert settings.recipe.fleet is not None
+    if settings.recipe.privacy.secagg is not None:
+        goal, section = int(settings.recipe.privacy.cohort), settings.recipe.fleet
+        if (sentence := trusting(goal, places_of(goal, section), section)) is not None:
+            log("warning", sentence=sentence)
     if settings.budget is not None:
         FleetAccount(engine).begin_with(settings.budget)
     return Coordinator(

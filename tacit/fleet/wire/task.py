@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Literal
+import hashlib
+import json
+from typing import Annotated, Literal, Protocol
 
 import numpy as np
 from pydantic import Field
@@ -15,6 +17,7 @@ from tacit.secagg.session import Session
 
 _ENCODING = ("dimension", "scale", "element_clip", "bits", "block", "rounding_failure")
 _SESSION_BYTES = ("session_id", "graph_seed")
+_SESSION_LABEL = b"tacit fleet session v1\0"
 
 
 class SecAggTerms(Message):
@@ -114,8 +117,43 @@ class DeviceTask(Message):
         return sum(int(np.prod(shape)) for shape in self.update_shapes)
 
 
+class Tried(Protocol):
+    """What all devices of one try at a round have to be told alike: an `Assignment`, or the server's row of the try."""
+
+    @property
+    def round_id(self) -> str: ...
+    @property
+    def task(self) -> str: ...
+    @property
+    def round(self) -> int: ...
+    @property
+    def checkpoint(self) -> str: ...
+    @property
+    def clip_norm(self) -> float: ...
+    @property
+    def threshold(self) -> float | None: ...
+    @property
+    def signs_seed(self) -> str | None: ...
+
+
+def session_id_of(tried: Tried) -> bytes:
+    """The name of this try's session of secure aggregation, which all its devices compute from what they were told.
+
+    Masks hide a vector in the sum only if the others' vectors are there too. A server that gave all devices but one a model on
+    which they learn nothing, or a clip norm that makes their vectors short, would read the one's vector in the sum. The name is
+    part of the session's context, so that devices which were told different models, plans, clip norms, thresholds or rotations
+    cannot complete a single step together. A try has a random name of its own, so no session is named twice.
+    """
+    clip, threshold = float(tried.clip_norm), None if tried.threshold is None else float(tried.threshold)
+    told = [tried.round_id, tried.task, int(tried.round), tried.checkpoint, clip, threshold, tried.signs_seed]
+    return hashlib.sha256(_SESSION_LABEL + json.dumps(told).encode()).digest()
+
+
 class SessionTerms(Message):
-    """The constants of a session of secure aggregation (`tacit.secagg.session`), and the device's number in it."""
+    """The constants of a session of secure aggregation (`tacit.secagg.session`), and the device's number in it.
+
+    `session_id` has to be `session_id_of` the device's assignment.
+    """
 
     session_id: Sha256
     graph_seed: Sha256

@@ -169,5 +169,5 @@ def test_a_worker_whose_device_is_killed_ends_in_the_middle_of_a_plan():
         made._exchange(made._unsent + framed_job(), most=100, seconds=0.5)
     assert made.is_open
     made._worker.stdin.close()
-    assert made._worker.wait(timeout=60) == 0
+    assert made._worker.wait(timeout=600) == 0
     made.close()

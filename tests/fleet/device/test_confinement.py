@@ -69,7 +69,7 @@ def outcome():
     with tempfile.NamedTemporaryFile() as secret:
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
         command = [sys.executable, "-c", SCRIPT, secret.name, str(os.getpid()), root]
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     return json.loads(answer.stdout)
 
 

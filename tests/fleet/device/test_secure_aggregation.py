@@ -18,14 +18,16 @@ from tacit.fleet.device.policy import OwnerPolicy, SecAggAssumptions
 from tacit.fleet.device.vouching import certificate_of
 from tacit.fleet.rounds import task_compiler
 from tacit.fleet.rounds.partial_sums import PartialSum
+from tacit.fleet.wire.blobs import packed_leaves
 from tacit.fleet.wire.messages import Assignment
 from tacit.fleet.wire.reports import unpack_report
+from tacit.fleet.wire.task import session_id_of
 from tacit.privacy.gate.rounding import HEADROOM
 from tacit.secagg import keys, parameters
 from tacit.secagg.encoding import decoded
 from tacit.secagg.hadamard import public_signs
 from tacit.secagg.session import Session
-from tests.support.fleet.fake_server import Clock, FakeSecAgg, FakeServer, Killed, Running, enrolled
+from tests.support.fleet.fake_server import Clock, FakeSecAgg, FakeServer, Killed, Running, enrolled, refused
 from tests.support.fleet.worlds import sentences_of, setup
 
 CURIOUS = SecAggAssumptions(server="curious")
@@ -178,16 +180,16 @@ class Round:
         self.made = setup(privacy=privacy or SECURE)
         prepared = prepared_of(privacy or SECURE)
         self.fake = FakeServer(prepared, self.made.start.model)
-        self.fake.secagg = FakeSecAgg(session_of(prepared.task, sides=sides))
         self.homes = [
             enrolled(folder / str(user), self.fake, sentences_of(self.made, user), policy) for user in range(DEVICES)
         ]
         for _ in range(DEVICES):
-            self.fake.offer(0, signs_seed=SEED, **offer)
+            place = self.fake.offer(0, signs_seed=SEED, **offer)
+        self.fake.secagg = FakeSecAgg(session_of(prepared.task, sides=sides, session_id=session_id_of(place)))
 
     def run(self):
-        """All devices at once; what each said."""
-        said = {}
+        """All devices at once; what each said. `left` are those that are done."""
+        said, self.left = {}, []
 
         def one(number):
             with Home.open(self.homes[number]) as home:
@@ -198,6 +200,7 @@ class Round:
                 except Killed:
                     said[number].append("killed")
                 connection.close()
+                self.left.append(number)
 
         threads = [threading.Thread(target=one, args=(number,)) for number in range(DEVICES)]
         for thread in threads:
@@ -311,11 +314,41 @@ def test_a_session_is_not_begun_again_by_a_device_that_was_restarted(tmp_path):
     assert round.run() == [["killed"]] * DEVICES
     round.fake.before = lambda request: None
     for _ in range(DEVICES):
-        round.fake.offer(0, signs_seed=SEED, round_id="7" * 32)
+        round.fake.offer(0, signs_seed=SEED)
     before = len(round.fake.requests)
     for said in round.run():
         assert "a session of secure aggregation again" in said[0]
     assert not any("secagg/advertise" in request for request in round.fake.requests[before:])
+
+
+def other_model(fake, value):
+    """A model of the task's shapes in which every entry has this value."""
+    shapes = fake.prepared.task.model_shapes
+    return fake.add_blob(packed_leaves([np.full(shape, value, np.float32) for shape in shapes]))
+
+
+@pytest.mark.parametrize("changes", [{"checkpoint": 3e38}, {"clip_norm": 0.2}, {"signs_seed": "6" * 64}])
+def test_a_server_that_shows_one_device_another_model_clip_or_rotation_gets_nobodys_vector(tmp_path, changes):
+    """With a model on which all others learn nothing, or a clip that makes them short, the sum would be one device's vector."""
+    round = Round(tmp_path)
+    if "checkpoint" in changes:
+        changes = {"checkpoint": other_model(round.fake, changes["checkpoint"])}
+    honest = round.fake.offers[0]
+    round.fake.offers[1:] = [honest.model_copy(update=changes) for _ in range(DEVICES - 1)]
+
+    def end_it(request):
+        """Once all others have left the round, the one that waits for their keys hears that it is over."""
+        waits = request.method == "GET" and request.url.path.endswith("/secagg/advertise")
+        return refused(410, "The round is over.") if waits and len(round.left) == DEVICES - 1 else None
+
+    round.fake.before = end_it
+    heard = round.run()
+    assert sum("for another model, clip norm or rotation" in said[0] for said in heard) == DEVICES - 1
+    for said in heard:
+        assert "Took part" not in said[0]
+    assert round.fake.secagg.sum is None
+    assert not any("secagg/mask" in request and "POST" in request for request in round.fake.requests)
+    assert [taken(home) for home in round.homes] == [0] * DEVICES
 
 
 VOUCHER = b"\x11" * 32

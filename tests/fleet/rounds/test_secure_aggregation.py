@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,20 @@ import pytest
 
 from tacit.errors import FleetError, ProtocolError
 from tacit.fleet.database.round_table import ReportResult
+from tacit.fleet.device.policy import OwnerPolicy
+from tacit.fleet.device.secure_aggregation import require_safe
+from tacit.fleet.rounds.fleet_context import places_of
 from tacit.fleet.rounds.secure_aggregation import SecureAggregationRound, SecureRoundTerms, open_session
-from tacit.fleet.rounds.secure_size import fewest_devices, require_possible, size_for
+from tacit.fleet.rounds.secure_size import fewest_devices, require_possible, size_for, trusting
+from tacit.fleet.server import serving
+from tacit.fleet.server.serving import ServeSettings
 from tacit.fleet.wire.messages import Received
 from tacit.fleet.wire.refusals import Refusal
-from tacit.fleet.wire.task import SessionTerms
+from tacit.fleet.wire.task import SecAggTerms, SessionTerms
 from tacit.recipe.sections import FleetSection
 from tacit.secagg import device, keys
+from tests.support.fleet.crowd import fleet_recipe
+from tests.support.fleet.device_task import task
 
 TERMS = SecureRoundTerms(goal=4, dimension=5, bits=12, stage_s=10.0, dropout=0.4, corruption=0.1)
 NUMBERS = [10, 20, 30, 40, 50, 60]  # as the database knows them
@@ -33,7 +42,7 @@ class People:
         self.states: dict[int, Any] = {}
         self.clock, self.taken = 0.0, list[int]()
         self.round = SecureAggregationRound(
-            open_session(len(numbers), terms),
+            open_session(len(numbers), terms, os.urandom(32)),
             terms,
             numbers,
             [keys.identity_public(identity) for identity in self.identities.values()],
@@ -206,6 +215,62 @@ def test_a_goal_with_which_no_round_can_end_is_refused() -> None:
     with pytest.raises(FleetError, match="No round of secure aggregation can end with a goal of 2") as raised:
         require_possible(2, 14, section)
     assert raised.value.hint == "Set privacy.cohort to 3 or more, or lower fleet.dropout."
+
+
+@pytest.mark.parametrize(
+    ("better", "fleet"),
+    [("fleet.dropout = 0.27", {"dropout": 0.27}), ("fleet.over_selection = 1.22", {"over_selection": 1.22})],
+)
+def test_whoever_starts_rounds_that_trust_the_server_is_told_what_would_not(better: str, fleet: dict[str, Any]) -> None:
+    """The shipped recipe with secure aggregation: devices with the default policy would refuse it, and nobody would know."""
+    said = trusting(50, 65, FleetSection())
+    assert said is not None
+    assert "devices with the default policy refuse them" in said
+    assert better in said
+    section = FleetSection(**fleet)
+    assert trusting(50, places_of(50, section), section) is None
+    is_accepted(section)
+    with pytest.raises(ProtocolError, match="to a malicious server"):
+        is_accepted(FleetSection())
+
+
+def is_accepted(section: FleetSection) -> None:
+    """ProtocolError unless a device with the default policy takes part in a full round with a goal of 50."""
+    terms = SecureRoundTerms(
+        goal=50, dimension=5, bits=12, stage_s=1.0, dropout=section.dropout, corruption=section.corruption
+    )
+    encoding = SecAggTerms(
+        dimension=5,
+        scale=8.0,
+        element_clip=9,
+        bits=12,
+        block=2,
+        rounding_failure=1e-9,
+        local_variance=0,
+        weighted=False,
+    )
+    offered = open_session(places_of(50, section), terms, os.urandom(32))
+    require_safe(offered, task(secagg=encoding, report_goal=50), 5, OwnerPolicy().secagg)
+
+
+def test_a_server_says_at_its_start_that_devices_will_refuse_its_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for the run, where its operator looks."""
+    said = list[str]()
+    monkeypatch.setattr(serving, "log", lambda event, **values: said.append(f"{event}: {values.get('sentence')}"))
+    monkeypatch.setattr("tacit.fleet.rounds.coordinator.Coordinator.run", lambda self: None)
+    for dropout in (0.3, 0.1):
+        recipe = fleet_recipe(
+            privacy={"population": 60, "cohort": 20, "secagg": {"bits": 24}}, fleet={"dropout": dropout}
+        )
+        settings = ServeSettings(out=tmp_path, recipe=recipe)
+        heart: Any = None
+        assert serving._coordinate(settings, heart, heart, bytes(32), None, threading.Event()) is None
+    (warning,) = said
+    assert warning.startswith(
+        "warning: Rounds of 30 devices with a report goal of 20 and fleet.dropout = 0.3 hold only"
+    )
 
 
 def test_a_device_that_is_not_counted_in_the_database_is_not_in_the_sum() -> None:

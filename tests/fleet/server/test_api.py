@@ -85,7 +85,7 @@ def test_from_a_token_to_a_report(server_on_each):
     person.number = answer.json()["device"]
     task = a_task(server.engine)
     a_process(server.engine, seen_at=time.time() + 9)
-    a_round(server.engine, task, round_id=HERE, deadline=time.time() + 60)
+    a_round(server.engine, task, round_id=HERE, deadline=time.time() + 600)
     answer = CheckInAnswer.model_validate_json(server.ask(person, "POST", "/v1/check-in", b"{}").content)
     assert answer.assignment.round_id == HERE
     body = os.urandom(REPORT_BYTES)
@@ -97,7 +97,7 @@ def test_from_a_token_to_a_report(server_on_each):
 def test_answers_to_chosen_and_others_have_one_size(server):
     people = [enrolled(server.engine) for _ in range(2)]
     a_process(server.engine, seen_at=time.time() + 9)
-    a_round(server.engine, a_task(server.engine), places=1, deadline=time.time() + 60)
+    a_round(server.engine, a_task(server.engine), places=1, deadline=time.time() + 600)
     answers = [server.ask(person, "POST", "/v1/check-in", b"{}") for person in people]
     chosen = [CheckInAnswer.model_validate_json(answer.content).assignment is not None for answer in answers]
     assert chosen == [True, False]
@@ -229,7 +229,7 @@ def test_the_administrator_sees_how_things_stand(server_on_each):
     a_process(server.engine, role="selector", seen_at=0.0)
     a_round(server.engine, task, state="committed")
     a_round(server.engine, task, 1, state="abandoned", reason="too few reports")
-    a_round(server.engine, task, 1, selected=2, deadline=time.time() + 60)
+    a_round(server.engine, task, 1, selected=2, deadline=time.time() + 600)
     found = server.client.get("/v1/admin/status", headers=ADMIN).json()
     assert (found["devices"], found["processes"]) == (1, {"selector": 1})
     (told,) = found["tasks"]

@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import httpx
+import pytest
 import uvicorn
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Scope
@@ -38,7 +38,7 @@ def serving(limits: Connections) -> Iterator[int]:
 
 def is_closed(connection: socket.socket) -> bool:
     """Whether the server closes it; the connection is closed here, too."""
-    connection.settimeout(30)
+    connection.settimeout(600)
     with connection, contextlib.suppress(ConnectionError):
         return connection.recv(1) == b""
     return True
@@ -53,17 +53,22 @@ def test_a_connection_without_complete_headers_is_closed() -> None:
         assert is_closed(silent)
         assert is_closed(dripping)
         wait_for(lambda: not limits.open)
-        with httpx.Client() as client:  # and so is one that drips its second request
-            assert client.get(f"http://127.0.0.1:{port}/").text == "here"
-        with socket.create_connection(("127.0.0.1", port)) as again, contextlib.suppress(ConnectionError):
-            again.settimeout(30)
-            again.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
-            answer = b""
-            while b"\r\n\r\nhere" not in answer:
-                answer += again.recv(4096)
-            again.sendall(b"GET / HT")
-            while again.recv(4096):
-                pass
+        # And so is one that drips its second request. On a busy machine the first may come too late: then it is sent again.
+        wait_for(lambda: is_closed_after_an_answer(port))
+
+
+def is_closed_after_an_answer(port: int) -> bool:
+    """Whether a connection gets the answer to its first request; returns when the server has closed it, in its second."""
+    answer = b""
+    with socket.create_connection(("127.0.0.1", port)) as connection, contextlib.suppress(ConnectionError):
+        connection.settimeout(600)
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+        while b"\r\n\r\nhere" not in answer and (piece := connection.recv(4096)):
+            answer += piece
+        connection.sendall(b"GET / HT")
+        while connection.recv(4096):
+            pass
+    return b"\r\n\r\nhere" in answer
 
 
 def test_so_many_connections_and_so_many_of_one_address() -> None:
@@ -99,13 +104,11 @@ def test_a_client_that_does_not_read_loses_its_answer() -> None:
         await send({"type": "http.response.start"})  # type: ignore[operator]
 
     async def never(message: Message) -> None:
-        await asyncio.sleep(60)
-
-    began = time.monotonic()
-    with contextlib.suppress(TimeoutError):
-        asyncio.run(limit_answers(app, seconds=0.05)({"type": "http"}, None, never))  # type: ignore[arg-type]
+        await asyncio.sleep(600)
         raise AssertionError("it waited for the client")
-    assert time.monotonic() - began < 60
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(limit_answers(app, seconds=0.05)({"type": "http"}, None, never))  # type: ignore[arg-type]
 
 
 def test_there_is_room_for_some_connections_whatever_the_system_allows() -> None:

@@ -60,11 +60,11 @@ class Away:
         if getattr(self._here, "called", False):
             return self._real(*arguments, **named)
         self._here.called = True
-        self._together.wait(60)
+        self._together.wait(600)
         try:
             return self._real(*arguments, **named)
         finally:
-            self._done.wait(60)
+            self._done.wait(600)
 
 
 class Four:
@@ -133,7 +133,7 @@ def test_no_process_ends_because_the_database_is_away_as_it_starts(
 def test_a_process_lives_and_is_not_ready_while_the_database_is_away(
     postgres: PostgresServer, postgres_url: str, tmp_path: Path
 ) -> None:
-    with Four(tmp_path, postgres_url) as four, httpx.Client(trust_env=False, timeout=30) as client:
+    with Four(tmp_path, postgres_url) as four, httpx.Client(trust_env=False, timeout=120) as client:
         four.require_at_work()
 
         def all_answer(path: str, status: int) -> bool:

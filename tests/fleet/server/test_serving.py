@@ -167,7 +167,7 @@ def test_a_server_speaks_https_and_a_signal_ends_it_with_nothing_left_open(tmp_p
 
         wait_for(lambda: states() == ["open"])
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(600) == 0
     finally:
         process.kill()
         process.wait()

@@ -34,7 +34,7 @@ def asked(url: httpx.URL, first_line: str, *, length: int, headers: dict[str, st
     """A connection on which a request was sent, up to its body."""
     fields = {"host": "here", "content-length": str(length)} | headers
     lines = [f"{first_line} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
-    with socket.create_connection((url.host, url.port), timeout=30) as connection:
+    with socket.create_connection((url.host, url.port), timeout=120) as connection:
         connection.sendall("\r\n".join(lines).encode())
         yield connection
 
@@ -73,7 +73,7 @@ def test_a_client_that_is_still_sending_can_read_an_early_answer(url, first_line
 def test_a_device_that_reads_when_it_has_sent_everything_is_answered(url, sqlite_engine):
     person = enrolled(sqlite_engine)
     body = bytes(20_000_000)  # more than the buffers between the two hold
-    device = http.client.HTTPConnection(url.host, url.port, timeout=30)
+    device = http.client.HTTPConnection(url.host, url.port, timeout=120)
     for _ in range(3):
         device.request("PUT", REPORT, body, person.headers("PUT", REPORT, body))
         answer = device.getresponse()

@@ -28,6 +28,8 @@ from tacit.recipe.training import Recipe, parse_recipe
 from tests.support.fleet.worlds import recipe_tree
 
 SECRET = bytes(range(32))
+# Much longer than anything that a test waits for takes, on a machine that others use, too.
+PATIENCE_S = 600.0
 
 
 def fleet_recipe(**changes: Any) -> Recipe:
@@ -178,13 +180,14 @@ def in_background(call: Callable[[], Any]) -> Iterator[Callable[[], Any]]:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    yield lambda: future.result(timeout=60)
+    yield lambda: future.result(timeout=PATIENCE_S)
     thread.join()
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """Until it holds; fails after a minute."""
-    for _ in range(1200):
+    """Until it holds; fails after PATIENCE_S."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
         if condition():
             return
         time.sleep(0.05)

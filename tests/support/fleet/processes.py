@@ -276,7 +276,7 @@ class Doorway:
             self._released.wait()
         # Whoever is gone, on either side, gets no answer: the connection just ends.
         with suppress(OSError, http.client.HTTPException):
-            behind = http.client.HTTPConnection("127.0.0.1", self.behind, timeout=30)
+            behind = http.client.HTTPConnection("127.0.0.1", self.behind, timeout=60)
             try:
                 behind.request(asked.command, asked.path, body or None, dict(asked.headers))
                 answer = behind.getresponse()

@@ -21,7 +21,7 @@ from tacit.fleet.wire.reports import pack_report
 from tacit.privacy.record.ledger import read_ledger
 from tacit.recipe.training import Recipe
 from tests.support.fleet.crowd import fleet_recipe
-from tests.support.fleet.phones import REPORT, Part, Phone, Phones
+from tests.support.fleet.phones import Part, Phone, Phones
 from tests.support.fleet.postgres import PostgresServer
 from tests.support.fleet.processes import ROLES, Fleet
 
@@ -76,7 +76,7 @@ class StormPhones(Phones):
         self.silent, self.liars = set(numbers[:tenth]), set(numbers[tenth : 2 * tenth])
         self._memory: defaultdict[int, Memory] = defaultdict(Memory)
         self._ends: dict[int, tuple[str, float]] = {}  # the try a device does nothing in, and until when
-        self.sent = 0
+        self.sent = 0  # messages that devices have tried to send, whatever became of them
         self.counts: Counter[str] = Counter()
 
     def check_in(self, phone: Phone) -> Assignment | None:
@@ -119,14 +119,15 @@ class StormPhones(Phones):
         elif self._counted(phone, place):
             norm = 5.0 if phone.number in self.liars else 1.0
             body = pack_report(place.round_id, 1.0, 0, norm * self._vector(phone, place))
-            self.counts[f"report {self.send(phone, place, body).status_code}"] += 1
-            self._said[REPORT] += 1
             self.sent += 1
+            self.counts[f"report {self.send(phone, place, body).status_code}"] += 1
+
+    def _done(self) -> int:
+        return self.sent
 
     def _go_on(self, phone: Phone, part: Part) -> None:
         """One stage further; a device that drops out is back when the round must be over."""
         if part.said < phone.stages:
-            before = part.said
             if part.said == STAGES.index("mask") and not getattr(part, "counted", False):
                 if not self._counted(phone, part.place):
                     phone.part = None
@@ -136,11 +137,14 @@ class StormPhones(Phones):
                 self._speak(phone, part, None)
             except (FleetError, ProtocolError):  # the device leaves the round
                 phone.part = None
-            self.sent += part.said > before
             return
         if part.said < len(STAGES):
             phone.part = None
             self._ends[phone.number] = (part.place.round_id, 0.0)
+
+    def _secagg(self, phone: Phone, part: Part, method: str, what: str, body: bytes = b"") -> bytes | None:
+        self.sent += method == "POST"
+        return super()._secagg(phone, part, method, what, body)
 
     def _message(self, phone: Phone, part: Part, stage: str, heard: bytes) -> tuple[bytes, Any]:
         if stage == "reveal" and phone.number in self.liars:
@@ -177,14 +181,15 @@ def ride_out(storm: Storm, folder: Path, url: str, postgres: PostgresServer, *, 
     AssertionError, with the process's last lines, if a process ended that was not killed.
     """
     draw, killed, restarted = random.Random(storm.seed), 0, 0
-    # When to kill depends on progress, not on the clock: on how many rounds are committed, and how far the next one is.
-    kills = [*sorted(draw.uniform(0, storm.rounds) for _ in range(storm.kills)), float("inf")]
+    # When to kill depends on progress, not on the clock: on how many rounds are committed, and how far the next one is. The
+    # last kill comes before half of the last round's messages are sent, so no run ends before all kills are made.
+    kills = [*sorted(draw.uniform(0, storm.rounds - 0.5) for _ in range(storm.kills)), float("inf")]
     with Fleet(folder, url, storm.recipe(), devices=0) as fleet:
         phones, began = StormPhones(fleet.engine, storm), time.monotonic()
         progress = _Progress(fleet, phones, storm)
         try:
             while True:
-                phones.go(lambda at=kills[killed]: bool(fleet.dead()) or progress.rounds() >= at, patience_s=600.0)
+                phones.go(lambda at=kills[killed]: bool(fleet.dead()) or progress.rounds() >= at)
                 if fleet.dead() and _is_over(fleet):
                     break
                 role = ROLES[killed % len(ROLES)]
@@ -206,11 +211,14 @@ def ride_out(storm: Storm, folder: Path, url: str, postgres: PostgresServer, *, 
 
 
 class _Progress:
-    """How many rounds are committed, and the share of the messages of the next round that devices have sent."""
+    """How many rounds are committed, and the share of the messages of the next round that devices have tried to send.
+
+    A message counts before it is sent: what the server has taken, and its answer was lost, counts too.
+    """
 
     def __init__(self, fleet: Fleet, phones: StormPhones, storm: Storm) -> None:
         self._fleet, self._phones = fleet, phones
-        # A round takes at least so many messages that the server accepts.
+        # About so many messages make a round; it never takes fewer than half of that.
         self._a_round = 0.9 * storm.goal * (len(STAGES) if storm.secagg else 1)
         self._committed, self._begun_at, self._seen = 0, 0, -1
 
@@ -219,7 +227,7 @@ class _Progress:
         if sent != self._seen:
             self._seen, committed = sent, self._fleet.committed()
             if committed > self._committed:
-                self._committed, self._begun_at = committed, sent
+                self._committed, self._begun_at = committed, sent - 1
         return self._committed + min(1.0, (sent - self._begun_at) / self._a_round)
 
 
