@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from tacit.errors import TacitError, WorkerError
+from tacit.errors import StoreError, TacitError, WorkerError
 from tacit.simulation.ray.worker import About
 
 
@@ -21,13 +21,13 @@ def of_the_users(error: Any, about: About) -> BaseException:
     """What to raise for an error of a worker that gets the users: what is wrong with them there, or as for the work."""
     found, cause = mistake_in(error), getattr(error, "cause", None)
     if found is not None:
-        return WorkerError(f"The worker {about.host} cannot read the users: {found.sentence}")
-    if isinstance(cause, ImportError | AttributeError) or "ModuleNotFoundError" in str(error):
         return WorkerError(
-            f"The worker {about.host} cannot import what the users or the work are made of: {_last_line(error)}.",
-            hint="Install the modules of your own code on every machine.",
+            f"The worker {about.host} cannot read the users: {found.sentence}",
+            hint="Every machine with a worker needs the same store, or shards of it, under the same path."
+            if isinstance(found, StoreError)
+            else None,
         )
-    return of_the_work(error, about)
+    return _of_a_module(error, about) if isinstance(cause, ImportError | AttributeError) else of_the_work(error, about)
 
 
 def of_the_work(error: Any, about: About) -> BaseException:
@@ -40,7 +40,16 @@ def of_the_work(error: Any, about: About) -> BaseException:
             f"The worker {about.host} has too little memory for {about.backend} work on a chunk of users.",
             hint="Lower engine.chunk, then resume the run.",
         )
+    if "ModuleNotFoundError" in str(error):
+        return _of_a_module(error, about)
     return error if isinstance(error, BaseException) else RuntimeError(str(error))
+
+
+def _of_a_module(error: Any, about: About) -> WorkerError:
+    return WorkerError(
+        f"The worker {about.host} cannot import what the users or the work are made of: {_last_line(error)}.",
+        hint="Install the modules of your own code on every machine.",
+    )
 
 
 def _last_line(error: BaseException) -> str:

@@ -34,7 +34,7 @@ from tacit.runs.callbacks import WorkersReport
 from tacit.simulation.ray.connection import Connection
 from tacit.simulation.ray.identity import identity
 from tacit.simulation.ray.mistakes import mistake_in, of_the_users, of_the_work
-from tacit.simulation.ray.worker import About, Done, Measure, Measured, PieceTask, UsersSide, Worker, in_numpy
+from tacit.simulation.ray.worker import About, Done, Measure, Measured, Packed, PieceTask, UsersSide, Worker, in_numpy
 
 # How many pieces a worker has at a time: one trains, the users of the other are gathered.
 AT_A_TIME = 2
@@ -155,7 +155,7 @@ class RayPool:
 
     def prepare(self, side: UsersSide, shards: Sequence[int] = ()) -> None:
         """Send the users' side, once; what a worker finds wrong with it is raised here, and a shard that no worker has."""
-        self._side = [self._ray.put(side)]
+        self._side = [self._ray.put(Packed.of(side))]
         members, self._members = self._members, []
         asked = [self._introduce(member) for member in members]
         while any(ref in self._coming for ref in asked):

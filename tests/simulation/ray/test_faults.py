@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.errors import WorkerError
+from tacit.errors import StoreError, WorkerError
 from tacit.learning.batches import TextBatches
 from tacit.learning.next_word import NextWord
 from tacit.learning.work import FedAvg, LocalWork
@@ -187,6 +187,7 @@ def _raised(users: tacit.MemoryUsers, says: Exception) -> OnlyHere:
     ("says", "arrives", "sentence"),
     [
         (tacit.TacitError("There is no store."), True, r"^The worker .* cannot read the users: There is no store\.$"),
+        (StoreError("There is no store."), False, r"^The worker .* cannot read the users: There is no store\.$"),
         (MemoryError(), True, r"^The worker .* has too little memory for cpu work on a chunk of users\.$"),
         (
             ModuleNotFoundError("No module named 'mine'"),
@@ -194,7 +195,7 @@ def _raised(users: tacit.MemoryUsers, says: Exception) -> OnlyHere:
             r"^The worker .* cannot import what the users or the work are made of: .*No module named 'mine'\.$",
         ),
     ],
-    ids=["a store that is not there", "memory", "a module that is not there"],
+    ids=["a store that cannot be read", "a store that is not there", "memory", "a module that is not there"],
 )
 def test_what_a_worker_cannot_get_is_told(nodes: Any, says: Exception, arrives: bool, sentence: str) -> None:
     people = tacit.users({f"user {number}": ["you"] for number in range(4)}, vocabulary=["you"])
