@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tacit.api.own_objects import HELD_OUT, objects_of
 from tacit.api.run import Run
 from tacit.errors import RecipeError, RunError
+from tacit.recipe.engine import ray_of
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.target import at_epsilon
 from tacit.recipe.training import Recipe, load_recipe, on_engine
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tacit.learning.trainable import Filter
     from tacit.learning.work import Work
     from tacit.privacy.plan import PrivacyPlan
-    from tacit.recipe.engine import Ray
+    from tacit.recipe.engine import BuiltIn, Ray
     from tacit.runs.witness import Witness
     from tacit.training.setup import TrainingSetup
 
@@ -100,7 +101,7 @@ def train(
     seed: int | None = None,
     canaries: CanaryPlan | None = None,
     gate_audit: bool = True,
-    engine: Ray | None = None,
+    engine: Ray | BuiltIn | None = None,
     witness: Witness | None = None,
     recipe: str | Path | Recipe | None = None,
     changes: Iterable[str] = (),
@@ -125,7 +126,8 @@ def train(
       looks for them. The gate is audited, unless `gate_audit` is False.
     - With `witness=tacit.Witness(...)` somebody else's server countersigns the head of the ledger, so that nobody can rewrite
       it unseen.
-    - With `engine=tacit.Ray(...)` worker processes on Ray train the users, on this machine or on many.
+    - With `engine=tacit.Ray(...)` worker processes on Ray train the users, on this machine or on many. With "built-in" this
+      process does, whatever the recipe says.
     - `out` is the run folder; without it, runs/run-1 or the next free number. `callbacks` are called as the run goes on.
 
     With `recipe` (a name, a file or a `Recipe`) everything but `engine`, `out` and `callbacks` comes from the recipe, after
@@ -199,7 +201,7 @@ def resume(
     recipe: Recipe | None = None,
     rounds: int | None = None,
     older_if_damaged: bool = False,
-    engine: Ray | None = None,
+    engine: Ray | BuiltIn | None = None,
     callbacks: Iterable[Callback] = (),
 ) -> Run:
     """Go on with a run that was stopped or killed, from its last checkpoint; returns the finished run.
@@ -211,13 +213,15 @@ def resume(
     The rounds since the checkpoint run again with fresh noise, and count again. A run that trains a model of your own needs
     the objects that it was begun with: model, task, users, work and server, passed here or registered (`register_objects`).
     Its plan, rounds, average and seed are in the folder. With `older_if_damaged`, the newest checkpoint that is not damaged is
-    used. With `engine`, users are trained there from now on, wherever the run was begun. RunError for a run that has finished,
-    without `rounds`; PrivacyError if anything differs from the first record of the ledger.
+    used. With `engine`, `tacit.Ray(...)` or "built-in", users are trained there from now on, wherever the run was begun.
+    RunError for a run that has finished, without `rounds`; PrivacyError if anything differs from the first record of the
+    ledger.
 
     >>> import tacit
     >>> run = tacit.resume("runs/mine")  # doctest: +SKIP
     """
     from tacit.runs.extension import extension_of
+    from tacit.simulation.choice import use_accelerators
     from tacit.simulation.training import further_rounds_of, setup_to_resume
     from tacit.training.arguments import require_engine, whole_number
     from tacit.training.calls import CALLED, resumed_call
@@ -241,6 +245,7 @@ def resume(
         setup: TrainingSetup = setup_to_resume(folder, callback, recipe, engine)
     else:
         _require("tacit.resume", task=task, users=users, work=work, server=server)
+        use_accelerators(ray_of(engine))
         objects["engine"] = engine
         setup = resumed_call(folder, model, task, users, work=work, server=server, **objects)
     if rounds is not None:
@@ -303,7 +308,7 @@ def _begin(
         where = next_folder("run") if out is None else Path(out)
         refuse_if_taken(where)
         require_engine(settings.get("engine"))
-        use_accelerators(settings.get("engine"))
+        use_accelerators(ray_of(settings.get("engine")))
         setup = setup_of_call(model, task, users, name=where.name, **{**_SETTINGS, **settings})
     callback = Callbacks(callbacks)
     folder, states = first_rounds_of(setup, where, callback, catch_interrupt=catch_interrupt)

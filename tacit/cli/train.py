@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,9 +18,10 @@ from tacit.cli.running import interruptible
 from tacit.cli.summary import print_summary
 from tacit.errors import RecipeError
 from tacit.privacy.statement.wording import round_up
-from tacit.recipe.engine import Ray
+from tacit.recipe.engine import BUILT_IN, BuiltIn, Ray
 from tacit.recipe.reading import apply_change, find_recipe
-from tacit.recipe.training import Recipe, load_recipe
+from tacit.recipe.sections import EngineSection
+from tacit.recipe.training import Recipe, load_recipe, on_engine
 from tacit.runs.cost import HAPPENED, owners_figures
 from tacit.runs.folder import RunFolder, by_name, next_folder, refuse_if_taken
 from tacit.runs.progress import Progress
@@ -102,11 +104,14 @@ def train(
         raise RecipeError("Expected --older-checkpoint with --resume only: a new run has no checkpoint.")
     if epsilon is not None and resume is not None:
         raise RecipeError("Expected --epsilon or --resume, got both: a run keeps the noise with which it began.")
-    on_ray = _on_ray(engine, address, workers, gpus_per_worker)
+    asked = _asked_of_ray(engine, address, workers, gpus_per_worker)
     followed: Recipe | None = None
     wanted: Recipe | None = None  # with --resume: the recipe with which the run must have begun
     if resume is None:
-        followed = load_recipe(find_recipe(recipe or "demo"), [*_engine_changes(engine, on_ray), *(changes or ())])
+        said = [] if engine is not Kind.RAY else ["engine.kind=ray", *(f"engine.{key}={asked[key]}" for key in asked)]
+        followed = load_recipe(find_recipe(recipe or "demo"), [*said, *(changes or ())])
+        if engine is Kind.BUILT_IN:
+            followed = on_engine(followed, BUILT_IN)
         folder = out or next_folder(followed.name)
         refuse_if_taken(folder)  # before the model is built, which takes seconds
         if epsilon is not None:
@@ -135,7 +140,7 @@ def train(
                     recipe=wanted,
                     rounds=more,
                     older_if_damaged=older_checkpoint,
-                    engine=on_ray,
+                    engine=_to_go_on_with(opened, engine, asked),
                     callbacks=[progress],
                 )
     happened = owners_figures(run.folder)
@@ -146,23 +151,25 @@ def train(
         print_summary(Console(), folder, run.summary, happened=happened, gate=run.gate_audit())
 
 
-def _on_ray(kind: Kind | None, address: str | None, workers: int | None, gpus: float | None) -> Ray | None:
-    """What these options ask of Ray; None without --engine ray."""
-    given: dict[str, Any] = {"address": address, "workers": workers, "gpus_per_worker": gpus}
-    given = {name: value for name, value in given.items() if value is not None}
+def _asked_of_ray(
+    kind: Kind | None, address: str | None, workers: int | None, gpus_per_worker: float | None
+) -> dict[str, Any]:
+    """What these options say of Ray, by its keys in a recipe; RecipeError for any of them without --engine ray."""
+    given = {"address": address, "workers": workers, "gpus_per_worker": gpus_per_worker}
+    asked: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if kind is Kind.RAY:
-        return Ray(**given)
-    if given:
-        raise RecipeError(f"Expected --engine ray with --{next(iter(given)).replace('_', '-')}.")
-    return None
+        Ray(**asked)  # raises for what is wrong with them
+    elif asked:
+        raise RecipeError(f"Expected --engine ray with --{next(iter(asked)).replace('_', '-')}.")
+    return asked
 
 
-def _engine_changes(kind: Kind | None, ray: Ray | None) -> list[str]:
-    """The same as changes to a recipe; what is not said stays as the recipe has it."""
-    if kind is None:
-        return []
-    said = {} if ray is None else {name: value for name, value in vars(ray).items() if value != getattr(Ray(), name)}
-    return [f"engine.kind={kind.value}", *(f"engine.{name}={value}" for name, value in said.items())]
+def _to_go_on_with(run: RunFolder, kind: Kind | None, asked: dict[str, Any]) -> Ray | BuiltIn | None:
+    """The engine for a run that goes on; None for the one with which it was begun. What is not said stays as it was."""
+    if kind is not Kind.RAY:
+        return None if kind is None else BUILT_IN
+    began = EngineSection.model_validate(run.recipe().get("engine", {})).ray() or Ray()
+    return replace(began, **asked)
 
 
 def _at_epsilon(recipe: Recipe, epsilon: float) -> Recipe:

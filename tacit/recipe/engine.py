@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from tacit.errors import RecipeError
 
@@ -11,6 +12,9 @@ from tacit.errors import RecipeError
 PIECES = 16
 # How long a worker may take for one piece, compilation included, before it is given up.
 GIVE_UP_S = 600.0
+# The engine that trains users in this process.
+BuiltIn = Literal["built-in"]
+BUILT_IN: BuiltIn = "built-in"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,3 +58,8 @@ class Ray:
                 "the cluster.",
                 hint="Run the command on a machine of the cluster, for example with `ray job submit`.",
             )
+
+
+def ray_of(engine: Ray | BuiltIn | None) -> Ray | None:
+    """What is asked of Ray; None for the built-in engine, which is chosen by its name or by nothing."""
+    return engine if isinstance(engine, Ray) else None

@@ -296,7 +296,7 @@ class EngineSection(RecipeSection):
 
     @model_validator(mode="after")
     def _keys_of_ray(self) -> EngineSection:
-        given = [name for name in _OF_RAY if getattr(self, name) is not None]
+        given = [name for name in OF_RAY if getattr(self, name) is not None]
         if given and self.kind != "ray":
             raise ValueError(f"expected engine.kind = 'ray' with engine.{given[0]}, got 'built-in'")
         self.ray()
@@ -306,14 +306,14 @@ class EngineSection(RecipeSection):
         """What is asked of Ray; None for the built-in engine."""
         if self.kind != "ray":
             return None
-        given = {name: getattr(self, name) for name in _OF_RAY}
+        given = {name: getattr(self, name) for name in OF_RAY}
         try:
             return Ray(**{name: value for name, value in given.items() if value is not None})
         except RecipeError as error:
             raise ValueError(f"{error.sentence[0].lower()}{error.sentence[1:].rstrip('.')}") from None
 
 
-_OF_RAY = ("address", "workers", "gpus_per_worker", "pieces", "give_up_s")
+OF_RAY = ("address", "workers", "gpus_per_worker", "pieces", "give_up_s")
 
 
 class PopulationSection(RecipeSection):

@@ -20,10 +20,11 @@ from tacit.privacy.noise.kinds.words import WORDS
 from tacit.privacy.plan import PrivacyPlan, with_rounds
 from tacit.privacy.planning.scaling import ScaleSection, scaled_up
 from tacit.privacy.record.reasons import Reason, Why
-from tacit.recipe.engine import Ray
+from tacit.recipe.engine import BuiltIn, Ray
 from tacit.recipe.letters import LettersSection
 from tacit.recipe.reading import apply_change, read_toml, toml_of
 from tacit.recipe.sections import (
+    OF_RAY,
     AuditSection,
     DataSection,
     EngineSection,
@@ -154,10 +155,10 @@ def reasons_of_settings(plan: PrivacyPlan, seed: int | None) -> tuple[Reason, ..
     return tuple(Reason(why) for why, holds in found.items() if holds)
 
 
-def on_engine(recipe: Recipe, ray: Ray) -> Recipe:
-    """The recipe with its users trained on Ray."""
-    section = recipe.engine.model_copy(update={"kind": "ray", **asdict(ray)})
-    return recipe.model_copy(update={"engine": section})
+def on_engine(recipe: Recipe, engine: Ray | BuiltIn) -> Recipe:
+    """The recipe with its users trained by this engine."""
+    said = {"kind": "ray", **asdict(engine)} if isinstance(engine, Ray) else dict.fromkeys(OF_RAY) | {"kind": engine}
+    return recipe.model_copy(update={"engine": recipe.engine.model_copy(update=said)})
 
 
 def load_recipe(path: Path, changes: Iterable[str] = ()) -> Recipe:

@@ -144,8 +144,7 @@ class _Bar:
         )
         shown: dict[str, Any] = {"place": "", "seen": "–", "epsilon": "–", "speed": "–", "workers": ""}
         self._task = self.drawn.add_task("setting up", total=None, **shown)
-        self._rounds, self._cohort = 0, 0.0
-        self._first: tuple[int, float] | None = None
+        self._rounds, self._speed = 0, _Speed()
         self.drawn.start()
 
     def warning(self, sentence: str) -> None:
@@ -158,20 +157,15 @@ class _Bar:
         self._to("pre-training step", step, steps)
 
     def start(self, run: RunStart) -> None:
-        self._rounds, self._cohort = run.rounds, float(run.plan["cohort"])
+        self._rounds, self._speed = run.rounds, _Speed(float(run.plan["cohort"]))
         self.drawn.reset(self._task, total=run.rounds)
         self._to("round", run.rounds_done, run.rounds)
 
     def round(self, round: int) -> None:
-        now = time.monotonic()
-        if self._first is None:
-            # Compilation, and rounds from before a resume, are left out of the estimate of the time left.
-            self._first = (round, now)
-            self.drawn.reset(self._task, completed=round)
-        done, seconds = round - self._first[0], now - self._first[1]
-        # The expected number of users, not the realised one, which only the owner may know.
-        speed = f"{done * self._cohort / seconds:,.0f}" if done and seconds > 0 else "–"
-        self._to("round", round, self._rounds, speed=speed)
+        if not self._speed.measures:
+            self.drawn.reset(self._task, completed=round)  # the time left is estimated from here on
+        self._speed.round(round)
+        self._to("round", round, self._rounds, speed=self._speed.text or "–")
 
     def workers(self, report: WorkersReport) -> None:
         from rich.markup import escape
@@ -191,14 +185,38 @@ class _Bar:
         self.drawn.update(self._task, description=what, completed=done, total=total, place=place, **fields)
 
 
+class _Speed:
+    """How many users are trained a second. Compilation, and rounds from before a resume, are left out."""
+
+    def __init__(self, cohort: float = 0.0) -> None:
+        # The expected number of users, not the realised one, which only the owner may know.
+        self._cohort, self.text = cohort, ""
+        self._first: tuple[int, float] | None = None
+
+    @property
+    def measures(self) -> bool:
+        """Whether a first round has been seen."""
+        return self._first is not None
+
+    def round(self, round: int) -> None:
+        """So many rounds are done."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (round, now)
+        done, seconds = round - self._first[0], now - self._first[1]
+        if done and seconds > 0:
+            self.text = f"{done * self._cohort / seconds:,.0f}"
+
+
 class _Lines:
-    """For a log file: a line for each evaluation, nothing is drawn over."""
+    """For a log file: a line for each evaluation, with the speed where workers train the users; nothing is drawn over."""
 
     def __init__(self, console: Console, name_runs: bool) -> None:
         self._console, self._name_runs = console, name_runs
         self._name, self._of = "", ""
         self._tenths = 0  # of pre-training that have a line
         self._workers: WorkersReport | None = None
+        self._speed = _Speed()
 
     def warning(self, sentence: str) -> None:
         _print(self._console, f"Warning: {sentence}")
@@ -213,9 +231,10 @@ class _Lines:
 
     def start(self, run: RunStart) -> None:
         self._name, self._of = f"{run.name}, " if self._name_runs else "", f"/{run.rounds}"
+        self._speed = _Speed(float(run.plan["cohort"]))
 
     def round(self, round: int) -> None:
-        pass
+        self._speed.round(round)
 
     def workers(self, report: WorkersReport) -> None:
         """A line when workers came or were lost, or others are slow."""
@@ -224,7 +243,8 @@ class _Lines:
             _print(self._console, f"{self._name}{workers_in_words(report)}")
 
     def evaluation(self, round: int, seen: str, epsilon: str) -> None:
-        _print(self._console, f"{self._name}round {round}{self._of}: {seen}, ε if planned to end here {epsilon}")
+        speed = f", {self._speed.text} users/s" if self._workers is not None and self._speed.text else ""
+        _print(self._console, f"{self._name}round {round}{self._of}: {seen}, ε if planned to end here {epsilon}{speed}")
 
     def close(self) -> None:
         pass

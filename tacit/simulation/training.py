@@ -17,7 +17,7 @@ from tacit.privacy.participation.samplers import OwnRate, Sampler
 from tacit.privacy.record.facts import VocabularyRecord
 from tacit.privacy.record.reasons import Why
 from tacit.privacy.record.records import Opened
-from tacit.recipe.engine import Ray
+from tacit.recipe.engine import BuiltIn, Ray, ray_of
 from tacit.recipe.sections import PopulationSection
 from tacit.recipe.target import planned_words
 from tacit.recipe.training import Recipe, parse_recipe
@@ -72,18 +72,18 @@ def setup_of_recipe(recipe: Recipe, out: Path) -> RecipeSetup:
 
 
 def setup_to_resume(
-    folder: RunFolder, callback: Callback, recipe: Recipe | None = None, ray: Ray | None = None
+    folder: RunFolder, callback: Callback, recipe: Recipe | None = None, engine: Ray | BuiltIn | None = None
 ) -> RecipeSetup:
     """What the recipe of a run builds, to go on with it; a recipe that differs from the run's own is refused.
 
-    With `ray`, users are trained there from now on, wherever the run was begun.
+    With `engine`, users are trained there from now on, wherever the run was begun.
     """
     if recipe is not None:
         recipe = with_words_of(recipe, folder)
         folder.require_same_recipe(recipe.model_dump(mode="json", exclude_none=True))
-    use_accelerators(parse_recipe(folder.recipe()).engine.ray() if ray is None else ray)
-    setup = setup_of(folder, callback)
-    return setup if ray is None else dataclasses.replace(setup, ray=ray)
+    ray = parse_recipe(folder.recipe()).engine.ray() if engine is None else ray_of(engine)
+    use_accelerators(ray)
+    return dataclasses.replace(setup_of(folder, callback), ray=ray)
 
 
 def first_rounds_of(

@@ -9,7 +9,7 @@ from tacit.data.canaries.plan import CanaryPlan
 from tacit.errors import RecipeError
 from tacit.learning.averaging import Averaging
 from tacit.privacy.plan import PrivacyPlan
-from tacit.recipe.engine import Ray
+from tacit.recipe.engine import BUILT_IN, Ray
 from tacit.runs.witness import Witness
 
 
@@ -84,9 +84,9 @@ def require_types(
 
 
 def require_engine(engine: Any) -> None:
-    """RecipeError unless this is an engine that can be chosen, or None for the built-in one."""
-    if engine is not None and not isinstance(engine, Ray):
-        raise RecipeError(f"Expected engine to be tacit.Ray(...), got {_shown(engine)}.")
+    """RecipeError unless this is an engine that can be chosen, or None."""
+    if engine is not None and engine != BUILT_IN and not isinstance(engine, Ray):
+        raise RecipeError(f"Expected engine to be tacit.Ray(...) or 'built-in', got {_shown(engine)}.")
 
 
 def _shown(value: Any) -> str:

@@ -38,7 +38,7 @@ from tacit.privacy.plan import PrivacyPlan
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.record.reasons import Reason, Why
 from tacit.privacy.record.records import Opened
-from tacit.recipe.engine import Ray
+from tacit.recipe.engine import BuiltIn, Ray, ray_of
 from tacit.recipe.reading import toml_of
 from tacit.recipe.training import reasons_of_settings
 from tacit.runs.folder import RunFolder, first_difference
@@ -86,7 +86,7 @@ def setup_of_call(
     seed: int | None = None,
     canaries: CanaryPlan | None = None,
     gate_audit: bool = True,
-    engine: Ray | None = None,
+    engine: Ray | BuiltIn | None = None,
     witness: Witness | None = None,
     strategy: Strategy | None = None,
 ) -> CallSetup:
@@ -173,7 +173,7 @@ def setup_of_call(
         summarise=summarise,
         reasons_not_private=(*reasons_of_settings(privacy, seed), *dataset.reasons_not_private),
         gate_audit=gate_audit,
-        ray=engine,
+        ray=ray_of(engine),
         witness=witness,
     )
 

@@ -26,14 +26,20 @@ from tacit.data.users import Examples
 from tacit.privacy.participation import log as participation_record
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.statement.wording import epsilon_text
+from tacit.recipe.engine import Ray
+from tacit.recipe.training import on_engine
+from tacit.runs import progress as progress_module
 from tacit.runs.callbacks import RunEnd, RunStart, WorkersReport
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal
 from tacit.runs.metrics import EPSILON_SO_FAR
 from tacit.runs.progress import Progress
+from tacit.simulation.ray import users as ray_users
+from tacit.simulation.ray.connection import Connection
 from tacit.training import recipes
 from tests.support.commands import Tacit, everything
 from tests.support.ctrl_c import hearing_ctrl_c
+from tests.support.inline_pool import InlinePool
 from tests.support.store_keys import key_holding_out
 from tests.support.tiny_recipe import tiny
 
@@ -140,7 +146,7 @@ def test_mistakes_are_told_before_anything_is_made(
 
 @pytest.mark.process
 def test_two_workers_on_ray_train_a_recipe(tacit: Tacit, here: Path) -> None:
-    """Nothing is left running, and a resumed run may go on with the built-in engine."""
+    """Nothing is left running."""
     answer = tacit("train", "tiny.toml", "--engine", "ray", "--workers", "2", "--out", "runs/ray", "--json")
     assert answer.code == 0, answer.err
     assert json.loads(answer.out)["privacy"]["epsilon"] is not None
@@ -149,6 +155,52 @@ def test_two_workers_on_ray_train_a_recipe(tacit: Tacit, here: Path) -> None:
     import ray
 
     assert not ray.is_initialized()
+
+
+@pytest.fixture
+def asked_of_ray(here: Path, monkeypatch: pytest.MonkeyPatch) -> list[Ray]:
+    """What was asked of Ray, whose workers are in this process; ray.toml is a recipe for a cluster."""
+    asked: list[Ray] = []
+
+    def pool(settings: Ray) -> InlinePool:
+        asked.append(settings)
+        return InlinePool(2)
+
+    monkeypatch.setattr(Connection, "of", lambda settings: None)
+    monkeypatch.setattr(ray_users, "RayPool", pool)
+    cluster = Ray(address="head:6379", gpus_per_worker=1, pieces=5)
+    (here / "ray.toml").write_text(on_engine(tiny(), cluster).to_toml())
+    return asked
+
+
+def test_options_of_ray_go_before_what_the_recipe_says_and_the_rest_stays(
+    tacit: Tacit, here: Path, asked_of_ray: list[Ray]
+) -> None:
+    assert tacit("train", "ray.toml", "--engine", "ray", "--gpus-per-worker", "0", "--out", "run").code == 0
+    assert asked_of_ray == [Ray(address="head:6379", gpus_per_worker=0, pieces=5)]
+    assert tacit("train", "ray.toml", "--engine", "built-in", "--out", "here").code == 0
+    assert len(asked_of_ray) == 1
+    kept = RunFolder.open(here / "here").recipe()["engine"]
+    assert (kept["kind"], kept.get("address"), kept.get("pieces")) == ("built-in", None, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((), [Ray(address="head:6379", gpus_per_worker=1, pieces=5)]),
+        (("--engine", "built-in"), []),
+        (("--engine", "ray", "--address", "new:1"), [Ray(address="new:1", gpus_per_worker=1, pieces=5)]),
+    ],
+    ids=["as it was", "built-in", "on another cluster"],
+)
+def test_a_run_goes_on_with_the_engine_that_is_asked_for(
+    tacit: Tacit, here: Path, asked_of_ray: list[Ray], options: tuple[str, ...], expected: list[Ray]
+) -> None:
+    """Another cluster has the old one's number of pieces, so that a seeded run repeats itself, and its GPUs."""
+    RunFolder.create(here / "run", (here / "ray.toml").read_text())
+    answer = tacit("train", "--resume", "run", *options)
+    assert answer.code == 0, answer.err
+    assert asked_of_ray == expected
 
 
 def test_a_store_that_is_not_there(tacit: Tacit, here: Path) -> None:
@@ -360,6 +412,21 @@ def test_progress_says_how_many_workers_there_are_and_who_is_slow() -> None:
     for lost in (0, 0, 1):
         progress.on_workers(WorkersReport(2, lost))
     assert log.getvalue().splitlines() == ["2 workers", "2 workers (1 lost so far)"]
+
+
+def test_a_log_says_how_many_users_workers_train_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first round on that was seen; with no workers there is no such figure."""
+    log, now = io.StringIO(), iter((100.0, 102.0, 104.0))
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: next(now))
+    progress = Progress(console=Console(file=log, width=200))
+    progress.on_start(START)
+    for round in (1, 2, 3):
+        progress.on_round(round, 6)
+        if round == 2:
+            progress.on_evaluation(round, {"top1": 0.25})
+            progress.on_workers(WorkersReport(2, 0))
+    progress.on_evaluation(3, {"top1": 0.25})
+    assert [line.partition("here ")[2] for line in log.getvalue().splitlines()] == ["∞", "", "∞, 10 users/s"]
 
 
 def test_a_terminal_sees_pretraining_and_then_the_rounds() -> None:

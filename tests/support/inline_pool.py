@@ -32,6 +32,7 @@ class InlinePool:
         self.sides: list[bytes] = []
         self.models: list[bytes] = []
         self.tasks: list[bytes] = []
+        self.measures: list[bytes] = []
         self.results: list[bytes] = []
 
     def open(self) -> list[About]:
@@ -49,7 +50,8 @@ class InlinePool:
 
     def do(self, tasks: Sequence[PieceTask | Measure], fetch: Callable[[], Any]) -> Iterator[Done | Measured]:
         if tasks and isinstance(tasks[0], Measure):
-            yield from self.shuffle([self.workers[0].do(task, fetch) for task in tasks])
+            self.measures = [pickle.dumps(task) for task in tasks]
+            yield from self.shuffle([self.workers[0].do(pickle.loads(sent), fetch) for sent in self.measures])
             return
         self.tasks = [pickle.dumps(task) for task in tasks]
         done = [

@@ -54,6 +54,19 @@ def cluster(nodes: int = NODES) -> Iterator[Any]:
             found.shutdown()
 
 
+def descendants(root: int) -> set[int]:
+    """A process and all that it has started."""
+    parents = {}
+    for folder in Path("/proc").iterdir():
+        with suppress(OSError, ValueError):
+            parents[int(folder.name)] = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+    found, before = {root}, 0
+    while len(found) != before:
+        before = len(found)
+        found |= {process for process, parent in parents.items() if parent in found}
+    return found
+
+
 def workers_of(nodes: Any) -> list[tuple[Any, int]]:
     """The worker processes under the raylets of these nodes, each with its node."""
     parents = {each.process.pid: node for node in nodes for each in node.all_processes.get("raylet", [])}

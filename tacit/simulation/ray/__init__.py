@@ -1,10 +1,10 @@
 """The engine on Ray: users trained by worker processes, on this machine or on many.
 
-    settings.py   what a person says: where Ray is, how many workers, how many pieces
     pieces.py     a cohort cut into pieces of equal predicted cost, whatever workers there are
     worker.py     what a worker does: train a piece, and return its partial sums
     identity.py   which Tacit and JAX a process runs; all processes of a run must agree
     pool.py       the workers: who has which piece, who was lost, who is slow
+    mistakes.py   what is told of an error in a worker
     connection.py Ray itself: started here, or joined where it runs
     users.py      the engine
 

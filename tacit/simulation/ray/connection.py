@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import warnings
 from collections.abc import Iterator
@@ -63,9 +64,9 @@ class Connection:
         return cls.current
 
     def _start(self, settings: Ray) -> None:
-        """Ray on this machine alone; nothing listens for other machines."""
+        """Ray on this machine alone: nothing listens for other machines, and its files are for their owner alone."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        with on_loopback():
+        with on_loopback(), owner_only():
             self._init(
                 "Ray did not start on this machine",
                 address="local",  # and not a cluster that happens to run on this machine
@@ -78,7 +79,10 @@ class Connection:
         """Join a cluster that runs already."""
         if address != "auto":
             _require_answer(address)
-        self._init(f"No Ray cluster answers at {address}", address=address)
+        self._init(
+            "No Ray cluster runs on this machine" if address == "auto" else f"No Ray cluster answers at {address}",
+            address=address,
+        )
 
     def _init(self, what: str, **arguments: Any) -> None:
         try:
@@ -86,11 +90,17 @@ class Connection:
                 warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
                 self.ray.init(log_to_driver=False, logging_level="ERROR", namespace="tacit", **arguments)
         except Exception as error:
+            joins = arguments["address"] != "local"
+            if joins and (differing := _other_versions(str(error))) is not None:
+                raise WorkerError(differing, hint="All machines need the same Ray and the same Python.") from error
+            if joins and isinstance(error, ConnectionError) and arguments["address"] == "auto":
+                raise WorkerError(
+                    f"{what}, so there is none that --address auto could join.",
+                    hint="`ray start --head` starts one, and `ray start --address=HOST:PORT` adds this machine to one.",
+                ) from error
             raise WorkerError(
                 f"{what}: {_first_line(error)}.",
-                hint="`ray start --head` starts a cluster on this machine; `ray status` shows it."
-                if arguments["address"] != "local"
-                else None,
+                hint="`ray start --head` starts a cluster on this machine; `ray status` shows it." if joins else None,
             ) from error
 
     def room_for(self, gpus_per_worker: float) -> int:
@@ -129,6 +139,20 @@ def on_loopback() -> Iterator[None]:
             os.environ[name] = given
 
 
+@contextmanager
+def owner_only() -> Iterator[None]:
+    """Files that are made meanwhile, and later by the processes that are started meanwhile, are for their owner alone.
+
+    Where its shared memory is full, Ray writes partial sums, which have no noise yet, to files under /tmp that everybody could
+    read. It also keeps the token there is for its ports in a file.
+    """
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
 def _shared_memory() -> int:
     """How much memory a Ray that is started here shares between processes: a tenth of what is free."""
     try:
@@ -150,6 +174,16 @@ def _require_answer(address: str) -> None:
             f"No Ray cluster answers at {address}: {(error.strerror or str(error) or 'no answer').rstrip('.')}.",
             hint="`ray start --head --port=6379` starts one; its address is then host:6379.",
         ) from None
+
+
+def _other_versions(said: str) -> str | None:
+    """The sentence for a cluster with another Ray or Python, of which Ray tells in eight lines; None for any other message."""
+    found = [re.findall(rf"^\s*{name}: (\S+)", said, re.MULTILINE) for name in ("Ray", "Python")]
+    if "mismatch" not in said or any(len(each) != 2 for each in found):
+        return None
+    (theirs, here), (their_python, python) = found
+    expected = f"Expected Ray {here} and Python {python} in the cluster, as on this machine"
+    return f"{expected}, got Ray {theirs} and Python {their_python}."
 
 
 def _first_line(error: BaseException) -> str:

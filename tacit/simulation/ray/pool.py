@@ -6,8 +6,10 @@ worker. Results are kept by the number of the piece, so no piece is counted twic
 gives the same sums: it depends on the broadcast model, its users and the round's secrets alone.
 
 **Lost workers are replaced** while the cluster has room; until then the others do the work. Where the number of workers is not
-fixed, those for whom room has come join between rounds. A piece that has lost `MOST_LOSSES` workers stops the run: whatever
-kills them would kill the next one. Nothing was released for the round, and the run can be resumed.
+fixed, those for whom room has come join between rounds. Nobody waits for a worker that joins: it is in the pool once it has the
+users. A piece that has lost `MOST_LOSSES` workers stops the run: whatever kills them would kill the next one. Nothing was
+released for the round, and the run can be resumed. A lost piece goes to a worker that answers, so that the workers of a machine
+that is gone are not counted one after another.
 
 **Where the users' text lies in shards**, a piece goes to a worker that has its shard. Workers are spread over the nodes, and a
 lost worker is replaced on its node if that is still there. A shard that no worker has stops the run.
@@ -15,22 +17,24 @@ lost worker is replaced on its node if that is still there. A shard that no work
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
-from tacit.errors import TacitError, WorkerError
+from tacit.errors import WorkerError
 from tacit.recipe.engine import Ray
 from tacit.runs.callbacks import WorkersReport
 from tacit.simulation.ray.connection import Connection
 from tacit.simulation.ray.identity import identity
-from tacit.simulation.ray.worker import About, Done, Measure, Measured, PieceTask, UsersSide, Worker, in_numpy
+from tacit.simulation.ray.mistakes import mistake_in, of_the_users, of_the_work
+from tacit.simulation.ray.worker import About, Done, Measure, Measured, Packed, PieceTask, UsersSide, Worker, in_numpy
 
 # How many pieces a worker has at a time: one trains, the users of the other are gathered.
 AT_A_TIME = 2
@@ -39,6 +43,8 @@ MOST_LOSSES = 5
 START_S = 300.0
 # How long a run waits for the others when the first has come; they join later.
 OTHERS_S = 60.0
+# How long a worker may take to say that it is there, before it is taken to be busy.
+ANSWER_S = 10.0
 _POLL_S = 0.5
 # A worker is slow if it needs so many times as long as the median worker for the same predicted cost.
 SLOW = 1.5
@@ -102,6 +108,15 @@ class Member:
         return shard is None or self.shards is None or shard in self.shards
 
 
+@dataclass(frozen=True)
+class Coming:
+    """A worker that was asked for. `member` is None until it has said what it runs; from `since` on it gets the users."""
+
+    actor: Any
+    member: Member | None = None
+    since: float = 0.0
+
+
 class RayPool:
     """Workers that are Ray actors."""
 
@@ -109,7 +124,7 @@ class RayPool:
         self._settings = settings
         self._connection: Connection | None = None
         self._members: list[Member] = []
-        self._coming: dict[Any, Any] = {}  # what a new actor will say of itself → the actor
+        self._coming: dict[Any, Coming] = {}  # by what a new actor says next: what it runs, then which shards it has
         self._side: list[Any] | None = None
         self._lost = 0
 
@@ -120,10 +135,16 @@ class RayPool:
         if self._connection is None:
             self._connection = Connection.of(self._settings)
             wanted = self._wanted()
-            if wanted < 1:
-                what = f"{self._settings.gpus_per_worker:g} GPUs" if self._settings.gpus_per_worker else "a CPU core"
+            if wanted < 1 or self._never():
+                gpus = self._settings.gpus_per_worker
+                what = f"{gpus:g} {'GPUs' if gpus > 1 else 'GPU'}" if gpus else "a CPU core"
                 self.close()
-                raise WorkerError(f"The Ray cluster has no room for a worker with {what}.")
+                raise WorkerError(
+                    f"The Ray cluster has no room for a worker with {what}.",
+                    hint="`ray status` shows what the cluster has."
+                    if self._settings.address is not None
+                    else "Without gpus_per_worker, this machine's cores train.",
+                )
             try:
                 self._call_for(wanted)
                 self._await_members(wanted if self._settings.workers is None else 1)
@@ -134,9 +155,16 @@ class RayPool:
 
     def prepare(self, side: UsersSide, shards: Sequence[int] = ()) -> None:
         """Send the users' side, once; what a worker finds wrong with it is raised here, and a shard that no worker has."""
-        self._side = [self._ray.put(side)]
-        for member in list(self._members):
-            self._introduce(member)
+        self._side = [self._ray.put(Packed.of(side))]
+        members, self._members = self._members, []
+        asked = [self._introduce(member) for member in members]
+        while any(ref in self._coming for ref in asked):
+            self._take_in()
+        if not self._members:
+            raise WorkerError(
+                f"No worker was ready to train the users within {self._patience:g} seconds.",
+                hint="If workers copy a large store first, raise engine.give_up_s.",
+            )
         for shard in shards:
             self._await_shard(shard)
 
@@ -145,7 +173,7 @@ class RayPool:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        for actor in [*(member.actor for member in self._members), *self._coming.values()]:
+        for actor in [*(member.actor for member in self._members), *(each.actor for each in self._coming.values())]:
             with suppress(Exception):
                 connection.ray.kill(actor)
         self._members, self._coming, self._side = [], {}, None
@@ -163,7 +191,7 @@ class RayPool:
         waiting, losses = deque(tasks), Counter[int]()
         by_ref: dict[Any, tuple[Member, PieceTask | Measure]] = {}
         while waiting or by_ref:
-            self._hand_out(waiting, by_ref, fetch)
+            self._hand_out(waiting, by_ref, fetch, losses)
             ready, _ = self._ray.wait([*self._coming, *by_ref], timeout=_POLL_S) if by_ref or self._coming else ([], [])
             for ref in ready:
                 if ref in self._coming:
@@ -184,6 +212,7 @@ class RayPool:
             for member in self._silent():
                 self._stop_process(member)
                 self._lose(member, by_ref, waiting, losses)
+            self._give_up_newcomers()
 
     # Who there is.
 
@@ -203,6 +232,16 @@ class RayPool:
         assert self._connection is not None
         return self._settings.workers or self._connection.room_for(self._settings.gpus_per_worker)
 
+    def _never(self) -> bool:
+        """Whether no worker can come: on a Ray of our own no machines join."""
+        assert self._connection is not None
+        return self._settings.address is None and self._connection.room_for(self._settings.gpus_per_worker) < 1
+
+    @property
+    def _patience(self) -> float:
+        """How long a worker may take until it can train the users: it may have to copy a store first."""
+        return max(START_S, self._settings.give_up_s)
+
     def _call_for(self, count: int, *, near: Member | None = None) -> None:
         """Ask the cluster for so many more workers, on the node of another one if it is there; they come when there is room."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -219,7 +258,7 @@ class RayPool:
         )
         for _ in range(count):
             actor = remote.remote(gpu=gpus > 0)
-            self._coming[actor.about.remote()] = actor
+            self._coming[actor.about.remote()] = Coming(actor)
 
     def _await_members(self, enough: int) -> None:
         """Wait until so many workers are there, and not long for those after the first."""
@@ -227,14 +266,15 @@ class RayPool:
         while len(self._members) < enough:
             if not self._coming:
                 self._call_for(enough - len(self._members))
-            ready, _ = self._ray.wait(list(self._coming), timeout=_POLL_S)
-            for ref in ready:
-                self._welcome(ref, first=True)
-                if len(self._members) == 1:
-                    until = time.monotonic() + OTHERS_S
-            if not ready and time.monotonic() > until:
+            before = len(self._members)
+            came = self._take_in()
+            if not before and self._members:
+                until = time.monotonic() + OTHERS_S
+            if not came and time.monotonic() > until:
                 if self._members:
                     return
+                if self._getting_users():
+                    continue
                 raise WorkerError(
                     f"No worker came up within {START_S:.0f} seconds: the Ray cluster has no room for one.",
                     hint="`ray status` shows what is free.",
@@ -244,49 +284,84 @@ class RayPool:
         """Wait until a worker has this shard; WorkerError if none will."""
         until = time.monotonic() + START_S
         while not any(member.has(shard) for member in self._members):
-            if not self._coming or time.monotonic() > until:
+            if not self._coming or (time.monotonic() > until and not self._getting_users()):
                 raise WorkerError(
                     f"No worker has shard {shard} of the store.",
                     hint=f"Copy shard-{shard} to a machine of the cluster, under the path of the store, with a worker on it.",
                 )
-            for ref in self._ray.wait(list(self._coming), timeout=_POLL_S)[0]:
-                self._welcome(ref)
+            self._take_in()
 
-    def _welcome(self, ref: Any, *, first: bool = False) -> None:
-        """Take a new worker in, if it runs this process's code."""
-        actor = self._coming.pop(ref)
+    def _take_in(self) -> bool:
+        """Hear of workers that are on their way; whether there was news."""
+        ready = self._ray.wait(list(self._coming), timeout=_POLL_S)[0]
+        for ref in ready:
+            self._welcome(ref)
+        self._give_up_newcomers()
+        return bool(ready)
+
+    def _welcome(self, ref: Any) -> None:
+        """A worker that is on its way has said something: what it runs, and later which shards it has."""
+        coming = self._coming.pop(ref)
+        if coming.member is None:
+            if (member := self._checked(ref, coming.actor)) is None:
+                return  # it died before it was there; another one is asked for between rounds
+            if self._side is None:
+                self._members.append(member)
+            else:
+                self._introduce(member)
+            return
+        member = coming.member
+        try:
+            member.shards = self._ray.get(ref)
+        except self._ray.exceptions.RayTaskError as error:  # the worker is there, and says what is wrong
+            raise of_the_users(error, member.about) from error
+        except self._ray.exceptions.RayError:
+            self._forget(member)
+            return
+        member.since = time.monotonic()
+        self._members.append(member)
+
+    def _checked(self, ref: Any, actor: Any) -> Member | None:
+        """A new worker, if it is there; WorkerError if it does not run this process's code."""
         try:
             about: About = self._ray.get(ref)
         except Exception as error:
-            found = _sentence(error)
+            found = mistake_in(error)
             if found is not None:
                 raise found from None
-            if first and isinstance(error, self._ray.exceptions.ActorDiedError) and "__init__" in str(error):
+            at_first = self._side is None
+            if at_first and isinstance(error, self._ray.exceptions.ActorDiedError) and "__init__" in str(error):
                 raise WorkerError(
                     "A worker did not start: Tacit cannot be imported there.",
                     hint="pip install 'tacit[ray]' on every node.",
                 ) from error
-            return  # it died before it was there; another one is asked for between rounds
+            return None
         if (difference := identity().difference(about.identity)) is not None:
             package, here, there = difference
             raise WorkerError(
                 f"Expected {package} {here} on the worker {about.host}, as on this machine, got {there}.",
                 hint="All machines of a run need the same packages.",
             )
-        member = Member(actor, about, since=time.monotonic())
-        self._members.append(member)
-        if self._side is not None:
-            self._introduce(member)
+        return Member(actor, about, since=time.monotonic())
 
-    def _introduce(self, member: Member) -> None:
-        """Give a worker the users' side; one that is lost meanwhile is taken out."""
+    def _introduce(self, member: Member) -> Any:
+        """Begin to give a worker the users' side; it is in the pool when it has it."""
         assert self._side is not None
-        try:
-            member.shards = self._ray.get(member.actor.prepare.remote(self._side[0]), timeout=START_S)
-        except self._ray.exceptions.RayTaskError as error:  # the worker is there, and says what is wrong
-            raise _of_the_users(error, member) from error
-        except Exception:
-            self._forget(member)
+        ref = member.actor.prepare.remote(self._side[0])
+        self._coming[ref] = Coming(member.actor, member, time.monotonic())
+        return ref
+
+    def _getting_users(self) -> bool:
+        """Whether a worker is there and is getting the users."""
+        return any(each.member is not None for each in self._coming.values())
+
+    def _give_up_newcomers(self) -> None:
+        """Take out the workers that have been getting the users for too long."""
+        now = time.monotonic()
+        for ref, each in list(self._coming.items()):
+            if each.member is not None and now - each.since > self._patience:
+                del self._coming[ref]
+                self._forget(each.member)
 
     def _grow(self) -> None:
         """Between rounds: replace those who were lost, and take those in for whom room has come."""
@@ -301,6 +376,7 @@ class RayPool:
         waiting: deque[PieceTask | Measure],
         by_ref: dict[Any, tuple[Member, PieceTask | Measure]],
         fetch: Callable[[], Any],
+        losses: Counter[int],
     ) -> None:
         """Give waiting tasks to the workers with the fewest; wait for a worker where there is none for a task."""
         left: list[PieceTask | Measure] = []
@@ -315,6 +391,10 @@ class RayPool:
                 if task.shard is None:
                     break
                 continue
+            if losses[task.number] and not self._answers(member):
+                waiting.appendleft(task)
+                self._lose(member, by_ref, waiting, losses)
+                continue
             if not member.pending:
                 member.since = time.monotonic()
             ref = member.actor.do.remote(task, fetch)
@@ -322,13 +402,24 @@ class RayPool:
             by_ref[ref] = member, task
         waiting.extendleft(reversed(left))
 
+    def _answers(self, member: Member) -> bool:
+        """Whether a worker is still there; one that does not answer soon is busy."""
+        errors = self._ray.exceptions
+        try:
+            self._ray.get(member.actor.about.remote(), timeout=ANSWER_S)
+        except errors.GetTimeoutError:
+            return True
+        except errors.RayError:
+            return False
+        return True
+
     def _result(self, ref: Any, member: Member) -> Done | Measured | None:
         """The result, or None if the worker was lost; an error of the work itself is raised."""
         errors = self._ray.exceptions
         try:
             done: Done | Measured = self._ray.get(ref)
         except errors.RayTaskError as error:
-            raise _of_the_work(error, member) from error
+            raise of_the_work(error, member.about) from error
         except errors.RayError:
             return None
         return done
@@ -387,43 +478,7 @@ class RayPool:
 
 
 def _kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-
-
-def _sentence(error: BaseException) -> TacitError | None:
-    """The mistake that a worker has told, if it is one of Tacit's own."""
-    for each in itertools.chain([error], [getattr(error, "cause", None)]):
-        if isinstance(each, TacitError):
-            return each
-    return None
-
-
-def _of_the_users(error: Any, member: Member) -> BaseException:
-    """What to raise for an error of a worker that gets the users: what is wrong with them there, or as for the work."""
-    found, cause = _sentence(error), getattr(error, "cause", None)
-    if found is not None:
-        return WorkerError(f"The worker {member.about.host} cannot read the users: {found.sentence}")
-    if isinstance(cause, ImportError | AttributeError) or "ModuleNotFoundError" in str(error):
-        return WorkerError(
-            f"The worker {member.about.host} cannot import what the users or the work are made of: {_last_line(error)}.",
-            hint="Install the modules of your own code on every machine.",
-        )
-    return _of_the_work(error, member)
-
-
-def _of_the_work(error: Any, member: Member) -> BaseException:
-    """What to raise for an error inside the work: the mistake itself, or that memory ran out, or the traceback as it is."""
-    found = _sentence(error)
-    if found is not None:
-        return found
-    if "RESOURCE_EXHAUSTED" in str(error) or isinstance(getattr(error, "cause", None), MemoryError):
-        return WorkerError(
-            f"The worker {member.about.host} has too little memory for {member.about.backend} work on a chunk of users.",
-            hint="Lower engine.chunk, then resume the run.",
-        )
-    return error if isinstance(error, BaseException) else RuntimeError(str(error))
-
-
-def _last_line(error: BaseException) -> str:
-    """The last line of a worker's traceback: what went wrong, as Python says it."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip().rstrip(".")
+    """Kill a worker; whatever else has its number by now is left alone."""
+    with suppress(OSError):
+        if sys.platform != "linux" or Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::"):
+            os.kill(pid, signal.SIGKILL)

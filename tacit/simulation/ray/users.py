@@ -96,7 +96,7 @@ class RayUsers:
                 self._parameters,
                 a_piece,
                 cpu=all(each.backend == "cpu" for each in abouts),
-                memory=min(memory, default=None),
+                memory=None if not memory else int(min(memory) * min(1, self.settings.gpus_per_worker or 1)),
                 chunk=self._wanted_chunk,
             )
             shards = [] if store is None else store.trained()

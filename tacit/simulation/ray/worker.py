@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import pickle
 import queue
 import socket
 import sys
@@ -42,6 +43,30 @@ class UsersSide:
     chunk: int
     lanes: int
     secure: Any
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The users' side on its way: its content, and its arrays, which the processes of a machine share.
+
+    A worker unpacks it by itself, and can tell what is wrong, for example that a store is not there. If Ray unpacked it, there
+    would be no worker's error to look at.
+    """
+
+    content: bytes
+    arrays: list[NDArray[np.uint8]]
+
+    @classmethod
+    def of(cls, side: UsersSide) -> Packed:
+        from ray import cloudpickle
+
+        buffers: list[pickle.PickleBuffer] = []
+        content = cloudpickle.dumps(side, protocol=5, buffer_callback=buffers.append)
+        return cls(content, [np.frombuffer(each.raw(), np.uint8) for each in buffers])
+
+    def unpacked(self) -> UsersSide:
+        side: UsersSide = pickle.loads(self.content, buffers=self.arrays)
+        return side
 
 
 @dataclass(frozen=True)
@@ -167,7 +192,7 @@ class Worker:
             stats.get("bytes_limit"),
         )
 
-    def prepare(self, side: UsersSide) -> frozenset[int] | None:
+    def prepare(self, given: UsersSide | Packed) -> frozenset[int] | None:
         """Make an engine for each accelerator; raises what is wrong with the users, for example a store that is not here.
 
         Returns the shards that are here, if the users lie in shards.
@@ -177,6 +202,7 @@ class Worker:
         from tacit.simulation.batched import BatchedUsers
         from tacit.simulation.placement import Spread
 
+        side = given.unpacked() if isinstance(given, Packed) else given
         store = sharded(side.users)
         here = None if store is None else store.here()
         if here is None:

@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import tacit
@@ -18,6 +19,7 @@ from tacit.errors import RecipeError, WorkerError
 from tacit.recipe.engine import Ray
 from tacit.simulation.ray.connection import Connection
 from tacit.simulation.ray.identity import identity
+from tests.support.ray_faults import descendants
 from tests.support.tiny_recipe import tiny
 
 
@@ -47,6 +49,37 @@ def test_an_address_that_does_not_answer_is_told(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_a_cluster_with_another_ray_or_python_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's own message has eight lines, of which the first says nothing."""
+    ray = pytest.importorskip("ray")
+    from ray._private.utils import check_version_info, compute_version_info
+
+    theirs = {"ray_version": "2.1.0", "python_version": "3.99.1"}
+    monkeypatch.setattr(ray, "init", lambda **given: check_version_info(theirs, "the driver"))
+    here, python = compute_version_info()
+    with pytest.raises(WorkerError) as refused:
+        Connection.of(Ray(address="auto"))
+    assert refused.value.sentence == (
+        f"Expected Ray {here} and Python {python} in the cluster, as on this machine, got Ray 2.1.0 and Python 3.99.1."
+    )
+    assert refused.value.hint == "All machines need the same Ray and the same Python."
+
+
+def test_no_cluster_on_this_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+
+    def nowhere(**given: object) -> None:
+        raise ConnectionError("Could not find any running Ray instance. Please specify the one to connect to.")
+
+    monkeypatch.setattr(ray, "init", nowhere)
+    with pytest.raises(WorkerError) as refused:
+        Connection.of(Ray(address="auto"))
+    assert (
+        refused.value.sentence
+        == "No Ray cluster runs on this machine, so there is none that --address auto could join."
+    )
+
+
 # 127.0.0.1 as /proc/net writes it, in IPv4 and in IPv6.
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
 
@@ -70,17 +103,26 @@ def test_a_ray_of_our_own_listens_on_this_machine_only() -> None:
         connection.close()
 
 
-def descendants(root: int) -> set[int]:
-    """A process and all that it has started."""
-    parents = {}
-    for folder in Path("/proc").iterdir():
-        with suppress(OSError, ValueError):
-            parents[int(folder.name)] = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
-    found, before = {root}, 0
-    while len(found) != before:
-        before = len(found)
-        found |= {process for process, parent in parents.items() if parent in found}
-    return found
+@pytest.mark.process
+def test_the_files_of_a_ray_of_our_own_are_for_their_owner_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums that have no noise yet are among them, where shared memory is full."""
+    pytest.importorskip("ray")
+    before = os.umask(0o022)
+    connection = None
+    try:
+        monkeypatch.setattr("tacit.simulation.ray.connection._shared_memory", lambda: 80 << 20)
+        connection = Connection.of(Ray(workers=1))
+        sums = [connection.ray.put(np.zeros(3_000_000)) for _ in range(6)]
+        assert len(sums) == 6
+        session = Path(connection.ray._private.worker.global_worker.node.get_session_dir_path())
+        written = [path for path in session.rglob("*") if path.is_file() and not path.is_symlink()]
+        assert [path for path in written if path.stat().st_size >= 24_000_000]
+        assert not [path for path in written if path.stat().st_mode & 0o077]
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
+        if connection is not None:
+            connection.close()
 
 
 def listening(processes: set[int]) -> list[str]:

@@ -39,11 +39,16 @@ class Actor:
 
     node: Node | None = None
     dead: bool = False
+    prepared: bool = False
     told: list[int] = field(default_factory=list)
 
 
 class MadeUpRay:
-    """As much of Ray as the pool uses. `trains(actor, task)` returns the result, or raises; whoever raises Killed is lost."""
+    """As much of Ray as the pool uses. `trains(actor, task)` returns the result, or raises; whoever raises Killed is lost.
+
+    Whoever is on a node that is gone is lost, too. What `late` says of an actor and of what it was asked for ("prepare", or the
+    number of a task) has not come yet.
+    """
 
     exceptions = exceptions
 
@@ -52,6 +57,7 @@ class MadeUpRay:
         self.actors: list[Actor] = []
         self.waiting: list[tuple[Actor, Any]] = []
         self.turn = 0
+        self.late: Callable[[Actor, str | int], bool] = lambda actor, what: False
 
     def remote(self, _: Any) -> Any:
         return SimpleNamespace(
@@ -66,12 +72,13 @@ class MadeUpRay:
         def about() -> Callable[[], About]:
             return lambda: About("host", actor.node.name, len(self.actors), identity(), "cpu", 1, None)  # type: ignore[union-attr]
 
-        def prepare(_: Any) -> Callable[[], frozenset[int] | None]:
-            return lambda: actor.node.shards  # type: ignore[union-attr]
+        def prepare(_: Any) -> Asked:
+            actor.prepared = True
+            return Asked(actor, lambda: actor.node.shards, "prepare")  # type: ignore[union-attr]
 
-        def do(task: PieceTask, _: Any) -> Callable[[], Any]:
+        def do(task: PieceTask, _: Any) -> Asked:
             actor.told.append(task.number)
-            return lambda: self.trains(actor, task)
+            return Asked(actor, lambda: self.trains(actor, task), task.number)
 
         methods = {name: SimpleNamespace(remote=call) for name, call in (("prepare", prepare), ("do", do))}
         ask = SimpleNamespace(remote=lambda: Asked(actor, about()))
@@ -89,13 +96,17 @@ class MadeUpRay:
 
     def wait(self, refs: list[Any], timeout: float) -> tuple[list[Any], list[Any]]:
         self._place()
-        ready = [ref for ref in refs if not isinstance(ref, Asked) or ref.actor.node is not None]
-        return ready[:1], ready[1:]
+        ready = [ref for ref in refs if ref.actor.node is not None and not self.late(ref.actor, ref.what)]
+        return ready[:1], [ref for ref in refs if ref not in ready[:1]]
 
     def put(self, value: Any) -> Any:
         return value
 
     def get(self, ref: Any, timeout: float | None = None) -> Any:
+        if ref.actor.node not in self.nodes:
+            raise exceptions.ActorDiedError()
+        if timeout is not None and self.late(ref.actor, ref.what):
+            raise exceptions.GetTimeoutError()
         try:
             return ref()
         except Killed:
@@ -109,12 +120,13 @@ class MadeUpRay:
 
 @dataclass(eq=False)
 class Asked:
-    """What a new worker will say of itself, when it has come up."""
+    """What a worker will say, when it has come up."""
 
     actor: Actor
-    says: Callable[[], About]
+    says: Callable[[], Any]
+    what: str | int = "about"
 
-    def __call__(self) -> About:
+    def __call__(self) -> Any:
         return self.says()
 
 
@@ -252,17 +264,82 @@ def test_a_worker_that_says_that_memory_ran_out_is_told_in_one_sentence(
 def test_a_worker_that_is_lost_while_it_gets_the_users_is_not_in_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     ray = MadeUpRay([Node(2)], lambda actor, task: done(task))
     pool = opened(ray, monkeypatch)
+    ray.nodes.append(new := Node(1))
     plain = ray.get
 
     def lost(ref: Any, timeout: float | None = None) -> Any:
-        if timeout is not None:  # what a new worker is given
+        if ref.what == "prepare" and ref.actor.node is new:
             raise exceptions.ActorDiedError()
-        return plain(ref)
+        return plain(ref, timeout)
 
     monkeypatch.setattr(ray, "get", lost)
-    ray.nodes.append(Node(1))
     assert numbers(pool, tasks(*[None] * 6)) == list(range(6))
-    assert pool.report().workers == 2
+    assert (pool.report().workers, pool.report().lost) == (2, 1)
+
+
+def test_nobody_waits_for_a_worker_that_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It copies a store, perhaps for minutes. Rounds go on without it, and it has a share of the work when it has the users."""
+    ray = MadeUpRay([Node(1)], lambda actor, task: done(task))
+    pool = opened(ray, monkeypatch)
+    ray.nodes.append(new := Node(1))
+    ray.late = lambda actor, what: actor.node is new and what == "prepare"
+    for _ in range(2):
+        assert numbers(pool, tasks(*[None] * 6)) == list(range(6))
+        assert (pool.report().workers, pool.report().lost) == (1, 0)
+    ray.late = lambda actor, what: False
+    assert numbers(pool, tasks(*[None] * 6)) == list(range(6))
+    assert (pool.report().workers, pool.report().lost, len(ray.actors)) == (2, 0, 2)
+    assert ray.actors[1].told
+
+
+def test_workers_get_the_users_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one has been asked before the first one is ready."""
+    ray = MadeUpRay([Node(3)], lambda actor, task: done(task))
+    ray.late = lambda actor, what: what == "prepare" and not all(each.prepared for each in ray.actors)
+    assert opened(ray, monkeypatch).report().workers == 3
+
+
+def test_workers_that_never_have_the_users_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = MadeUpRay([Node(2)], lambda actor, task: done(task))
+    ray.late = lambda actor, what: what == "prepare"
+    with pytest.raises(WorkerError, match=r"^No worker was ready to train the users within 0\.2 seconds\.") as refused:
+        opened(ray, monkeypatch, give_up_s=0.1)
+    assert refused.value.hint == "If workers copy a large store first, raise engine.give_up_s."
+
+
+def test_a_machine_that_is_gone_with_many_workers_does_not_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with the protocol of secure sums, whose round is one piece: it would go from one lost worker to the next."""
+    gone = Node(2 * module.MOST_LOSSES)
+    ray = MadeUpRay([gone], lambda actor, task: done(task))
+    pool = opened(ray, monkeypatch)
+    ray.nodes.append(Node(1))
+    assert numbers(pool, tasks(*[None] * 30)) == list(range(30))
+    assert pool.report().workers == gone.room + 1
+    ray.nodes.remove(gone)
+    assert numbers(pool, tasks(None)) == [0]
+
+
+def test_a_worker_that_was_given_up_and_answers_late_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in the round in which it was given up nor in the next one."""
+    slow: list[Actor] = []
+
+    def late(actor: Actor, what: str | int) -> bool:
+        if what == 1 and not slow:
+            slow.append(actor)
+        return bool(slow) and actor is slow[0] and not another_began()
+
+    def another_began() -> bool:
+        return any(1 in actor.told for actor in ray.actors if actor is not slow[0])
+
+    ray = MadeUpRay([Node(3)], lambda actor, task: done(task))
+    pool = opened(ray, monkeypatch, workers=2, give_up_s=0.05)
+    ray.late = late
+    monkeypatch.setattr(RayPool, "_stop_process", lambda self, member: None)
+    found = [each.number for _ in range(2) for each in pool.do(tasks(*[None] * 6), lambda: None)]
+    assert slow
+    assert sum(1 in actor.told for actor in ray.actors) >= 2
+    assert Counter(found) == Counter(dict.fromkeys(range(6), 2))
+    assert pool.report().lost == 1
 
 
 def test_a_worker_whose_result_waits_is_not_given_up_however_late_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,19 +12,22 @@ import jax
 import numpy as np
 import pytest
 
+from tacit.audit.plans import mixed_plan
 from tacit.errors import PrivacyError
 from tacit.privacy.noise.randomness import Randomness
+from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.record.reasons import Reason, Why
 from tacit.recipe.engine import Ray
-from tacit.recipe.training import Recipe
+from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin
 from tacit.runs.folder import RunFolder
 from tacit.runs.provenance import reasons_of
 from tacit.simulation.ray.pool import RayPool
 from tacit.simulation.ray.users import RayUsers
-from tacit.simulation.ray.worker import Done, PieceTask
+from tacit.simulation.ray.worker import About, Done, PieceTask
 from tacit.simulation.training import program_of
+from tacit.training.datasets import open_dataset
 from tacit.training.recipes import RecipeSetup
 from tests.support.inline_pool import InlinePool, inline_program, run_inline
 from tests.support.run_arrays import final_arrays
@@ -74,6 +77,36 @@ def test_a_run_gives_the_built_in_engine_s_model_up_to_rounding(sections: dict[s
     for name in one:
         np.testing.assert_allclose(other[name], one[name], atol=tolerance, rtol=tolerance)
     assert (there.path / "ledger.jsonl").read_bytes().count(b'"kind":"intent"') == 3
+
+
+def test_planted_canaries_are_trained_as_by_the_built_in_engine(tmp_path: Path) -> None:
+    """Made-up users with phrases of their own, and people who have one spliced in."""
+    data = {"users": 40, "vocabulary": 1200}
+    words, sharers = open_dataset(tiny(data=data)).words, (2, 4, 8)
+    plan = mixed_plan(
+        words,
+        {"world": "keyboard", "seed": 1},
+        population=40,
+        seed=11,
+        devices=1,
+        sharers=1,
+        coins=6,
+        copies=4,
+        examples_per_device=6,
+        expected_sharers=sharers,
+    )
+    plan.save(tmp_path / "canaries.json")
+    tree = tiny(data=data, privacy={"population": 40, "cohort": 30}, run={"seed": 3, "rounds": 2})
+    recipe = parse_recipe(
+        {**tree.model_dump(mode="json", exclude_none=True), "audit": {"plan": str(tmp_path / "canaries.json")}}
+    )
+    here, there = built_in(recipe, tmp_path / "a"), run_inline(recipe, tmp_path / "b", InlinePool(2))
+    one, other = final_arrays(here.path), final_arrays(there.path)
+    for name in one:
+        np.testing.assert_allclose(other[name], one[name], atol=1e-6, rtol=1e-6)
+    planted = [read_ledger(folder.path / "ledger.jsonl").opened.planted for folder in (here, there)]
+    assert planted[0] is not None
+    assert planted[0] == planted[1]
 
 
 @pytest.mark.parametrize("name", ["gaussian", "secure sums"])
@@ -141,8 +174,9 @@ def test_nothing_that_a_worker_gets_holds_the_key_of_the_noise_or_what_it_is_der
     pool = InlinePool(1)
     run_inline(tiny(**RUNS[name], run={"rounds": 1}), tmp_path / "run", pool)
     assert secrets
-    assert all((pool.sides, pool.models, pool.tasks))
-    assert not [secret for secret in secrets for sent in (*pool.sides, *pool.models, *pool.tasks) if secret in sent]
+    assert all((pool.sides, pool.models, pool.tasks, pool.measures))
+    everything = (*pool.sides, *pool.models, *pool.tasks, *pool.measures)
+    assert not [secret for secret in secrets for sent in everything if secret in sent]
 
 
 def _bytes_in(value: Any) -> list[bytes]:
@@ -220,6 +254,29 @@ def test_the_next_cohort_is_cut_while_this_one_trains(tmp_path: Path, monkeypatc
     pool = WaitsForTheNextCohort(cohorts)
     run_inline(tiny(run={"rounds": 2, "evaluate_every": 2}), tmp_path / "run", pool)
     assert pool.waited
+
+
+@pytest.mark.parametrize(("gpus_per_worker", "chunk"), [(1.0, 32), (0.25, 8), (2.0, 32)])
+def test_workers_that_share_a_gpu_share_its_memory(gpus_per_worker: float, chunk: int) -> None:
+    """A large model, of which half of a GPU's memory has room for 35 users in lockstep."""
+
+    class OfGpus(InlinePool):
+        def open(self) -> list[About]:
+            return [dataclasses.replace(each, backend="gpu", memory=40 << 30) for each in super().open()]
+
+    setup = RecipeSetup.build(tiny(privacy={"cohort": 64, "sampling": "fixed"}))
+    settings = Ray(pieces=1, gpus_per_worker=gpus_per_worker)
+    engine = RayUsers(
+        setup.dataset.train,
+        setup.work,
+        setup.plan,
+        setup.batches,
+        settings=settings,
+        parameters=50_000_000,
+        pool=OfGpus(),
+    )
+    engine.open()
+    assert engine.chunk == chunk
 
 
 def test_a_round_larger_than_rounding_is_proven_for_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
