@@ -37,7 +37,8 @@ export function reachOf(sections: Section[]): Reach {
 }
 
 function titleOf(block: Extract<Block, { kind: "lines" | "bars" }>): string {
-  return block.caption || (block.kind === "lines" ? `${block.y} over ${block.x}` : block.y);
+  const title = block.caption || (block.kind === "lines" ? `${block.y}, by ${block.x}` : block.y);
+  return title.charAt(0).toUpperCase() + title.slice(1);
 }
 
 function blockOf(block: Block, signal: AbortSignal, reach: Reach): Child {
