@@ -37,7 +37,7 @@ export function reachOf(sections: Section[]): Reach {
 }
 
 function titleOf(block: Extract<Block, { kind: "lines" | "bars" }>): string {
-  const title = block.caption || (block.kind === "lines" ? `${block.y}, by ${block.x}` : block.y);
+  const title = block.caption || `${block.y}, by ${block.x}`;
   return title.charAt(0).toUpperCase() + title.slice(1);
 }
 
