@@ -70,13 +70,13 @@ def board(
             raise without_extra("tacit board --fleet", error.name) from None
         access = Access(fleet, admin_token, ca)
 
-    def ready(address: str) -> None:
+    def ready(address: str, once: str) -> None:
         if as_json:
             emit(BoardResult, {"address": address, "folders": [str(place) for place in places]})
         Console(stderr=True).print(
             Text.assemble("The board is at ", (address, "bold"), " (Ctrl-C ends it)."), soft_wrap=True
         )
         if opens:
-            webbrowser.open(address)
+            webbrowser.open(once)
 
     serve(BoardSettings(places, host, port, owner, control, access), create_app, ready=ready)

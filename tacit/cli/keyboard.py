@@ -46,7 +46,7 @@ def keyboard(
         raise RunError(f"Expected at most {MOST_RUNS} runs side by side, got {len(runs)}.")
     folders = [RunFolder.open(by_name(run)).path for run in runs]
 
-    def ready(address: str) -> None:
+    def ready(address: str, once: str) -> None:
         if as_json:
             emit(KeyboardResult, {"address": address, "runs": [str(folder) for folder in folders]})
             sys.stdout.flush()
@@ -54,6 +54,6 @@ def keyboard(
             Text.assemble("The keyboard is at ", (address, "bold"), " (Ctrl-C ends it)."), soft_wrap=True
         )
         if opens:
-            webbrowser.open(address)
+            webbrowser.open(once)
 
     serve(BoardSettings(port=port), lambda settings: keyboard_app(settings, folders), ready=ready)

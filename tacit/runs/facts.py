@@ -74,7 +74,10 @@ def settings_by_name(value: Mapping[str, Any], name: str = "") -> Iterator[tuple
 
 
 def recipe_differences(recipes: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """The settings in which these recipes differ, by dotted name, with the value of each recipe."""
-    flat = [dict(settings_by_name(recipe)) for recipe in recipes]
+    """The settings in which these recipes differ, by dotted name, with the value of each recipe.
+
+    What a recipe says of a paper is no setting: it changes nothing.
+    """
+    flat = [dict(settings_by_name({name: recipe[name] for name in recipe if name != "paper"})) for recipe in recipes]
     columns = {name: [each.get(name) for each in flat] for name in sorted({name for each in flat for name in each})}
     return {name: values for name, values in columns.items() if any(value != values[0] for value in values)}

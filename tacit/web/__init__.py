@@ -14,6 +14,7 @@ papers.py     the recorded experiments: papers.json, written by experiments/pape
 suggestions.py  what a run's model suggests
 fleets.py     a running fleet; fleet_figures.py (its metrics) and fleet_alarms.py beside it
 plans.py      the planner, as tacit plan asks it
+words.py      whether a run's words may be shown
 reading.py    runs named by keys, damage told in one sentence
 keyboard/     the keyboard to try, with the models that a page gets
 """

@@ -39,7 +39,13 @@ def control_routes(watcher: RunWatcher, settings: BoardSettings) -> APIRouter:
     def allowed(key: str) -> RunFolder:
         if not settings.control:
             raise HTTPException(403, "This board only shows runs. Started with --control it can stop and resume them.")
-        return RunFolder.open(path_of(watcher, key))
+        folder = RunFolder.open(path_of(watcher, key))
+        if folder.begun and folder.ledger().opened.fleet is not None:
+            raise RunError(
+                f"Devices train the run {folder.path}: its server is stopped where it runs, and tacit serve goes on with it.",
+                hint="tacit fleet round pause lets the server wait.",
+            )
+        return folder
 
     @router.post("/stop")
     def stop(key: str) -> Said:

@@ -24,6 +24,7 @@ from tacit.web.rows import RunRow
 from tacit.web.settings import BoardSettings
 from tacit.web.suggestions import Suggester, Suggestion
 from tacit.web.watcher import RunWatcher
+from tacit.web.words import FILES_OF_WORDS, require_words_to_show, why_hidden
 
 # What one answer holds at most; a page asks for the rest.
 MOST_RECORDS = 20_000
@@ -116,7 +117,7 @@ def one_run_routes(watcher: RunWatcher, settings: BoardSettings, suggester: Sugg
         with in_one_sentence(folder.path):
             summary = folder.summary() or {}
             metrics = summary.get("metrics") or dict(row.metrics)
-            outside = vocabulary_sentence(metrics.get("out_of_vocabulary"))
+            outside, hidden = vocabulary_sentence(metrics.get("out_of_vocabulary")), why_hidden(folder)
             return RunDetail(
                 row=row,
                 recipe_text=folder.recipe_path.read_text(encoding="utf-8"),
@@ -124,8 +125,8 @@ def one_run_routes(watcher: RunWatcher, settings: BoardSettings, suggester: Sugg
                 metrics=metrics,
                 labels=dict(LABELS),
                 shares=list(SHARES),
-                notes=[] if outside is None else [outside],
-                examples=summary.get("examples") or {},
+                notes=[note for note in (outside, hidden) if note is not None],
+                examples={} if hidden is not None else summary.get("examples") or {},
                 sections=read_sections(folder, share=True),
                 files=_files(folder),
             )
@@ -167,8 +168,10 @@ def one_run_routes(watcher: RunWatcher, settings: BoardSettings, suggester: Sugg
         count: Annotated[int, Query(ge=1, le=20)] = 5,
     ) -> Suggested:
         """The most likely next words after this text, by the model of the last checkpoint."""
-        path = path_of(watcher, key)
-        return Suggested(text=text, suggestions=suggester.suggest(path, text, count))
+        folder = opened(key)
+        with in_one_sentence(folder.path):
+            require_words_to_show(folder)
+        return Suggested(text=text, suggestions=suggester.suggest(folder.path, text, count))
 
     @router.get("/file", response_class=FileResponse)
     def file(key: str, name: str) -> FileResponse:
@@ -199,14 +202,16 @@ def _clipped(folder: RunFolder, after: int) -> Iterator[Clipped]:
 def _shared(folder: RunFolder) -> dict[str, Path]:
     """The public files, without sections whose flag says that they are for the owner: both folder and flag count.
 
-    A certificate is one of them only if it is one, of this run.
+    A certificate is one of them only if it is one, of this run. Files of words are left out where the words are users' text.
     """
     sections = {f"sections/{each.order:02d}-{each.name}.json" for each in read_sections(folder, share=True)}
     found = public_paths(folder).items()
     shared = {name: path for name, path in found if name in sections or not name.startswith("sections/")}
     if CERTIFICATE.path in shared and not _is_certified(folder):
         del shared[CERTIFICATE.path]
-    return shared
+    return (
+        shared if why_hidden(folder) is None else {name: shared[name] for name in shared if name not in FILES_OF_WORDS}
+    )
 
 
 def _is_certified(folder: RunFolder) -> bool:

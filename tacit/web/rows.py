@@ -49,7 +49,7 @@ class RunRow(BaseModel):
     )
     kind: str = Field(
         default="training",
-        description="what the run is for: training, text or images (an inspection), or part of an inspection",
+        description="what the run is for: training, text, bias or images (an inspection), or part of an inspection",
     )
     version: int = 0
 

@@ -2,11 +2,12 @@
 
 A request passes four checks before any route sees it:
 
-1. `Host` names this machine: a loopback name, an address in numbers, or the name that the board listens on. A page of somebody
-   else whose name was pointed at this machine (DNS rebinding) sends its own name, and is refused.
+1. `Host` names this machine: a loopback name, an address in numbers, or the name in the address that was printed. A page of
+   somebody else whose name was pointed at this machine (DNS rebinding) sends its own name, and is refused.
 2. The browser says where the request comes from (`Sec-Fetch-Site`, `Origin`). Other sites may only link to a page, never fetch.
 3. A request that changes something comes from the board's own pages, or carries the token in its `Authorization` header.
 4. Where a token is needed, it is in the address, in a cookie that an earlier address has set, or in `Authorization: Bearer`.
+   The cookie goes along where a link of another site is followed (`SameSite=Lax`), because such a link may lead here (2).
 
 Answers allow a page to load what the board itself serves and nothing else: no inline scripts or styles, no other host.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import json
+import time
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -25,6 +27,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tacit.web.settings import LOOPBACK, BoardSettings, is_loopback
 
 TOKEN = "token"
+# A browser that is opened asks within this time.
+CODE_S = 120.0
 _SAFE = ("GET", "HEAD")
 
 
@@ -57,6 +61,7 @@ class Guard:
         self._app = app
         self._settings = settings
         self._token = token if settings.needs_token else None
+        self._code, self._code_until = settings.code, time.monotonic() + CODE_S
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -75,6 +80,8 @@ class Guard:
         if (refusal := self._refusal(scope, headers)) is not None:
             await _answer(send_with_headers, *refusal)
         elif self._token is not None and self._token_in_address(scope):
+            if not self._same(_token_of(scope)):
+                self._code = None  # it has been used
             await self._to_cookie(scope, send_with_headers)
         else:
             await self._app(scope, receive, send_with_headers)
@@ -101,7 +108,7 @@ class Guard:
             return False
         if host is None or parts.username is not None or parts.path:
             return False
-        if host in LOOPBACK or host == self._settings.host.lower():
+        if host in LOOPBACK or host == self._settings.shown_host.lower():
             return True
         if is_loopback(self._settings.host):
             return False
@@ -128,8 +135,12 @@ class Guard:
         return found is not None and self._same(found.value)
 
     def _token_in_address(self, scope: Scope) -> bool:
-        given = [value for name, value in _query(scope) if name == TOKEN]
-        return scope["method"] in _SAFE and len(given) == 1 and self._same(given[0])
+        given = _token_of(scope)
+        return self._same(given) or (scope["method"] == "GET" and self._is_code(given))
+
+    def _is_code(self, given: str) -> bool:
+        live = self._code is not None and time.monotonic() < self._code_until
+        return live and hmac.compare_digest(given.encode(), (self._code or "").encode())
 
     @property
     def _cookie(self) -> str:
@@ -140,12 +151,18 @@ class Guard:
         rest = urlencode([(name, value) for name, value in _query(scope) if name != TOKEN])
         where = "/" + scope["path"].lstrip("/") + (f"?{rest}" if rest else "")
         assert self._token is not None
-        cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
+        cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Lax"
         await _answer(send, 303, "", {"location": where, "set-cookie": cookie})
 
 
 def _query(scope: Scope) -> list[tuple[str, str]]:
     return parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+
+
+def _token_of(scope: Scope) -> str:
+    """The token in the address of something that is only read; empty if there is none, or more than one."""
+    given = [value for name, value in _query(scope) if name == TOKEN]
+    return given[0] if scope["method"] in _SAFE and len(given) == 1 else ""
 
 
 def _is_foreign(scope: Scope, headers: Headers) -> bool:

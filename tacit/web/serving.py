@@ -21,17 +21,18 @@ def serve(
     settings: BoardSettings,
     create: Callable[[BoardSettings], FastAPI],
     *,
-    ready: Callable[[str], None],
+    ready: Callable[[str, str], None],
     path: str = "/",
 ) -> None:
-    """Serve the application that `create` makes, until Ctrl-C. `ready` is called with the address, token included.
+    """Serve the application that `create` makes, until Ctrl-C. `ready` is called with two addresses.
 
+    The first, token included, is for people; the second, for a browser that this process opens, works once.
     RunError if the port is taken. Port 0 takes a free one.
     """
     with listening(settings.host, settings.port) as listener:
         found = replace(settings, port=listener.getsockname()[1])
         if found.needs_token and found.token is None:
-            found = replace(found, token=new_token())
+            found = replace(found, token=new_token(), code=new_token())
         config = uvicorn.Config(
             create(found),
             log_level="warning",
@@ -39,7 +40,7 @@ def serve(
             timeout_graceful_shutdown=SHUTDOWN_S,
             server_header=False,
         )
-        ready(address_of(found, path))
+        ready(address_of(found, path), address_of(replace(found, token=found.code or found.token), path))
         BoardServer(config).run(sockets=[listener])
 
 
@@ -67,6 +68,5 @@ def listening(host: str, port: int) -> socket.socket:
 
 def address_of(settings: BoardSettings, path: str = "/") -> str:
     """The address to open, with the token if one is needed."""
-    host = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(settings.host, settings.host)
-    host = f"[{host}]" if ":" in host else host
+    host = f"[{settings.shown_host}]" if ":" in settings.shown_host else settings.shown_host
     return f"http://{host}:{settings.port}{path}" + (f"?{TOKEN}={settings.token}" if settings.needs_token else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,7 +33,8 @@ class BoardSettings:
 
     `owner`: figures that only the runs' owner may see are shown. `control`: runs can be stopped and resumed. `fleet`: a server
     of devices whose administrator looks at it here. Each of them, and every address that other machines can reach, needs a
-    token in each request; users of the same machine share its loopback address.
+    token in each request; users of the same machine share its loopback address. `code` is a second token that works once, soon
+    after the start: it is in the address that this process opens in a browser, and command lines can be read by every user.
     """
 
     folders: tuple[Path, ...] = (RUNS,)
@@ -42,10 +44,16 @@ class BoardSettings:
     control: bool = False
     fleet: Access | None = None
     token: str | None = field(default=None, repr=False)
+    code: str | None = field(default=None, repr=False)
 
     @property
     def needs_token(self) -> bool:
         return self.owner or self.control or self.fleet is not None or not is_loopback(self.host)
+
+    @property
+    def shown_host(self) -> str:
+        """The host in the address that is printed: this machine's name for a board that listens on every address."""
+        return socket.gethostname() if self.host in ("0.0.0.0", "::") else self.host
 
 
 def new_token() -> str:

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -39,6 +40,19 @@ def test_the_token_is_no_part_of_what_settings_print() -> None:
 def test_the_table_is_shown_without_jax() -> None:
     code = "import sys, tacit.cli.board, tacit.web.app, tacit.web.serving; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_browser_is_not_given_the_token_itself(tacit: Tacit, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr("uvicorn.Config", Mock())
+    monkeypatch.setattr("tacit.web.serving.BoardServer", Mock())  # it ends at once
+    said = tacit("board", "--port", 0, "--owner", "--json").object
+    assert opened[0].split("=")[0] == said["address"].split("=")[0]
+    assert opened[0] != said["address"]  # every user of the machine can read the command line of a browser
+    opened.clear()
+    said = tacit("board", "--port", 0, "--json").object
+    assert opened == [said["address"]]
 
 
 @pytest.mark.process

@@ -16,6 +16,7 @@ from tacit.privacy.record.ledger import read_ledger
 from tacit.recipe.bias_inspection import bias_inspection_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.journal import RunJournal
+from tacit.runs.report.sections import read_sections
 from tacit.training.recipes import RecipeSetup
 from tests.support.commands import Tacit
 from tests.support.list_users import ListUsers
@@ -70,6 +71,9 @@ def test_a_model_of_what_public_text_does_not_have(tacit: Tacit, stores: Path) -
     assert kept.items.tolist() == FOREIGN * len(users)
     assert found["bias"]["conclusion"] in shown.out
     assert "of the public model" in shown.out
+    section = next(each for each in read_sections(folder, share=True) if each.name == "inspection")
+    told = section.model_dump_json()
+    assert all(sentence in told for sentence in found["bias"]["sentences"])  # what the report and the board show
     assert "has finished" in tacit("inspect", "bias", "--resume", "tiny-bias-1").refusal(4)
 
 
@@ -80,6 +84,9 @@ def test_what_claims_no_privacy_shows_nothing_that_was_made_up(tacit: Tacit, sto
     assert found["run"] == "seeded"
     assert (found["bias"]["words"], found["bias"]["sentences"]) == ([], [])
     assert found["bias"]["conclusion"].startswith("No privacy is claimed for this run, so nothing")
+    assert not [
+        each for each in read_sections(RunFolder.open(stores / "seeded"), share=True) if each.name == "inspection"
+    ]
 
 
 @pytest.mark.slow

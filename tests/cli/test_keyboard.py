@@ -51,10 +51,10 @@ def test_it_says_where_the_page_is(tacit: Tacit, run: Path, monkeypatch: pytest.
     address, opened = "http://127.0.0.1:8081/", []
 
     def served(
-        settings: BoardSettings, create: Callable[[BoardSettings], Any], *, ready: Callable[[str], None]
+        settings: BoardSettings, create: Callable[[BoardSettings], Any], *, ready: Callable[[str, str], None]
     ) -> None:
         create(settings)
-        ready(address)
+        ready(address, address)
 
     monkeypatch.setattr(serving, "serve", served)
     monkeypatch.setattr("webbrowser.open", opened.append)

@@ -301,6 +301,30 @@ def test_the_board_goes_away_and_comes_back(tab: Any, runs: Path) -> None:
         tab.get_by_role("link", name=recorded().experiments[0].title).wait_for()  # and shows itself
 
 
+def test_tabs_that_nobody_sees_keep_no_connection(chrome: Any, runs: Path) -> None:
+    """A browser opens six connections to a server: without this, the seventh tab waits for ever."""
+    context = chrome.new_context()
+    context.add_init_script("window.away = false; Object.defineProperty(document, 'hidden', {get: () => window.away})")
+    turn = "away => { window.away = away; document.dispatchEvent(new Event('visibilitychange')); }"
+    with board_of(runs) as address:
+        tabs = []
+        for _ in range(7):
+            page = context.new_page()
+            page.set_default_timeout(PATIENCE_MS)
+            open_table(page, address, 4)
+            page.evaluate(turn, True)
+            tabs.append(page)
+        made_run(runs / "meanwhile")
+        last = context.new_page()
+        last.set_default_timeout(PATIENCE_MS)
+        open_table(last, address, 5)
+        assert tabs[0].get_by_text("4 of 4 runs").is_visible()
+        tabs[0].evaluate(turn, False)
+        tabs[0].get_by_text("5 of 5 runs").wait_for()  # it has missed nothing
+        assert not tabs[0].get_by_text("The board does not answer").is_visible()
+    context.close()
+
+
 def test_what_changes_before_the_page_listens_is_shown(tab: Any, runs: Path) -> None:
     held: list[Any] = []
     tab.route("**/api/events", lambda route: held.append(route))
@@ -365,8 +389,12 @@ def test_inspections_stand_side_by_side(tab: Any, tmp_path: Path) -> None:
         section = Section(name="inspection", title="Unknown words", order=5, blocks=[words, bars, image])
         write_section(run, section)
     made_run(folder / "training")
+    sentences = made_run(folder / "sentences", recipe='name = "sentences"\ninspect = "bias"\n')
+    write_section(
+        sentences, Section(name="inspection", title="Foreign", order=5, blocks=[Table(columns=["s"], rows=[["hey u"]])])
+    )
     with board_of(folder) as address:
-        open_table(tab, address, 3)
+        open_table(tab, address, 4)
         tab.get_by_role("link", name="Inspect").click()
         tab.get_by_text("faulty word").wait_for()
         tab.get_by_text("healthy word").wait_for()
@@ -381,6 +409,11 @@ def test_inspections_stand_side_by_side(tab: Any, tmp_path: Path) -> None:
         until(lambda: tab.get_by_text("healthy word").count() == 1, "the other side")
         left.select_option(label="healthy (text)")
         until(lambda: tab.get_by_text("healthy word").count() == 2, "both sides")
+        left.select_option(label="sentences (bias)")
+        tab.get_by_text("hey u").wait_for()
+        tab.get_by_role("link", name="sentences").click()
+        tab.get_by_role("link", name="Try it").click()
+        tab.get_by_text("This run is an inspection").wait_for()
 
 
 def test_the_papers_are_charts_that_answer(tab: Any, tmp_path: Path) -> None:

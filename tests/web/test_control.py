@@ -11,14 +11,26 @@ from pathlib import Path
 
 import pytest
 
+from tacit.privacy.plan import PrivacyPlan
+from tacit.privacy.record.facts import FleetRecord
 from tacit.runs.folder import RunFolder
 from tacit.web.control import writer_of
 from tests.support.boards import client_of, keys, until
 from tests.support.made_runs import made_run
+from tests.support.planned_ledgers import POISSON, opened_with
 from tests.support.tiny_recipe import killable
 
 TOKEN = "t" * 40
 OWN = {"origin": "http://127.0.0.1:8080"}
+FLEET = FleetRecord(
+    transport="https",
+    secure_aggregation=False,
+    checks_norms=True,
+    over_selection=1.3,
+    timer_s=60.0,
+    dropout=None,
+    corruption=None,
+)
 
 
 def state(client, name: str) -> str:
@@ -37,6 +49,21 @@ def test_what_cannot_be_stopped_or_resumed(tmp_path: Path) -> None:
         assert client.post(f"/api/runs/{'0' * 16}/stop", headers=OWN).status_code == 404
         client.headers.pop("authorization")
         assert client.post(f"/api/runs/{known['done']}/stop", headers=OWN).status_code == 401
+
+
+def test_a_run_of_devices_is_left_to_its_server(tmp_path: Path) -> None:
+    plan = PrivacyPlan(**POISSON)
+    run = RunFolder.create(tmp_path / "fleet", 'name = "fleet"\n')
+    with (
+        run.create_ledger(opened_with(plan, run_id=run.run_id, fleet=FLEET)),
+        client_of(  # its process is this one
+            tmp_path, control=True, token=TOKEN
+        ) as client,
+    ):
+        for what in ("stop", "resume"):
+            told = client.post(f"/api/runs/{keys(client)['fleet']}/{what}", headers=OWN)
+            assert told.status_code == 409
+            assert "its server is stopped where it runs" in told.json()["problem"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which process holds a lock")

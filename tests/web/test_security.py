@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from tacit.web.security import HEADERS, Guard
+from tacit.web.security import CODE_S, HEADERS, Guard
+from tacit.web.serving import address_of
 from tacit.web.settings import BoardSettings, is_loopback
 from tests.support.boards import TestClient, client_of
 
@@ -63,6 +67,15 @@ def test_bound_elsewhere_a_name_is_refused_and_a_number_is_not() -> None:
     assert client.get("/", headers={"host": "evil.example", **bearer}).status_code == 421
     named = guarded(host="board.example", token=TOKEN)
     assert named.get("/", headers={"host": "board.example:8080", **bearer}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "2001:db8::7", "board.example", "127.0.0.1"])
+def test_the_address_that_is_printed_is_answered(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "Machine")
+    address = urlsplit(address_of(BoardSettings(host=host, owner=True, token=TOKEN)))
+    client = guarded(host=host, owner=True, token=TOKEN)
+    assert client.get(f"/?{address.query}", headers={"host": address.netloc}).status_code == 303
+    assert client.get(f"/?{address.query}", headers={"host": "evil.example:8080"}).status_code == 421
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "something else"])
@@ -121,10 +134,29 @@ def test_the_token_leaves_the_address_for_a_cookie_that_no_script_reads() -> Non
     assert answer.headers["location"] == "/evil.example/x?a=1"  # on this host, whatever the path says
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie
-    assert "SameSite=Strict" in cookie
+    assert "SameSite=Lax" in cookie  # a link of another site may lead here, and none of its fetches carries it
     assert client.get("/").status_code == 200  # the client kept the cookie
     assert client.post("/", headers=OWN).status_code == 200
     assert client.post("/", headers={"origin": "http://evil.example"}).status_code == 403
+
+
+def test_the_code_for_the_browser_works_once_and_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "c" * 32
+    client = guarded(owner=True, token=TOKEN, code=code)
+    assert client.head(f"/?token={code}").status_code == 401  # whoever looks at a link first does not use it up
+    assert client.get("/", headers={"authorization": f"Bearer {code}"}).status_code == 401
+    assert client.get(f"/?token={code}", headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    answer = client.get(f"/?token={code}")
+    assert answer.status_code == 303
+    assert code not in str(answer.headers)
+    assert client.get("/").status_code == 200
+    client.cookies.clear()
+    assert client.get(f"/?token={code}").status_code == 401
+    late = guarded(owner=True, token=TOKEN, code=code)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + CODE_S)
+    assert late.get(f"/?token={code}").status_code == 401
+    assert late.get(f"/?token={TOKEN}").status_code == 303
 
 
 def test_a_board_that_needs_a_token_cannot_be_made_without() -> None:

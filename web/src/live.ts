@@ -1,4 +1,5 @@
 // What changes on the server, as it happens. When the board is gone the page says so, tries again, and loads everything anew.
+// A page that nobody sees does not listen: a browser opens six connections to a server, so the seventh tab would wait for ever.
 import type { RunRow } from "./types";
 
 export type Listener = (event: { kind: "run"; row: RunRow } | { kind: "gone"; key: string } | { kind: "again" }) => void;
@@ -19,13 +20,14 @@ class Live {
   readonly ready = new Promise<void>((resolve) => (this.begun = resolve));
 
   constructor(private readonly say: (lost: boolean) => void) {
-    this.connect();
+    if (!document.hidden) this.connect();
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.pause() : (this.source ?? this.connect())));
     window.setTimeout(() => {
-      this.late = !this.heardFirst; // what was loaded before the first word is loaded again then
+      this.late ||= !this.heardFirst; // what was loaded before the first word is loaded again then
       this.begun();
     }, FIRST_MS);
     window.setInterval(() => {
-      if (Date.now() - this.heard > QUIET_MS) this.dropped();
+      if (!document.hidden && Date.now() - this.heard > QUIET_MS) this.dropped();
     }, 2_000);
   }
 
@@ -62,7 +64,13 @@ class Live {
     this.heard = Date.now();
     if (!this.lost) this.say(true);
     this.lost = true;
-    window.setTimeout(() => this.source ?? this.connect(), RETRY_MS);
+    window.setTimeout(() => document.hidden || (this.source ?? this.connect()), RETRY_MS);
+  }
+
+  private pause(): void {
+    this.source?.close();
+    this.source = null;
+    this.late = true;
   }
 
   private tell(event: Parameters<Listener>[0]): void {

@@ -18,7 +18,7 @@ export interface Section {
   blocks: Block[];
 }
 
-/** How far the axes of charts reach, by the charts' names: the same chart of several runs then has one scale. */
+/** How far the axes of charts reach, by what they show: charts of the same quantity, of one run or of several, have one scale. */
 export type Reach = Map<string, number>;
 
 /** The section as a card. `reach`: how far the axes go at least. */
@@ -31,13 +31,18 @@ export function reachOf(sections: Section[]): Reach {
   const found: Reach = new Map();
   for (const block of sections.flatMap((section) => section.blocks)) {
     const values = block.kind === "bars" ? block.bars.map((bar) => bar[1]) : block.kind === "lines" ? block.series.flatMap((each) => each.points.map((point) => point[1])) : [];
-    if (block.kind === "bars" || block.kind === "lines") found.set(titleOf(block), Math.max(found.get(titleOf(block)) ?? -Infinity, ...values));
+    if (block.kind === "bars" || block.kind === "lines") found.set(scaleOf(block), Math.max(found.get(scaleOf(block)) ?? -Infinity, ...values));
   }
   return found;
 }
 
+function scaleOf(block: Extract<Block, { kind: "lines" | "bars" }>): string {
+  return block.caption || block.y;
+}
+
 function titleOf(block: Extract<Block, { kind: "lines" | "bars" }>): string {
-  return block.caption || (block.kind === "lines" ? `${block.y} over ${block.x}` : block.y);
+  const title = block.caption || `${block.y}, by ${block.x}`;
+  return title.charAt(0).toUpperCase() + title.slice(1);
 }
 
 function blockOf(block: Block, signal: AbortSignal, reach: Reach): Child {
@@ -49,9 +54,9 @@ function blockOf(block: Block, signal: AbortSignal, reach: Reach): Child {
     case "code":
       return folded(block, h("pre", { tabindex: "0" }, block.text));
     case "lines":
-      return curves(block, signal, reach.get(titleOf(block)));
+      return curves(block, signal, reach.get(scaleOf(block)));
     case "bars":
-      return barsOf(block.bars, titleOf(block), signal, reach.get(titleOf(block)));
+      return barsOf(block.bars, titleOf(block), signal, reach.get(scaleOf(block)));
     case "image":
       return h("figure", {}, h("img", { class: "section-image", alt: block.description, src: `data:${block.media};base64,${block.data}` }), block.caption && h("figcaption", { class: "quiet small" }, block.caption));
   }

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.users import FIRST_WORD
+from tacit.inspection.costs import price
 from tacit.inspection.example_scores import word_likelihood
 from tacit.inspection.record import InspectionRecord, Threshold
 from tacit.inspection.selection import LikelihoodRatio, Selected
@@ -33,6 +34,8 @@ from tacit.recipe.bias_inspection import BiasInspection, BiasLook, bias_inspecti
 from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on
 from tacit.runs.folder import RunFolder, refuse_if_taken
+from tacit.runs.report.blocks import Bars, Block, Paragraph, Section, Table
+from tacit.runs.report.sections import write_section
 from tacit.simulation.choice import use_accelerators
 from tacit.simulation.program import SimulatedProgram
 from tacit.simulation.training import engine_of, program_of
@@ -41,6 +44,7 @@ from tacit.training.recipes import RecipeSetup
 
 # What the ledger calls the model, and after how many words a made-up sentence is cut.
 STAGE, LONGEST = "bias", 16
+WORD_COLUMNS, DRAWN_BARS = ["word", "in a thousand words", "of the public model"], 10
 WITHHELD = "No privacy is claimed for this run, so nothing that its model makes up is shown."
 
 
@@ -72,6 +76,22 @@ class BiasFindings:
             "sentences": list(self.sentences),
             "conclusion": self.conclusion(),
         }
+
+    def section(self, privacy: Mapping[str, Any]) -> Section:
+        """A section of the report; for the owner alone unless privacy can be claimed. `privacy`: what the run has cost."""
+        claimed = privacy["epsilon"] is not None
+        blocks: list[Block] = [Paragraph(text=self.conclusion())]
+        if self.words:
+            bars = [(word, often) for word, often, _ in self.words[:DRAWN_BARS]]
+            blocks.append(Bars(x="word", y="how often in a thousand words", bars=bars))
+            rows = [[word, f"{often:.1f}", f"{public:.1f}"] for word, often, public in self.words]
+            blocks.append(Table(columns=WORD_COLUMNS, rows=rows))
+        if self.sentences:
+            blocks.append(Table(columns=["sentences that it makes up"], rows=[[each] for each in self.sentences]))
+        if claimed:
+            blocks.append(Paragraph(text=price(privacy), note=True))
+        title = "What people write that the public text does not have"
+        return Section(name="inspection", title=title, order=5, private=not claimed, blocks=blocks)
 
     @classmethod
     def from_dict(cls, tree: Mapping[str, Any]) -> BiasFindings:
@@ -120,6 +140,7 @@ def _program(setup: RecipeSetup, recipe: BiasInspection, folder: RunFolder, call
         found = look_at(state.result, public, words, recipe.look, recipe.bias.threshold) if claimed else empty
         shown = ("rounds", "parameters", "metrics", "privacy", "at_scale")
         kept: dict[str, Any] = {name: summary[name] for name in shown if name in summary}
+        write_section(folder, found.section(summary["privacy"]))
         return {**kept, "bias": found.as_dict()}
 
     return dataclasses.replace(program, finish=finish)

@@ -9,15 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tacit.api.run import Run
-from tacit.data.vocabulary import load_vocabulary
-from tacit.errors import PrivacyError, RunError
+from tacit.errors import RunError
 from tacit.export.architecture import architecture_of
 from tacit.export.model_files import Exportable, safetensors_of
 from tacit.learning.state import load_model
 from tacit.models.lora import Adapted, merge
 from tacit.privacy.record.facts import PretrainingRecord
-from tacit.privacy.record.reasons import Why
 from tacit.runs import checkpoints
+from tacit.web import words
 
 
 def model_for_page(run: Run) -> Exportable:
@@ -49,15 +48,7 @@ def require_words_to_show(run: Run) -> None:
     """RunError if the run has no words; PrivacyError if they were counted on private users: they are text of these users."""
     if not run.words:
         raise RunError(f"Expected a run that trains a next-word model, got {run.path}, which has no words to suggest.")
-    words, opened = load_vocabulary(run.folder.vocabulary_path), run.ledger.opened
-    discovered = opened.vocabulary is not None  # with noise: the ledger takes no other discovery
-    counted = any(reason.code == Why.COUNTED_VOCABULARY for reason in run.guarantee().reasons)
-    if counted or not (words.is_public or discovered):
-        raise PrivacyError(
-            f"The words of {run.path} were counted on private users without noise ({words.provenance}), so they are users' "
-            "text, and no page shows them.",
-            hint="Train with words from public text, or discover them with noise: the section [vocabulary] of a recipe.",
-        )
+    words.require_words_to_show(run.folder)
 
 
 def pretrained_for_page(trained: Exportable, run: Run) -> bytes | None:

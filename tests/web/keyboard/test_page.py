@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tacit.api.run import open_run
-from tacit.web.app import create_app
+from tacit.web.app import STATIC, create_app
 from tacit.web.keyboard.app import keyboard_app
 from tacit.web.rows import key_of
 from tacit.web.settings import BoardSettings
@@ -83,7 +83,7 @@ def test_typing_sends_nothing_and_the_page_refuses_to(tab: Any, run: Path) -> No
         for name, code in ways_out(address).items():
             assert tab.evaluate(code) == "refused", name
             shown = int(tab.locator("#bytes-sent").inner_text().split()[0].replace(",", ""))
-            assert shown > before or name not in ("fetch", "xhr", "socket"), name
+            assert shown > before or name not in ("fetch", "xhr", "socket", "peers"), name
             before = shown
         tab.evaluate(f"navigator.sendBeacon('{address}', 'secret')")
         tab.wait_for_timeout(300)
@@ -100,12 +100,28 @@ def ways_out(address: str) -> dict[str, str]:
         " x.onerror = () => done('refused'); x.onload = () => done('sent'); x.send('secret'); })",
         "socket": f"new Promise((done) => {{ try {{ const s = new WebSocket('{address.replace('http', 'ws')}');"
         " s.onerror = () => done('refused'); s.onopen = () => done('sent'); } catch { done('refused'); } })",
+        # No policy of a browser covers these: the page takes them away.
+        "peers": "(() => { try { new RTCPeerConnection(); return 'sent'; } catch { return 'refused'; } })()",
         "picture": f"new Promise((done) => {{ {made.format('img')} e.src = '{address}static/icon.svg?secret'; }})",
         "script": f"new Promise((done) => {{ {made.format('script')} e.src = '{address}static/theme.js?secret';"
         " document.head.append(e); })",
         "style": f"new Promise((done) => {{ {made.format('link')} e.rel = 'stylesheet';"
         f" e.href = '{address}static/board.css?secret'; document.head.append(e); }})",
     }
+
+
+def test_nobody_gives_a_page_its_peers_back(opened: Any) -> None:
+    """What a policy does not cover is taken away for good, before any text is typed."""
+    for attempt in (
+        "delete globalThis.RTCPeerConnection;",
+        "globalThis.RTCPeerConnection = class {};",
+        "Object.defineProperty(globalThis, 'RTCPeerConnection', {value: class {}});",
+    ):
+        with pytest.raises(Exception, match="nothing leaves this page"):
+            opened.evaluate(f"() => {{ try {{ {attempt} }} catch {{ }} new RTCPeerConnection(); return 'sent'; }}")
+    # A frame has them anew, and so has another window: the page's script opens neither.
+    script = (STATIC / "keyboard.js").read_text()
+    assert not re.search(r"iframe|contentWindow|window\.open|srcdoc", script)
 
 
 def test_nothing_typed_is_stored(opened: Any) -> None:

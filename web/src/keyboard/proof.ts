@@ -16,8 +16,8 @@ export function proof(sent: BytesSent, loaded: number): HTMLElement {
       "ul",
       { class: "small" },
       h("li", {}, `The models (${megabytes(loaded)}) are in the page, and it computes every suggestion itself.`),
-      h("li", {}, "It has locked itself: your browser now refuses every connection that it asks for, to anybody."),
-      h("li", {}, "Try it: turn the network off, or end tacit keyboard with Ctrl-C, and go on typing."),
+      h("li", {}, "It has locked itself: your browser now refuses every request that it makes, to anybody."),
+      h("li", {}, "Try it: turn the network off, or end the command with Ctrl-C, and go on typing."),
       h("li", {}, "Nothing is stored: close the page, and the text is gone."),
     ),
   );

@@ -73,7 +73,9 @@ export async function comparePage(main: HTMLElement, keys: string[], signal: Abo
       const title = metric === SO_FAR ? "ε so far" : nameOf(metric)[0]!.toUpperCase() + nameOf(metric).slice(1);
       let chart = charts.get(metric);
       if (chart === undefined) {
-        chart = lineChart({ title, x: "round", format, group: "compare", fromZero: metric !== "perplexity", log: metric === "perplexity", tick: metric === "perplexity" ? brief : metric === SO_FAR ? short : (value) => percent(value, 0) }, [], signal);
+        const infinite = found.runs.filter((run) => run.infinite_because.length > 0).map((run) => run.name);
+        const note = metric === SO_FAR && infinite.length > 0 ? { note: `ε is infinite: ${infinite.join(", ")}.` } : {};
+        chart = lineChart({ title, ...note, x: "round", format, group: "compare", fromZero: metric !== "perplexity", log: metric === "perplexity", tick: metric === "perplexity" ? brief : metric === SO_FAR ? short : (value) => percent(value, 0) }, [], signal);
         charts.set(metric, chart);
         grid.append(chart.element);
       }

@@ -11,14 +11,17 @@ interface Detail {
 }
 
 const NONE = "";
+const KINDS = ["text", "bias", "images"];
 
 export async function inspectPage(main: HTMLElement, [left, right]: string[], signal: AbortSignal): Promise<void> {
   const table = await get<RunTable>("/api/runs", signal);
-  const runs = table.runs.filter((row) => ["text", "images"].includes(row.kind)).sort((one, other) => one.name.localeCompare(other.name, "en", { numeric: true }));
+  const runs = table.runs.filter((row) => KINDS.includes(row.kind)).sort((one, other) => one.name.localeCompare(other.name, "en", { numeric: true }));
   const known = new Set(runs.map((row) => row.key));
   // By default two of one kind, so that there is something to compare.
-  const pair = ["text", "images"].map((kind) => runs.filter((row) => row.kind === kind)).find((each) => each.length > 1) ?? runs.slice(0, 1);
-  const chosen = [left, right].map((asked, place) => (asked === undefined ? pair[place]?.key ?? NONE : known.has(asked) ? asked : NONE));
+  const asked = runs.find((row) => row.key === left);
+  const alike = asked && [asked, ...runs.filter((row) => row.kind === asked.kind && row.key !== asked.key)];
+  const pair = alike ?? KINDS.map((kind) => runs.filter((row) => row.kind === kind)).find((each) => each.length > 1) ?? runs.slice(0, 1);
+  const chosen = [left, right].map((key, place) => (key === undefined ? pair[place]?.key ?? NONE : known.has(key) ? key : NONE));
   const sides = [h("div", {}), h("div", {})];
   const details: (Detail | null)[] = [null, null];
   let charts = new AbortController();
@@ -28,7 +31,7 @@ export async function inspectPage(main: HTMLElement, [left, right]: string[], si
     h("h1", {}, "Inspect"),
     h("p", { class: "quiet" }, "A private model makes up words, sentences or images like those of the users, so that a fault shows without anybody looking at data. Put a healthy run beside a faulty one."),
     runs.length === 0
-      ? h("p", { class: "card" }, "No inspections in ", table.folders.join(", "), " yet: ", h("code", {}, "tacit inspect text"), " or ", h("code", {}, "tacit inspect images"), " makes one.")
+      ? h("p", { class: "card" }, "No inspections in ", table.folders.join(", "), " yet: ", h("code", {}, "tacit inspect text"), ", ", h("code", {}, "tacit inspect bias"), " or ", h("code", {}, "tacit inspect images"), " makes one.")
       : h("div", { class: "sides" }, sides.map((side, place) => h("div", { class: "side" }, picker(place), side))),
   );
   if (runs.length > 0) await Promise.all([show(0), show(1)]);

@@ -1,6 +1,6 @@
 // The planner: sliders on one side; epsilon, noise, days and MinS on the other, with the curves around the recommended row.
 import { get, sentenceOf } from "../api";
-import { lineChart } from "../chart";
+import { lineChart, type Curve } from "../chart";
 import { h, put, type Child } from "../dom";
 import { epsilonText, short, whole } from "../words";
 
@@ -81,8 +81,10 @@ export function planPage(main: HTMLElement, _parameters: string[], signal: Abort
   const mechanisms = new Set(["tree", "blt", "gaussian", "poisson"]);
   const invalid = new Set<string>();
   let sampling = false;
-  const answer = h("div", { "aria-live": "polite" });
+  const answer = h("div", { class: "plan-answer", "aria-live": "polite" });
+  const why = h("div", {});
   const picture = h("div", {});
+  const rows = h("div", {});
   put(
     main,
     h("h1", {}, "Plan a guarantee"),
@@ -91,7 +93,8 @@ export function planPage(main: HTMLElement, _parameters: string[], signal: Abort
       "div",
       { class: "planner" },
       h("form", { class: "card", onsubmit: (event: Event) => event.preventDefault() }, SETTINGS.map(slider), checks(), h("label", { class: "small" }, h("input", { type: "checkbox", onchange: (event: Event) => ((sampling = (event.target as HTMLInputElement).checked), ask()) }), " Rounds can draw users uniformly and in secret")),
-      h("div", {}, answer, picture),
+      answer,
+      h("div", {}, why, picture, rows),
     ),
   );
 
@@ -181,8 +184,7 @@ export function planPage(main: HTMLElement, _parameters: string[], signal: Abort
       return;
     }
     if (invalid.size > 0) {
-      put(answer, h("p", { class: "problem", role: "alert" }, `${[...invalid].join(", ")}: give a number above 0.`));
-      put(picture);
+      refuse(`${[...invalid].join(", ")}: give a number above 0.`);
       drawn++;
       return;
     }
@@ -191,13 +193,14 @@ export function planPage(main: HTMLElement, _parameters: string[], signal: Abort
     const question = query();
     try {
       const found = await get<Plan>(`/api/plan?${question}`, signal);
-      if (invalid.size === 0) put(answer, shown(found, command(question)));
+      if (invalid.size === 0) {
+        put(answer, factsOf(found));
+        put(why, reasonOf(found));
+        put(rows, rowsOf(found), notesOf(found, command(question)));
+      }
       void draw(question, found);
     } catch (error) {
-      if (!signal.aborted) {
-        put(answer, h("p", { class: "problem", role: "alert" }, plain(sentenceOf(error))));
-        put(picture);
-      }
+      if (!signal.aborted) refuse(plain(sentenceOf(error)));
     }
     answer.classList.remove("busy");
     busy = false;
@@ -205,6 +208,11 @@ export function planPage(main: HTMLElement, _parameters: string[], signal: Abort
       missed = false;
       void asked();
     }
+  }
+
+  function refuse(sentence: string): void {
+    put(answer, h("p", { class: "problem", role: "alert" }, sentence));
+    for (const each of [why, picture, rows]) put(each);
   }
 
   let drawn = 0;
@@ -221,16 +229,16 @@ export function planPage(main: HTMLElement, _parameters: string[], signal: Abort
       charts.abort();
       charts = new AbortController();
       const row = plan.recommended;
-      const grid = h("div", { class: "grid" });
+      const grid = h("div", { class: "grid three" });
       put(picture, grid);
-      const add = (title: string, curves: PlanCurve[], format: (value: number) => string, dot?: [number, number]) => {
+      const add = (title: string, curves: PlanCurve[], level: Curve[], format: (value: number) => string, dot?: [number, number]) => {
         const chart = lineChart({ title, x: "report goal", format, tick: short, log: true, logX: true, ...(dot ? { dot } : {}) }, [], charts.signal);
         grid.append(chart.element);
-        chart.update(curves.map((curve) => ({ name: curve.own ? `${curve.name} (this plan)` : curve.name, points: curve.points })));
+        chart.update([...curves.map((curve) => ({ name: curve.own ? `${curve.name} (this plan)` : curve.name, points: curve.points })), ...level]);
       };
-      add("ε by mechanism, with equal noise in running sums", found.by_mechanism, epsilonText, row.epsilon === null ? undefined : [row.report_goal, row.epsilon]);
-      add(`ρ by population (${found.mechanism})`, found.by_population, short);
-      add(`ρ by rounds (${found.mechanism})`, found.by_rounds, short);
+      add("ε by mechanism, with equal noise in running sums", found.by_mechanism, targetOf(plan, found.by_mechanism), epsilonText, row.epsilon === null ? undefined : [row.report_goal, row.epsilon]);
+      add(`ρ by population (${found.mechanism})`, found.by_population, [], short);
+      add(`ρ by rounds (${found.mechanism})`, found.by_rounds, [], short);
     } catch (error) {
       if (!signal.aborted && number === drawn) put(picture, h("p", { class: "quiet" }, plain(sentenceOf(error))));
     }
@@ -258,51 +266,67 @@ function plain(sentence: string): string {
   return sentence.replace(/--([a-z][a-z-]*)/g, (_, name: string) => name.replaceAll("-", " "));
 }
 
-function shown(found: Plan, command: string): Child {
+/** The target as a line, as far as the curves go. */
+function targetOf(plan: Plan, curves: PlanCurve[]): Curve[] {
+  if (plan.target === null) return [];
+  const { epsilon } = plan.target;
+  const goals = curves.flatMap((curve) => curve.points.map((point) => point[0]));
+  return [{ name: `target ε = ${short(epsilon)}`, dashed: true, colour: 5, points: [Math.min(...goals), Math.max(...goals)].map((goal) => [goal, epsilon] as [number, number]) }];
+}
+
+function factsOf(found: Plan): Child {
   const row = found.recommended;
   const fact = (name: string, value: string, more: string) => h("div", { class: "fact" }, h("dt", {}, name), h("dd", {}, value, h("small", {}, more)));
-  return [
+  return h(
+    "dl",
+    { class: "facts", id: "plan-facts" },
+    fact("ε", epsilonText(found.epsilon), `at δ = ${found.delta.toExponential(0)}, ${found.adjacency}`),
+    fact("Noise multiplier", ceil(row.noise_multiplier), `${row.mechanism}, report goal ${whole(row.report_goal)}`),
+    fact("MinS", row.min_separation === null ? "–" : whole(row.min_separation), row.min_separation === null ? "users are sampled" : `rounds between two participations; MaxP ${whole(row.max_participation)}`),
+    fact("Days", row.days === null ? "–" : short(Number(row.days.toPrecision(3))), row.timer_in_hours === null ? "say how long a round takes" : `a timer of ${short(Number(row.timer_in_hours.toPrecision(3)))} h on each device`),
+  );
+}
+
+function reasonOf(found: Plan): Child {
+  return h("p", { class: found.target !== null && found.recommended.meets_target === false ? "note" : "card" }, found.why);
+}
+
+function rowsOf(found: Plan): Child {
+  const row = found.recommended;
+  return h(
+    "div",
+    { class: "table-frame", tabindex: "0", role: "region", "aria-label": "Ways to train" },
     h(
-      "dl",
-      { class: "facts", id: "plan-facts" },
-      fact("ε", epsilonText(found.epsilon), `at δ = ${found.delta.toExponential(0)}, ${found.adjacency}`),
-      fact("Noise multiplier", ceil(row.noise_multiplier), `${row.mechanism}, report goal ${whole(row.report_goal)}`),
-      fact("MinS", row.min_separation === null ? "–" : whole(row.min_separation), row.min_separation === null ? "users are sampled" : `rounds between two participations; MaxP ${whole(row.max_participation)}`),
-      fact("Days", row.days === null ? "–" : short(Number(row.days.toPrecision(3))), row.timer_in_hours === null ? "say how long a round takes" : `a timer of ${short(Number(row.timer_in_hours.toPrecision(3)))} h on each device`),
-    ),
-    h("p", { class: found.target !== null && row.meets_target === false ? "note" : "card" }, found.why),
-    h(
-      "div",
-      { class: "table-frame", tabindex: "0", role: "region", "aria-label": "Ways to train" },
+      "table",
+      {},
+      h("thead", {}, h("tr", {}, ["report goal", "mechanism", "noise multiplier", "error", "MinS", "MaxP", "ρ", "ε", "target"].map((name, place) => h("th", { scope: "col", class: place === 1 || place === 8 ? "" : "number" }, name)))),
       h(
-        "table",
+        "tbody",
         {},
-        h("thead", {}, h("tr", {}, ["report goal", "mechanism", "noise multiplier", "error", "MinS", "MaxP", "ρ", "ε", "target"].map((name, place) => h("th", { scope: "col", class: place === 1 || place === 8 ? "" : "number" }, name)))),
-        h(
-          "tbody",
-          {},
-          found.rows.map((each) =>
-            h(
-              "tr",
-              { class: each.mechanism === row.mechanism && each.report_goal === row.report_goal && each.min_separation === row.min_separation ? "chosen" : "" },
-              [
-                whole(each.report_goal),
-                each.mechanism,
-                ceil(each.noise_multiplier),
-                short(Number(each.prefix_error.toPrecision(3))),
-                each.min_separation === null ? "–" : `${whole(each.min_separation)}${each.capped ? "*" : ""}`,
-                each.max_participation === null ? "–" : whole(each.max_participation),
-                each.rho === null ? "–" : ceil(each.rho),
-                each.epsilon === null ? "∞" : epsilonText(each.epsilon),
-                each.meets_target === null ? "" : each.meets_target ? "met" : "missed",
-              ].map((cell, place) => h("td", { class: place === 1 || place === 8 ? "" : "number" }, cell)),
-            ),
+        found.rows.map((each) =>
+          h(
+            "tr",
+            { class: each.mechanism === row.mechanism && each.report_goal === row.report_goal && each.min_separation === row.min_separation ? "chosen" : "" },
+            [
+              whole(each.report_goal),
+              each.mechanism,
+              ceil(each.noise_multiplier),
+              short(Number(each.prefix_error.toPrecision(3))),
+              each.min_separation === null ? "–" : `${whole(each.min_separation)}${each.capped ? "*" : ""}`,
+              each.max_participation === null ? "–" : whole(each.max_participation),
+              each.rho === null ? "–" : ceil(each.rho),
+              each.epsilon === null ? "∞" : epsilonText(each.epsilon),
+              each.meets_target === null ? "" : each.meets_target ? "met" : "missed",
+            ].map((cell, place) => h("td", { class: place === 1 || place === 8 ? "" : "number" }, cell)),
           ),
         ),
       ),
     ),
-    h("details", { class: "card small" }, h("summary", {}, "What to know before relying on this"), h("ul", {}, [...found.notes, ...found.assumptions].map((note) => h("li", {}, note))), h("pre", { class: "command" }, command)),
-  ];
+  );
+}
+
+function notesOf(found: Plan, command: string): Child {
+  return h("details", { class: "card small" }, h("summary", {}, "What to know before relying on this"), h("ul", {}, [...found.notes, ...found.assumptions].map((note) => h("li", {}, note))), h("pre", { class: "command" }, command));
 }
 
 /** Four digits, rounded up: noise and rho are never understated. */

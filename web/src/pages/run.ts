@@ -83,7 +83,7 @@ export async function runPage(main: HTMLElement, [key = "", tab = "curves"]: str
   else if (tab === "guarantee") await guaranteeTab(body, key, detail.row.folder, signal);
   else if (tab === "ledger") refresh = await ledgerTab(body, key, signal);
   else if (tab === "audit") await auditTab(body, key, detail.sections.filter((each) => each.name.includes("audit")), signal);
-  else if (tab === "try") tryTab(body, key, detail.examples, signal);
+  else if (tab === "try") tryTab(body, key, row.kind, detail.examples, signal);
   else filesTab(body, path, detail);
 
   function drawHead(): void {

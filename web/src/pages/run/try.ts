@@ -8,7 +8,11 @@ interface Suggested {
   suggestions: { word: string; probability: number }[];
 }
 
-export function tryTab(main: HTMLElement, key: string, examples: Record<string, [string, number][]>, signal: AbortSignal): void {
+export function tryTab(main: HTMLElement, key: string, kind: string, examples: Record<string, [string, number][]>, signal: AbortSignal): void {
+  if (kind !== "training") {
+    put(main, h("p", { class: "card" }, "This run is an inspection: its model suggests no next words. What it made up is on the page ", h("a", { href: `/#/inspect/${key}` }, "Inspect"), "."));
+    return;
+  }
   const words = h("div", { "aria-live": "polite" });
   let asked = 0;
   let waiting = 0;
@@ -50,7 +54,7 @@ export function tryTab(main: HTMLElement, key: string, examples: Record<string, 
       h("label", { for: "try" }, "Type something; the model of the last checkpoint suggests the next word."),
       field,
       words,
-      h("p", { class: "quiet small" }, "What you type goes to the board on this machine and is not kept. Choose a word to go on with it."),
+      h("p", { class: "quiet small" }, "What you type goes to the process of the board and is not kept. Choose a word to go on with it."),
       h("p", {}, h("a", { href: `/keyboard?run=${encodeURIComponent(key)}` }, "Type on a phone's keyboard"), ": the model then runs in the page, and nothing that you type leaves it."),
     ),
     Object.keys(examples).length > 0 &&
