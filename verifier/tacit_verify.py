@@ -35,7 +35,6 @@ BASE = 1511222134953540077250115140958853151145401269304185720604611328394984776
 
 class NotProved(Exception):
     """Why, as a clause without a full stop."""
-
 def require(holds: Any, why: str) -> None:
     if not holds:
         raise NotProved(why)
@@ -496,4 +495,5 @@ def main(arguments: list[str]) -> int:
     return 0 if lines[0].startswith("Proved") else 1
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # of a terminal without an ε
     sys.exit(main(sys.argv[1:]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,20 @@ def test_it_answers_where_there_is_no_tacit(tmp_path: Path):
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Proved: ε ≤ ")
+
+
+@pytest.mark.process
+def test_it_answers_on_a_terminal_that_has_no_greek(tmp_path: Path):
+    made = made_certificate(tmp_path / "run")
+    (tmp_path / "certificate.json").write_bytes(made.data)
+    done = subprocess.run(
+        [sys.executable, CHECKER, tmp_path / "certificate.json"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(b"Proved: ? ")
 
 
 def test_the_answer_is_one_of_two(tmp_path: Path):

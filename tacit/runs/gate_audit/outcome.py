@@ -246,7 +246,8 @@ def _epsilons(folder: RunFolder, found: GateOutcome) -> tuple[float, float] | No
         return None
     stated = cost_of(folder, ledger).stated.epsilon
     weaker = found.scale[2] / found.shift[0]  # more noise, less shift
-    below = spent_by(ledger.opened, [_with_noise(intent, weaker) for intent in ledger.intents]).epsilon
+    intents = [_with_noise(intent, weaker) for intent in ledger.intents]
+    below = spent_by(ledger.opened, intents, start=ledger.next_round).epsilon
     return (below, stated) if math.isfinite(stated) and math.isfinite(below) else None
 
 
