@@ -61,6 +61,10 @@ class RemotePeer:
             time.sleep(pause)
         if answer is None:
             raise FleetError("An aggregator process cannot be reached.")
+        if answer.status_code == 401:  # the question was sealed for another process, or with another secret
+            raise FleetError(
+                "An aggregator process was restarted, or has another secret: its part of the round is lost."
+            )
         if answer.status_code != 200:
             raise FleetError(f"Expected an aggregator process to answer with status 200, got {answer.status_code}.")
         return unseal(self._secret, answer.content, purpose=answer_purpose(question, nonce), **where)

@@ -124,3 +124,9 @@ def test_a_process_that_is_gone_or_refuses_is_one_sentence(
     connected(monkeypatch, Through(client))
     with pytest.raises(FleetError, match="with status 200, got 4"):
         peer.ask(settled, "included")
+    for before in (
+        RemotePeer(SECRET, "2" * 32, "http://there"),
+        RemotePeer(bytes(32), aggregator.process, "http://there"),
+    ):
+        with pytest.raises(FleetError, match="was restarted, or has another secret"):
+            before.ask(settled, PeerQuestion.SUM)
