@@ -208,10 +208,12 @@ def test_what_a_worker_cannot_get_is_told(nodes: Any, says: Exception, arrives: 
 
 
 def _of_ray(processes: set[int]) -> set[int]:
-    """Those of these processes that run Ray: its servers, its nodes and its workers."""
+    """Those of these processes that are the server of a cluster, a node or a worker; a node's agents take a minute to end."""
     found = set()
     for process in processes:
         with suppress(OSError):
-            if b"ray" in Path(f"/proc/{process}/cmdline").read_bytes():
+            line = Path(f"/proc/{process}/cmdline").read_bytes()
+            worker = line.startswith(b"ray::") and b"Agent" not in line
+            if worker or b"gcs/gcs_server" in line or b"raylet/raylet" in line:
                 found.add(process)
     return found
