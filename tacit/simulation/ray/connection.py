@@ -18,6 +18,7 @@ from tacit.recipe.engine import Ray
 ANSWER_S = 10.0
 # The memory that processes of a Ray share which is started here. It holds the model and the partial sums of a round.
 LEAST_SHARED, MOST_SHARED = 160 << 20, 2 << 30
+TOKEN_MODE = "RAY_AUTH_MODE"
 
 
 def import_ray() -> Any:
@@ -43,6 +44,7 @@ class Connection:
 
     def __init__(self, settings: Ray) -> None:
         self.ray, self.address = import_ray(), settings.address
+        self._token_mode = os.environ.get(TOKEN_MODE)
         if settings.address is None:
             self._start(settings)
         else:
@@ -58,7 +60,7 @@ class Connection:
             known.close()
         elif ray.is_initialized():
             known = cls.__new__(cls)
-            known.ray, known.address = ray, settings.address
+            known.ray, known.address, known._token_mode = ray, settings.address, os.environ.get(TOKEN_MODE)
             return known
         cls.current = cls(settings)
         return cls.current
@@ -116,6 +118,24 @@ class Connection:
             Connection.current = None
             with suppress(Exception):
                 self.ray.shutdown()
+            set_token_mode(self._token_mode)
+
+
+def set_token_mode(mode: str | None) -> None:
+    """Whether processes of Ray ask each other for a token: "token", "disabled", or None for Ray's own choice.
+
+    A Ray that was started in this process asks for one, and Ray remembers that for the process. A cluster without a token that
+    it joined later would be refused, and would take every worker for one whose driver is gone.
+    """
+    from ray._raylet import Config  # type: ignore[attr-defined]  # Ray describes its types without it
+
+    if os.environ.get(TOKEN_MODE) == mode:
+        return
+    if mode is None:
+        os.environ.pop(TOKEN_MODE)
+    else:
+        os.environ[TOKEN_MODE] = mode
+    Config.initialize("")
 
 
 @contextmanager
