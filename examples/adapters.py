@@ -49,6 +49,6 @@ run = tacit.train(
 )
 values = sum(leaf.size for leaf in jax.tree.leaves(base))
 print(f"{run.summary['parameters']:,} of {values:,} values were trained and noised.")
-print(f"top1 {run.metrics[-1]['top1']:.1%}, epsilon = {run.cost().epsilon:.2f}")
+print(f"top1 {run.metrics[-1]['top1']:.1%}, {run.cost()}")
 plain = run.model.merged()  # without adapters: a model like the base, to deploy
 print("The base is as it was:", bool(eqx.tree_equal(run.model.base, base)))

@@ -42,7 +42,7 @@ run = tacit.train(
     ],
     callbacks=[tacit.Progress()],
 )
-print(f"Proven for everybody else: epsilon = {run.cost().epsilon:.3f}")
+print(f"Proven for everybody else: {run.cost()}")
 
 # %% [markdown]
 # The attack on the model. Its lower bound on epsilon is compared with the proven epsilon of a canary user, computed from the

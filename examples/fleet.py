@@ -26,6 +26,6 @@ subprocess.run([sys.executable, "-m", "tacit", *command], check=True)
 # guarantee, it learns something.
 run = tacit.open_run(out / "run")
 print(run)
-print(f"epsilon = {run.cost().epsilon:.2f} at delta = {run.cost().delta:g}")
+print(run.cost())
 print(run.predict("see you"))
 print(run.guarantee().as_markdown()[:600], "...")

@@ -38,5 +38,5 @@ print("The most likely unknown words:")
 for word, probability in found.findings.words[:10]:
     print(f"  {word!r:<20} {probability:.2%}")
 print(found.findings.conclusion())
-print(f"epsilon = {found.run.cost().epsilon:.2f} at delta = {found.run.cost().delta:g}")
+print(found.run.cost())
 print("Report:", found.run.report())

@@ -68,5 +68,5 @@ run = tacit.train(
     server=optax.sgd(1.0),
     rounds=3 if TINY else 30,
 )
-print(f"Loss on held-out people: {run.metrics[-1]['loss']:.2f}. epsilon = {run.cost().epsilon:.2f}")
+print(f"Loss on held-out people: {run.metrics[-1]['loss']:.2f}; {run.cost()}")
 print("Every run on this store:", f"tacit account odometer {folder}/chats")

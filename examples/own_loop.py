@@ -46,10 +46,10 @@ for step in loop:
         break
 
 # A run that stopped early is charged for all rounds that were planned, so that stopping may depend on what was seen.
-print(f"{loop.run}: epsilon = {loop.run.cost().epsilon:.3f}")
+print(f"{loop.run}: {loop.run.cost()}")
 
 # The rest of its rounds are paid for: going on costs nothing more.
 if loop.run.state == "stopped":
     run = tacit.resume(loop.run.path, callbacks=[best])
-    print(f"{run}: epsilon = {run.cost().epsilon:.3f}")
+    print(f"{run}: {run.cost()}")
 print(f"Best: {best.top1:.1%} in round {best.round}")

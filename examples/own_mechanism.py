@@ -62,8 +62,7 @@ run = tacit.train(
     server=optax.sgd(1.0),
     rounds=4 if TINY else 30,
 )
-cost = run.cost()
-print(f"epsilon = {cost.epsilon:.2f}, rho = {cost.rho:.4f}; loss {run.metrics[-1]['loss']:.2f}")
+print(f"loss {run.metrics[-1]['loss']:.2f}; {run.cost()}")
 for line in run.guarantee().as_markdown().splitlines():
     if "ByRho" in line:
         print(line)

@@ -71,7 +71,7 @@ print(loop.run)
 # Resuming needs the same objects; plan and rounds come from the folder. Rounds that ran twice would count twice.
 run = tacit.resume(loop.run.path, model, task, users, **settings)
 print(run, f"top1 {run.metrics[-1]['top1']:.1%}")
-print(f"epsilon = {run.cost().epsilon:.2f} at delta = {run.cost().delta:g}")
+print(run.cost())
 print(run.guarantee().as_markdown().splitlines()[2])
 print("After 'see you':", run.predict("see you"))
 print("Exported with its guarantee inside:", run.export(f"{run.path}.safetensors"))

@@ -19,7 +19,7 @@ TINY = "--tiny" in sys.argv
 setting = {"population": 500_000, "clip_norm": 0.5, "delta": 1e-6}
 for epsilon in (4,) if TINY else (1, 2, 4, 8):
     plan = tacit.calibrate(epsilon=epsilon, rounds=130, cohort=500, **setting)
-    print(f"epsilon = {epsilon}: noise multiplier {plan.noise_multiplier:.3f}")
+    print(f"epsilon = {epsilon}: noise multiplier {plan.noise_multiplier:g}")
 
 # %% [markdown]
 # Larger cohorts are the usual way to a better model at the same epsilon. They cost computing time, not privacy.
@@ -28,7 +28,7 @@ for epsilon in (4,) if TINY else (1, 2, 4, 8):
 for cohort in (500, 2_000) if TINY else (100, 500, 2_000, 8_000):
     plan = tacit.calibrate(epsilon=4, rounds=130, cohort=cohort, **setting)
     noise = plan.noise_multiplier * plan.clip_norm / cohort
-    print(f"cohort {cohort:>5}: noise multiplier {plan.noise_multiplier:.3f}, noise on the mean {noise:.1e}")
+    print(f"cohort {cohort:>5}: noise multiplier {plan.noise_multiplier:g}, noise on the mean {noise:.1e}")
 
 # %% [markdown]
 # Phones cannot be sampled. Without sampling, the promise rests on how often and how closely one phone takes part, and noise
@@ -38,7 +38,7 @@ for cohort in (500, 2_000) if TINY else (100, 500, 2_000, 8_000):
 often = {"sampling": "check_in", "min_separation": 99, "max_participation": 2, "cohort": 500}
 for mechanism in ("gaussian", "tree"):
     plan = tacit.calibrate(epsilon=4, rounds=200, mechanism=mechanism, **often, **setting)
-    print(f"{mechanism:>8}: noise multiplier {plan.noise_multiplier:.3f}")
+    print(f"{mechanism:>8}: noise multiplier {plan.noise_multiplier:g}")
 
 # %% [markdown]
 # Noise multipliers of different mechanisms do not compare by themselves: a tree's noise is on its nodes, and fresh noise piles

@@ -32,14 +32,15 @@ run = tacit.train(recipe="demo", changes=changes, callbacks=[tacit.Progress()])
 # it read anybody's data.
 
 # %%
-cost = run.cost()
-print(f"epsilon = {cost.epsilon:.2f} at delta = {cost.delta:g} ({cost.adjacency}, {cost.accountant} accounting)")
+print(run.cost())
 
 # %% [markdown]
-# The guarantee is the whole statement for a reviewer: what was released, what the code enforces, what it can only assume.
+# The guarantee says what that means. `as_markdown()` is the whole statement for a reviewer: what was released, what the code
+# enforces, what it can only assume.
 
 # %%
-print(run.guarantee().as_markdown())
+print(run.guarantee().headline)
+print(run.guarantee().paragraph)
 
 # %% [markdown]
 # The model, its accuracy on people whom it was not trained on, a picture, and one page with everything.

@@ -15,7 +15,12 @@ EXAMPLES = ROOT / "examples"
 SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "make_notebooks")
 # What each script promises to print, beside an epsilon.
 PROMISED = {
-    "quick_start": (r"# The guarantee of run", r"see you \S+", r"Report: .*report\.html"),
+    "quick_start": (
+        r"for all the data of any one user",
+        r"This model was trained on",
+        r"see you \S+",
+        r"Report: .*report\.html",
+    ),
     "own_data": (r"From a dictionary: MemoryUsers\(2 users", r"From rows: MemoryUsers\(300 users", r"Loss on held-out"),
     "own_model": (r"stopped, 2 rounds", r"finished, 4 rounds", r"After 'see you': \[\('", r"Exported .*\.safetensors"),
     "own_loop": (r"round 2 of 4: WordLM", r"finished, 4 rounds"),

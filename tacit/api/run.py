@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.api.own_objects import HELD_OUT, HOW, objects_of, require_known
 from tacit.errors import AuditError, RunError
+from tacit.numbers import rounded_up
 from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.statement.guarantee import Guarantee
+from tacit.privacy.statement.wording import epsilon_text
 from tacit.runs.cost import RunCost, cohorts_for_owner, cost_of
 from tacit.runs.folder import RunFolder, by_name
 from tacit.runs.metrics import last_metrics, read_metrics
@@ -36,6 +38,8 @@ class StatedCost:
     >>> import tacit
     >>> cost = tacit.open_run("runs/mine").cost()  # doctest: +SKIP
     >>> cost.epsilon, cost.delta  # doctest: +SKIP
+    >>> print(cost)  # a bound: rounded up  # doctest: +SKIP
+    epsilon = 0.43 at delta = 0.0001 (add or remove one user; pld)
     """
 
     epsilon: float
@@ -46,6 +50,13 @@ class StatedCost:
     accountant: str
     reasons_not_private: tuple[str, ...]
     epsilon_of_what_happened: float | None = None
+
+    def __str__(self) -> str:
+        how = f"({self.adjacency}; {self.accountant})"
+        if self.reasons_not_private:
+            return f"epsilon is infinite: {'; '.join(self.reasons_not_private)} {how}"
+        rho = "" if self.rho is None else f", rho = {rounded_up(self.rho)}"
+        return f"epsilon = {epsilon_text(self.epsilon)} at delta = {self.delta:g}{rho} {how}"
 
     @classmethod
     def of(cls, cost: RunCost) -> StatedCost:

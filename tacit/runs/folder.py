@@ -38,6 +38,7 @@ from tacit.privacy.record.ledger import Ledger, LedgerWriter, read_ledger
 from tacit.privacy.record.records import Committed, Opened
 from tacit.runs import checkpoints
 from tacit.runs.consistency import OPENED, objection_to
+from tacit.runs.metrics import as_json
 
 FORMAT = 1
 RUNS = Path("runs")  # where runs are made, and where a name is looked up
@@ -208,7 +209,8 @@ class RunFolder:
         return lines[1:]  # the first line says where they come from
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
-        write_atomic(self.summary_path, json.dumps(summary, indent=2, allow_nan=False) + "\n")
+        """Numbers that are not finite are written as null."""
+        write_atomic(self.summary_path, json.dumps(as_json(summary), indent=2, allow_nan=False) + "\n")
 
     def remove_summary(self) -> None:
         """Take away what `write_summary` wrote, because the run goes on."""

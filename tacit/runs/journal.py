@@ -231,7 +231,7 @@ class RunJournal:
             EPSILON_SO_FAR: self._cost_so_far(self.intents).epsilon,
         }
         written = self._metrics.append(record)
-        if not math.isfinite(float(record.get("perplexity", 0.0))):
+        if not all(math.isfinite(float(record.get(name, 0.0))) for name in ("perplexity", "loss")):
             self._diverged(state.round)
         self._notifier.evaluation(written.pop("round"), written)
 
@@ -256,7 +256,8 @@ class RunJournal:
         self._notifier.end(RunEnd("diverged"))
         raise DivergedError(
             f"Training diverged by round {round}: the model, or what it computes, is not finite; {where}.",
-            hint="Lower server.learning_rate, server.momentum or work.learning_rate, or clip harder.",
+            hint="Lower server.learning_rate, server.momentum or work.learning_rate, or clip harder. If the first evaluation "
+            "is not finite, check the loss on one batch.",
         ) from self._notifier.error
 
     def _nobody_is_finite(self, diagnostics: list[Any]) -> bool:

@@ -67,16 +67,16 @@ class MetricsWriter:
 
         Numbers that are not finite are written as null.
         """
-        plain = {name: _plain(value) for name, value in record.items()}
-        if not isinstance(plain.get("round"), int):
+        written: dict[str, Any] = as_json(record)
+        if not isinstance(written.get("round"), int):
             raise ValueError("A metrics record needs a whole number under the key 'round'.")
-        line = memoryview(json.dumps(plain, allow_nan=False).encode("ascii") + b"\n")
+        line = memoryview(json.dumps(written, allow_nan=False).encode("ascii") + b"\n")
         try:
             while line:
                 line = line[self._file.write(line) :]
         except OSError as error:
             raise disk_error(error, self.path, "the rounds before are intact") from error
-        return plain
+        return written
 
     def close(self) -> None:
         self._file.close()
@@ -110,14 +110,14 @@ def _is_record(line: bytes) -> bool:
     return isinstance(record, dict) and isinstance(record.get("round"), int)
 
 
-def _plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """`value` as JSON has it: NumPy scalars and arrays as numbers and lists, what is not finite as None."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: as_json(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [as_json(each) for each in value]
     return value

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, is_dataclass
 from numbers import Integral
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 import optax
@@ -113,6 +114,7 @@ def setup_of_call(
     saved = 10 if checkpoint_every is None else whole_number("checkpoint_every", checkpoint_every)
     what, cut = as_task(task), _batching(users, work, batches)
     local = LocalWork(work, what, trainable=trainable, clip_style=privacy.clipping)
+    _require_a_score_for_each_word(what, model, users)
     dataset, aside = _dataset(users, held_out, privacy, canaries)
     check_population(privacy, dataset, rounds)
     measured = cut.lay_out(aside)
@@ -176,6 +178,25 @@ def setup_of_call(
         ray=ray_of(engine),
         witness=witness,
     )
+
+
+def _require_a_score_for_each_word(task: Task, model: Any, users: Users) -> None:
+    """RecipeError if the task's scores lack some of the users' words.
+
+    JAX reads nan where an index is too large, and drops what is written there: such a model would train, and mean nothing.
+    """
+    words = max((len(each) for each in vocabularies_of(users)), default=0)
+    scores = getattr(task, "scores", None)
+    if scores is None or not words:
+        return
+    try:
+        found = eqx.filter_eval_shape(scores, model, jax.ShapeDtypeStruct((1, ROW), np.int32)).shape[-1]
+    except Exception:  # a task of somebody's own may take other batches; training calls it with those
+        return
+    if found < words:
+        raise RecipeError(
+            f"Expected a model with a score for each of the {words:,} entries of the vocabulary, got {found:,}."
+        )
 
 
 def require_rounds(privacy: PrivacyPlan, rounds: int) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 from safetensors import safe_open
 
 import tacit
-from tacit.errors import AuditError, PrivacyError, RecipeError, RunError
+from tacit.errors import AuditError, DivergedError, PrivacyError, RecipeError, RunError
 from tacit.runs.folder import RunFolder
 from tacit.runs.witness_check import check_witness
 from tests.support.witnesses import listening
@@ -294,6 +296,40 @@ def test_a_callback_that_leaves_the_loop_loses_nothing(tmp_path: Path) -> None:
     assert steps.run.state == "stopped"
 
 
+def test_a_model_without_a_score_for_each_word_is_refused(tmp_path: Path) -> None:
+    """JAX drops what is written beyond an array, so such a model would train and mean nothing."""
+    few = Attention(key=jax.random.key(0))
+    few = eqx.tree_at(lambda model: model.table, few, few.table[:10])
+    sentence = r"Expected a model with a score for each of the 34 entries of the vocabulary, got 10\."
+    with pytest.raises(RecipeError, match=sentence):
+        tacit.train(few, tacit.NextWord(), people(), out=tmp_path / "run", **settings())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_in_one_sentence(tmp_path: Path) -> None:
+    """Its gradients may be finite: those of words that the model has no place for are dropped."""
+    model = bigram()
+    few = {"table": model["table"], "out": model["out"][:, :10]}
+    with pytest.raises(DivergedError, match="is not finite") as raised:
+        tacit.train(few, loss, people(), out=tmp_path / "run", **settings())
+    assert "check the loss" in str(raised.value.hint)
+    assert tacit.open_run(tmp_path / "run").state == "diverged"
+
+
+def test_a_metric_that_is_not_a_number_is_null(tmp_path: Path) -> None:
+    class WithRatio:
+        def loss_sum(self, model: Any, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
+            return loss(model, tokens)
+
+        def metrics(self, model: Any, tokens: jax.Array) -> dict[str, tuple[jax.Array, jax.Array]]:
+            return {"ratio": (jnp.float32(jnp.nan), jnp.float32(1))}
+
+    run = tacit.train(bigram(), WithRatio(), people(), out=tmp_path / "run", **settings())
+    assert run.state == "finished"
+    assert run.summary["metrics"]["ratio"] is None
+    assert run.metrics[-1]["ratio"] is None
+
+
 def test_a_metric_may_not_take_the_name_of_something_else(tmp_path: Path) -> None:
     class Named:
         def loss_sum(self, model: Any, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -319,3 +355,13 @@ def test_a_target_epsilon_without_a_recipe_points_to_calibrate() -> None:
     with pytest.raises(RecipeError, match="epsilon is for a recipe") as refused:
         tacit.train(object(), object(), object(), epsilon=8.0)
     assert "tacit.calibrate" in str(refused.value.hint)
+
+
+def test_a_cost_is_printed_rounded_up(run: tacit.Run) -> None:
+    cost = run.cost()
+    printed = str(cost)
+    told = float(re.match(r"epsilon = ([\d.]+) at delta = 0\.0001 \(add or remove one user; pld\)$", printed)[1])  # type: ignore[index]
+    assert cost.epsilon <= told < cost.epsilon + 0.01
+    assert str(replace(cost, epsilon=0.4301, rho=0.12341)).startswith("epsilon = 0.44 at delta = 0.0001, rho = 0.1235 ")
+    infinite = replace(cost, epsilon=math.inf, reasons_not_private=("the noise can be replayed",))
+    assert str(infinite).startswith("epsilon is infinite: the noise can be replayed")
