@@ -26,6 +26,10 @@ _KINDS = {
     "string_type": "text",
     **dict.fromkeys(("model_type", "dict_type"), "a section of the recipe"),
 }
+# What people look for in a recipe and is no key of it: where it is.
+_NO_KEYS = {
+    "privacy.epsilon": "Epsilon follows from the noise: `tacit train RECIPE --epsilon N` finds the noise for it.",
+}
 
 
 def recipe_error(
@@ -43,6 +47,7 @@ def recipe_error(
             known = _keys_of(recipe, first["loc"][:-1])
             near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
             hint = f"Did you mean {near[0]}?" if near else f"Known keys here: {', '.join(known)}."
+            hint = _NO_KEYS.get(field, hint)
             return RecipeError(f"Unknown key {field} in the {what}.", hint=hint)
         case "missing":
             return RecipeError(f"The {what} has no {field}, which is required.")

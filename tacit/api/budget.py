@@ -36,7 +36,7 @@ def set_budget(
     ...     tacit.set_budget("data/forum", epsilon=4.0)
     ... except tacit.TacitError as error:
     ...     print(error.sentence)
-    Expected delta between 0 and 1 beside epsilon, got None.
+    Expected a delta beside epsilon, such as 1e-6, got none.
     """
     limit = require_limit(epsilon, delta, rho)
     place = open_store(store).path

@@ -141,6 +141,10 @@ def import_(
     _print(store, as_json)
 
 
+# Real text and a fitting list of words stay far below this share of tokens outside the vocabulary.
+_MOST_OUTSIDE = 0.5
+
+
 @app.command()
 def show(
     store: Annotated[str, typer.Argument(help="A store that `tacit data import` made: a folder, or its URL.")],
@@ -219,6 +223,11 @@ def _remarks(summary: dict[str, Any]) -> Iterator[str]:
         share = f"{100 * summary['out_of_vocabulary']:.1f}%"
         source = escape(vocabulary["provenance"])
         yield f"vocabulary: {vocabulary['size']:,} entries, {source}; {share} of the tokens are outside it"
+        if summary["out_of_vocabulary"] > _MOST_OUTSIDE:
+            yield (
+                "[yellow]Warning: most of the text is outside the vocabulary. Is the vocabulary of another language, or are "
+                "--user and --text exchanged?[/]"
+            )
         if not vocabulary["public"]:
             yield "[yellow]The words were counted on the users themselves: every epsilon stated on this store is infinite.[/]"
     for name, cap in summary["caps"].items():

@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from tacit.runs.callbacks import RunEstimate
 
 STORES = Path("stores")
-# Names that columns often have, the likeliest first.
 # How many entries a vocabulary that is discovered has at most. A constant: how many words people have is private.
 _DISCOVERED = 10_000
+# With fewer people in a round than this share of the cohort, the noise weighs more than the plan says.
+_LEAST_SHARE_OF_COHORT = 0.5
 
 
 def init(
@@ -98,6 +99,7 @@ def init(
     minutes = _minutes_here(estimate, opened, recipe)
     if population is None and stated == counted:
         warnings = [_counted_warning(stated), *warnings]
+    warnings = [*_too_few_people(opened, recipe), *warnings]
     privacy = _privacy_lines(estimate)
     write_atomic(out, explained(recipe, [_made_for(opened), *privacy, f"Train with: tacit train {out}"]))
     if as_json:
@@ -230,6 +232,22 @@ def _counted_warning(population: int) -> str:
         f"The {population:,} people were counted in the store and rounded down, and the figure becomes public. Give "
         "--population if it should not follow from the store."
     )
+
+
+def _too_few_people(store: Store, recipe: Recipe) -> list[str]:
+    """A warning if the population is so much larger than the store that rounds stay nearly empty.
+
+    Each person takes part with the probability cohort / population, whoever else there is.
+    """
+    plan = recipe.privacy
+    expected = store.info.users * (1 - store.info.held_out) * plan.cohort / plan.population
+    if expected >= _LEAST_SHARE_OF_COHORT * plan.cohort:
+        return []
+    return [
+        f"The store has far fewer people than the population of {plan.population:,}: a round will have about {expected:,.0f} "
+        f"people, not {plan.cohort:,.0f}, and the model will learn little. Give the number of people in the store with "
+        "--population."
+    ]
 
 
 def _privacy_lines(estimate: RunEstimate) -> list[str]:

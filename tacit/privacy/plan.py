@@ -126,7 +126,9 @@ class PrivacyPlan(BaseModel):
     most_bands: int | None = Field(
         default=None, ge=1, description="cap on a band's memory, in vectors of the model's size"
     )
-    clip_norm: Norm | None = Field(default=None, description="bound on one user's update [S]; none means no clipping")
+    clip_norm: Norm | None = Field(
+        default=None, description="bound on one user's update [S]; without this key there is no clipping"
+    )
     clipping: Literal["flat", "per_layer"] = Field(
         default="flat", description="one bound on the whole update, or on each of its parameter vectors"
     )
@@ -164,7 +166,9 @@ class PrivacyPlan(BaseModel):
     @model_validator(mode="after")
     def _fits_together(self) -> PrivacyPlan:
         if self.cohort > self.population:
-            raise ValueError(f"expected privacy.cohort ≤ privacy.population = {self.population}, got {self.cohort:g}")
+            raise ValueError(
+                f"expected privacy.cohort ≤ privacy.population = {self.population}, got {self.cohort:.15g}"
+            )
         if self.sampling not in ("poisson", CYCLIC) and self.cohort != int(self.cohort):
             raise ValueError(
                 f"expected a whole number for privacy.cohort unless sampling is Poisson, got {self.cohort:g}"

@@ -41,7 +41,7 @@ def test_a_budget_is_set_spent_and_raised(tacit: Tacit, store: Path, here: Path)
     assert tacit("budget", "show", "store", "--json").object == {"store": "store", "set": []}
     for wrong, why in (
         ((), "Expected either epsilon with delta, or rho, as the budget."),
-        (("--epsilon", 4), "Expected delta between 0 and 1 beside epsilon, got None."),
+        (("--epsilon", 4), "Expected a delta beside epsilon, such as 1e-6, got none."),
         (("--epsilon", "nan", "--delta", 1e-4), "Expected epsilon > 0, got nan."),
         (("--rho", 0), "Expected rho > 0, got 0.0."),
     ):

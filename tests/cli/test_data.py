@@ -53,6 +53,15 @@ def test_import_and_show(tmp_path: Path, chat: Path, words: Path) -> None:
         assert private not in shown
 
 
+def test_exchanged_columns_are_noticed(tmp_path: Path, words: Path) -> None:
+    asks, table = "are --user and --text exchanged?", tmp_path / "chat.csv"
+    table.write_text("user,said\nann,the end\nbob,the end\n")
+    exchanged = run("import", table, "--user", "said", "--text", "user", "--vocabulary", words, "--out", tmp_path / "a")
+    assert asks in exchanged
+    right = run("import", table, "--user", "user", "--text", "said", "--vocabulary", words, "--out", tmp_path / "b")
+    assert asks not in right
+
+
 def test_json_is_one_object(tmp_path: Path, chat: Path, words: Path) -> None:
     out = tmp_path / "store"
     columns = ("--user", "user", "--text", "said")

@@ -118,7 +118,7 @@ def test_the_budget_of_the_devices_is_set_raised_and_shown(tacit: Tacit, engine:
     assert tacit("fleet", "budget", "show", *options).out == "No budget is set for this fleet.\n"
     assert tacit("fleet", "budget", "show", *options, "--json").object["set"] == []
     for wrong, why in (
-        (("--epsilon", 4), "Expected delta between 0 and 1 beside epsilon, got None"),
+        (("--epsilon", 4), "Expected a delta beside epsilon, such as 1e-6, got none"),
         (("--epsilon", 4, "--delta", 1e-6, "--rho", 1), "Expected either epsilon with delta, or rho"),
         (("--rho", -1), "with `rho` above 0"),
     ):

@@ -109,6 +109,19 @@ def test_a_file_gets_the_command_that_imports_it(
     assert "diary" not in answer.err
 
 
+def test_a_population_far_above_the_store_is_warned_about(tacit: Tacit, store: Path) -> None:
+    """Each person takes part with probability cohort / population, so rounds would stay nearly empty."""
+    few = "far fewer people than the population"
+    said = tacit("init", store, "--population", 40_000, "--yes", "--no-trial", "--out", "large.toml").out
+    assert (
+        "Warning: The store has far fewer people than the population of 40,000: a round will have about 5 people"
+        in said
+    )
+    assert few not in tacit("init", store, "--population", 500, "--yes", "--no-trial", "--out", "near.toml").out
+    facts = tacit("init", store, "--population", 40_000, "--no-trial", "--out", "json.toml", "--json").object
+    assert any(few in sentence for sentence in facts["warnings"])
+
+
 def test_mistakes_leave_nothing_behind(tacit: Tacit, store: Path) -> None:
     Path("taken.toml").write_text("mine")
     save_people(Path("stores/other"))

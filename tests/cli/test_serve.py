@@ -29,7 +29,7 @@ from tests.support.fleet.crowd import fleet_recipe
             ("fleet.toml", "--certificate", "none.pem", "--key", "none.pem"),
             "Expected a certificate in none.pem and its key, without a passphrase, in none.pem: TLS cannot load them.",
         ),
-        (("fleet.toml", "--budget-epsilon", "4"), "Expected delta between 0 and 1 beside epsilon, got None."),
+        (("fleet.toml", "--budget-epsilon", "4"), "Expected a delta beside epsilon, such as 1e-6, got none."),
         (("fleet.toml", "--budget-delta", "1e-6"), "Expected either epsilon with delta, or rho, as the budget."),
         (("fleet.toml", "--budget-rho", "0"), "Expected rho > 0, got 0.0."),
         (

@@ -83,6 +83,17 @@ def test_a_near_miss_is_suggested():
     assert caught.value.hint == "Did you mean clip_norm?"
 
 
+def test_an_epsilon_in_the_recipe_is_told_where_it_goes():
+    with pytest.raises(RecipeError, match=r"Unknown key privacy\.epsilon in the recipe") as caught:
+        load_recipe(DEMO, ["privacy.epsilon=4"])
+    assert "--epsilon" in str(caught.value.hint)
+
+
+def test_a_large_number_is_shown_as_it_was_typed():
+    with pytest.raises(RecipeError, match="got 2000000"):
+        load_recipe(DEMO, ["privacy.cohort=2000000"])
+
+
 @pytest.mark.parametrize(
     ("section", "sentence"),
     [

@@ -56,10 +56,10 @@ def check_columns(there: Sequence[str], columns: Columns, path: Path, where: str
     for wanted, option in ((columns.user, "--user"), (columns.text, "--text")):
         if wanted not in there:
             if not header and not {name.strip().lower() for name in there} & {*USER_COLUMNS, *TEXT_COLUMNS}:
-                raise DataError(
-                    f"{path}: {where} has no column {wanted!r} among its {len(there)}.",
-                    hint=f"The first line of the file names its columns, and {option} is one of these names.",
-                )
+                hint = f"The first line of the file names its columns, and {option} is one of these names."
+                if len(there) == 1 and ";" in there[0]:
+                    hint = "Semicolons part this line: expected commas in a .csv file, and tabs in a .tsv file."
+                raise DataError(f"{path}: {where} has no column {wanted!r} among its {len(there)}.", hint=hint)
             named = ", ".join(map(shown_name, there[:20])) or "none"
             raise DataError(
                 f"{path}: {where} has no column {wanted!r}; the columns are {named}.",

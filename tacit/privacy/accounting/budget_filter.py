@@ -113,7 +113,9 @@ def require_limit(epsilon: float | None, delta: float | None, rho: float | None)
     assert epsilon is not None
     if not 0 < epsilon < math.inf:
         raise PrivacyError(f"Expected epsilon > 0, got {epsilon}.")
-    if delta is None or not 0 < delta < 1:
+    if delta is None:
+        raise PrivacyError("Expected a delta beside epsilon, such as 1e-6, got none.")
+    if not 0 < delta < 1:
         raise PrivacyError(f"Expected delta between 0 and 1 beside epsilon, got {delta}.")
     return Limit(float(epsilon), float(delta))
 

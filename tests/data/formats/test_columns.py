@@ -95,6 +95,13 @@ def test_bad_csv(tmp_path: Path, content: str, sentence: str) -> None:
         rows(tmp_path / "a.csv")
 
 
+def test_semicolons_are_told(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("who;said\nann;hi\n")
+    with pytest.raises(DataError, match=r"has no column 'who' among its 1[.]$") as raised:
+        rows(tmp_path / "a.csv")
+    assert str(raised.value.hint).startswith("Semicolons part this line")
+
+
 def test_parquet_in_row_groups(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     table = pa.table({"who": ["ann", "bob", "ann"], "said": [["a", "b"], [], ["c"]], "other": [1, 2, 3]})
