@@ -35,6 +35,7 @@ SEED = "5" * 64
 DEVICES = 4
 SECURE = {"secagg": {"bits": 24}, "clip_norm": 0.3}
 WEIGHED = {**SECURE, "estimator": "clipped", "example_cap": 30.0, "total_weight": 6.0}
+ADAPTIVE = {**WEIGHED, "adaptive": {}}
 
 
 def prepared_of(privacy):
@@ -173,6 +174,17 @@ def test_a_safe_session_is_not_refused():
     secure_aggregation.require_safe(session_of(task), task, session_of(task).dimension, CURIOUS)
 
 
+def test_a_sum_that_can_wrap_around_is_refused_where_the_server_adds_the_noise():
+    """A device that makes an entry wrap would move the sum by 2^bits, whatever its clip norm is."""
+    task = prepared_of(SECURE).task
+    assert task.secagg.encoding().largest_cohort() >= DEVICES
+    wide = task.model_copy(update={"secagg": task.secagg.model_copy(update={"element_clip": 1 << 22})})
+    with pytest.raises(FleetError, match="Expected entries that at least 4 devices can add up without"):
+        secure_aggregation.require_safe(session_of(wide), wide, session_of(wide).dimension, CURIOUS)
+    noisy = wide.model_copy(update={"secagg": wide.secagg.model_copy(update={"local_variance": 400})})
+    secure_aggregation.require_safe(session_of(noisy), noisy, session_of(noisy).dimension, CURIOUS)
+
+
 class Round:
     """A server with a session, and the homes of its devices."""
 
@@ -230,7 +242,7 @@ def plain_sum(folder, made, threshold, users=range(DEVICES)):
 
 def test_masked_devices_add_up_to_what_plain_ones_do(tmp_path):
     threshold = 0.25
-    round = Round(tmp_path, WEIGHED, sides=2, threshold=threshold)
+    round = Round(tmp_path, ADAPTIVE, sides=2, threshold=threshold)
     assert round.run() == [["Took part in round 0 of small, with secure aggregation."]] * DEVICES
     terms = round.fake.prepared.task.secagg
     encoding, total = terms.encoding(), round.fake.secagg.sum
@@ -248,7 +260,7 @@ def test_masked_devices_add_up_to_what_plain_ones_do(tmp_path):
 
 def test_a_device_without_sentences_is_in_the_masked_sum_with_zeros(tmp_path):
     """To leave the round would let what its user wrote decide who is in it."""
-    round = Round(tmp_path, WEIGHED, sides=2, threshold=0.25, seconds_left=40.0)
+    round = Round(tmp_path, ADAPTIVE, sides=2, threshold=0.25, seconds_left=40.0)
     with Home.open(round.homes[0]) as found:
         found.examples_path.write_text("")
     assert round.run() == [["Took part in round 0 of small, with secure aggregation."]] * DEVICES
