@@ -161,7 +161,9 @@ def test_sessions_that_would_expose_a_device_are_refused(changes, assumptions):
 def test_devices_selected_beyond_the_goal_count_as_lost():
     """A session that bears a tenth of its devices lost does not bear half of them, which over-selection makes of it."""
     found = parameters.choose(1_000, dropout=0.1, corruption=0.1, server="curious")
-    task = prepared_of(SECURE).task.model_copy(update={"report_goal": 500})
+    task = prepared_of(SECURE).task
+    terms = task.secagg.model_copy(update={"element_clip": 1 << 12})  # so that a thousand devices fit into 24 bits
+    task = task.model_copy(update={"report_goal": 500, "secagg": terms})
     terms = {"devices": 1_000, "neighbours": found.neighbours, "threshold": found.threshold}
     width = session_of(task).dimension
     secure_aggregation.require_safe(session_of(task, **terms, minimum=900), task, width, CURIOUS)
