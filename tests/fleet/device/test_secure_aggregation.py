@@ -223,6 +223,15 @@ class Round:
             thread.join()
         return [said[number] for number in range(DEVICES)]
 
+    def over_once_others_left(self, stage):
+        """Once all others have left the round, the one that waits for them in this stage hears that it is over."""
+
+        def before(request):
+            waits = request.method == "GET" and request.url.path.endswith(f"/secagg/{stage}")
+            return refused(410, "The round is over.") if waits and len(self.left) == DEVICES - 1 else None
+
+        return before
+
 
 def plain_sum(folder, made, threshold, users=range(DEVICES)):
     """What these devices report where nothing is masked."""
@@ -262,7 +271,7 @@ def test_masked_devices_add_up_to_what_plain_ones_do(tmp_path):
 
 def test_a_device_without_sentences_is_in_the_masked_sum_with_zeros(tmp_path):
     """To leave the round would let what its user wrote decide who is in it."""
-    round = Round(tmp_path, ADAPTIVE, sides=2, threshold=0.25, seconds_left=40.0)
+    round = Round(tmp_path, ADAPTIVE, sides=2, threshold=0.25)
     with Home.open(round.homes[0]) as found:
         found.examples_path.write_text("")
     assert round.run() == [["Took part in round 0 of small, with secure aggregation."]] * DEVICES
@@ -350,12 +359,7 @@ def test_a_server_that_shows_one_device_another_model_clip_or_rotation_gets_nobo
     honest = round.fake.offers[0]
     round.fake.offers[1:] = [honest.model_copy(update=changes) for _ in range(DEVICES - 1)]
 
-    def end_it(request):
-        """Once all others have left the round, the one that waits for their keys hears that it is over."""
-        waits = request.method == "GET" and request.url.path.endswith("/secagg/advertise")
-        return refused(410, "The round is over.") if waits and len(round.left) == DEVICES - 1 else None
-
-    round.fake.before = end_it
+    round.fake.before = round.over_once_others_left("advertise")
     heard = round.run()
     assert sum("for another model, clip norm or rotation" in said[0] for said in heard) == DEVICES - 1
     for said in heard:
@@ -368,12 +372,13 @@ def test_a_server_that_shows_one_device_another_model_clip_or_rotation_gets_nobo
 VOUCHER = b"\x11" * 32
 
 
-@pytest.mark.parametrize("certified", [DEVICES, pytest.param(DEVICES - 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("certified", [DEVICES, DEVICES - 1])
 def test_with_vouchers_a_server_cannot_put_its_own_keys_in_the_place_of_a_device(tmp_path, certified):
     """The last device has a certificate of the server's own: nobody gives it a share."""
     trusting = OwnerPolicy.for_trying()
     vouchers = SecAggAssumptions(server="curious", vouchers=(keys.identity_public(VOUCHER).hex(),))
-    round = Round(tmp_path, policy=trusting.model_copy(update={"secagg": vouchers}), seconds_left=20.0)
+    round = Round(tmp_path, policy=trusting.model_copy(update={"secagg": vouchers}))
+    round.fake.before = round.over_once_others_left("share")
     for number, home in enumerate(round.homes):
         with Home.open(home) as found:
             public = keys.identity_public(found.identity)
