@@ -117,6 +117,12 @@ def test_the_log_says_what_was_asked_for(client: httpx.Client, tmp_path: Path) -
     ]
 
 
+@pytest.mark.parametrize("limit", [{"epsilon": 1e308, "delta": 0.5}, {"rho": 1e308}, {"epsilon": 1e17, "delta": 0.5}])
+def test_a_budget_of_any_size_can_be_shown(client: httpx.Client, limit: dict[str, float]) -> None:
+    assert ask(client, "POST", BUDGET, ADMIN, json=limit) == 200
+    assert ask(client, "GET", BUDGET, ADMIN) == 200
+
+
 @pytest.mark.parametrize(
     ("content", "status"), [(b"x" * 5000, 413), (b"[1]", 422), (b'{"uses": 1', 422), (b"\xff", 422), (b"", 422)]
 )
