@@ -125,7 +125,7 @@ def status(
     from tacit.fleet.device.home import Home
     from tacit.fleet.device.status import status_of
 
-    with Home.open(home) as opened:
+    with Home.open(home, to_read=True) as opened:
         found = status_of(opened)
     if as_json:
         refusals = [{"at": each.at, "sentence": each.sentence} for each in found.refusals]

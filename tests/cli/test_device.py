@@ -76,7 +76,7 @@ def test_an_application_ships_its_policy_and_a_device_shows_what_it_refuses(
     assert tacit("device", "enrol", *where, "--policy", policy, "--application", public).code == 0
     with Home.open(tmp_path / "phone") as home:
         home.remember(home.memory.objecting("The server weakened its terms.", 7.0))
-    shown = tacit("device", "status", "--home", tmp_path / "phone").out
+        shown = tacit("device", "status", "--home", tmp_path / "phone").out  # while the device has its home open
     for sentence in (
         "The owner's policy is issue 1, signed by the application.",
         "The server had 0 of at most 200 rounds.",

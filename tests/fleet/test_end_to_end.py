@@ -252,8 +252,10 @@ def test_no_mask_is_removed_before_the_intent_is_on_disk_and_a_lost_round_counts
 
     monkeypatch.setattr(SecureAggregationRound, "proceed", proceeds)
     monkeypatch.setattr(SecureAggregationRound, "total", fails_once)
-    with served(alone(recipe, out)) as (address, wait), devices(enrolled_homes(recipe, address, out, tmp_path)):
-        summary = wait()
+    with served(alone(recipe, out)) as (address, wait):
+        homes = enrolled_homes(recipe, address, out, tmp_path)
+        with devices(homes):
+            summary = wait()
     assert 0 < summary["privacy"]["epsilon"] < 100
     assert CUT_OFF in summary["privacy"]["assumptions"]
     folder = RunFolder.open(out / "run")
@@ -267,7 +269,11 @@ def test_no_mask_is_removed_before_the_intent_is_on_disk_and_a_lost_round_counts
     ledger = read_ledger(out / "run" / "ledger.jsonl")
     assert [(intent.round, intent.attempt) for intent in ledger.intents] == [(0, 0), (0, 1)]
     lost, counted = (set(each.users) for each in verified(out / "run" / "private/participation.bin", ledger))
-    assert not lost & counted  # who was in the lost round has taken part in it
+    assert len(lost) == len(counted) == 4
+    for number, home in enumerate(homes, start=1):
+        # Whoever was in both attempts has sent two reports, and counts both, though the server says that one came to nothing.
+        with Home.open(home) as opened:
+            assert opened.memory.server.rounds >= (number in lost) + (number in counted)
 
 
 @pytest.mark.process

@@ -122,6 +122,13 @@ def require_safe(session: Session, task: DeviceTask, width: int, assumptions: Se
         raise FleetError(
             f"The session's vectors do not fit the task: got {session.dimension} entries of {session.bits} bits."
         )
+    most = task.secagg.encoding().largest_cohort()
+    if task.secagg.local_variance == 0 and most < session.minimum:
+        # Noise that the server adds comes too late for an entry that has wrapped around.
+        raise FleetError(
+            f"Expected entries that at least {session.minimum} devices can add up without wrapping around, got entries for "
+            f"{most}."
+        )
     parameters.check(
         session,
         # Masking ends when the goal is reached: all devices beyond the minimum may be lost, whatever the owner assumes.

@@ -89,6 +89,12 @@ def require_permitted(policy: OwnerPolicy, task: DeviceTask, assignment: Assignm
         raise PolicyRefusal(
             f"Expected a clip norm of at most {task.clip_norm:g}, as the task says, got {assignment.clip_norm:g}."
         )
+    if task.clip_norm is not None and assignment.threshold is not None:
+        # One more number of each device, which is in none of the costs that the task states.
+        raise PolicyRefusal(
+            "The task has a fixed clip norm, and the server asked whether the update is longer than "
+            f"{assignment.threshold:g}."
+        )
     if task.report_goal < policy.least_cohort:
         raise _forbidden("a report goal of at least", str(policy.least_cohort), str(task.report_goal))
     if task.min_separation < policy.least_separation:

@@ -6,8 +6,9 @@
 
 The administrator's token is an owner's. Others are in `operators.json` in the server's folder, by their SHA-256, which is read
 again when it changes. `OperatorGate` stands before all routes of the administrator: it lets a request through under the
-administrator's token if its sender's role suffices. `operators-log.jsonl` gets a line for each action and each refusal, durable
-before the action, and one with the outcome. It names devices by number, so it is for the owner alone.
+administrator's token if its sender's role suffices. `operators-log.jsonl` gets a line for each action, with what was asked for,
+and for each refusal, durable before the action, and one with the outcome. It names devices by number, so it is for the owner
+alone.
 """
 
 from __future__ import annotations
@@ -21,15 +22,20 @@ import threading
 import time
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tacit.errors import FleetError
 from tacit.files import append_synced, write_atomic
 from tacit.fleet.server.openapi import ADMIN
-from tacit.fleet.wire.messages import Refused, Sha256
+from tacit.fleet.server.request_limits import read_body
+from tacit.fleet.wire.messages import MOST_JSON_BYTES, Refused, Sha256
+from tacit.fleet.wire.refusals import Refusal
 
 OPERATORS, AUDIT_LOG = "operators.json", "operators-log.jsonl"
 _PRIVATE = 0o600
@@ -119,7 +125,14 @@ class OperatorGate:
             await _refuse(send, f"This needs the role {needed.value!r}, and the token's role is {who.role.value!r}.")
             return
         if acts:
-            await run_in_threadpool(self._write_down, who, method, path, "asked")
+            try:
+                body = await _body_of(scope, receive)
+            except Refusal as refusal:
+                await run_in_threadpool(self._write_down, who, method, path, str(refusal.status))
+                await _refuse(send, refusal.sentence, refusal.status)
+                return
+            receive = _with_body(body, receive)
+            await run_in_threadpool(self._write_down, who, method, path, "asked", _order_in(body))
         status: list[int] = []
 
         async def watched(message: Message) -> None:
@@ -162,14 +175,18 @@ class OperatorGate:
                     self._cached = version, ()
             return self._cached[1]
 
-    def _write_down(self, who: Operator, method: str, path: str, outcome: str) -> None:
-        line = {
+    def _write_down(
+        self, who: Operator, method: str, path: str, outcome: str, order: dict[str, Any] | None = None
+    ) -> None:
+        line: dict[str, Any] = {
             "at": round(time.time(), 3),
             "operator": who.name,
             "role": who.role.value,
             "action": f"{method} {path[:200]}",
             "outcome": outcome,
         }
+        if order:
+            line["order"] = order
         with self._lock:
             descriptor = os.open(self._folder / AUDIT_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _PRIVATE)
             try:
@@ -195,8 +212,35 @@ def _write(path: Path, operators: list[Operator]) -> None:
     write_atomic(path, _OperatorsFile(operators=tuple(operators)).model_dump_json(indent=2), mode=_PRIVATE)
 
 
-async def _refuse(send: Send, sentence: str) -> None:
+async def _body_of(scope: Scope, receive: Receive) -> bytes:
+    """The request's whole body; Refusal if it is longer than any order, or does not come in time."""
+    headers = Headers(scope=scope)
+    if "content-length" not in headers and "transfer-encoding" not in headers:
+        return b""
+    return await read_body(Request(scope, receive), most=MOST_JSON_BYTES)
+
+
+def _with_body(body: bytes, receive: Receive) -> Receive:
+    """What gives this body, which was read already, and then what comes after it."""
+    given: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def received() -> Message:
+        return given.pop() if given else await receive()
+
+    return received
+
+
+def _order_in(body: bytes) -> dict[str, Any] | None:
+    """The JSON object in this body; None if it is none. The routes decide whether it is a valid order."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+async def _refuse(send: Send, sentence: str, status: int = 403) -> None:
     content = Refused(detail=sentence).model_dump_json().encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
-    await send({"type": "http.response.start", "status": 403, "headers": [*headers, (b"connection", b"close")]})
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})
     await send({"type": "http.response.body", "body": content})

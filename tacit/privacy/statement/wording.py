@@ -48,7 +48,11 @@ def plain(text: object) -> str:
 
 def round_up(value: float, decimals: int = 2) -> str:
     """The number with so many decimals, rounded up: a bound stays one."""
-    return "∞" if math.isinf(value) else f"{math.ceil(value * 10**decimals) / 10**decimals:.{decimals}f}"
+    if math.isinf(value):
+        return "∞"
+    # A float from 2⁵³ on is a whole number, and may be too large for more digits.
+    rounded = value if value >= 2.0**53 else math.ceil(value * 10**decimals) / 10**decimals
+    return f"{rounded:.{decimals}f}"
 
 
 def epsilon_text(epsilon: float | None) -> str:

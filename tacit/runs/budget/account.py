@@ -31,6 +31,8 @@ from tacit.runs.budget.records import ChargedRun, History, Line, Reserved, SetBu
 
 # Digits of what is printed: spending is rounded up, what is left down.
 _DIGITS = 4
+# A float from here on is a whole number, and may be too large for more digits.
+_WHOLE = 2.0**53
 
 
 class Held(Protocol):
@@ -226,4 +228,7 @@ def _refusal(where: str, history: History, limit: Limit, after: Spending, what: 
 
 def round_down(value: float) -> str:
     """The number with four decimals, rounded down: nobody is promised more than is there."""
-    return f"{max(0.0, float(int(value * 10**_DIGITS)) / 10**_DIGITS):.{_DIGITS}f}"
+    value = max(0.0, value)
+    if value < _WHOLE:
+        value = float(int(value * 10**_DIGITS)) / 10**_DIGITS
+    return f"{value:.{_DIGITS}f}"

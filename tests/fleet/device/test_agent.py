@@ -46,13 +46,21 @@ def memory(home, fake):
         return found.memory.tasks.get(fake.prepared.name)
 
 
+def with_adaptive_clipping(fake):
+    """From now on the server offers the same task without a fixed clip norm."""
+    task = fake.prepared.task.model_copy(update={"clip_norm": None})
+    fake.prepared = dataclasses.replace(fake.prepared, task=task, task_bytes=task.model_dump_json().encode())
+    fake.add_blob(fake.prepared.task_bytes)
+    return fake
+
+
 def test_a_device_that_is_not_chosen_comes_back(home, fake):
     assert step(home, fake) == (COME_BACK, [])
     assert fake.requests[1:] == ["POST /v1/check-in"]
 
 
 def test_a_device_that_is_chosen_reports_once_and_rests(home, fake):
-    offer, clock = fake.offer(threshold=0.2), Clock()
+    offer, clock = with_adaptive_clipping(fake).offer(threshold=0.2), Clock()
     wait, said = step(home, fake, clock)
     assert (wait, said) == (COME_BACK, ["Took part in round 0 of small."])
     weight, within, update = unpack_report(*reports(fake), offer.round_id, fake.prepared.task.dimension)
@@ -71,7 +79,7 @@ def test_a_device_without_sentences_takes_part_with_an_update_of_zero(home, fake
     """To leave the round would let what its user wrote decide who is in it."""
     with Home.open(home) as found:
         found.examples_path.write_text("")
-    offer = fake.offer(threshold=threshold)
+    offer = with_adaptive_clipping(fake).offer(threshold=threshold)
     assert step(home, fake) == (COME_BACK, ["Took part in round 0 of small."])
     weight, within, update = unpack_report(*reports(fake), offer.round_id, fake.prepared.task.dimension)
     assert weight == 0

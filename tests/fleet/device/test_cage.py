@@ -106,7 +106,8 @@ def test_mutated_plans_never_reach_the_device_itself():
     """Of 245 plans with a changed byte, one took 15 GB and one corrupted memory. The count can be set by CHANGED_PLANS."""
     draw, plan, outcomes = random.Random(7), honest_plan(), dict[str, int]()
     small = CageLimits(seconds=8.0, memory_bytes=512 << 20)
-    for _ in range(int(os.environ.get("CHANGED_PLANS", "12"))):
+    count = int(os.environ.get("CHANGED_PLANS", "6"))
+    for _ in range(count):
         changed = bytearray(plan)
         changed[draw.randrange(len(changed))] ^= 1 << draw.randrange(8)
         try:
@@ -118,7 +119,7 @@ def test_mutated_plans_never_reach_the_device_itself():
         outcomes[said] = outcomes.get(said, 0) + 1
     print(outcomes)  # with -s: what became of them
     assert len(outcomes) >= 2
-    assert sum(outcomes.values()) >= 12
+    assert sum(outcomes.values()) == count
 
 
 def test_an_owner_who_asks_for_a_closed_cage_gets_one_or_nothing(monkeypatch):

@@ -87,6 +87,13 @@ def test_a_larger_clip_in_an_assignment(home, fake, clip, why):
     assert why in refused(home, fake, Clock())
 
 
+def test_a_bit_that_the_task_does_not_have(home, fake):
+    """Adaptive clipping asks for one more number of each device, which the noise that a task states has to cover."""
+    fake.offer(0, threshold=0.1)
+    why = "The task has a fixed clip norm, and the server asked whether the update is longer than 0.1."
+    assert why in refused(home, fake, Clock())
+
+
 @pytest.mark.parametrize("clip", ["NaN", "Infinity", "-Infinity", "0", "1e999"])
 def test_a_clip_that_is_no_number(home, fake, clip):
     offer = fake.offer(0).model_dump_json().replace('"clip_norm":0.3', f'"clip_norm":{clip}')

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -23,11 +25,13 @@ from tacit.fleet.server.operators import (
     remove_operator,
     role_needed,
 )
+from tests.support.fleet.crowd import wait_for
 from tests.support.fleet.people import enrolled
 from tests.support.fleet.serving import running
 
 ADMIN = "9" * 64
-STATUS, TOKENS, METRICS = "/v1/admin/status", "/v1/admin/tokens", "/metrics"
+STATUS, METRICS = "/v1/admin/status", "/metrics"
+TOKENS, BUDGET, ROUND = "/v1/admin/tokens", "/v1/admin/budget", "/v1/admin/round"
 
 
 @pytest.fixture
@@ -42,9 +46,24 @@ def ask(client: httpx.Client, method: str, path: str, token: str, **content: obj
     return client.request(method, path, headers={"authorization": f"Bearer {token}"}, **content).status_code  # type: ignore
 
 
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    """The log, once the outcome of everything that was asked for is in it: a client may have its answer before."""
+    path = folder / AUDIT_LOG
+    if not path.exists():
+        return []
+    found: list[dict[str, Any]] = []
+
+    def whole() -> bool:
+        found[:] = map(json.loads, path.read_text().splitlines())
+        answers = sum(each["outcome"].isdecimal() for each in found)
+        return answers >= sum(each["outcome"] == "asked" for each in found)
+
+    wait_for(whole)
+    return found
+
+
 def logged(folder: Path) -> list[tuple[str, str, str]]:
-    lines = (folder / AUDIT_LOG).read_text().splitlines() if (folder / AUDIT_LOG).exists() else []
-    return [(each["operator"], each["action"], each["outcome"]) for each in map(json.loads, lines)]
+    return [(each["operator"], each["action"], each["outcome"]) for each in lines_of(folder)]
 
 
 def test_each_role_may_do_its_own_and_no_more(client: httpx.Client, sqlite_engine: Engine, tmp_path: Path) -> None:
@@ -79,6 +98,48 @@ def test_each_role_may_do_its_own_and_no_more(client: httpx.Client, sqlite_engin
         ("administrator", f"POST {TOKENS}", "asked"),
         ("administrator", f"POST {TOKENS}", "200"),
     ]
+
+
+def test_the_log_says_what_was_asked_for(client: httpx.Client, tmp_path: Path) -> None:
+    """Who raised the budget, and to what; who made tokens, and for how many devices."""
+    orders = [(TOKENS, {"uses": 70, "hours": 2}), (BUDGET, {"epsilon": 8.0, "delta": 1e-6})]
+    orders += [(ROUND, {"action": "adjust", "goal": 3})]
+    for path, order in orders:
+        ask(client, "POST", path, ADMIN, json=order)
+        lines_of(tmp_path)
+    assert [(each["outcome"], each.get("order")) for each in lines_of(tmp_path)] == [
+        ("asked", {"uses": 70, "hours": 2}),
+        ("200", None),
+        ("asked", {"epsilon": 8.0, "delta": 1e-6}),
+        ("200", None),
+        ("asked", {"action": "adjust", "goal": 3}),
+        ("404", None),
+    ]
+
+
+@pytest.mark.parametrize("limit", [{"epsilon": 1e308, "delta": 0.5}, {"rho": 1e308}, {"epsilon": 1e17, "delta": 0.5}])
+def test_a_budget_of_any_size_can_be_shown(client: httpx.Client, limit: dict[str, float]) -> None:
+    assert ask(client, "POST", BUDGET, ADMIN, json=limit) == 200
+    assert ask(client, "GET", BUDGET, ADMIN) == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "status"), [(b"x" * 5000, 413), (b"[1]", 422), (b'{"uses": 1', 422), (b"\xff", 422), (b"", 422)]
+)
+def test_an_order_that_is_none_is_refused_and_not_copied_into_the_log(
+    client: httpx.Client, tmp_path: Path, content: bytes, status: int
+) -> None:
+    assert ask(client, "POST", TOKENS, ADMIN, content=content) == status
+    assert not any("order" in each for each in lines_of(tmp_path))
+    assert logged(tmp_path)[-1] == ("administrator", f"POST {TOKENS}", str(status))
+
+
+def test_an_order_without_a_body_needs_no_length(client: httpx.Client, sqlite_engine: Engine, tmp_path: Path) -> None:
+    url, path = client.base_url, f"/v1/admin/devices/{enrolled(sqlite_engine).number}/quarantine"
+    with socket.create_connection((url.host, url.port), timeout=600) as connection:
+        lines = (f"POST {path} HTTP/1.1", f"Host: {url.host}", f"Authorization: Bearer {ADMIN}", "Connection: close")
+        connection.sendall("\r\n".join([*lines, "", ""]).encode())
+        assert connection.makefile("rb").readline().split()[1] == b"204"
 
 
 def test_strangers_get_what_they_got_before(client: httpx.Client, tmp_path: Path) -> None:

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tacit.privacy.statement.wording import Line, Mark, Part, escaped, parts_as_html, parts_as_json, parts_as_markdown
+from tacit.privacy.statement.wording import (
+    Line,
+    Mark,
+    Part,
+    escaped,
+    parts_as_html,
+    parts_as_json,
+    parts_as_markdown,
+    round_up,
+)
 
 HOSTILE = "<script>alert(1)</script> **bold** `code` [x](y) \x1b[31m a\nb"
 PARTS = (Part(HOSTILE, (Line(HOSTILE), Line(HOSTILE, Mark.ASSUMED, HOSTILE))),)
@@ -36,3 +45,8 @@ def test_json_says_the_same():
 def test_escaped_text_stays_inside_quotes():
     assert '"' not in escaped('" onload="x')
     assert "'" not in escaped("' onload='x")
+
+
+def test_a_number_of_any_size_is_rounded_up() -> None:
+    assert (round_up(0.001), round_up(2.0**53), round_up(float("inf"))) == ("0.01", "9007199254740992.00", "∞")
+    assert float(round_up(1e308, 4)) == 1e308
