@@ -330,14 +330,14 @@ def composed_epsilon(rounds: list[Round], delta: float) -> float:
     transform: Any = 1.0
     for n, first, weight in tilted:
         transform = transform * fft.rfft(np.bincount((first + np.arange(len(weight))) % size, weight, size)) ** n
-    points, away = np.arange(start, stop + 1), h * np.arange(stop - start + 1)
-    # A transform of masses is off by less than 1e-14, its power by `total` times that: so much is added to each sum's mass.
-    sums = np.maximum(fft.irfft(transform, size)[points % size], 0) + (total + 10) * 1e-14 * float(np.abs(transform).mean())
-    values = sums * np.exp(-tilt * away)
-    one, other = np.cumsum(values[::-1])[::-1], np.cumsum((values * np.exp(-away))[::-1])[::-1]
+    flat, power = np.exp(-tilt * (away := h * np.arange(stop - start + 1))), np.abs(transform)
+    one = np.stack([np.maximum(fft.irfft(transform, size)[np.arange(start, stop + 1) % size], 0) * flat, flat])
+    one, other = (each[:, ::-1].cumsum(1)[:, ::-1] for each in (one, one * np.exp(-away)))
+    above, root = one - np.exp(away) * other, math.sqrt((power**2).mean() / (h * tilt * (2 * tilt + 1) * (2 * tilt + 2)))
+    lost = (total + 10) * 1e-14 * np.minimum(power.mean() * above[1], root * flat)  # a power's error: point by point, in L2
     goal = math.exp(min(math.log(rest) - log_total + tilt * h * start, 700))
-    k = int(np.append(np.flatnonzero(one - np.exp(away) * other <= goal), len(points) - 1)[0])
-    exact = math.log(max(float(one[k]) - goal, 1e-300) / float(other[k]))
+    k = int(np.append(np.flatnonzero(above[0] + lost <= goal), len(away) - 1)[0])
+    exact = math.log(max(float(one[0, k] + lost[max(k - 1, 0)]) - goal, 1e-300) / max(float(other[0, k]), 1e-300))
     return h * start + (0.0 if k == 0 else min(max(exact, float(away[k - 1])), float(away[k]))) + 1e-8
 
 def odometer_epsilon(rounds: Round, rho: float, delta: float) -> float:
