@@ -16,6 +16,7 @@ import hashlib
 import json
 import math
 import sys
+from bisect import bisect
 from collections import Counter
 from functools import cache
 from itertools import pairwise, product, zip_longest
@@ -108,8 +109,8 @@ def read_ledger(lines: list[str]) -> list[Json]:
         require(digest == hashlib.sha256(canonical(record)).hexdigest(), f"{where} was changed: its digest does not fit")
         chained = (record.pop("seq", None), record.pop("previous", None)) == (place, previous)
         require(chained, f"{where} does not follow the one before: a record was cut out, moved or exchanged")
-        previous, round, goes_on = digest, record.get("round", following), {"stopped": "resumed", "finished": "extended"}
-        fits = (kind == "opened") == (place == 0) and whole(round) == round and (not closed or kind == goes_on.get(closed))
+        previous, round, then = digest, record.get("round", following), {"stopped": "resumed", "finished": "extended"}
+        fits = (kind == "opened") == (not place) and whole(round) == round <= following and (not closed or kind == then.get(closed))
         if kind == "opened":
             fits = fits and len(record) == 30 and whole(record["rounds"]) > 0 and record["format"] == 7
         elif kind == "intent":
@@ -118,8 +119,7 @@ def read_ledger(lines: list[str]) -> list[Json]:
         elif kind == "committed":
             fits = fits and whole(record["rounds_done"]) <= following
         elif kind == "resumed":
-            fits = fits and record["lost"] == [[each, live[each]] for each in sorted(live) if each >= round] and round <= following
-            live, following, closed = {each: live[each] for each in live if each < round}, round, ""
+            fits, following, closed = fits and record["lost"] == [[n, live[n]] for n in range(round, following)], round, ""
         elif kind == "extended":
             fits, closed = fits and closed == "finished" and whole(record["rounds"]) > records[0]["rounds"], ""
             records[0] |= {"rounds": record["rounds"], "extended": True}
@@ -150,8 +150,8 @@ def require_plan(opened: Json, intents: list[Json]) -> Json:
         ((secagg is None) == (sums is None) and sized, "its secure sums may wrap around, or are not the plan's"),
     ):
         require(holds, why)
-    z, q = number(plan["noise_multiplier"], 1e-6, 1e6), cohort / population
-    clips = [(0, plan["clip_norm"]), *((each["round"], each["clip_norm"]) for each in plan["clip_schedule"])]
+    clips = {0: plan["clip_norm"]} | {whole(each["round"]): each["clip_norm"] for each in plan["clip_schedule"]}
+    z, q, starts, begins = number(plan["noise_multiplier"], 1e-6, 1e6), cohort / population, sorted(clips), set(restarts)
     law = {"kind": sampling, "size": int(cohort), "population": population}
     if sampling == "check_in":
         law = {"kind": sampling, "size": int(cohort)} | {name: plan[name] for name in ("min_separation", "max_participation")}
@@ -163,10 +163,9 @@ def require_plan(opened: Json, intents: list[Json]) -> Json:
         round, blocks = intent["round"], intent["blocks"]
         bounds = {name: number(each["bound"], 1e-300, 1e300) for name, each in blocks.items()}
         intent["z"] = math.fsum(number(each["noise_multiplier"], 1e-9, 1e300) ** -2 for each in blocks.values()) ** -0.5
-        clip = bounds["update"] if plan["adaptive"] else [norm for start, norm in clips if start <= round][-1] * widened
-        law_of = {"sampling": law, "denominator": q * (plan["total_weight"] or population), "restart": round in restarts}
-        wrong = [name for name in law_of if intent[name] != law_of[name]]
-        wrong += ["noise"] if not math.isclose(intent["z"], z, rel_tol=1e-9) else []
+        clip = bounds["update"] if plan["adaptive"] else clips[starts[bisect(starts, round) - 1]] * widened
+        law_of = {"sampling": law, "denominator": q * (plan["total_weight"] or population), "restart": round in begins}
+        wrong = [n for n in law_of if intent[n] != law_of[n]] + ["noise"] * (not math.isclose(intent["z"], z, rel_tol=1e-9))
         wrong += [] if math.isclose(bounds.pop("update"), clip, rel_tol=1e-12) and bounds == beside else ["bound"]
         require(not wrong, f"round {round}, attempt {intent['attempt']}, had another {' and '.join(wrong)} than the plan says")
     return dict(plan)
@@ -331,14 +330,14 @@ def composed_epsilon(rounds: list[Round], delta: float) -> float:
     transform: Any = 1.0
     for n, first, weight in tilted:
         transform = transform * fft.rfft(np.bincount((first + np.arange(len(weight))) % size, weight, size)) ** n
-    points, away = np.arange(start, stop + 1), h * np.arange(stop - start + 1)
-    # A transform of masses is off by less than 1e-14, its power by `total` times that: so much is added to each sum's mass.
-    sums = np.maximum(fft.irfft(transform, size)[points % size], 0) + (total + 10) * 1e-14 * float(np.abs(transform).mean())
-    values = sums * np.exp(-tilt * away)
-    one, other = np.cumsum(values[::-1])[::-1], np.cumsum((values * np.exp(-away))[::-1])[::-1]
+    flat, power = np.exp(-tilt * (away := h * np.arange(stop - start + 1))), np.abs(transform)
+    one = np.stack([np.maximum(fft.irfft(transform, size)[np.arange(start, stop + 1) % size], 0) * flat, flat])
+    one, other = (each[:, ::-1].cumsum(1)[:, ::-1] for each in (one, one * np.exp(-away)))
+    above, root = one - np.exp(away) * other, math.sqrt((power**2).mean() / (h * tilt * (2 * tilt + 1) * (2 * tilt + 2)))
+    lost = (total + 10) * 1e-14 * np.minimum(power.mean() * above[1], root * flat)  # a power's error: point by point, in L2
     goal = math.exp(min(math.log(rest) - log_total + tilt * h * start, 700))
-    k = int(np.append(np.flatnonzero(one - np.exp(away) * other <= goal), len(points) - 1)[0])
-    exact = math.log(max(float(one[k]) - goal, 1e-300) / float(other[k]))
+    k = int(np.append(np.flatnonzero(above[0] + lost <= goal), len(away) - 1)[0])
+    exact = math.log(max(float(one[0, k] + lost[max(k - 1, 0)]) - goal, 1e-300) / max(float(other[0, k]), 1e-300))
     return h * start + (0.0 if k == 0 else min(max(exact, float(away[k - 1])), float(away[k]))) + 1e-8
 
 def odometer_epsilon(rounds: Round, rho: float, delta: float) -> float:
@@ -393,7 +392,7 @@ def epsilon_of(opened: Json, plan: Json, intents: list[Json], given: Any) -> tup
         ends = Counter(a + 1 for a, b in pairwise([*rounds, -1]) if b <= a)  # the lengths of the ways that were taken
         require(sum(ends) - max(ends) <= 500_000, "it has too many rounds to be checked here")
         for length, often in ends.items():
-            d, before = whole(plan["min_separation"]) + 1, [each for each in restarts if each < length]
+            d, before = whole(plan["min_separation"]) + 1, restarts[: bisect(restarts, length - 1)]
             squared = most = min(whole(plan["max_participation"], 1), -(-length // d))
             if c is not None:
                 squared = toeplitz_squared(c[:length], [b - a for a, b in pairwise([0, *before, length])], d, most)
@@ -464,6 +463,7 @@ def check(data: bytes, key: str | None, heads: list[str], witness: str | None, m
     facts |= {"sampling": plan["sampling"], "delta": plan["delta"], "rounds_run": ran, "releases": len(intents)}
     same = {**stated, **facts, "ledger_head": json.loads(lines[-1])["digest"]} == stated
     require(same and stated["epsilon"] is not None, "its statement is not about its ledger, or claims no finite epsilon")
+    cut = ", no attempt was cut off because of what had been released" if len(intents) > ran else ""
     claimed, proved = number(stated["epsilon"], 0, 1e300), f"{math.ceil(epsilon * 1000) / 1000:.3f}"
     enough = claimed >= epsilon * (1 - 1e-3) - 1e-3 and (math.isnan(rho) or number(stated["rho"], 0, 1e300) >= rho * (1 - 1e-6))
     require(enough, f"it states ε = {claimed:.6g}, and its ledger is charged ε = {proved}")
@@ -471,7 +471,7 @@ def check(data: bytes, key: str | None, heads: list[str], witness: str | None, m
         f"Proved: ε ≤ {proved} at δ = {plan['delta']:g} for all the data of any one user ({opened['adjacency']}).",
         f"It states ε = {claimed:.6g}. {opened['rounds']} rounds were planned, {ran} have run, and {len(intents) - ran} ran again.",
         *said, "Signed with the given key." if key else "Whose key signed it you have to know: give the one you know with --key.",
-        "Assumed: noise, clips and users were as its ledger says, samples stayed secret, and no other run read these users.",
+        f"Assumed: noise, clips and users were as its ledger says, samples stayed secret{cut}, and no other run read these users.",
     ]
 
 def main(arguments: list[str]) -> int:
