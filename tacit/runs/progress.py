@@ -175,6 +175,7 @@ class _Bar:
     def evaluation(self, round: int, seen: str, epsilon: str) -> None:
         from rich.markup import escape
 
+        self._speed.evaluation(round)
         self.drawn.update(self._task, seen=escape(seen), epsilon=epsilon)
 
     def close(self) -> None:
@@ -185,13 +186,22 @@ class _Bar:
         self.drawn.update(self._task, description=what, completed=done, total=total, place=place, **fields)
 
 
+# Rounds are told so many late, and all at once before an evaluation: the time between two of them may be nothing.
+LATE = 2
+
+
 class _Speed:
-    """How many users are trained a second. Compilation, and rounds from before a resume, are left out."""
+    """How many users are trained a second. Compilation, and rounds from before a resume, are left out.
+
+    It counts from an evaluation on, where it is known which rounds are done; until then from the first round that is told.
+    """
 
     def __init__(self, cohort: float = 0.0) -> None:
         # The expected number of users, not the realised one, which only the owner may know.
         self._cohort, self.text = cohort, ""
         self._first: tuple[int, float] | None = None
+        self._last: tuple[int, float] | None = None
+        self._exact = False
 
     @property
     def measures(self) -> bool:
@@ -199,12 +209,24 @@ class _Speed:
         return self._first is not None
 
     def round(self, round: int) -> None:
-        """So many rounds are done."""
-        now = time.monotonic()
+        """So many rounds are done, and perhaps `LATE` more."""
+        self._last = (round, time.monotonic())
         if self._first is None:
-            self._first = (round, now)
-        done, seconds = round - self._first[0], now - self._first[1]
-        if done and seconds > 0:
+            self._first = self._last
+        self._measure(least=LATE + 1)
+
+    def evaluation(self, round: int) -> None:
+        """The model after so many rounds was measured, and no further round has begun."""
+        if self._exact:
+            self._measure(least=1)
+        elif round:
+            self._first, self._exact, self.text = (round, time.monotonic()), True, ""
+
+    def _measure(self, *, least: int) -> None:
+        if self._first is None or self._last is None:
+            return
+        done, seconds = self._last[0] - self._first[0], self._last[1] - self._first[1]
+        if done >= least and seconds > 0:
             self.text = f"{done * self._cohort / seconds:,.0f}"
 
 
@@ -243,6 +265,7 @@ class _Lines:
             _print(self._console, f"{self._name}{workers_in_words(report)}")
 
     def evaluation(self, round: int, seen: str, epsilon: str) -> None:
+        self._speed.evaluation(round)
         speed = f", {self._speed.text} users/s" if self._workers is not None and self._speed.text else ""
         _print(self._console, f"{self._name}round {round}{self._of}: {seen}, ε if planned to end here {epsilon}{speed}")
 

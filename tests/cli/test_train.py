@@ -415,17 +415,21 @@ def test_progress_says_how_many_workers_there_are_and_who_is_slow() -> None:
 
 
 def test_a_log_says_how_many_users_workers_train_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the first round on that was seen; with no workers there is no such figure."""
-    log, now = io.StringIO(), iter((100.0, 102.0, 104.0))
-    monkeypatch.setattr(progress_module.time, "monotonic", lambda: next(now))
+    """From the first evaluation on, and not from the first round: rounds are told late, and several at once before an
+    evaluation. With no workers there is no such figure."""
+    log, now = io.StringIO(), [100.0]
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
     progress = Progress(console=Console(file=log, width=200))
     progress.on_start(START)
-    for round in (1, 2, 3):
-        progress.on_round(round, 6)
-        if round == 2:
-            progress.on_evaluation(round, {"top1": 0.25})
+    for told, at, evaluated in (((1,), 100.0, None), ((2, 3), 101.0, 3), ((4,), 106.0, None), ((5, 6), 107.0, 6)):
+        now[0] = at
+        for round in told:
+            progress.on_round(round, 6)
+            now[0] += 0.001
+        now[0] = at
+        if evaluated:
+            progress.on_evaluation(evaluated, {"top1": 0.25})
             progress.on_workers(WorkersReport(2, 0))
-    progress.on_evaluation(3, {"top1": 0.25})
     assert [line.partition("here ")[2] for line in log.getvalue().splitlines()] == ["∞", "", "∞, 10 users/s"]
 
 

@@ -33,7 +33,7 @@ NODES = 2
 @contextmanager
 def cluster(nodes: int = NODES) -> Iterator[Any]:
     """A head without room for workers, and nodes with room for one each."""
-    from tacit.simulation.ray.connection import TOKEN_MODE, import_ray, on_loopback, set_token_mode
+    from tacit.simulation.ray.connection import NO_TOKENS, TOKEN_MODE, import_ray, on_loopback, set_token_mode
 
     # Nodes are started by this process, which has used JAX by then; each is a program of its own at once.
     warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
@@ -41,7 +41,7 @@ def cluster(nodes: int = NODES) -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     before = os.environ.get(TOKEN_MODE)
-    set_token_mode("disabled")
+    set_token_mode(NO_TOKENS)
     small = {"object_store_memory": 100 << 20, "include_dashboard": False}
     with on_loopback():
         found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **small})

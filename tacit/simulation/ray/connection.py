@@ -8,7 +8,7 @@ import re
 import socket
 import warnings
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any, ClassVar
 
 from tacit.errors import WorkerError
@@ -18,7 +18,9 @@ from tacit.recipe.engine import Ray
 ANSWER_S = 10.0
 # The memory that processes of a Ray share which is started here. It holds the model and the partial sums of a round.
 LEAST_SHARED, MOST_SHARED = 160 << 20, 2 << 30
-TOKEN_MODE = "RAY_AUTH_MODE"
+# Whether processes of Ray ask each other for a token.
+TOKEN_MODE, TOKENS, NO_TOKENS = "RAY_AUTH_MODE", "token", "disabled"
+logger = logging.getLogger(__name__)
 
 
 def import_ray() -> Any:
@@ -44,23 +46,26 @@ class Connection:
 
     def __init__(self, settings: Ray) -> None:
         self.ray, self.address = import_ray(), settings.address
-        self._token_mode = os.environ.get(TOKEN_MODE)
-        if settings.address is None:
-            self._start(settings)
-        else:
-            self._join(settings.address)
+        with ExitStack() as leaving:
+            leaving.callback(set_token_mode, os.environ.get(TOKEN_MODE))
+            leaving.enter_context(messages_logged())
+            if settings.address is None:
+                self._start(settings)
+            else:
+                self._join(settings.address)
+            self._leaving = leaving.pop_all()
 
     @classmethod
     def of(cls, settings: Ray) -> Connection:
         """The connection of this process; WorkerError if there can be none."""
         ray, known = import_ray(), cls.current
-        if known is not None and ray.is_initialized():
-            if known.address == settings.address:
+        if known is not None:
+            if ray.is_initialized() and known.address == settings.address:
                 return known
             known.close()
         elif ray.is_initialized():
             known = cls.__new__(cls)
-            known.ray, known.address, known._token_mode = ray, settings.address, os.environ.get(TOKEN_MODE)
+            known.ray, known.address = ray, settings.address
             return known
         cls.current = cls(settings)
         return cls.current
@@ -81,6 +86,7 @@ class Connection:
         """Join a cluster that runs already."""
         if address != "auto":
             _require_answer(address)
+        set_token_mode(token_mode_of(address))
         self._init(
             "No Ray cluster runs on this machine" if address == "auto" else f"No Ray cluster answers at {address}",
             address=address,
@@ -118,24 +124,84 @@ class Connection:
             Connection.current = None
             with suppress(Exception):
                 self.ray.shutdown()
-            set_token_mode(self._token_mode)
+            self._leaving.close()
+
+
+def token_mode_of(address: str) -> str | None:
+    """Whether the cluster at this address asks for tokens, as `set_token_mode` takes it; WorkerError if it takes none of ours.
+
+    Ray uses the token that it finds in this person's home for some addresses and not for others, whatever the cluster does, and
+    does not say when that goes wrong: where this process expects tokens and the cluster does not, all workers end at once.
+    """
+    given = os.environ.get(TOKEN_MODE)
+    try:
+        from ray._private.services import canonicalize_bootstrap_address
+        from ray._raylet import AuthenticationTokenLoader, GcsClient  # type: ignore[attr-defined]
+        from ray.exceptions import AuthenticationError, RpcError
+    except ImportError:  # a Ray from before there were tokens
+        return given
+    try:
+        where = canonicalize_bootstrap_address(address)
+    except ConnectionError:
+        return given  # Ray says that there is none
+
+    def answers(mode: str) -> bool:
+        set_token_mode(mode)
+        try:
+            GcsClient(address=where)
+        except AuthenticationError:
+            return False
+        except RpcError as error:
+            raise WorkerError(f"No Ray cluster answers at {where}: {_first_line(error)}.") from error
+        return True
+
+    if not answers(NO_TOKENS):
+        known = AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True)
+        if not known or not answers(TOKENS):
+            raise WorkerError(
+                f"The Ray cluster asks for a token, and this machine has {'another one' if known else 'none'}.",
+                hint="Copy ~/.ray/auth_token from the machine of the cluster's head, or set RAY_AUTH_TOKEN.",
+            )
+    mode = os.environ[TOKEN_MODE]
+    if given not in (None, mode):
+        raise WorkerError(
+            f"Expected {TOKEN_MODE}={mode}, as in the Ray cluster, got {given}.",
+            hint=f"Set {TOKEN_MODE} to the same value on every machine before `ray start`, or nowhere.",
+        )
+    return mode
 
 
 def set_token_mode(mode: str | None) -> None:
-    """Whether processes of Ray ask each other for a token: "token", "disabled", or None for Ray's own choice.
+    """Whether processes of Ray ask each other for a token: `TOKENS`, `NO_TOKENS`, or None for Ray's own choice.
 
-    A Ray that was started in this process asks for one, and Ray remembers that for the process. A cluster without a token that
-    it joined later would be refused, and would take every worker for one whose driver is gone.
+    A Ray that was started in this process asks for one, and Ray remembers that for the process, and the token. A cluster
+    without a token that it joined later would be refused, and would take every worker for one whose driver is gone.
     """
-    from ray._raylet import Config  # type: ignore[attr-defined]  # Ray describes its types without it
-
-    if os.environ.get(TOKEN_MODE) == mode:
-        return
     if mode is None:
-        os.environ.pop(TOKEN_MODE)
+        os.environ.pop(TOKEN_MODE, None)
     else:
         os.environ[TOKEN_MODE] = mode
-    Config.initialize("")
+    with suppress(ImportError):  # a Ray from before there were tokens
+        from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]  # Ray has no types for them
+
+        Config.initialize("")
+        AuthenticationTokenLoader.instance().reset_cache()
+
+
+@contextmanager
+def messages_logged() -> Iterator[None]:
+    """What Ray says of workers and nodes that were lost goes to the log of this module, and not to stdout."""
+    from ray._private import worker
+
+    def log(data: Any, ignore_prefix: bool) -> None:
+        for line in data["lines"]:
+            logger.info("%s", line)
+
+    before, worker.print_to_stdstream = worker.print_to_stdstream, log
+    try:
+        yield
+    finally:
+        worker.print_to_stdstream = before
 
 
 @contextmanager

@@ -9,6 +9,9 @@ costs, times its width. Chunks go, the most expensive first, to the piece that h
 
 Where the users' text lies in shards on several machines, a piece has users of one shard, so that one machine can train all of
 them, and each shard has a share of the pieces by what its users cost.
+
+A piece has two users at least, because its sum leaves the worker. Only a round, or a shard, of which a single user takes part
+has a piece of one.
 """
 
 from __future__ import annotations
@@ -90,7 +93,7 @@ def _costs(descending: NDArray[np.float64], chunk: int) -> list[float]:
 
 
 def _parts(sizes: NDArray[np.float64], chunk: int, pieces: int) -> list[tuple[float, NDArray[np.int64]]]:
-    """The places of the users of at most so many pieces, and what each piece costs."""
+    """The places of the users of at most so many pieces, two at least in each if there are two, and what each piece costs."""
     order = np.argsort(-sizes, kind="stable")
     chunks = [order[start : start + chunk] for start in range(0, len(order), chunk)]
     costs = _costs(sizes[order], chunk)
@@ -100,10 +103,18 @@ def _parts(sizes: NDArray[np.float64], chunk: int, pieces: int) -> list[tuple[fl
         load, number = heapq.heappop(least)
         together[number].append(index)
         heapq.heappush(least, (load + cost, number))
-    return [
+    parts = [
         (sum(costs[index] for index in indices), np.concatenate([chunks[index] for index in indices]))
         for indices in together
     ]
+    while len(parts) > 1:
+        single = next((number for number, (_, places) in enumerate(parts) if len(places) == 1), None)
+        if single is None:
+            break
+        load, places = parts.pop(single)
+        into = min(range(len(parts)), key=lambda number: parts[number][0])
+        parts[into] = load + parts[into][0], np.concatenate([parts[into][1], places])
+    return parts
 
 
 def predicted_sizes(users: Users, numbers: NDArray[np.int64], shape: Batching) -> NDArray[np.float64]:

@@ -262,9 +262,15 @@ class RayPool:
 
     def _await_members(self, enough: int) -> None:
         """Wait until so many workers are there, and not long for those after the first."""
-        until = time.monotonic() + START_S
+        until, called = time.monotonic() + START_S, 0
         while len(self._members) < enough:
             if not self._coming:
+                called += 1
+                if called > MOST_LOSSES and not self._members:
+                    raise WorkerError(
+                        "Workers end before they can say that they are there.",
+                        hint="The files worker-*.err in /tmp/ray/session_latest/logs, on their machines, say why.",
+                    )
                 self._call_for(enough - len(self._members))
             before = len(self._members)
             came = self._take_in()

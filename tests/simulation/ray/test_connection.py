@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -17,16 +19,18 @@ import pytest
 import tacit
 from tacit.errors import RecipeError, WorkerError
 from tacit.recipe.engine import Ray
-from tacit.simulation.ray.connection import Connection
+from tacit.simulation.ray.connection import NO_TOKENS, TOKEN_MODE, TOKENS, Connection
 from tacit.simulation.ray.identity import identity
-from tests.support.ray_faults import descendants
+from tests.support.ray_faults import cluster, descendants
 from tests.support.tiny_recipe import tiny
 
 
 @pytest.fixture(autouse=True)
 def no_connection_is_left() -> Iterator[None]:
+    before = os.environ.get(TOKEN_MODE)
     yield
     assert Connection.current is None
+    assert os.environ.get(TOKEN_MODE) == before
 
 
 def test_a_missing_ray_is_told_with_the_command_that_installs_it(
@@ -49,12 +53,70 @@ def test_an_address_that_does_not_answer_is_told(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("asks", "has", "given", "found"),
+    [
+        (None, "mine", None, NO_TOKENS),
+        (None, None, NO_TOKENS, NO_TOKENS),
+        (None, "mine", TOKENS, r"^Expected RAY_AUTH_MODE=disabled, as in the Ray cluster, got token\.$"),
+        ("mine", "mine", None, TOKENS),
+        ("mine", "mine", TOKENS, TOKENS),
+        ("mine", "mine", NO_TOKENS, r"^Expected RAY_AUTH_MODE=token, as in the Ray cluster, got disabled\.$"),
+        ("theirs", "mine", None, r"^The Ray cluster asks for a token, and this machine has another one\.$"),
+        ("theirs", None, None, r"^The Ray cluster asks for a token, and this machine has none\.$"),
+    ],
+)
+def test_tokens_are_used_as_the_cluster_uses_them(
+    asks: str | None, has: str | None, given: str | None, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray itself would end every worker where only this process has a token, and not say why."""
+    ray = pytest.importorskip("ray")
+    raylet = pytest.importorskip("ray._raylet")
+    joined = []
+
+    def client(address: str) -> None:
+        if asks is not None and (os.environ[TOKEN_MODE] != TOKENS or has != asks):
+            raise ray.exceptions.AuthenticationError("InvalidAuthToken")
+
+    loader = SimpleNamespace(has_token=lambda ignore_auth_mode: has is not None, reset_cache=lambda: None)
+    monkeypatch.setattr(raylet, "GcsClient", client)
+    monkeypatch.setattr(raylet, "AuthenticationTokenLoader", SimpleNamespace(instance=lambda: loader))
+    monkeypatch.setattr("tacit.simulation.ray.connection._require_answer", lambda address: None)
+    monkeypatch.setattr(ray, "init", lambda **given: joined.append(os.environ[TOKEN_MODE]))
+    monkeypatch.delenv(TOKEN_MODE, raising=False)
+    if given is not None:
+        monkeypatch.setenv(TOKEN_MODE, given)
+    if found in (TOKENS, NO_TOKENS):
+        Connection.of(Ray(address="10.0.0.1:6379")).close()
+        assert joined == [found]
+    else:
+        with pytest.raises(WorkerError, match=found):
+            Connection.of(Ray(address="10.0.0.1:6379"))
+        assert not joined
+    assert os.environ.get(TOKEN_MODE) == given
+
+
+def test_what_answers_and_is_no_ray_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray would try it twenty times."""
+    ray = pytest.importorskip("ray")
+    raylet = pytest.importorskip("ray._raylet")
+
+    def client(address: str) -> None:
+        raise ray.exceptions.RpcError("Timed out while waiting for GCS to become available.", 4)
+
+    monkeypatch.setattr(raylet, "GcsClient", client)
+    monkeypatch.setattr("tacit.simulation.ray.connection._require_answer", lambda address: None)
+    with pytest.raises(WorkerError, match=r"^No Ray cluster answers at 10\.0\.0\.1:22: Timed out while waiting"):
+        Connection.of(Ray(address="10.0.0.1:22"))
+
+
 def test_a_cluster_with_another_ray_or_python_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray's own message has eight lines, of which the first says nothing."""
     ray = pytest.importorskip("ray")
     from ray._private.utils import check_version_info, compute_version_info
 
     theirs = {"ray_version": "2.1.0", "python_version": "3.99.1"}
+    monkeypatch.setattr("tacit.simulation.ray.connection.token_mode_of", lambda address: None)
     monkeypatch.setattr(ray, "init", lambda **given: check_version_info(theirs, "the driver"))
     here, python = compute_version_info()
     with pytest.raises(WorkerError) as refused:
@@ -71,6 +133,7 @@ def test_no_cluster_on_this_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     def nowhere(**given: object) -> None:
         raise ConnectionError("Could not find any running Ray instance. Please specify the one to connect to.")
 
+    monkeypatch.setattr("tacit.simulation.ray.connection.token_mode_of", lambda address: None)
     monkeypatch.setattr(ray, "init", nowhere)
     with pytest.raises(WorkerError) as refused:
         Connection.of(Ray(address="auto"))
@@ -84,34 +147,38 @@ def test_no_cluster_on_this_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> 
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F"}
 
 
+def process() -> int:
+    return os.getpid()
+
+
+class Actor:
+    def process(self) -> int:
+        return process()
+
+    def die(self) -> None:
+        os.kill(process(), signal.SIGKILL)
+
+
 @pytest.mark.process
-def test_a_ray_of_our_own_listens_on_this_machine_only() -> None:
-    """Whoever can reach a port of Ray may run code here."""
+def test_a_ray_of_our_own_is_for_this_machine_and_its_owner_and_leaves_no_trace_in_this_process(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever can reach a port of Ray may run code here. Sums that have no noise yet are in files, where shared memory is full.
+    What Ray says of a lost worker is not on stdout, where a command's own answer is. The Ray asked for a token, and a cluster
+    without tokens can be joined afterwards."""
     pytest.importorskip("ray")
-
-    def process() -> int:
-        return os.getpid()
-
-    connection = Connection.of(Ray(workers=1))
+    before = os.umask(0o022)
+    connection = None
     try:
+        monkeypatch.delenv(TOKEN_MODE, raising=False)
+        monkeypatch.setattr("tacit.simulation.ray.connection._shared_memory", lambda: 80 << 20)
+        connection = Connection.of(Ray(workers=1))
         assert connection.ray.get(connection.ray.remote(process).remote()) != process()
         heard = listening(descendants(os.getpid()))
         assert len(heard) >= 3  # of the store of the cluster, of the node, of the worker
         assert set(heard) <= LOOPBACK
         assert connection.ray.nodes()[0]["NodeManagerAddress"] == "127.0.0.1"
-    finally:
-        connection.close()
 
-
-@pytest.mark.process
-def test_the_files_of_a_ray_of_our_own_are_for_their_owner_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums that have no noise yet are among them, where shared memory is full."""
-    pytest.importorskip("ray")
-    before = os.umask(0o022)
-    connection = None
-    try:
-        monkeypatch.setattr("tacit.simulation.ray.connection._shared_memory", lambda: 80 << 20)
-        connection = Connection.of(Ray(workers=1))
         sums = [connection.ray.put(np.zeros(3_000_000)) for _ in range(6)]
         assert len(sums) == 6
         session = Path(connection.ray._private.worker.global_worker.node.get_session_dir_path())
@@ -119,9 +186,27 @@ def test_the_files_of_a_ray_of_our_own_are_for_their_owner_alone(monkeypatch: py
         assert [path for path in written if path.stat().st_size >= 24_000_000]
         assert not [path for path in written if path.stat().st_mode & 0o077]
         assert os.umask(0o022) == 0o022
+
+        caplog.set_level("INFO", logger="tacit.simulation.ray.connection")
+        with pytest.raises(connection.ray.exceptions.ActorDiedError):
+            connection.ray.get(connection.ray.remote(Actor).remote().die.remote())
+        until = time.monotonic() + 300
+        while not caplog.records and time.monotonic() < until:
+            time.sleep(0.05)
+        assert "worker died" in caplog.text
+        assert capfd.readouterr().out == ""
     finally:
         os.umask(before)
         if connection is not None:
+            connection.close()
+
+    with cluster(nodes=0) as found:
+        os.environ.pop(TOKEN_MODE)
+        connection = Connection.of(Ray(address=found.address))
+        try:
+            actor = connection.ray.remote(Actor).options(num_cpus=0).remote()
+            assert connection.ray.get(actor.process.remote()) != process()
+        finally:
             connection.close()
 
 

@@ -307,6 +307,19 @@ def test_workers_that_never_have_the_users_are_told(monkeypatch: pytest.MonkeyPa
     assert refused.value.hint == "If workers copy a large store first, raise engine.give_up_s."
 
 
+def test_workers_that_end_as_they_come_up_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that the cluster has no room, and not only after a long while."""
+    ray = MadeUpRay([Node(9)], lambda actor, task: done(task))
+
+    def lost(ref: Any, timeout: float | None = None) -> Any:
+        raise exceptions.ActorDiedError()
+
+    monkeypatch.setattr(ray, "get", lost)
+    with pytest.raises(WorkerError, match=r"^Workers end before they can say that they are there\."):
+        opened(ray, monkeypatch, workers=2)
+    assert len(ray.actors) <= 2 * (module.MOST_LOSSES + 1)
+
+
 def test_a_machine_that_is_gone_with_many_workers_does_not_stop_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with the protocol of secure sums, whose round is one piece: it would go from one lost worker to the next."""
     gone = Node(2 * module.MOST_LOSSES)
