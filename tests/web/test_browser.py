@@ -131,6 +131,7 @@ def test_a_damaged_run_says_what_is_wrong(tab: Any, runs: Path) -> None:
         row_of(tab, "broken").get_by_role("link").click()
         tab.get_by_role("alert").first.wait_for()
         assert "are damaged at line 1" in tab.locator("main").inner_text()
+        assert tab.locator(".fact", has_text="Privacy").locator("dd").inner_text() == "not known"  # nobody computes it
         tab.goto(f"{address}#/run/{'0' * 16}")
         tab.get_by_text("There is no such run.").wait_for()
         tab.goto(f"{address}#/nothing")
@@ -238,6 +239,52 @@ def test_the_planner_shows_what_the_command_prints(tab: Any, tmp_path: Path, tac
         tab.get_by_label("Population, slider").press("End")
         tab.wait_for_timeout(400)
         assert tab.get_by_label("Population", exact=True).input_value() == "100000000"
+
+
+# Remembers the texts that are drawn on each canvas since it was cleared, and where: an axis has its numbers there.
+DRAWN = """{
+  const draw = CanvasRenderingContext2D.prototype.fillText, clear = CanvasRenderingContext2D.prototype.clearRect;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    const size = this.measureText(text), {a, b, c, d, e, f} = this.getTransform();
+    const at = [a * x + c * y + e, b * x + d * y + f];
+    const left = at[0] - {left: 0, center: 0.5, right: 1}[this.textAlign] * size.width;
+    const high = size.actualBoundingBoxAscent + size.actualBoundingBoxDescent;
+    (this.canvas.drawn ??= []).push({text, left, right: left + size.width, y: at[1], high});
+    return draw.apply(this, arguments);
+  };
+  CanvasRenderingContext2D.prototype.clearRect = function () { this.canvas.drawn = []; return clear.apply(this, arguments); };
+}"""
+
+
+def require_readable_axes(tab: Any) -> None:
+    """No number of an axis stands on another one."""
+    charts = tab.locator("main canvas").evaluate_all("all => all.map(canvas => canvas.drawn ?? [])")
+    assert charts
+    for drawn in charts:
+        assert len(drawn) > 4
+        for place, one in enumerate(drawn):
+            for other in drawn[place + 1 :]:
+                apart = one["right"] < other["left"] or other["right"] < one["left"]
+                assert apart or abs(one["y"] - other["y"]) >= one["high"], (one["text"], other["text"])
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_numbers_of_an_axis_do_not_touch(tab: Any, tmp_path: Path, width: int) -> None:
+    tab.add_init_script(DRAWN)
+    tab.set_viewport_size({"width": width, "height": 900})
+    run = made_run(tmp_path / "runs" / "diverges")
+    records = [{"round": each, "top1": 0.1, "perplexity": 10.0 ** (3 + each)} for each in range(1, 20)]
+    run.metrics_path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    with board_of(tmp_path / "runs") as address:
+        open_table(tab, address, 1)
+        row_of(tab, "diverges").get_by_role("link").click()
+        tab.get_by_role("figure").filter(has_text="Perplexity").locator("canvas").wait_for()
+        tab.wait_for_timeout(200)  # charts are drawn once they know their width
+        require_readable_axes(tab)
+        tab.goto(f"{address}#/plan")
+        tab.get_by_role("figure").filter(has_text="by rounds").locator("canvas").wait_for()
+        tab.wait_for_timeout(200)
+        require_readable_axes(tab)
 
 
 def test_a_run_is_followed_while_it_trains_and_when_it_is_killed(tab: Any, tmp_path: Path) -> None:

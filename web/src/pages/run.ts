@@ -95,7 +95,7 @@ export async function runPage(main: HTMLElement, [key = "", tab = "curves"]: str
   function titleBar(): { bar: HTMLElement; drawBar: (row: RunRow) => void } {
     const said = h("span", { class: "quiet small", role: "status" });
     const press = async (what: string) => {
-      put(said, "…");
+      put(said, what === "stop" ? "Asking it to stop…" : "Starting a process that goes on with it…");
       try {
         put(said, (await post<{ said: string }>(`${path}/${what}`, {}, signal)).said);
       } catch (error) {
@@ -136,7 +136,7 @@ function facts(row: RunRow): HTMLElement {
       fact("Accuracy on held-out users", percent(best?.value), row.metrics.perplexity !== undefined ? `perplexity ${short(row.metrics.perplexity)}` : "outside the guarantee"),
       fact(
         "Privacy",
-        row.infinite_because.length > 0 ? "ε is infinite" : row.epsilon === null ? (row.cost_known ? "not known yet" : "computing ε…") : `ε = ${epsilonText(row.epsilon)}`,
+        row.infinite_because.length > 0 ? "ε is infinite" : row.epsilon === null ? (row.problem !== null ? "not known" : row.cost_known ? "not known yet" : "computing ε…") : `ε = ${epsilonText(row.epsilon)}`,
         row.infinite_because.length > 0 ? row.infinite_because.join("; ") : row.delta !== null ? `at δ = ${row.delta.toExponential(0)}, for all planned rounds${again > 0 ? ` and ${again} further attempt${again === 1 ? "" : "s"}` : ""}` : undefined,
       ),
       fact("Recipe", row.recipe || "–", row.mechanism),
