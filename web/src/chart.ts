@@ -60,7 +60,7 @@ export function lineChart(options: ChartOptions, curves: Curve[], signal: AbortS
   const tick = options.tick ?? format;
   const frame = h("div", { class: "chart-frame", role: "img", "aria-label": options.title });
   const legend = h("ul", { class: "legend" });
-  const figures = h("div", { class: "figures", tabindex: "0", role: "region", "aria-label": `Figures: ${options.title}` });
+  const figures = h("div", { class: "figures", tabindex: "0", role: "group", "aria-label": `Figures: ${options.title}` });
   const details = h("details", { class: "small", ontoggle: () => table() }, h("summary", {}, "Figures"), figures);
   const element = h(
     "figure",
@@ -237,7 +237,7 @@ const WHOLE_STEPS = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((step
 
 /** The marks of a logarithmic axis, every one of which has its number. */
 const logarithmic: uPlot.Axis = {
-  splits: (plot, axis, low, high) => marks(low, high, axis === 0 ? (plot.width - 70) / 44 : (plot.height - 60) / 20),
+  splits: (plot, axis, low, high) => marks(low, high, axis === 0 ? (plot.width - 70) / 44 : (plot.height - 60) / 28),
   filter: (_u, splits) => splits,
 };
 
