@@ -327,6 +327,9 @@ def test_a_thousand_runs(tab: Any, tmp_path: Path) -> None:
     with board_of(tmp_path / "runs") as address:
         tab.goto(address)
         tab.get_by_text("1,000 of 1,000 runs").wait_for()  # at once: most of them are being read
+        tab.locator("table.runs tr[data-key]").nth(
+            999
+        ).wait_for()  # the first lines are shown before the others are drawn
         assert len(names(tab)) == 1000
         tab.get_by_role("button", name="Run", exact=True).click()
         assert names(tab)[0] == "run-000"
@@ -388,6 +391,36 @@ def test_what_changes_before_the_page_listens_is_shown(tab: Any, runs: Path) -> 
         assert tab.get_by_text("4 of 4 runs").is_visible()
         held[-1].continue_()
         tab.get_by_text("5 of 5 runs").wait_for()
+
+
+HEARD = """
+window.heard = [];
+window.EventSource = class extends EventSource {
+  constructor(address) {
+    super(address);
+    this.addEventListener("run", (event) => heard.push(JSON.parse(event.data)));
+  }
+}"""
+
+
+def test_an_answer_that_comes_late_hides_no_change(tab: Any, runs: Path) -> None:
+    """The change overtakes the table that was made before it. A run that ended then would be shown as it was for good."""
+    tab.add_init_script(HEARD)
+    held: list[Any] = []
+    tab.route("**/api/runs", lambda route: held.append((route, route.fetch())) if not held else route.continue_())
+    with board_of(runs) as address:
+        tab.goto(address)
+        until(lambda: tab.evaluate("heard.length >= 0") and held, "the page to ask for the table")
+        made_run(runs / "meanwhile")
+        (runs / "beta" / "recipe.toml").write_text("broken")
+        said = "heard.some(row => row.name === '{}' && row.state === '{}')"
+        until(lambda: tab.evaluate(said.format("meanwhile", "finished")), "the new run to be told")
+        until(lambda: tab.evaluate(said.format("beta", "damaged")), "the change to be told")
+        route, answer = held[0]
+        assert {row["name"] for row in answer.json()["runs"]} == {"alpha", "beta", "gamma", "broken"}
+        route.fulfill(response=answer)
+        tab.get_by_text("5 of 5 runs").wait_for()
+        row_of(tab, "beta").locator(".state-damaged").wait_for()
 
 
 def test_with_a_token_the_address_opens_the_board_and_nothing_else_does(tab: Any, runs: Path) -> None:

@@ -6,7 +6,7 @@ import { onChange } from "../live";
 import { sectionCard, type Section } from "../sections";
 import type { RunRow, RunTable } from "../types";
 import { ago, duration, epsilonText, percent, short, whole } from "../words";
-import { headline, stateMark } from "./runs";
+import { headline, newer, stateMark } from "./runs";
 import { auditTab } from "./run/audit";
 import { guaranteeTab } from "./run/guarantee";
 import { ledgerTab } from "./run/ledger";
@@ -49,6 +49,12 @@ export function nameOf(metric: string, labels: Record<string, string> = {}): str
 
 export async function runPage(main: HTMLElement, [key = "", tab = "curves"]: string[], signal: AbortSignal): Promise<void> {
   const path = `/api/runs/${encodeURIComponent(key)}`;
+  // A change may arrive before the answer that it is newer than.
+  let latest: RunRow | null = null;
+  let missed = false;
+  onChange((event) => {
+    if (event.kind === "run" && event.row.key === key) [latest, missed] = [event.row, true];
+  }, signal);
   const [detail, table] = await Promise.all([get<Detail>(path, signal), get<RunTable>("/api/runs", signal)]);
   document.title = `${detail.row.name} · Tacit`;
   const about = h("div", {});
@@ -64,7 +70,7 @@ export async function runPage(main: HTMLElement, [key = "", tab = "curves"]: str
     h("nav", { class: "tabs", "aria-label": "Parts of the run" }, TABS.map(([name, label]) => h("a", { href: `/#/run/${key}/${name}`, "aria-current": name === tab ? "page" : null }, label))),
     body,
   );
-  let row = detail.row;
+  let row = newer(detail.row, latest);
   drawHead();
   let refresh: (() => void) | null = null;
   onChange((event) => {
@@ -85,6 +91,7 @@ export async function runPage(main: HTMLElement, [key = "", tab = "curves"]: str
   else if (tab === "audit") await auditTab(body, key, detail.sections.filter((each) => each.name.includes("audit")), signal);
   else if (tab === "try") tryTab(body, key, row.kind, detail.examples, signal);
   else filesTab(body, path, detail);
+  if (missed) (refresh as (() => void) | null)?.(); // what the tab asked for may be older
 
   function drawHead(): void {
     drawBar(row);
