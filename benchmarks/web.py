@@ -5,10 +5,12 @@
 
 Prints one JSON line a case. It needs the extra `web`, Playwright and Chromium (CHROMIUM says where, if it is not on the path).
 
-first_page     from asking for the address until the table has a line for every run, in a new tab, with the board just started:
-               most runs have not been read then; `read` is when the last one has been. `page_processor_s` and
-               `board_processor_s` are the processor's time that the page's main thread and the board's process had
-               used when the table was there (the board begins to read runs at once): a busy machine does not change them
+first_page     from asking for the address until the page shows how many runs there are and the first of them, in a new tab,
+               with the board just started; `all_lines` is when the table has a line for every run, `read` when the last run
+               has been read (at first most have not been), `again` when the page shows all after a reload.
+               `page_processor_s` and `board_processor_s` are the processor's time that the page's main thread and the board's
+               process had used when every line was there (the board begins to read runs at once): a busy machine does not
+               change them
 live           a process writes a round (its intent into the ledger, its figures into the metrics) while the page of the run is
                open; the time until the page shows it
 """
@@ -41,6 +43,7 @@ from tests.support.planned_ledgers import POISSON, intent_of
 
 GAP_S = 3.0
 PATIENCE_MS = 300_000
+LINES = "table.runs tr[data-key]"
 
 
 def finished_runs(root: Path, count: int) -> None:
@@ -104,17 +107,21 @@ def first_page(chrome: Any, root: Path, count: int) -> dict[str, Any]:
         began = time.perf_counter()
         tab.goto(address, wait_until="commit")
         tab.get_by_text(f"{count:,} of {count:,} runs").wait_for()
+        tab.locator(LINES).first.wait_for()
         shown = time.perf_counter() - began
+        tab.locator(LINES).nth(count - 1).wait_for(state="attached")
+        all_lines = time.perf_counter() - began
         board_s, page_s = processor_s(process.pid) - before, main_thread_s(clock)
         tab.locator(".state-reading").first.wait_for(state="detached", timeout=600_000)
         read = time.perf_counter() - began
         again = time.perf_counter()
         tab.reload(wait_until="commit")
-        tab.get_by_text(f"{count:,} of {count:,} runs").wait_for()
+        tab.locator(LINES).nth(count - 1).wait_for(state="attached")
         found = {
             "case": "first_page",
             "runs": count,
             "seconds": shown,
+            "all_lines": all_lines,
             "read": read,
             "again": time.perf_counter() - again,
             "page_processor_s": round(page_s, 3),

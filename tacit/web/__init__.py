@@ -3,6 +3,7 @@
 app.py        the application: security around it, routes in it, the built pages of static/
 settings.py   what a board was told: which folders, where it listens, what it may do
 security.py   who may ask: host, token, origin, and the headers of every answer
+problems.py   what is wrong, as JSON or as a page
 serving.py    the process: a port, a server, the address to open
 watcher.py    the runs below some folders, read again when their files change
 rows.py       a run as a line of the table
@@ -16,5 +17,6 @@ fleets.py     a running fleet; fleet_figures.py (its metrics) and fleet_alarms.p
 plans.py      the planner, as tacit plan asks it
 words.py      whether a run's words may be shown
 reading.py    runs named by keys, damage told in one sentence
+plain.py      whether a run's folder holds plain files alone
 keyboard/     the keyboard to try, with the models that a page gets
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import FileResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
@@ -24,8 +24,9 @@ from tacit.web.keyboard.routes import keyboard_routes
 from tacit.web.one_run import one_run_routes
 from tacit.web.papers import paper_routes
 from tacit.web.plans import plan_routes
+from tacit.web.problems import body_of, is_opened
 from tacit.web.runs import run_routes
-from tacit.web.security import Guard
+from tacit.web.security import HEADERS, Guard
 from tacit.web.settings import BoardSettings
 from tacit.web.suggestions import Suggester
 from tacit.web.watcher import RunWatcher
@@ -95,28 +96,32 @@ def _answer_errors(app: FastAPI) -> None:
     """Every error is one sentence under `problem`. What went wrong inside is in the terminal, never in an answer."""
 
     @app.exception_handler(TacitError)
-    def mistake(request: Request, error: TacitError) -> JSONResponse:
-        return problem(409, error.sentence, error.hint)
+    def mistake(request: Request, error: TacitError) -> Response:
+        return problem(request, 409, error.sentence, error.hint)
 
     @app.exception_handler(RequestValidationError)
-    def wrong_value(request: Request, error: RequestValidationError) -> JSONResponse:
+    def wrong_value(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:]) or "the request"
-        return problem(422, f"Expected another {where}: {first['msg']}.")
+        return problem(request, 422, f"Expected another {where}: {first['msg']}.")
 
     @app.exception_handler(HTTPException)
-    def refused(request: Request, error: HTTPException) -> JSONResponse:
+    def refused(request: Request, error: HTTPException) -> Response:
         sentence = (
             "There is no such page." if error.status_code == 404 and error.detail == "Not Found" else error.detail
         )
-        return problem(error.status_code, sentence)
+        return problem(request, error.status_code, sentence)
 
     @app.exception_handler(Exception)
-    def bug(request: Request, error: Exception) -> JSONResponse:
+    def bug(request: Request, error: Exception) -> Response:
         logging.getLogger(__name__).error("%s failed", request.url.path, exc_info=error)
-        return problem(500, "The board could not answer. Its terminal shows why.")
+        answer = problem(request, 500, "The board could not answer. Its terminal shows why.")
+        answer.headers.update(HEADERS)  # this answer is made outside the guard
+        return answer
 
 
-def problem(status: int, sentence: str, hint: str | None = None) -> JSONResponse:
+def problem(request: Request, status: int, sentence: str, hint: str | None = None) -> Response:
     """An answer that says what is wrong in one sentence."""
-    return JSONResponse({"problem": sentence} | ({} if hint is None else {"hint": hint}), status_code=status)
+    opened = is_opened(request.url.path, request.headers)
+    body, media = body_of(sentence, hint, as_page=opened, admitted=True)
+    return Response(body, status_code=status, media_type=media)

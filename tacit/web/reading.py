@@ -9,6 +9,7 @@ from pathlib import Path
 from fastapi import HTTPException
 
 from tacit.errors import RunError
+from tacit.web.plain import why_not_plain
 from tacit.web.rows import DAMAGE
 from tacit.web.watcher import RunWatcher
 
@@ -27,14 +28,11 @@ def path_of(watcher: RunWatcher, key: str) -> Path:
     path = watcher.path(key)
     if path is None:
         raise HTTPException(404, "There is no such run. Its folder may have been moved or removed.")
-    if (link := link_in(path)) is not None:
-        raise RunError(f"{link} is a link, which may lead to any file, so no page shows this run.")
+    return plain(path)
+
+
+def plain(path: Path) -> Path:
+    """This folder of a run; RunError if not all in it are plain files."""
+    if (problem := why_not_plain(path)) is not None:
+        raise RunError(problem)
     return path
-
-
-def link_in(path: Path) -> Path | None:
-    """What in the run's folder is a link; None if nothing is. The folder itself may be one: its owner has put it there."""
-    try:
-        return next((each for each in sorted(path.iterdir()) if each.is_symlink()), None)
-    except OSError:
-        return None

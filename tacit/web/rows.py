@@ -14,6 +14,7 @@ from tacit.errors import TacitError
 from tacit.runs.facts import facts_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import EPSILON_SO_FAR, last_metrics
+from tacit.web.plain import why_not_plain
 
 READING, DAMAGED = "reading", "damaged"
 # What a damaged file raises where a public function does not give it a sentence of its own.
@@ -70,6 +71,8 @@ def read_row(path: Path, cost: Mapping[str, Any]) -> RunRow:
     `cost` is what the run cost when that was computed last, for a run whose summary does not state it; empty if it never was.
     """
     row = unread(path)
+    if (problem := why_not_plain(path)) is not None:
+        return row.model_copy(update={"state": DAMAGED, "problem": problem})
     try:
         folder = RunFolder.open(path)
         facts, recipe = facts_of(folder, cost=cost), folder.recipe()

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-import json
 import time
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from tacit.web.problems import body_of, is_opened
 from tacit.web.settings import LOOPBACK, BoardSettings, is_loopback
 
 TOKEN = "token"
@@ -78,7 +78,9 @@ class Guard:
 
         headers = Headers(scope=scope)
         if (refusal := self._refusal(scope, headers)) is not None:
-            await _answer(send_with_headers, *refusal)
+            status, sentence = refusal
+            body, media = body_of(sentence, None, as_page=is_opened(scope["path"], headers), admitted=False)
+            await _answer(send_with_headers, status, body, {"content-type": media})
         elif self._token is not None and self._token_in_address(scope):
             if not self._same(_token_of(scope)):
                 self._code = None  # it has been used
@@ -126,13 +128,8 @@ class Guard:
         return kind.lower() == "bearer" and self._same(given)
 
     def _has_cookie(self, headers: Headers) -> bool:
-        cookies: SimpleCookie = SimpleCookie()
-        try:
-            cookies.load(headers.get("cookie", ""))
-        except CookieError:
-            return False
-        found = cookies.get(self._cookie)
-        return found is not None and self._same(found.value)
+        # Other programs of this machine set cookies for the same name, some of which the standard library's parser gives up on.
+        return self._same(cookie_parser(headers.get("cookie", "")).get(self._cookie, ""))
 
     def _token_in_address(self, scope: Scope) -> bool:
         given = _token_of(scope)
@@ -149,10 +146,10 @@ class Guard:
     async def _to_cookie(self, scope: Scope, send: Send) -> None:
         """Take the token out of the address, so that it is in no history and no bookmark."""
         rest = urlencode([(name, value) for name, value in _query(scope) if name != TOKEN])
-        where = "/" + scope["path"].lstrip("/") + (f"?{rest}" if rest else "")
+        where = "/" + quote(scope["path"].lstrip("/")) + (f"?{rest}" if rest else "")
         assert self._token is not None
         cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Lax"
-        await _answer(send, 303, "", {"location": where, "set-cookie": cookie})
+        await _answer(send, 303, b"", {"location": where, "set-cookie": cookie})
 
 
 def _query(scope: Scope) -> list[tuple[str, str]]:
@@ -182,9 +179,8 @@ def _is_own(headers: Headers) -> bool:
     return headers.get("sec-fetch-site", "same-origin") == "same-origin"
 
 
-async def _answer(send: Send, status: int, problem: str, more: dict[str, str] | None = None) -> None:
-    body = json.dumps({"problem": problem}).encode() if problem else b""
-    headers = {"content-type": "application/json", "content-length": str(len(body)), **(more or {})}
+async def _answer(send: Send, status: int, body: bytes, headers: dict[str, str]) -> None:
+    headers = {"content-length": str(len(body)), **headers}
     raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": status, "headers": raw})
     await send({"type": "http.response.body", "body": body})

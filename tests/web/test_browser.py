@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -15,13 +16,16 @@ from typing import Any
 import pytest
 
 from tacit.api.run import open_run
+from tacit.fleet.administrator import Access
+from tacit.runs.attacked import keep_attack
 from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
-from tacit.runs.report.blocks import Bars, Image, Section, Table
+from tacit.runs.report.blocks import Bars, Image, Paragraph, Section, Table
 from tacit.runs.report.sections import write_section
 from tacit.web.papers import recorded
 from tests.support.boards import board_of, browser, until
 from tests.support.commands import Tacit
+from tests.support.fleet.seen import METRICS, OPEN, status
 from tests.support.made_runs import made_run
 from tests.support.tiny_recipe import killable
 
@@ -131,6 +135,7 @@ def test_a_damaged_run_says_what_is_wrong(tab: Any, runs: Path) -> None:
         row_of(tab, "broken").get_by_role("link").click()
         tab.get_by_role("alert").first.wait_for()
         assert "are damaged at line 1" in tab.locator("main").inner_text()
+        assert tab.locator(".fact", has_text="Privacy").locator("dd").inner_text() == "not known"  # nobody computes it
         tab.goto(f"{address}#/run/{'0' * 16}")
         tab.get_by_text("There is no such run.").wait_for()
         tab.goto(f"{address}#/nothing")
@@ -240,6 +245,52 @@ def test_the_planner_shows_what_the_command_prints(tab: Any, tmp_path: Path, tac
         assert tab.get_by_label("Population", exact=True).input_value() == "100000000"
 
 
+# Remembers the texts that are drawn on each canvas since it was cleared, and where: an axis has its numbers there.
+DRAWN = """{
+  const draw = CanvasRenderingContext2D.prototype.fillText, clear = CanvasRenderingContext2D.prototype.clearRect;
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    const size = this.measureText(text), {a, b, c, d, e, f} = this.getTransform();
+    const at = [a * x + c * y + e, b * x + d * y + f];
+    const left = at[0] - {left: 0, center: 0.5, right: 1}[this.textAlign] * size.width;
+    const high = size.actualBoundingBoxAscent + size.actualBoundingBoxDescent;
+    (this.canvas.drawn ??= []).push({text, left, right: left + size.width, y: at[1], high});
+    return draw.apply(this, arguments);
+  };
+  CanvasRenderingContext2D.prototype.clearRect = function () { this.canvas.drawn = []; return clear.apply(this, arguments); };
+}"""
+
+
+def require_readable_axes(tab: Any) -> None:
+    """No number of an axis stands on another one."""
+    charts = tab.locator("main canvas").evaluate_all("all => all.map(canvas => canvas.drawn ?? [])")
+    assert charts
+    for drawn in charts:
+        assert len(drawn) > 4
+        for place, one in enumerate(drawn):
+            for other in drawn[place + 1 :]:
+                apart = one["right"] < other["left"] or other["right"] < one["left"]
+                assert apart or abs(one["y"] - other["y"]) >= one["high"], (one["text"], other["text"])
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_numbers_of_an_axis_do_not_touch(tab: Any, tmp_path: Path, width: int) -> None:
+    tab.add_init_script(DRAWN)
+    tab.set_viewport_size({"width": width, "height": 900})
+    run = made_run(tmp_path / "runs" / "diverges")
+    records = [{"round": each, "top1": 0.1, "perplexity": 10.0 ** (3 + each)} for each in range(1, 20)]
+    run.metrics_path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    with board_of(tmp_path / "runs") as address:
+        open_table(tab, address, 1)
+        row_of(tab, "diverges").get_by_role("link").click()
+        tab.get_by_role("figure").filter(has_text="Perplexity").locator("canvas").wait_for()
+        tab.wait_for_timeout(200)  # charts are drawn once they know their width
+        require_readable_axes(tab)
+        tab.goto(f"{address}#/plan")
+        tab.get_by_role("figure").filter(has_text="by rounds").locator("canvas").wait_for()
+        tab.wait_for_timeout(200)
+        require_readable_axes(tab)
+
+
 def test_a_run_is_followed_while_it_trains_and_when_it_is_killed(tab: Any, tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(killable("").to_toml())
     path = tmp_path / "runs" / "live"
@@ -272,10 +323,13 @@ def test_a_thousand_runs(tab: Any, tmp_path: Path) -> None:
     folder.write_summary((folder.summary() or {}) | {"privacy": cost_of(folder).stated.as_dict()})
     made = folder.path
     for number in range(1000):
-        shutil.copytree(made, tmp_path / "runs" / f"run-{number:03}")
+        shutil.copytree(made, tmp_path / "runs" / f"run-{number:03}", copy_function=os.link)
     with board_of(tmp_path / "runs") as address:
         tab.goto(address)
         tab.get_by_text("1,000 of 1,000 runs").wait_for()  # at once: most of them are being read
+        tab.locator("table.runs tr[data-key]").nth(
+            999
+        ).wait_for()  # the first lines are shown before the others are drawn
         assert len(names(tab)) == 1000
         tab.get_by_role("button", name="Run", exact=True).click()
         assert names(tab)[0] == "run-000"
@@ -337,6 +391,36 @@ def test_what_changes_before_the_page_listens_is_shown(tab: Any, runs: Path) -> 
         assert tab.get_by_text("4 of 4 runs").is_visible()
         held[-1].continue_()
         tab.get_by_text("5 of 5 runs").wait_for()
+
+
+HEARD = """
+window.heard = [];
+window.EventSource = class extends EventSource {
+  constructor(address) {
+    super(address);
+    this.addEventListener("run", (event) => heard.push(JSON.parse(event.data)));
+  }
+}"""
+
+
+def test_an_answer_that_comes_late_hides_no_change(tab: Any, runs: Path) -> None:
+    """The change overtakes the table that was made before it. A run that ended then would be shown as it was for good."""
+    tab.add_init_script(HEARD)
+    held: list[Any] = []
+    tab.route("**/api/runs", lambda route: held.append((route, route.fetch())) if not held else route.continue_())
+    with board_of(runs) as address:
+        tab.goto(address)
+        until(lambda: tab.evaluate("heard.length >= 0") and held, "the page to ask for the table")
+        made_run(runs / "meanwhile")
+        (runs / "beta" / "recipe.toml").write_text("broken")
+        said = "heard.some(row => row.name === '{}' && row.state === '{}')"
+        until(lambda: tab.evaluate(said.format("meanwhile", "finished")), "the new run to be told")
+        until(lambda: tab.evaluate(said.format("beta", "damaged")), "the change to be told")
+        route, answer = held[0]
+        assert {row["name"] for row in answer.json()["runs"]} == {"alpha", "beta", "gamma", "broken"}
+        route.fulfill(response=answer)
+        tab.get_by_text("5 of 5 runs").wait_for()
+        row_of(tab, "beta").locator(".state-damaged").wait_for()
 
 
 def test_with_a_token_the_address_opens_the_board_and_nothing_else_does(tab: Any, runs: Path) -> None:
@@ -446,39 +530,74 @@ def test_the_papers_are_charts_that_answer(tab: Any, tmp_path: Path) -> None:
         tab.get_by_text("No such experiment").wait_for()
 
 
-CHECK = """axe.run({
-  runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'], resultTypes: ['violations']
-})"""
-PARTS = ["#/runs", "#/plan", "#/inspect", "#/fleet", "#/compare/{alpha}/{beta}", "#/run/{alpha}", "#/run/{broken}"]
-PARTS += ["#/papers", "#/papers/gboard_privacy", "#/papers/memorization"]
-PARTS += [f"#/run/{{alpha}}/{part}" for part in ("guarantee", "ledger", "audit", "try", "files")]
+RULES = "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']"
+COLOURS = "['color-contrast']"  # all that the other theme can change
+CHECK = "axe.run({{runOnly: {}, resultTypes: ['violations']}}).then(found => found.violations)"
+PARTS = ["/#/runs", "/#/plan", "/#/inspect", "/#/fleet", "/#/nothing", "/nothing", "/keyboard", "/#/papers"]
+PARTS += ["/#/papers/gboard_privacy", "/#/papers/memorization", "/#/compare/{alpha}/{beta}"]
+PARTS += ["/#/run/{alpha}", "/#/run/{broken}"]
+PARTS += [f"/#/run/{{alpha}}/{part}" for part in ("guarantee", "ledger", "audit", "try", "files")]
+CANARY = {"number": 0, "setting": "n_u = 4, n_e = 14", "candidates": 1000, "exposure": 9.9}
+ATTACK = {
+    "verdict": "passed",
+    "canaries": [CANARY | {"rank": 1, "place": 2}, CANARY | {"number": 1, "rank": 400, "place": None}],
+    "lower_bounds": {
+        "loss": {"epsilon": 0.3, "confidence": 0.95, "canaries": 40, "guesses": 30, "right": 20, "strongest": 2.0}
+    },
+    "proven": {"epsilon": 1.5, "delta": 1e-6},
+    "strongest_possible": 0.9,
+}
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
-def test_everybody_can_use_every_page(chrome: Any, runs: Path, scheme: str, width: int) -> None:
+@pytest.fixture
+def everything(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A board with something to show on every page: an attack, inspections, and a fleet with devices and alarms."""
+    keep_attack(RunFolder.open(runs / "alpha"), ATTACK)
+    for name, word in (("healthy", "katsu"), ("faulty", "kat su")):
+        run = made_run(runs / name, recipe=f'name = "{name}"\ninspect = "text"\n')
+        blocks = [
+            Paragraph(text="It costs nothing more.", note=True),
+            Table(columns=["word"], rows=[[word]]),
+            Bars(x="place", y="share", bars=[("first", 0.25), ("second", 0.125)]),
+            Image(media="image/png", data=PIXEL, description="a glyph"),
+        ]
+        write_section(run, Section(name="inspection", title="Unknown words", order=5, blocks=blocks))
+    shown = status(coordinators=0, under_way=OPEN, could_come=3, rounds={"committed": 9, "abandoned": 4})
+    monkeypatch.setattr("tacit.fleet.administrator.ask", lambda *asked: shown)
+    monkeypatch.setattr("tacit.fleet.administrator.metrics", lambda access: METRICS)
+    monkeypatch.setattr("tacit.web.fleets.AGAIN_S", -1)
+    return {"owner": True, "fleet": Access("https://fleet", tmp_path / "admin-token"), "token": "t" * 40}
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_everybody_can_use_every_page(chrome: Any, runs: Path, everything: dict[str, Any], width: int) -> None:
+    """In either theme. Which rules hold does not depend on it, but for colours."""
     if not AXE.is_file():
         pytest.skip("axe-core is not there: cd web && npm ci")
     # The check is a script of its own, which the policy of the pages would refuse.
-    context = chrome.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    context = chrome.new_context(viewport={"width": width, "height": 900}, color_scheme="light", bypass_csp=True)
+    context.add_init_script(path=AXE)
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)
-    with board_of(runs, owner=True, token="t" * 40) as address:
-        open_table(page, address, 4)
-        base = address.split("?")[0]
+    with board_of(runs, **everything) as address:
+        open_table(page, address, 6)
+        base = address.split("/?")[0]
         known = {row["name"]: row["key"] for row in page.evaluate("fetch('/api/runs').then(r => r.json())")["runs"]}
         for part in PARTS:
+            page.goto("about:blank")
             page.goto(base + part.format(**known))
-            page.reload()
             page.get_by_role("heading", level=1).first.wait_for()
-            if part == "#/plan":
+            if part == "/#/plan":
                 page.get_by_role("figure").filter(has_text="by rounds").locator("canvas").wait_for()
             page.wait_for_function(
                 "!/(Computing|Reading|Loading)[^.]*…/.test(document.querySelector('main').innerText)"
             )
             page.wait_for_timeout(200)  # charts are drawn once they know their width
-            page.add_script_tag(path=str(AXE))
-            found = page.evaluate(CHECK)
-            wrong = [(each["id"], [node["html"][:200] for node in each["nodes"]][:3]) for each in found["violations"]]
-            assert not wrong, part
+            for scheme, rules in (("light", RULES), ("dark", COLOURS)):
+                page.emulate_media(color_scheme=scheme)
+                found = page.evaluate(CHECK.format(rules))
+                wrong = [(each["id"], [node["html"][:200] for node in each["nodes"]][:3]) for each in found]
+                assert not wrong, (part, scheme)
+            page.emulate_media(color_scheme="light")
             assert page.evaluate("document.documentElement.scrollWidth") <= width, part
     context.close()

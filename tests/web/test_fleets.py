@@ -18,10 +18,10 @@ from tacit.web.fleet_alarms import alarms
 from tacit.web.fleet_figures import FleetFigures, read_figures
 from tacit.web.fleets import REPORTS, SELECTION, SHOWN, SUM, FleetWatch, stage_of
 from tests.support.boards import board_of, browser, client_of, until
+from tests.support.fleet.seen import METRICS, OPEN, status
 from tests.support.fleet.serving import running
 
 SECRET, TOKEN = "a" * 64, "t" * 40
-OPEN = {"round": 4, "goal": 10, "places": 12, "selected": 6, "reported": 2, "seconds_left": 300.0}
 ENDING = OPEN | {"seconds_left": 9.0}
 
 
@@ -71,19 +71,6 @@ def test_a_server_that_is_gone_or_refuses_is_one_sentence(access: Access, tmp_pa
     assert "--fleet" in answer.json()["problem"]
 
 
-def status(*, coordinators: int = 1, **task: Any) -> dict[str, Any]:
-    known = {
-        "name": "words",
-        "active": True,
-        "paused": False,
-        "rounds": {},
-        "under_way": None,
-        "could_come": None,
-        "last_abandoned": None,
-    }
-    return {"devices": 20, "processes": {"coordinator": coordinators}, "tasks": [known | task]}
-
-
 @pytest.mark.parametrize(
     ("found", "what"),
     [
@@ -126,28 +113,6 @@ def test_alarms(found: dict[str, Any], what: list[str]) -> None:
 )
 def test_alarms_of_the_metrics(figures: FleetFigures, what: list[str]) -> None:
     assert [alarm.what for alarm in alarms(status(), figures)] == what
-
-
-METRICS = """
-# TYPE tacit_requests_total counter
-tacit_requests_total{method="POST",route="/v1/tasks/{task}/check-in",status="200"} 7.0
-tacit_requests_total{method="POST",route="/v1/rounds/{round_id}/report",status="204"} 5.0
-tacit_requests_total{method="POST",route="/v1/rounds/{round_id}/report",status="409"} 2.0
-tacit_requests_total{method="GET",route="/v1/admin/status",status="401"} 9.0
-# TYPE tacit_devices_by_state gauge
-tacit_devices_by_state{state="ready"} 18.0
-tacit_devices_by_state{state="quarantined"} 2.0
-# TYPE tacit_dropouts gauge
-tacit_dropouts{stage="report"} 3.0
-# TYPE tacit_lost_rounds gauge
-tacit_lost_rounds{task="words"} 1.0
-# TYPE tacit_epsilon_spent gauge
-tacit_epsilon_spent{task="words"} 1.25
-# TYPE tacit_round_seconds_sum gauge
-tacit_round_seconds_sum 30.0
-# TYPE tacit_round_seconds_count gauge
-tacit_round_seconds_count 4.0
-"""
 
 
 def test_the_metrics_are_read() -> None:
@@ -203,15 +168,14 @@ def test_the_stage_of_a_round(task: dict[str, Any], stage: str | None) -> None:
 @pytest.mark.process
 @pytest.mark.slow
 def test_the_page_in_a_browser(access: Access, tmp_path: Path) -> None:
-    with browser() as chrome, board_of(tmp_path, fleet=access, token=TOKEN) as address:
+    with browser() as chrome:
         page = chrome.new_page()
-        page.goto(address)
-        page.goto(address.split("?")[0] + "#/fleet")
-        page.get_by_text("No device has enrolled.").wait_for()
-        page.get_by_role("figure").filter(has_text="Devices enrolled").locator(
-            "canvas"
-        ).wait_for()  # after a second look
-    with browser() as chrome, board_of(tmp_path) as address:
-        page = chrome.new_page()
-        page.goto(f"{address}#/fleet")
-        page.get_by_text("This board looks at no fleet").wait_for()
+        with board_of(tmp_path, fleet=access, token=TOKEN) as address:
+            page.goto(address)
+            page.goto(address.split("?")[0] + "#/fleet")
+            page.get_by_text("No device has enrolled.").wait_for()
+            chart = page.get_by_role("figure").filter(has_text="Devices enrolled")
+            chart.locator("canvas").wait_for()  # after a second look
+        with board_of(tmp_path) as address:
+            page.goto(f"{address}#/fleet")
+            page.get_by_text("This board looks at no fleet").wait_for()

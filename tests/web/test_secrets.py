@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -51,7 +52,6 @@ def planted(tmp_path: Path) -> Path:
     with folder.diagnostics_path.open("a") as diagnostics:
         diagnostics.write(json.dumps({"round": 5, "users": 918273, "clipped": 0.5}) + "\n")
     (folder.path / "checkpoints" / "people.txt").write_text(SECRET)
-    (folder.path / "checkpoints" / "link.safetensors").symlink_to(folder.private_path / "notes.txt")
     # Words that were counted on users without noise, and what a model says with them, are users' text.
     counted = made_run(tmp_path / "runs" / "counted")
     counted.vocabulary_path.write_text(vocabulary_text(["see", SECRET], PRIVATE))
@@ -97,7 +97,6 @@ def addresses(client: TestClient, key: str) -> Iterator[str]:
     ]
     names += [
         "checkpoints/people.txt",
-        "checkpoints/link.safetensors",
         "checkpoints/../private/notes.txt",
         "/etc/passwd",
     ]
@@ -200,19 +199,49 @@ def test_no_route_shows_a_secret(planted: Path, run: str, control: bool) -> None
     assert not any('"clipped":0.5' in text for text in said.values())
 
 
-@pytest.mark.parametrize("name", ["ledger.jsonl", "sections"])
+LINKED = {
+    "ledger.jsonl": SECRET,
+    "summary.json": json.dumps({"metrics": {"top1": 0.71317}}),
+    "sections": None,
+    "sections/60-linked.json": json.dumps(
+        {"tacit section": 1, "name": "linked", "title": SECRET, "order": 60, "private": False, "blocks": []}
+    ),
+    "checkpoints/link.safetensors": SECRET,
+}
+
+
+@pytest.mark.parametrize("name", LINKED)
 def test_a_link_in_a_run_leads_nowhere(planted: Path, name: str) -> None:
     """A run that came from somebody else can hold links to the files of whoever looks at it."""
-    run = planted / "planted"
-    run.joinpath(name).rename(planted.parent / name)
-    run.joinpath(name).symlink_to(planted.parent / name)
-    if name == "ledger.jsonl":
-        (planted.parent / name).write_text(f"{SECRET}\n")
+    link, elsewhere, text = planted / "planted" / name, planted.parent / "elsewhere", LINKED[name]
+    if text is None:
+        link.rename(elsewhere)
+    else:
+        elsewhere.write_text(text)
+        link.unlink(missing_ok=True)
+    link.symlink_to(elsewhere)
     with client_of(planted) as client:
         key = keys(client)["planted"]
         require_no_secret(everything_said(client, key))
         told = client.get(f"/api/runs/{key}/ledger")
         assert (told.status_code, told.json()["problem"].count("is a link")) == (409, 1)
+        (offered,) = client.get(f"/api/keyboard?run={key}").json()["models"]
+        assert "is a link" in offered["problem"]
+        row = next(row for row in client.get("/api/runs").json()["runs"] if row["key"] == key)
+        assert (row["state"], row["metrics"], row["recipe"]) == ("damaged", {}, "")
+
+
+@pytest.mark.parametrize("name", ["ledger.jsonl", "metrics.jsonl"])
+def test_a_pipe_in_a_run_holds_nobody_up(planted: Path, name: str) -> None:
+    """Whoever opens a pipe waits for a writer, and the board would show old figures of every run from then on."""
+    pipe = planted / "planted" / name
+    pipe.unlink()
+    os.mkfifo(pipe)
+    with client_of(planted) as client:
+        key = keys(client)["planted"]
+        row = next(row for row in client.get("/api/runs").json()["runs"] if row["key"] == key)
+        assert row["problem"].endswith(f"{name} is neither a file nor a folder, so no page shows this run.")
+        assert client.get(f"/api/runs/{key}/metrics").status_code == 409
 
 
 @pytest.mark.filterwarnings("ignore")

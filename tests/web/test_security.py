@@ -140,6 +140,41 @@ def test_the_token_leaves_the_address_for_a_cookie_that_no_script_reads() -> Non
     assert client.post("/", headers={"origin": "http://evil.example"}).status_code == 403
 
 
+@pytest.mark.parametrize("path", ["%5Cevil.example", "%5C/evil.example", "%E2%82%AC", "%0d%0ax: y"])
+def test_the_address_without_its_token_stays_on_this_host(path: str) -> None:
+    """A browser takes a backslash for a slash, so that a path of two leads to another host."""
+    answer = guarded(owner=True, token=TOKEN).get(f"http://127.0.0.1:8080/{path}?token={TOKEN}")
+    assert answer.status_code == 303
+    assert answer.headers["location"].lower() == f"/{path}".replace(" ", "%20").replace(":", "%3a").lower()
+
+
+@pytest.mark.parametrize("others", ['a={"x":1}', "x[y]=1", "a:b/c=1", "flag", 'quoted="2|1:0"'])
+def test_cookies_of_other_programs_do_not_hide_ours(others: str) -> None:
+    """Every program on this machine shares the cookies of its name, whatever it writes into them."""
+    client = guarded(owner=True, token=TOKEN)
+    assert client.get("/", headers={"cookie": f"{others}; tacit-board-8080={TOKEN}"}).status_code == 200
+    assert client.get("/", headers={"cookie": f"{others}; tacit-board-8080=wrong"}).status_code == 401
+
+
+OPENED = {"sec-fetch-site": "none", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+
+
+def test_a_person_who_is_refused_gets_a_page_and_a_program_json(tmp_path: Path) -> None:
+    client = guarded(owner=True, token=TOKEN)
+    page = client.get("/", headers=OPENED)
+    assert (page.status_code, page.headers["content-type"]) == (401, "text/html; charset=utf-8")
+    assert '<p class="problem">A token is missing or wrong' in page.text
+    assert "/static/" not in page.text  # nobody who was refused gets anything else
+    assert client.get("/").json()["problem"].startswith("A token is missing")
+    with client_of(tmp_path) as board:
+        page = board.get("/<b>nowhere", headers=OPENED)
+        assert page.status_code == 404
+        assert '<p class="problem">There is no such page.</p>' in page.text
+        assert "<b>" not in page.text
+        assert board.get("/nowhere").json() == {"problem": "There is no such page."}
+        assert board.get("/api/runs/none", headers=OPENED).json()["problem"].startswith("There is no such run.")
+
+
 def test_the_code_for_the_browser_works_once_and_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     code = "c" * 32
     client = guarded(owner=True, token=TOKEN, code=code)
@@ -178,6 +213,11 @@ def test_every_answer_of_the_board_carries_the_policy(tmp_path: Path) -> None:
             for name, value in HEADERS.items():
                 assert answer.headers[name] == value, (path, name)
         refused = client.get("/", headers={"host": "evil.example"})
+        client.app.add_api_route("/api/broken", lambda: 1 // 0)  # type: ignore[attr-defined]
+        quiet = TestClient(client.app, base_url=str(client.base_url), raise_server_exceptions=False)
+        broken = quiet.get("/api/broken")
+        assert (broken.status_code, broken.headers.items() >= HEADERS.items()) == (500, True)
+        assert "ZeroDivisionError" not in broken.text
         assert refused.headers["content-security-policy"] == HEADERS["content-security-policy"]
     policy = HEADERS["content-security-policy"]
     assert "unsafe" not in policy

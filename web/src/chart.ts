@@ -60,7 +60,7 @@ export function lineChart(options: ChartOptions, curves: Curve[], signal: AbortS
   const tick = options.tick ?? format;
   const frame = h("div", { class: "chart-frame", role: "img", "aria-label": options.title });
   const legend = h("ul", { class: "legend" });
-  const figures = h("div", { class: "figures", tabindex: "0", role: "region", "aria-label": `Figures: ${options.title}` });
+  const figures = h("div", { class: "figures", tabindex: "0", role: "group", "aria-label": `Figures: ${options.title}` });
   const details = h("details", { class: "small", ontoggle: () => table() }, h("summary", {}, "Figures"), figures);
   const element = h(
     "figure",
@@ -237,19 +237,24 @@ const WHOLE_STEPS = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((step
 
 /** The marks of a logarithmic axis, every one of which has its number. */
 const logarithmic: uPlot.Axis = {
-  splits: (_u, _axis, low, high) => marks(low, high),
+  splits: (plot, axis, low, high) => marks(low, high, axis === 0 ? (plot.width - 70) / 44 : (plot.height - 60) / 28),
   filter: (_u, splits) => splits,
 };
 
-/** Where a logarithmic axis is marked: at 1, 2 and 5 times the powers of ten, or on a long axis at the powers alone. */
-function marks(low: number, high: number): number[] {
-  const within = (steps: number[]) => {
-    const found: number[] = [];
-    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) found.push(...steps.map((step) => step * 10 ** power));
-    return found.filter((value) => value >= low && value <= high);
-  };
-  const all = within([1, 2, 5]);
-  return all.length > 7 ? within([1]) : all;
+/** Within which factors a power of ten is marked, and how far apart two such marks are at least, in powers of ten. */
+const WITHIN: [number[], number][] = [
+  [[1, 2, 5], Math.log10(2)],
+  [[1, 3], Math.log10(3)],
+];
+
+/** Where a logarithmic axis is marked that has room for so many numbers: as closely as they do not touch. */
+function marks(low: number, high: number, room: number): number[] {
+  const needed = Math.log10(high / low) / room; // what a number takes, in powers of ten
+  const [within] = WITHIN.find(([, apart]) => apart >= needed) ?? [[1]];
+  const step = Math.max(1, Math.ceil(needed));
+  const found: number[] = [];
+  for (let power = step * Math.floor(Math.log10(low) / step); power <= Math.log10(high); power += step) found.push(...within.map((each) => each * 10 ** power));
+  return found.filter((value) => value >= low && value <= high);
 }
 
 /** 1,500 or 4.2M. */

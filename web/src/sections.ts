@@ -72,7 +72,7 @@ export function tableOf(columns: string[], rows: string[][], caption = "", stack
   const side = (place: number) => (numbers[place] ? "number" : "");
   return h(
     "div",
-    { class: `table-frame${columns.length < 4 ? " few" : ""}`, tabindex: "0", role: "region", "aria-label": caption || `Table: ${columns.join(", ")}` },
+    { class: `table-frame${columns.length < 4 ? " few" : ""}`, tabindex: "0", role: "group", "aria-label": caption || `Table: ${columns.join(", ")}` },
     h(
       "table",
       { class: stack ? "stack" : null },

@@ -406,7 +406,7 @@ class LedgerWriter(GrowingFile):
 def is_being_written(path: Path) -> bool:
     """Whether a process holds the ledger open for writing now."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in its place is opened without waiting
     except OSError:
         return False
     try:

@@ -42,9 +42,13 @@ def write_section(folder: RunFolder, section: Section) -> Path:
 def read_sections(folder: RunFolder, *, share: bool) -> list[Section]:
     """The sections that other parts wrote into the run, in order; RunError names the first that cannot be read.
 
-    With `share`, sections for the owner alone are left out, and nothing in private/ is opened.
+    With `share`, sections for the owner alone are left out, and nothing in private/ is opened. A link is left out too, as in
+    `tacit.runs.public`: it may lead to any file.
     """
-    found = [_read(path) for path in sorted(folder.sections_path.glob("*.json"))]
+    paths = sorted(folder.sections_path.glob("*.json"))
+    if share:
+        paths = [path for path in paths if not (path.is_symlink() or path.parent.is_symlink())]
+    found = [_read(path) for path in paths]
     kept = [section for section in found if not (share and section.private)]
     if not share:
         place = folder.private_path / "sections"

@@ -20,6 +20,7 @@ from tacit.privacy.statement.wording import round_up
 from tacit.web.keyboard.ngrams import ngram_file, text_to_count
 from tacit.web.keyboard.offers import OfferedModel
 from tacit.web.keyboard.run_model import model_for_page, pretrained_for_page, pretraining_of, require_words_to_show
+from tacit.web.reading import plain
 
 # How many files are kept for the next page.
 MOST_KEPT = 8
@@ -43,7 +44,7 @@ class KeyboardModels:
 
     def of(self, path: Path, prefix: str) -> list[OfferedModel]:
         """What this run offers; the models' keys begin with `prefix`. TacitError if the page cannot run its own model."""
-        offers = _offers_of(open_run(path), prefix)
+        offers = _offers_of(open_run(plain(path)), prefix)
         with self._lock:
             for offer in offers:
                 self._offers[offer.model.key] = offer

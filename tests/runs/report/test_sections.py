@@ -65,6 +65,19 @@ def test_a_private_section_lies_where_only_the_owner_reads(make_run: MakeRun):
     assert [each.private for each in read_sections(run, share=False)] == [True]
 
 
+def test_a_link_to_the_owners_section_is_not_shared(make_run: MakeRun):
+    run = make_run()
+    hidden = write_section(run, section("hidden", private=True))
+    hidden.write_text(hidden.read_text().replace('"private": true', '"private": false'))
+    run.sections_path.mkdir(exist_ok=True)
+    (run.sections_path / "60-hidden.json").symlink_to(hidden)
+    assert read_sections(run, share=True) == []
+    (run.sections_path / "60-hidden.json").unlink()
+    run.sections_path.rmdir()
+    run.sections_path.symlink_to(hidden.parent)
+    assert read_sections(run, share=True) == []
+
+
 def test_the_newer_one_replaces_the_older_wherever_it_lay(make_run: MakeRun):
     run = make_run()
     write_section(run, section(order=60, private=True))

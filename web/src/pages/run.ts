@@ -6,7 +6,7 @@ import { onChange } from "../live";
 import { sectionCard, type Section } from "../sections";
 import type { RunRow, RunTable } from "../types";
 import { ago, duration, epsilonText, percent, short, whole } from "../words";
-import { headline, stateMark } from "./runs";
+import { headline, newer, stateMark } from "./runs";
 import { auditTab } from "./run/audit";
 import { guaranteeTab } from "./run/guarantee";
 import { ledgerTab } from "./run/ledger";
@@ -49,6 +49,12 @@ export function nameOf(metric: string, labels: Record<string, string> = {}): str
 
 export async function runPage(main: HTMLElement, [key = "", tab = "curves"]: string[], signal: AbortSignal): Promise<void> {
   const path = `/api/runs/${encodeURIComponent(key)}`;
+  // A change may arrive before the answer that it is newer than.
+  let latest: RunRow | null = null;
+  let missed = false;
+  onChange((event) => {
+    if (event.kind === "run" && event.row.key === key) [latest, missed] = [event.row, true];
+  }, signal);
   const [detail, table] = await Promise.all([get<Detail>(path, signal), get<RunTable>("/api/runs", signal)]);
   document.title = `${detail.row.name} · Tacit`;
   const about = h("div", {});
@@ -64,7 +70,7 @@ export async function runPage(main: HTMLElement, [key = "", tab = "curves"]: str
     h("nav", { class: "tabs", "aria-label": "Parts of the run" }, TABS.map(([name, label]) => h("a", { href: `/#/run/${key}/${name}`, "aria-current": name === tab ? "page" : null }, label))),
     body,
   );
-  let row = detail.row;
+  let row = newer(detail.row, latest);
   drawHead();
   let refresh: (() => void) | null = null;
   onChange((event) => {
@@ -85,6 +91,7 @@ export async function runPage(main: HTMLElement, [key = "", tab = "curves"]: str
   else if (tab === "audit") await auditTab(body, key, detail.sections.filter((each) => each.name.includes("audit")), signal);
   else if (tab === "try") tryTab(body, key, row.kind, detail.examples, signal);
   else filesTab(body, path, detail);
+  if (missed) (refresh as (() => void) | null)?.(); // what the tab asked for may be older
 
   function drawHead(): void {
     drawBar(row);
@@ -95,7 +102,7 @@ export async function runPage(main: HTMLElement, [key = "", tab = "curves"]: str
   function titleBar(): { bar: HTMLElement; drawBar: (row: RunRow) => void } {
     const said = h("span", { class: "quiet small", role: "status" });
     const press = async (what: string) => {
-      put(said, "…");
+      put(said, what === "stop" ? "Asking it to stop…" : "Starting a process that goes on with it…");
       try {
         put(said, (await post<{ said: string }>(`${path}/${what}`, {}, signal)).said);
       } catch (error) {
@@ -136,7 +143,7 @@ function facts(row: RunRow): HTMLElement {
       fact("Accuracy on held-out users", percent(best?.value), row.metrics.perplexity !== undefined ? `perplexity ${short(row.metrics.perplexity)}` : "outside the guarantee"),
       fact(
         "Privacy",
-        row.infinite_because.length > 0 ? "ε is infinite" : row.epsilon === null ? (row.cost_known ? "not known yet" : "computing ε…") : `ε = ${epsilonText(row.epsilon)}`,
+        row.infinite_because.length > 0 ? "ε is infinite" : row.epsilon === null ? (row.problem !== null ? "not known" : row.cost_known ? "not known yet" : "computing ε…") : `ε = ${epsilonText(row.epsilon)}`,
         row.infinite_because.length > 0 ? row.infinite_because.join("; ") : row.delta !== null ? `at δ = ${row.delta.toExponential(0)}, for all planned rounds${again > 0 ? ` and ${again} further attempt${again === 1 ? "" : "s"}` : ""}` : undefined,
       ),
       fact("Recipe", row.recipe || "–", row.mechanism),

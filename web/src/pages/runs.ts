@@ -110,9 +110,16 @@ function matches(row: RunRow, word: string): boolean {
   }
 }
 
+/** The later of two states of a run. */
+export function newer(row: RunRow, other: RunRow | null | undefined): RunRow {
+  return other && other.version > row.version ? other : row;
+}
+
 export async function runsPage(main: HTMLElement, _parameters: string[], signal: AbortSignal): Promise<void> {
   const rows = new Map<string, RunRow>();
   const chosen = new Set<string>();
+  // What changed since the table was asked for: it may be newer than the table, which arrives later.
+  const changed = new Map<string, RunRow>();
   let sort = { column: "created", down: true };
   let folders: string[] = [];
 
@@ -140,14 +147,21 @@ export async function runsPage(main: HTMLElement, _parameters: string[], signal:
     body,
   );
 
-  async function load(): Promise<void> {
+  async function load(isFirst = false): Promise<void> {
+    changed.clear();
     const table = await get<RunTable>("/api/runs", signal);
     folders = table.folders;
     rows.clear();
     lines.clear(); // a board that was started again counts versions anew
-    for (const row of table.runs) rows.set(row.key, row);
+    for (const row of table.runs) rows.set(row.key, newer(row, changed.get(row.key)));
+    for (const [key, row] of changed) if (!rows.has(key)) rows.set(key, row);
     for (const key of chosen) if (!rows.has(key)) chosen.delete(key);
-    draw();
+    if (isFirst && rows.size > FIRST_LINES) {
+      draw(FIRST_LINES);
+      await shownNow();
+      if (signal.aborted) return;
+    }
+    drawAndLayOut();
   }
 
   function shownRows(): RunRow[] {
@@ -159,11 +173,12 @@ export async function runsPage(main: HTMLElement, _parameters: string[], signal:
       .sort((one, other) => compareValues(column.value(one), column.value(other), sort.down) || one.name.localeCompare(other.name));
   }
 
-  function draw(): void {
+  /** Draw the table, or only its first lines. */
+  function draw(most = Infinity): void {
     const shown = shownRows();
     const groupOf = GROUPS[group.value] ?? (() => "");
     const groups = new Map<string, RunRow[]>();
-    for (const row of shown) {
+    for (const row of shown.slice(0, most)) {
       const name = groupOf(row);
       groups.set(name, [...(groups.get(name) ?? []), row]);
     }
@@ -257,15 +272,28 @@ export async function runsPage(main: HTMLElement, _parameters: string[], signal:
     if (event.kind === "gone") {
       rows.delete(event.key);
       chosen.delete(event.key);
+      changed.delete(event.key);
     } else {
       rows.set(event.row.key, event.row);
+      changed.set(event.row.key, event.row);
     }
     // Many rows may change at once: the table is drawn once for all of them, and takes a tenth of the time at most.
     if (waiting === 0) waiting = window.setTimeout(() => ((waiting = 0), signal.aborted || drawAndLayOut()), Math.min(3000, Math.max(150, 10 * took)));
   }, signal);
   const minutes = window.setInterval(() => draw(), 60_000); // "5 min ago" goes on
   signal.addEventListener("abort", () => clearInterval(minutes));
-  await load();
+  await load(true);
+}
+
+// What fits on no screen is drawn right after the first lines are on it: with a thousand runs, nobody waits for lines far below.
+const FIRST_LINES = 100;
+
+/** Wait until the browser has shown what was drawn; not for long, because it shows nothing in a tab that nobody sees. */
+function shownNow(): Promise<void> {
+  return new Promise((done) => {
+    setTimeout(done, 200);
+    requestAnimationFrame(() => setTimeout(done));
+  });
 }
 
 function field(label: string, control: HTMLElement, more = ""): HTMLElement {
