@@ -272,7 +272,7 @@ def test_the_room_that_is_left_fits_and_hardly_more_does() -> None:
     [
         ((None, None, None), "either epsilon with delta, or rho"),
         ((1.0, 1e-6, 0.1), "either epsilon with delta, or rho"),
-        ((1.0, None, None), "Expected delta between 0 and 1"),
+        ((1.0, None, None), "Expected a delta beside epsilon, such as 1e-6, got none"),
         ((1.0, 1.0, None), "Expected delta between 0 and 1"),
         ((0.0, 1e-6, None), "Expected epsilon > 0, got 0.0"),
         ((math.inf, 1e-6, None), "Expected epsilon > 0, got inf"),
