@@ -1,12 +1,14 @@
 """The runs of a sweep as tasks of Ray: one run is one task, with the cores or the share of a GPU that it needs.
 
 The sweep's folder, the stores and the recipe's other files must be there on every machine of the cluster, under the same path.
-A task that is lost with its machine leaves an interrupted run, and the same command goes on with it.
+A task that is lost with its machine leaves an interrupted run, and the same command goes on with it. A machine with another
+Tacit or JAX than this process trains nothing: the sweep's statement is that of the code which settled its cases.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from tacit.data.remote import is_url
-from tacit.errors import RecipeError
+from tacit.errors import RecipeError, WorkerError
 from tacit.recipe.engine import Ray
 from tacit.runs.metrics import read_metrics
 from tacit.simulation.ray.connection import Connection
-from tacit.simulation.sweep.folder import SettledCase, SweepFolder
+from tacit.simulation.ray.identity import Identity, identity
+from tacit.simulation.ray.mistakes import mistake_in
+from tacit.simulation.sweep.folder import SettledCase, SweepFolder, is_sweep
 from tacit.simulation.sweep.one_run import run_named
 from tacit.simulation.sweep.running import Heard, environment_for
 
@@ -65,7 +69,7 @@ class RayTasks:
 
     def begin(self, case: SettledCase, heard: Heard) -> None:
         folder, here = str(self._sweep.path.resolve()), str(Path.cwd())
-        self._tasks[case.name] = self._run.remote(folder, case.name, self._modules, here)
+        self._tasks[case.name] = self._run.remote(folder, case.name, self._modules, here, identity())
         threading.Thread(target=self._follow, args=(case, self._tasks[case.name], heard), daemon=True).start()
 
     def ended(self, case: SettledCase) -> None:
@@ -75,7 +79,8 @@ class RayTasks:
         except self._ray.exceptions.TaskCancelledError:
             return
         except Exception as error:
-            problem = f"Its task of Ray ended with {type(error).__name__}."
+            found = mistake_in(error)
+            problem = f"Its task of Ray ended with {type(error).__name__}." if found is None else found.sentence
             self._sweep.write_notes(case, seconds=0.0, problem=problem)
 
     def stop(self) -> None:
@@ -119,7 +124,21 @@ def room(resources: Mapping[str, float], gpus_per_run: float) -> int:
     return found
 
 
-def run_task(folder: str, name: str, modules: list[str], here: str) -> int:
-    """What a task does: train one case, from the folder in which the sweep was started."""
-    os.chdir(here)
+def run_task(folder: str, name: str, modules: list[str], here: str, code: Identity) -> int:
+    """What a task does: train one case, from the folder in which the sweep was started.
+
+    WorkerError if this machine runs other code than the process that runs the sweep, or does not see its folders.
+    """
+    host = socket.gethostname()
+    if (difference := code.difference(identity())) is not None:
+        package, there, found = difference
+        raise WorkerError(f"Expected {package} {there} on the machine {host}, as where the sweep was started, got {found}.")
+    if not is_sweep(Path(folder)):
+        raise WorkerError(f"The machine {host} does not see the sweep {folder}: every machine needs it under the same path.")
+    try:
+        os.chdir(here)
+    except OSError:
+        raise WorkerError(
+            f"The machine {host} has no folder {here}: every machine needs the one from which the sweep was started."
+        ) from None
     return run_named(Path(folder), name, modules, lambda event: None)

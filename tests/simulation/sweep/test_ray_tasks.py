@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import socket
 import sys
 import threading
@@ -15,7 +17,9 @@ import pytest
 
 import tacit
 from tacit.errors import RecipeError, WorkerError
-from tacit.simulation.sweep.ray_tasks import RayTasks, connected, room
+from tacit.simulation.ray.identity import identity
+from tacit.simulation.sweep import ray_tasks
+from tacit.simulation.sweep.ray_tasks import RayTasks, connected, room, run_task
 from tacit.simulation.sweep.running import run_cases
 from tests.support.swept import begun, cases_with_noise, small_store
 
@@ -95,6 +99,30 @@ def test_tasks_are_followed_and_one_that_is_lost_has_failed(tmp_path: Path) -> N
     assert heard.rounds == [("z2", 1), ("z2", 2)]
     shared = RayTasks(sweep, MadeUpRay(), 2, 0.25, ())
     assert shared.at_once == 2
+
+
+def test_a_machine_with_other_code_trains_nothing_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep, here = begun(tmp_path / "sweep", cases_with_noise(small_store(tmp_path / "store"), [2.0])), identity()
+    other = dataclasses.replace(here, jax="9.9")
+    driver = threading.current_thread()
+    monkeypatch.setattr(ray_tasks, "identity", lambda: here if threading.current_thread() is driver else other)
+    heard = Heard()
+    run_cases(
+        sweep, sweep.cases, launcher=RayTasks(sweep, MadeUpRay(), None, 0.0, ()), minutes=None, callback=heard
+    )
+    sentence = f"Expected jax {here.jax} on the machine {socket.gethostname()}, as where the sweep was started, got 9.9."
+    assert heard.ends == {"z2": ("failed", sentence)}
+    assert not sweep.run_path(sweep.cases[0]).exists()
+
+
+def test_a_machine_that_does_not_see_the_folders_is_told(tmp_path: Path) -> None:
+    before = os.getcwd()
+    with pytest.raises(WorkerError, match=rf"does not see the sweep {tmp_path}: every machine needs it"):
+        run_task(str(tmp_path), "z2", [], before, identity())
+    sweep = begun(tmp_path / "sweep", cases_with_noise(small_store(tmp_path / "store"), [2.0]))
+    with pytest.raises(WorkerError, match=rf"has no folder {tmp_path / 'nowhere'}: every machine needs the one from"):
+        run_task(str(sweep.path), "z2", [], str(tmp_path / "nowhere"), identity())
+    assert not sweep.run_path(sweep.cases[0]).exists()
 
 
 def test_several_machines_keep_one_list_of_the_runs_on_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
