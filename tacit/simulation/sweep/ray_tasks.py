@@ -132,9 +132,13 @@ def run_task(folder: str, name: str, modules: list[str], here: str, code: Identi
     host = socket.gethostname()
     if (difference := code.difference(identity())) is not None:
         package, there, found = difference
-        raise WorkerError(f"Expected {package} {there} on the machine {host}, as where the sweep was started, got {found}.")
+        raise WorkerError(
+            f"Expected {package} {there} on the machine {host}, as where the sweep was started, got {found}."
+        )
     if not is_sweep(Path(folder)):
-        raise WorkerError(f"The machine {host} does not see the sweep {folder}: every machine needs it under the same path.")
+        raise WorkerError(
+            f"The machine {host} does not see the sweep {folder}: every machine needs it under the same path."
+        )
     try:
         os.chdir(here)
     except OSError:

@@ -107,10 +107,10 @@ def test_a_machine_with_other_code_trains_nothing_and_is_told(tmp_path: Path, mo
     driver = threading.current_thread()
     monkeypatch.setattr(ray_tasks, "identity", lambda: here if threading.current_thread() is driver else other)
     heard = Heard()
-    run_cases(
-        sweep, sweep.cases, launcher=RayTasks(sweep, MadeUpRay(), None, 0.0, ()), minutes=None, callback=heard
+    run_cases(sweep, sweep.cases, launcher=RayTasks(sweep, MadeUpRay(), None, 0.0, ()), minutes=None, callback=heard)
+    sentence = (
+        f"Expected jax {here.jax} on the machine {socket.gethostname()}, as where the sweep was started, got 9.9."
     )
-    sentence = f"Expected jax {here.jax} on the machine {socket.gethostname()}, as where the sweep was started, got 9.9."
     assert heard.ends == {"z2": ("failed", sentence)}
     assert not sweep.run_path(sweep.cases[0]).exists()
 
