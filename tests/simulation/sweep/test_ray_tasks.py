@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -99,6 +100,13 @@ def test_tasks_are_followed_and_one_that_is_lost_has_failed(tmp_path: Path) -> N
     assert heard.rounds == [("z2", 1), ("z2", 2)]
     shared = RayTasks(sweep, MadeUpRay(), 2, 0.25, ())
     assert shared.at_once == 2
+
+
+@pytest.mark.process
+def test_jax_is_not_imported_before_the_cases_are_prepared() -> None:
+    """Before its import `tacit.api.sweep.prepared` leaves the accelerator's memory to the runs."""
+    code = "import sys; import tacit.simulation.sweep.ray_tasks; sys.exit('jax' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_machine_with_other_code_trains_nothing_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
