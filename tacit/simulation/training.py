@@ -65,7 +65,9 @@ def setup_of_recipe(recipe: Recipe, out: Path) -> RecipeSetup:
         words = words_folder(out)
         refuse_if_discovered(words)
         refuse_if_taken(words)
-        setup_of_recipe(recipe.model_copy(update={"vocabulary": None}), out)
+        without = setup_of_recipe(recipe.model_copy(update={"vocabulary": None}), out)
+        if without.ray is not None:
+            _try_workers(without)
         recipe = with_words(recipe, words)
     setup = RecipeSetup.build(recipe)
     open_public(recipe, setup.dataset)
@@ -134,6 +136,15 @@ def further_rounds_of(
     return further_rounds(
         program, folder, callback, older_if_damaged=older_if_damaged, catch_interrupt=catch_interrupt, extend=extend
     )
+
+
+def _try_workers(setup: TrainingSetup) -> None:
+    """TacitError for what is wrong with workers on Ray or with what they see of the users."""
+    engine = engine_of(setup)
+    try:
+        engine.open()
+    finally:
+        engine.close()
 
 
 def _warn_of_idle_workers(engine: Engine, callback: Callback) -> None:
