@@ -119,6 +119,7 @@ def sweep(
             _end(folder, as_json, write=report)
             return
         if new is not None:
+            where.require_suitable(new.cases)
             settle(folder.path, new.cases)
         try:
             go_on(folder, chosen, where, minutes=minutes, callback=_Saying(console))

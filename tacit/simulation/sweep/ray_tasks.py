@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,6 @@ class RayTasks:
         self, sweep: SweepFolder, ray: Any, at_once: int | None, gpus_per_run: float, modules: Sequence[str]
     ) -> None:
         """`at_once`: None for as many as the cluster has room for; `gpus_per_run`: 0 for one core each."""
-        _require_one_list(sweep, ray)
         self._sweep, self._ray, self._modules, self._gpus = sweep, ray, list(modules), gpus_per_run
         self.at_once = room(ray.cluster_resources(), gpus_per_run) if at_once is None else at_once
         self._tasks: dict[str, Any] = {}
@@ -105,9 +104,10 @@ class RayTasks:
         heard.put((case, None))
 
 
-def _require_one_list(sweep: SweepFolder, ray: Any) -> None:
+def require_one_list(cases: Iterable[SettledCase], ray: Any) -> None:
     """RecipeError if several machines would each have a copy of a store, and with it a list of the runs on its users."""
-    urls = {case.recipe.data.store for case in sweep.cases if case.recipe.data.store and is_url(case.recipe.data.store)}
+    stores = (case.recipe.data.store for case in cases)
+    urls = {store for store in stores if store is not None and is_url(store)}
     if urls and len([node for node in ray.nodes() if node["Alive"]]) > 1:
         raise RecipeError(
             f"Expected stores in folders that all machines see, got {', '.join(sorted(urls))}: each machine would have a list "
@@ -119,7 +119,7 @@ def room(resources: Mapping[str, float], gpus_per_run: float) -> int:
     """How many runs a cluster has room for; RecipeError for none."""
     found = int(resources.get("GPU", 0) / gpus_per_run) if gpus_per_run else int(resources.get("CPU", 0))
     if found < 1:
-        what = f"{gpus_per_run:g} GPUs" if gpus_per_run else "one core"
+        what = f"{gpus_per_run:g} {'GPUs' if gpus_per_run > 1 else 'GPU'}" if gpus_per_run else "one core"
         raise RecipeError(f"The Ray cluster has no room for a run with {what}.")
     return found
 

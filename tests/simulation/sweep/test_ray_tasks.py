@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -137,19 +138,29 @@ def test_several_machines_keep_one_list_of_the_runs_on_a_store(tmp_path: Path, m
     """A copy of a store that a URL names has a list of its own on each machine."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     url = f"file://{small_store(tmp_path / 'store')}"
-    sweep = begun(tmp_path / "sweep", cases_with_noise(url, [2.0]))
+    cases = cases_with_noise(url, [2.0])
+    ray = MadeUpRay()
+    monkeypatch.setattr(ray_tasks, "connected", lambda address: nullcontext(ray))
     with pytest.raises(RecipeError, match=f"Expected stores in folders that all machines see, got {url}: each machine"):
-        RayTasks(sweep, MadeUpRay(), None, 0.0, ())
-    alone = MadeUpRay()
-    monkeypatch.setattr(alone, "nodes", lambda: [{"Alive": True}])
-    RayTasks(sweep, alone, None, 0.0, ())
+        tacit.sweep(cases, out=tmp_path / "sweep", engine="ray")
+    assert not (tmp_path / "sweep").exists()
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True}])
+    found = tacit.sweep(cases, out=tmp_path / "sweep", engine="ray")
+    assert [each.state for each in found.results()] == ["finished"]
+
+
+def test_without_room_for_a_run_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_tasks, "connected", lambda address: nullcontext(MadeUpRay()))
+    with pytest.raises(RecipeError, match="no room for a run with 1 GPU"):
+        tacit.sweep({"recipe": "demo"}, out=tmp_path / "sweep", engine="ray", gpus_per_run=1)
+    assert not (tmp_path / "sweep").exists()
 
 
 def test_the_room_in_a_cluster() -> None:
     assert room({"CPU": 7.0}, 0.0) == 7
     assert room({"CPU": 7.0, "GPU": 2.0}, 0.25) == 8
     assert room({"GPU": 3.0}, 2) == 1
-    with pytest.raises(RecipeError, match="no room for a run with 1 GPUs"):
+    with pytest.raises(RecipeError, match=r"no room for a run with 1 GPU\."):
         room({"CPU": 7.0}, 1)
 
 
