@@ -130,7 +130,9 @@ def sweep(
     place = RUNS / name if out is None else Path(out)
     new = unsettled(place, cases, add=add)
     with where.ready():
-        folder = settle(place, prepared(place, new, in_processes=where.in_processes).cases)
+        settled = prepared(place, new, in_processes=where.in_processes).cases
+        where.require_suitable(settled)
+        folder = settle(place, settled)
         asked = {case.name for case in cases}
         chosen = [case for case in chosen_cases(folder, only) if case.name in asked]
         go_on(folder, chosen, where, minutes=minutes, callback=callback)
@@ -166,14 +168,23 @@ class Where:
 
     @contextmanager
     def ready(self) -> Iterator[None]:
-        """With Ray there, if it is needed: it starts before JAX does, because it forks."""
+        """With Ray there, if it is needed: it starts before JAX does, because it forks. RecipeError without room for a run."""
         if self.engine != "ray":
             yield
             return
-        from tacit.simulation.sweep.ray_tasks import connected
+        from tacit.simulation.sweep.ray_tasks import connected, room
 
         with connected(self.address) as self._ray:
+            if self.at_once is None:
+                room(self._ray.cluster_resources(), self.gpus_per_run)
             yield
+
+    def require_suitable(self, cases: Iterable[SettledCase]) -> None:
+        """RecipeError if these cases cannot run there."""
+        if self.engine == "ray":
+            from tacit.simulation.sweep.ray_tasks import require_one_list
+
+            require_one_list(cases, self._ray)
 
     def launcher(self, folder: SweepFolder, lock: int) -> Launcher | None:
         """What begins runs; None for runs in this process."""
@@ -197,6 +208,7 @@ def go_on(
     with folder.locked() as lock:
         folder = folder.here()
         require_room_for(folder, chosen)
+        where.require_suitable(folder.cases)
         launcher = where.launcher(folder, lock)
         run_cases(folder, chosen, launcher=launcher, minutes=minutes, callback=callback or SweepCallback())
 

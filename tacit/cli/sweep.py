@@ -119,17 +119,29 @@ def sweep(
             _end(folder, as_json, write=report)
             return
         if new is not None:
+            where.require_suitable(new.cases)
             settle(folder.path, new.cases)
         try:
             go_on(folder, chosen, where, minutes=minutes, callback=_Saying(console))
         except (StopRequested, KeyboardInterrupt):
-            line = f"{tacit_command()} sweep {shlex.quote(str(folder.path))}"
+            line = f"{tacit_command()} sweep {shlex.quote(str(folder.path))}{_options(where)}"
             console.print(f"Stopped; the runs under way are saved. Go on with: {line}")
             _end(folder, as_json)
             raise typer.Exit(STOPPED) from None
     _end(folder, as_json)
     if any(result_of(folder, case).state == FAILED for case in chosen):
         raise typer.Exit(1)
+
+
+def _options(where: Where) -> str:
+    """Where runs go on, as options of the command."""
+    given = {
+        "--at-once": where.at_once,
+        "--engine": "ray" if where.engine == "ray" else None,
+        "--address": where.address,
+        "--gpus-per-run": where.gpus_per_run or None,
+    }
+    return "".join(f" {name} {shlex.quote(str(value))}" for name, value in given.items() if value is not None)
 
 
 def _read(grid: Path, out: Path | None, changes: Sequence[str]) -> tuple[Path, list[SweepCase]]:

@@ -30,6 +30,7 @@ from tacit.simulation.engine import Engine
 from tacit.simulation.population.sampler import DeviceCheckIns
 from tacit.simulation.population.settings import PopulationSettings
 from tacit.simulation.program import SimulatedProgram
+from tacit.simulation.ray.users import RayUsers
 from tacit.simulation.trial import seconds_a_round
 from tacit.training.datasets import drawn_from
 from tacit.training.pretraining import open_public
@@ -64,7 +65,9 @@ def setup_of_recipe(recipe: Recipe, out: Path) -> RecipeSetup:
         words = words_folder(out)
         refuse_if_discovered(words)
         refuse_if_taken(words)
-        setup_of_recipe(recipe.model_copy(update={"vocabulary": None}), out)
+        without = setup_of_recipe(recipe.model_copy(update={"vocabulary": None}), out)
+        if without.ray is not None:
+            _try_workers(without)
         recipe = with_words(recipe, words)
     setup = RecipeSetup.build(recipe)
     open_public(recipe, setup.dataset)
@@ -94,6 +97,7 @@ def first_rounds_of(
     engine.open()  # so that what is wrong with workers is told before there is a folder
     for sentence in setup.warnings():
         callback.on_warning(sentence)
+    _warn_of_idle_workers(engine, callback)
     folder = RunFolder.create(
         out, setup.settings, vocabulary=setup.dataset.words or None, provenance=setup.dataset.provenance
     )
@@ -126,11 +130,26 @@ def further_rounds_of(
     """
     program = program_of(setup, folder)
     program.users.open()  # so that what is wrong with workers is told before anything is written
+    _warn_of_idle_workers(program.users, callback)
     if not folder.begun:
         return first_rounds(program, folder, callback, catch_interrupt=catch_interrupt)
     return further_rounds(
         program, folder, callback, older_if_damaged=older_if_damaged, catch_interrupt=catch_interrupt, extend=extend
     )
+
+
+def _try_workers(setup: TrainingSetup) -> None:
+    """TacitError for what is wrong with workers on Ray or with what they see of the users."""
+    engine = engine_of(setup)
+    try:
+        engine.open()
+    finally:
+        engine.close()
+
+
+def _warn_of_idle_workers(engine: Engine, callback: Callback) -> None:
+    if isinstance(engine, RayUsers) and (sentence := engine.idle_workers()) is not None:
+        callback.on_warning(sentence)
 
 
 def engine_of(setup: TrainingSetup) -> Engine:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tacit.api.sweep import Where
+from tacit.cli.sweep import _options
 from tacit.privacy.statement.wording import round_up
 from tacit.runs.journal import RunJournal
 from tests.support.commands import Tacit, everything
@@ -67,11 +69,19 @@ def test_a_sweep_that_is_stopped_says_how_to_go_on(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(RunJournal, "before", stop_after(RunJournal.before, 0))
-        stopped = tacit("sweep", grid)
+        stopped = tacit("sweep", grid, "--at-once", 1)
     assert stopped.code == 130
-    assert "Stopped; the runs under way are saved. Go on with: tacit sweep runs/noise" in stopped.err
+    assert "Stopped; the runs under way are saved. Go on with: tacit sweep runs/noise --at-once 1\n" in stopped.err
     assert "stopped" in stopped.out
     assert tacit("sweep", "runs/noise").code == 0
+
+
+def test_where_the_runs_were_is_part_of_how_to_go_on() -> None:
+    assert _options(Where()) == ""
+    assert (
+        _options(Where(2, "ray", "head:6379", 0.25))
+        == " --at-once 2 --engine ray --address head:6379 --gpus-per-run 0.25"
+    )
 
 
 def test_a_run_that_fails_is_told_and_the_exit_code_says_so(tacit: Tacit, grid: Path, here: Path) -> None:

@@ -18,7 +18,7 @@ from tacit.data.store import open_store
 from tacit.data.users import RESERVED
 from tacit.data.views import split_users
 from tacit.data.vocabulary import PRIVATE, Vocabulary, count_vocabulary, load_vocabulary
-from tacit.errors import DataError, PrivacyError, RecipeError, RunError, TacitError
+from tacit.errors import DataError, PrivacyError, RecipeError, RunError, TacitError, WorkerError
 from tacit.privacy.accounting.cost import Cost
 from tacit.privacy.noise.tail import apart_from_tail
 from tacit.privacy.record.reasons import Why
@@ -32,10 +32,13 @@ from tacit.runs.cost import cost_of
 from tacit.runs.folder import RunFolder
 from tacit.runs.odometer import runs_of
 from tacit.runs.word_discovery import totals_of, words_of
+from tacit.simulation import training
+from tacit.simulation.ray import users as ray_users
 from tacit.simulation.training import resume_run, start_run
 from tacit.training.vocabularies import discover_words, discovery_of, found_words
 from tests.support.chats import LISTED, SHARE, chat, write_chat, write_list
 from tests.support.commands import everything
+from tests.support.inline_pool import InlinePool
 from tests.support.stopping import stopped
 from tests.support.store_keys import KEY, key_holding_out
 from tests.support.tiny_recipe import tiny
@@ -242,6 +245,21 @@ def test_a_run_that_uses_discovered_words_goes_on_where_it_was(store: Path, list
     assert folder.ledger().next_round == 4
     assert len(runs_of(store)) == 2
     assert np.isfinite(cost_of(folder).stated.epsilon)
+
+
+def test_workers_that_cannot_read_the_users_are_told_of_before_words_are_discovered(
+    store: Path, listed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Elsewhere(InlinePool):
+        def prepare(self, side: Any, shards: Any = ()) -> None:
+            raise WorkerError("The worker node-2 cannot read the users: there is no store.")
+
+    monkeypatch.setattr(ray_users, "RayPool", lambda settings: Elsewhere())
+    monkeypatch.setattr(training, "use_accelerators", lambda ray: None)
+    before = everything(tmp_path)
+    with pytest.raises(WorkerError, match="cannot read the users"):
+        start_run(recipe(store, section(listed), engine={"kind": "ray"}), tmp_path / "run", Callback())
+    assert everything(tmp_path) == before
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tacit.errors import StoreError, TacitError, WorkerError
-from tacit.simulation.ray.worker import About
+
+if TYPE_CHECKING:
+    from tacit.simulation.ray.worker import About
 
 
 def mistake_in(error: BaseException) -> TacitError | None:

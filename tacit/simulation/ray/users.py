@@ -167,6 +167,17 @@ class RayUsers:
         """How the workers do."""
         return self.pool.report()
 
+    def idle_workers(self) -> str | None:
+        """A warning if there are more workers than pieces of a round; None otherwise. The engine is open."""
+        report = self.pool.report()
+        workers = max(0 if report is None else report.workers, self.settings.workers or 0)
+        if self._in_one_piece or workers <= self._pieces:
+            return None
+        return (
+            f"With engine.pieces = {self._pieces}, a round keeps at most {self._pieces} of {workers} workers busy: set it to "
+            f"about {3 * workers}."
+        )
+
     def update_bound(self, clip: float) -> float:
         """The bound on one user's share of the sum of updates that are clipped to this norm."""
         return clip if self.secure is None else self.secure.bound(clip)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tacit.audit.plans import mixed_plan
-from tacit.errors import PrivacyError
+from tacit.errors import PrivacyError, RunError
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.record.ledger import read_ledger
 from tacit.privacy.record.reasons import Reason, Why
@@ -23,10 +23,12 @@ from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin
 from tacit.runs.folder import RunFolder
 from tacit.runs.provenance import reasons_of
+from tacit.simulation import training
+from tacit.simulation.ray import users as ray_users
 from tacit.simulation.ray.pool import RayPool
 from tacit.simulation.ray.users import RayUsers
 from tacit.simulation.ray.worker import About, Done, PieceTask
-from tacit.simulation.training import program_of
+from tacit.simulation.training import program_of, resume_run, start_run
 from tacit.training.datasets import open_dataset
 from tacit.training.recipes import RecipeSetup
 from tests.support.inline_pool import InlinePool, inline_program, run_inline
@@ -254,6 +256,32 @@ def test_the_next_cohort_is_cut_while_this_one_trains(tmp_path: Path, monkeypatc
     pool = WaitsForTheNextCohort(cohorts)
     run_inline(tiny(run={"rounds": 2, "evaluate_every": 2}), tmp_path / "run", pool)
     assert pool.waited
+
+
+class Warned(Callback):
+    def __init__(self) -> None:
+        self.sentences: list[str] = []
+
+    def on_warning(self, sentence: str) -> None:
+        self.sentences.append(sentence)
+
+
+def test_more_workers_than_pieces_are_warned_of_when_a_run_begins_and_when_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pieces do not follow from the number of workers, or a seeded run would not give the same bytes with another number."""
+    expected = "With engine.pieces = 2, a round keeps at most 2 of 3 workers busy: set it to about 9."
+    monkeypatch.setattr(ray_users, "RayPool", lambda settings: InlinePool(3))
+    monkeypatch.setattr(training, "use_accelerators", lambda ray: None)
+    recipe = tiny(run={"rounds": 1}, engine={"kind": "ray", "pieces": 2})
+    first, second, enough = Warned(), Warned(), Warned()
+    start_run(recipe, tmp_path / "run", first)
+    assert expected in first.sentences
+    with pytest.raises(RunError, match="finished"):
+        resume_run(tmp_path / "run", second)
+    assert second.sentences == [expected]
+    start_run(tiny(run={"rounds": 1}, engine={"kind": "ray", "pieces": 3}), tmp_path / "other", enough)
+    assert not [each for each in enough.sentences if "pieces" in each]
 
 
 @pytest.mark.parametrize(("gpus_per_worker", "chunk"), [(1.0, 32), (0.25, 8), (2.0, 32)])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +19,9 @@ import pytest
 
 import tacit
 from tacit.errors import RecipeError, WorkerError
-from tacit.simulation.sweep.ray_tasks import RayTasks, connected, room
+from tacit.simulation.ray.identity import identity
+from tacit.simulation.sweep import ray_tasks
+from tacit.simulation.sweep.ray_tasks import RayTasks, connected, room, run_task
 from tacit.simulation.sweep.running import run_cases
 from tests.support.swept import begun, cases_with_noise, small_store
 
@@ -97,23 +103,64 @@ def test_tasks_are_followed_and_one_that_is_lost_has_failed(tmp_path: Path) -> N
     assert shared.at_once == 2
 
 
+@pytest.mark.process
+def test_jax_is_not_imported_before_the_cases_are_prepared() -> None:
+    """Before its import `tacit.api.sweep.prepared` leaves the accelerator's memory to the runs."""
+    code = "import sys; import tacit.simulation.sweep.ray_tasks; sys.exit('jax' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_machine_with_other_code_trains_nothing_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep, here = begun(tmp_path / "sweep", cases_with_noise(small_store(tmp_path / "store"), [2.0])), identity()
+    other = dataclasses.replace(here, jax="9.9")
+    driver = threading.current_thread()
+    monkeypatch.setattr(ray_tasks, "identity", lambda: here if threading.current_thread() is driver else other)
+    heard = Heard()
+    run_cases(sweep, sweep.cases, launcher=RayTasks(sweep, MadeUpRay(), None, 0.0, ()), minutes=None, callback=heard)
+    sentence = (
+        f"Expected jax {here.jax} on the machine {socket.gethostname()}, as where the sweep was started, got 9.9."
+    )
+    assert heard.ends == {"z2": ("failed", sentence)}
+    assert not sweep.run_path(sweep.cases[0]).exists()
+
+
+def test_a_machine_that_does_not_see_the_folders_is_told(tmp_path: Path) -> None:
+    before = os.getcwd()
+    with pytest.raises(WorkerError, match=rf"does not see the sweep {tmp_path}: every machine needs it"):
+        run_task(str(tmp_path), "z2", [], before, identity())
+    sweep = begun(tmp_path / "sweep", cases_with_noise(small_store(tmp_path / "store"), [2.0]))
+    with pytest.raises(WorkerError, match=rf"has no folder {tmp_path / 'nowhere'}: every machine needs the one from"):
+        run_task(str(sweep.path), "z2", [], str(tmp_path / "nowhere"), identity())
+    assert not sweep.run_path(sweep.cases[0]).exists()
+
+
 def test_several_machines_keep_one_list_of_the_runs_on_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy of a store that a URL names has a list of its own on each machine."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     url = f"file://{small_store(tmp_path / 'store')}"
-    sweep = begun(tmp_path / "sweep", cases_with_noise(url, [2.0]))
+    cases = cases_with_noise(url, [2.0])
+    ray = MadeUpRay()
+    monkeypatch.setattr(ray_tasks, "connected", lambda address: nullcontext(ray))
     with pytest.raises(RecipeError, match=f"Expected stores in folders that all machines see, got {url}: each machine"):
-        RayTasks(sweep, MadeUpRay(), None, 0.0, ())
-    alone = MadeUpRay()
-    monkeypatch.setattr(alone, "nodes", lambda: [{"Alive": True}])
-    RayTasks(sweep, alone, None, 0.0, ())
+        tacit.sweep(cases, out=tmp_path / "sweep", engine="ray")
+    assert not (tmp_path / "sweep").exists()
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True}])
+    found = tacit.sweep(cases, out=tmp_path / "sweep", engine="ray")
+    assert [each.state for each in found.results()] == ["finished"]
+
+
+def test_without_room_for_a_run_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_tasks, "connected", lambda address: nullcontext(MadeUpRay()))
+    with pytest.raises(RecipeError, match="no room for a run with 1 GPU"):
+        tacit.sweep({"recipe": "demo"}, out=tmp_path / "sweep", engine="ray", gpus_per_run=1)
+    assert not (tmp_path / "sweep").exists()
 
 
 def test_the_room_in_a_cluster() -> None:
     assert room({"CPU": 7.0}, 0.0) == 7
     assert room({"CPU": 7.0, "GPU": 2.0}, 0.25) == 8
     assert room({"GPU": 3.0}, 2) == 1
-    with pytest.raises(RecipeError, match="no room for a run with 1 GPUs"):
+    with pytest.raises(RecipeError, match=r"no room for a run with 1 GPU\."):
         room({"CPU": 7.0}, 1)
 
 
