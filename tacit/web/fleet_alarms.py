@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from tacit.privacy.statement.wording import counted
 from tacit.web.fleet_figures import FleetFigures
 
 # A round whose time ends within so many seconds, with reports still missing, is likely to be abandoned.
@@ -72,14 +73,14 @@ def _of_a_task(task: dict[str, Any], figures: FleetFigures) -> list[Alarm]:
         elif missing > 0 and opened["seconds_left"] < ENDS_SOON_S and opened["selected"] > 0:
             found.append(
                 Alarm(
-                    what=f"{name}: round {opened['round']} ends soon, and {missing} reports are missing.",
+                    what=f"{name}: round {opened['round']} ends soon, and {_reports(missing)} missing.",
                     do="If rounds are often abandoned, give them more time or over-select (fleet section of the recipe).",
                 )
             )
     if lost := figures.lost.get(name, 0):
         found.append(
             Alarm(
-                what=f"{name}: {lost} rounds were lost after their intent. They cost users the same and teach nothing.",
+                what=f"{name}: {_lost(lost)}",
                 do="Look in the server's log for what stopped them: a process that died, or a database that was gone.",
             )
         )
@@ -93,3 +94,13 @@ def _of_a_task(task: dict[str, Any], figures: FleetFigures) -> list[Alarm]:
             )
         )
     return found
+
+
+def _reports(count: int) -> str:
+    return f"{counted(count, 'report')} {'is' if count == 1 else 'are'}"
+
+
+def _lost(rounds: int) -> str:
+    if rounds == 1:
+        return "1 round was lost after its intent. It costs users the same and teaches nothing."
+    return f"{rounds} rounds were lost after their intent. They cost users the same and teach nothing."

@@ -17,8 +17,8 @@ from tacit.runs.metrics import EPSILON_SO_FAR, last_metrics
 from tacit.web.plain import why_not_plain
 
 READING, DAMAGED = "reading", "damaged"
-# What a damaged file raises where a public function does not give it a sentence of its own.
-DAMAGE = (OSError, UnicodeDecodeError, KeyError, TypeError, AttributeError, ValueError)
+# What a damaged file raises where a public function has no sentence for it. RecursionError: JSON that is nested too deeply.
+DAMAGE = (OSError, UnicodeDecodeError, KeyError, TypeError, AttributeError, ValueError, RecursionError)
 
 
 class RunRow(BaseModel):

@@ -175,7 +175,12 @@ class RunWatcher:
         # What a run that trains costs is that of its planned rounds, and is computed again now and then.
         if not is_written and not known.costing and known.cost_of != print:
             known.cost = {}
-        row = read_row(known.path, known.cost)
+        try:
+            row = read_row(known.path, known.cost)
+        except Exception:  # one run hides no other
+            logging.getLogger(__name__).exception("The run %s could not be read.", known.path)
+            problem = f"The run {known.path} cannot be read. The board's terminal shows why."
+            row = unread(known.path).model_copy(update={"state": DAMAGED, "problem": problem})
         stale = is_written and began - known.cost_at > COST_S
         if row.state != DAMAGED and (stale or not row.cost_known) and not known.costing:
             known.costing = True

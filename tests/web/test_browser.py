@@ -291,6 +291,23 @@ def test_the_numbers_of_an_axis_do_not_touch(tab: Any, tmp_path: Path, width: in
         require_readable_axes(tab)
 
 
+def test_an_axis_of_a_narrow_range_has_numbers(tab: Any, tmp_path: Path) -> None:
+    """No power of ten, its double or its half lies between 86 and 90."""
+    tab.add_init_script(DRAWN)
+    made_run(tmp_path / "runs" / "narrow", rounds=40)
+    with board_of(tmp_path / "runs") as address:
+        open_table(tab, address, 1)
+        row_of(tab, "narrow").get_by_role("link").click()
+        chart = tab.get_by_role("figure").filter(has_text="Perplexity").locator("canvas")
+        chart.wait_for()
+        tab.wait_for_timeout(200)
+        values = [
+            float(each) for each in chart.evaluate("canvas => canvas.drawn.map(each => each.text)") if each.isdigit()
+        ]
+        assert len([value for value in values if 80 <= value <= 100]) > 2, values
+        require_readable_axes(tab)
+
+
 def test_a_run_is_followed_while_it_trains_and_when_it_is_killed(tab: Any, tmp_path: Path) -> None:
     (tmp_path / "tiny.toml").write_text(killable("").to_toml())
     path = tmp_path / "runs" / "live"

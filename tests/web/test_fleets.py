@@ -84,6 +84,10 @@ def test_a_server_that_is_gone_or_refuses_is_one_sentence(access: Access, tmp_pa
             status(under_way=OPEN | {"seconds_left": 9.0}, could_come=9),
             ["words: round 4 ends soon, and 8 reports are missing."],
         ),
+        (
+            status(under_way=OPEN | {"seconds_left": 9.0, "reported": 9}, could_come=9),
+            ["words: round 4 ends soon, and 1 report is missing."],
+        ),
         (status(rounds={"committed": 9, "abandoned": 2}), []),
         (
             status(rounds={"committed": 4, "abandoned": 4}, last_abandoned="too few reports"),
@@ -108,6 +112,10 @@ def test_alarms(found: dict[str, Any], what: list[str]) -> None:
         (
             FleetFigures(lost={"words": 2}),
             ["words: 2 rounds were lost after their intent. They cost users the same and teach nothing."],
+        ),
+        (
+            FleetFigures(lost={"words": 1}),
+            ["words: 1 round was lost after its intent. It costs users the same and teaches nothing."],
         ),
     ],
 )

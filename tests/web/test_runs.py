@@ -98,19 +98,22 @@ def test_no_such_run_is_one_sentence(tmp_path: Path, part: str) -> None:
             assert answer.json()["problem"].endswith(".")
 
 
-DAMAGE = {
-    "run.json": b'{"tacit run": 99, "run_id": "a", "created": "b"}',
-    "recipe.toml": b"\xff\xfe not toml",
-    "ledger.jsonl": b'{"kind":"opened"}\n{"x":1}\n',
-    "metrics.jsonl": b'\xff\xff\n{"round": "many"}\n{"round": 2}\n',
-    "summary.json": b"[1, 2]",
-}
+NESTED = b"[" * 100_000  # deeper than a reader of JSON goes
+DAMAGE = [
+    ("run.json", b'{"tacit run": 99, "run_id": "a", "created": "b"}'),
+    ("recipe.toml", b"\xff\xfe not toml"),
+    ("ledger.jsonl", b'{"kind":"opened"}\n{"x":1}\n'),
+    ("metrics.jsonl", b'\xff\xff\n{"round": "many"}\n{"round": 2}\n'),
+    ("metrics.jsonl", NESTED + b"\n"),
+    ("summary.json", b"[1, 2]"),
+    ("summary.json", NESTED),
+]
 
 
-@pytest.mark.parametrize("name", DAMAGE)
-def test_a_damaged_run_is_one_sentence_and_hides_no_other(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "text"), DAMAGE, ids=[f"{name}, {text[:4]!r}" for name, text in DAMAGE])
+def test_a_damaged_run_is_one_sentence_and_hides_no_other(tmp_path: Path, name: str, text: bytes) -> None:
     made_run(tmp_path / "good")
-    (made_run(tmp_path / "bad").path / name).write_bytes(DAMAGE[name])
+    (made_run(tmp_path / "bad").path / name).write_bytes(text)
     with client_of(tmp_path) as client:
         found, known = rows(client), keys(client)
         assert found["good"]["state"] == "finished"
@@ -123,6 +126,8 @@ def test_a_damaged_run_is_one_sentence_and_hides_no_other(tmp_path: Path, name: 
             if answer.status_code != 200:
                 assert answer.json()["problem"].endswith(".")
             assert "Traceback" not in answer.text
+        (offered,) = client.get(f"/api/keyboard?run={known['bad']}").json()["models"]
+        assert offered["problem"].endswith((".", "?"))
 
 
 def test_a_forged_summary_states_nothing(tmp_path: Path) -> None:

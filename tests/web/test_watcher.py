@@ -78,6 +78,24 @@ def test_what_has_not_changed_is_not_read_again(watched: RunWatcher, tmp_path: P
     assert set(read) == {"three"}
 
 
+def test_a_run_that_nobody_can_read_hides_no_other(watched: RunWatcher, tmp_path: Path, monkeypatch) -> None:
+    made_run(tmp_path / "first")
+    made_run(tmp_path / "second")
+    read = module.read_row
+
+    def fails(path: Path, cost):
+        if path.name == "second":  # it is the newer one, so it is read first
+            raise RuntimeError("a bug")
+        return read(path, cost)
+
+    monkeypatch.setattr(module, "read_row", fails)
+    watched.start()
+    until(lambda: state(watched, "first") == "finished", "the other run")
+    row = next(row for row in watched.rows() if row.name == "second")
+    assert (row.state, row.problem.count("a bug")) == ("damaged", 0)
+    assert row.problem.endswith("The board's terminal shows why.")
+
+
 def test_runs_are_read_although_looking_at_files_is_slow(tmp_path: Path, monkeypatch) -> None:
     for number in range(6):
         made_run(tmp_path / str(number))

@@ -254,7 +254,18 @@ function marks(low: number, high: number, room: number): number[] {
   const step = Math.max(1, Math.ceil(needed));
   const found: number[] = [];
   for (let power = step * Math.floor(Math.log10(low) / step); power <= Math.log10(high); power += step) found.push(...within.map((each) => each * 10 ** power));
-  return found.filter((value) => value >= low && value <= high);
+  const shown = found.filter((value) => value >= low && value <= high);
+  return shown.length > 2 ? shown : evenMarks(low, high, needed) ?? shown;
+}
+
+/** Marks at even steps, for an axis that reaches over less than a power of ten or two. The two highest are the closest there. */
+function evenMarks(low: number, high: number, needed: number): number[] | null {
+  const smallest = 10 ** Math.floor(Math.log10(high - low) - 1);
+  const step = [1, 2, 5, 10, 20, 50].map((each) => each * smallest).find((each) => each < high && Math.log10(high / (high - each)) >= needed);
+  if (step === undefined) return null;
+  const first = Math.ceil(low / step);
+  const found = Array.from({ length: Math.floor(high / step) - first + 1 }, (_, place) => Number(((first + place) * step).toPrecision(12)));
+  return found.length > 2 ? found : null;
 }
 
 /** 1,500 or 4.2M. */

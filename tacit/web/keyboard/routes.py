@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from tacit.errors import RunError, TacitError
 from tacit.web.keyboard.offers import OfferedModel
 from tacit.web.keyboard.rules import KeyboardRules, keyboard_rules
+from tacit.web.reading import in_one_sentence
 
 if TYPE_CHECKING:
     from tacit.web.keyboard.models import KeyboardModels
@@ -65,7 +66,8 @@ def _offered(models: KeyboardModels, key: str, path: Path) -> list[OfferedModel]
     from tacit.web.keyboard.models import refused
 
     try:
-        return models.of(path, key)
+        with in_one_sentence(path):
+            return models.of(path, key)
     except TacitError as error:
         return [refused(path, key, error.sentence)]
 

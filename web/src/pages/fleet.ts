@@ -154,7 +154,7 @@ function taskCard(task: Task): HTMLElement {
           h("p", {}, `Round ${whole(open.round)}: ${whole(open.selected)} of ${whole(open.places)} places taken, ${whole(open.reported)} of ${whole(open.goal)} reports, ${duration(open.seconds_left)} left.`, task.could_come !== null && ` About ${whole(task.could_come)} devices could come.`),
           h("progress", { max: open.goal, value: Math.min(open.reported, open.goal), "aria-label": `${open.reported} of ${open.goal} reports` }),
         ],
-    h("p", {}, h("strong", {}, "Budget. "), task.epsilon_spent === null ? "ε so far is not known, or infinite: the run's page says which." : `ε so far = ${epsilonText(task.epsilon_spent)}, for what the ledger has.`, task.lost > 0 && ` ${whole(task.lost)} lost rounds are in it.`),
+    h("p", {}, h("strong", {}, "Budget. "), task.epsilon_spent === null ? "ε so far is not known, or infinite: the run's page says which." : `ε so far = ${epsilonText(task.epsilon_spent)}, for what the ledger has.`, task.lost > 0 && (task.lost === 1 ? " A lost round is in it." : ` ${whole(task.lost)} lost rounds are in it.`)),
     Object.keys(task.rounds).length > 0 && h("p", { class: "quiet" }, `Rounds: ${Object.entries(task.rounds).map(([state, count]) => `${whole(count)} ${state}`).join(", ")}.`),
     task.last_abandoned !== null && h("p", { class: "quiet" }, `The last round that was abandoned: ${task.last_abandoned}`),
   );
