@@ -45,10 +45,8 @@ def number(value: Any, low: float, high: float, kinds: Any = (int, float)) -> An
     return value
 def whole(value: Any, low: int = 0, high: int = 2_000_000) -> int:
     return int(number(value, low, high, (int,)))
-
 def canonical(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
-
 def signed(key: bytes, signature: bytes, message: bytes) -> bool:
     """Whether this is an Ed25519 signature of the message."""
     def add(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
@@ -78,7 +76,7 @@ def tree_root(leaves: list[bytes]) -> bytes:
 
 def public_key(text: str) -> tuple[str, bytes, int, bytes]:
     """Name, id, type (1: of a log, 4: of a witness) and key of 'name+id+base64'."""
-    name, shown, packed = text.strip().split("+", 2)
+    name, shown, packed = [*text.strip().split("+", 2), "", ""][:3]
     typed = base64.b64decode(packed)
     identity = hashlib.sha256(name.encode() + b"\n" + typed).digest()[:4]
     require(len(typed) == 33 and typed[0] in (1, 4) and identity.hex() == shown, "a public key is not whole (name+id+key)")
@@ -489,7 +487,9 @@ def main(arguments: list[str]) -> int:
         with np.errstate(all="ignore"):
             lines = check(files[0], given.key, heads, given.witness, given.model)
     except Exception as error:
-        other = f"a file cannot be read, or something in it is not as it has to be ({type(error).__name__})"
+        other = f"something in it, or in what was given beside it, is not as it has to be ({type(error).__name__})"
+        other = f"a file cannot be read ({error.strerror})" if isinstance(error, OSError) and error.strerror else other
+        other = "a file was cut off, or is no JSON" if isinstance(error, json.JSONDecodeError) else other
         lines = [f"Not proved, because {error if isinstance(error, NotProved) else other}."]
     print("\n  ".join("".join(filter(str.isprintable, line)) for line in lines))
     return 0 if lines[0].startswith("Proved") else 1

@@ -124,7 +124,7 @@ def test_it_is_never_below_a_bound_from_losses_that_are_rounded_down(kind: str, 
 
 @pytest.mark.parametrize("many", [12, pytest.param(150, marks=pytest.mark.slow)])
 def test_of_random_rounds_it_is_the_truth_rounded_up(many: int):
-    assert answers(many, many)["right"] > many / 3
+    assert answers(many, many, accountants=many > 12)["right"] > many / 3
 
 
 @pytest.mark.parametrize("rounds", [100_000, 242_407, 1_000_000])
