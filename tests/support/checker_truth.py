@@ -4,7 +4,7 @@ So it is at most a thousandth above every other upper bound, such as Tacit's. Wi
 is no smaller than the truth, and the checker's is at most a thousandth above it. The tests check some. To check many:
 
     python -m tests.support.checker_truth --settings 3000
-    python -m tests.support.checker_truth --settings 1000 --accountants
+    python -m tests.support.checker_truth --settings 600 --accountants
 """
 
 from __future__ import annotations
