@@ -182,3 +182,13 @@ def test_a_number_is_a_number():
     for value in (True, "1", None, [1], 10**400, -1):
         with pytest.raises(checker.NotProved):
             checker.number(value, 0, 10)
+
+
+def test_the_usual_mistakes_are_named(made: dict[str, Made], tmp_path: Path):
+    run, path = made["gaussian"], tmp_path / "certificate.json"
+    assert "was cut off, or is no JSON" in _refused(path, run.data[:-100])
+    path.write_bytes(run.data)
+    assert "cannot be read (No such file or directory)" in answer(tmp_path / "nothing.json")[1]
+    assert "cannot be read (No such file or directory)" in answer(path, "--head", str(tmp_path / "nothing"))[1]
+    for key in ("", "example.com", "example.com+0123abcd", run.key[:-4]):
+        assert "public key is not whole" in answer(path, f"--key={key}")[1]

@@ -8,8 +8,7 @@ Both are upper bounds. Neighbouring data sets:
   The library has no privacy loss distribution for it: `fixed_size` derives one.
 
 Privacy loss distributions are composed by fast Fourier transforms, whose rounding errors grow with the number of rounds.
-Against the exact curve of the Gaussian, δ was wrong by up to 2e-17 a round (tests/privacy/accounting/test_fixed_size.py);
-ε is computed at a δ that is smaller by five times that.
+ε is computed at a δ that is smaller by a bound on these errors (`_ROUNDING`).
 
 dp-accounting silently fails to compose an event whose noise multiplier is not a Python float (an int or np.float32 gives
 ε 2.44 in place of 6.09), so every number is converted on the way in.
