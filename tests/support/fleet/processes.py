@@ -228,12 +228,18 @@ class Fleet:
 
 
 class Doorway:
-    """Stands before a process, and can hold a coordinator's question back before it gets there."""
+    """Stands before a process, and can hold a coordinator's question back before it gets there.
+
+    The process listens `behind` it. That port is kept for it until the doorway closes: while no process listens there, between
+    a kill and the next start, the system gives it to nobody else.
+    """
 
     def __init__(self) -> None:
         self._question, self._reached, self._released = "", threading.Event(), threading.Event()
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.behind: int = free.getsockname()[1]
+        self._kept = socket.socket()
+        self._kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server may listen where another is bound
+        self._kept.bind(("127.0.0.1", 0))
+        self.behind: int = self._kept.getsockname()[1]
         doorway = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -256,6 +262,7 @@ class Doorway:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        self._kept.close()
 
     @contextmanager
     def holding(self, question: str) -> Iterator[threading.Event]:
