@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.client
 import multiprocessing
 import os
-import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,6 +32,7 @@ from tacit.recipe.training import Recipe
 from tacit.runs import checkpoints
 from tests.support.fleet.crowd import wait_for
 from tests.support.fleet.phones import REPORT, Phones
+from tests.support.ports import kept_port
 
 ROLES = ("selector", "aggregator", "coordinator")
 SELECTING, REPORTING, SUMMING = "selecting", "reporting", "summing"
@@ -230,16 +230,13 @@ class Fleet:
 class Doorway:
     """Stands before a process, and can hold a coordinator's question back before it gets there.
 
-    The process listens `behind` it. That port is kept for it until the doorway closes: while no process listens there, between
-    a kill and the next start, the system gives it to nobody else.
+    The process listens `behind` it, on a port that is kept for it between a kill and the next start.
     """
 
     def __init__(self) -> None:
         self._question, self._reached, self._released = "", threading.Event(), threading.Event()
-        self._kept = socket.socket()
-        self._kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server may listen where another is bound
-        self._kept.bind(("127.0.0.1", 0))
-        self.behind: int = self._kept.getsockname()[1]
+        self._kept = ExitStack()
+        self.behind = self._kept.enter_context(kept_port())
         doorway = self
 
         class Handler(BaseHTTPRequestHandler):
