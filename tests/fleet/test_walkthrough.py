@@ -10,17 +10,17 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from tests.support.fleet.postgres import PostgresServer, require_programs
+from tests.support.ports import kept_port
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -36,10 +36,11 @@ def blocks(heading: str) -> list[str]:
     return re.findall(r"^```\n(.*?)^```$", section, re.M | re.S)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+@pytest.fixture
+def ports() -> Iterator[list[int]]:
+    """As many as either walk-through needs."""
+    with ExitStack() as kept:
+        yield [kept.enter_context(kept_port()) for _ in range(4)]
 
 
 class Shell:
@@ -90,9 +91,9 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     made.end()
 
 
-def test_run_your_own(shell: Shell) -> None:
+def test_run_your_own(shell: Shell, ports: list[int]) -> None:
     serve, devices, results = blocks("Run your own")
-    port = free_port()
+    port, *_ = ports
     (stopping,) = re.findall(r"stop the devices with `(kill %1 %2)`", PAGE)
     address = f"https://localhost:{port}"
     serve = serve.replace("tacit serve fleet", f"tacit serve fleet --port {port}")
@@ -116,31 +117,30 @@ def test_run_your_own(shell: Shell) -> None:
 
 
 @pytest.fixture
-def database() -> Iterator[tuple[Path, int]]:
-    """A PostgreSQL for this test alone, which asks for passwords: its folder and port."""
+def database(ports: list[int]) -> Iterator[Path]:
+    """A PostgreSQL for this test alone, on the last port, which asks for passwords: its folder."""
     require_programs()
-    folder, port = Path(tempfile.mkdtemp(prefix="tacit-pg-")), free_port()
+    folder = Path(tempfile.mkdtemp(prefix="tacit-pg-"))
     try:
-        server = PostgresServer(folder, port=port, administrator="administrator")
-        yield folder, port
+        server = PostgresServer(folder, port=ports[-1], administrator="administrator")
+        yield folder
         server.stop("immediate")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_on_several_machines(shell: Shell, database: tuple[Path, int]) -> None:
+def test_on_several_machines(shell: Shell, database: Path, ports: list[int]) -> None:
     """Own words, a database with a password, secure aggregation that holds against a server that lies, signed policies."""
-    folder, port = database
+    port_for = dict(zip(["8443", "8444", "8445", "5432"], ports, strict=True))
     # The administrator of the database, on its machine.
-    shell.environment |= {"PGHOST": str(folder), "PGPORT": str(port), "PGUSER": "administrator"}
+    shell.environment |= {"PGHOST": str(database), "PGPORT": str(port_for["5432"]), "PGUSER": "administrator"}
     lines = ["see you tomorrow", "thank you so much", "are you there", "how are you"]
     posts = [{"author": f"a{author}", "body": line} for author in range(8) for line in lines]
     (shell.folder / "forum.jsonl").write_text("".join(json.dumps(post) + "\n" for post in posts))
-    ports = {"8443": free_port(), "8444": free_port(), "8445": free_port(), "5432": port}
 
     def here(block: str) -> str:
-        for documented, mine in ports.items():
-            block = block.replace(documented, str(mine))
+        # All at once: one of these ports may have another's digits.
+        block = re.sub("|".join(port_for), lambda documented: str(port_for[documented[0]]), block)
         changes = {"fleet.example.org": "127.0.0.1", "DNS:$server": "IP:$server", "--host 0.0.0.0": "--host 127.0.0.1"}
         for documented, mine in changes.items():
             block = block.replace(documented, mine)
@@ -152,7 +152,7 @@ def test_on_several_machines(shell: Shell, database: tuple[Path, int]) -> None:
         secrets,
         postgres,
         processes,
-        until_ready(f"https://127.0.0.1:{ports['8443']}", "certificate.pem"),
+        until_ready(f"https://127.0.0.1:{port_for['8443']}", "certificate.pem"),
         policy,
         devices,
         "wait %3",  # the coordinator

@@ -124,7 +124,8 @@ class Memory(_Stored):
 
     def busy_with(self, now: float) -> list[str]:
         """Tasks that this device refuses now, the most recently offered first."""
-        busy = [name for name, task in self.tasks.items() if task.is_over or now < task.rests_until]
+        rests = self.server.rests(now)
+        busy = [name for name, task in self.tasks.items() if rests or task.is_over or now < task.rests_until]
         return sorted(busy, key=lambda name: -self.tasks[name].seen_at)
 
     def was_in(self) -> list[tuple[str, int]]:
@@ -190,6 +191,10 @@ class Memory(_Stored):
             )
         if now < task.rests_until:
             raise FleetError(f"The device's timer of {task.timer_s:g} s for this task is still running.")
+        if self.server.rests(now):
+            raise FleetError(
+                f"The device's timer of {self.server.timer_s:g} s for all this server's tasks is still running."
+            )
         if task.last_round is not None and assignment.round - task.last_round <= task.min_separation:
             raise FleetError(
                 f"Expected an offer more than {task.min_separation} rounds after round {task.last_round}, "

@@ -1,8 +1,8 @@
 """What a server had of a device and its data, over all tasks, for the life of the data.
 
 What is counted for a task could be reset by another task, another run of it or another name. So rounds, the pause between them,
-the best terms that the server ever offered, and the cost are counted for the server as a whole. Every report that was sent
-counts, whatever became of it, because the device cannot verify what the server does with a report.
+the timer, the best terms that the server ever offered, and the cost are counted for the server as a whole. Every report that
+was sent counts, whatever became of it, because the device cannot verify what the server does with a report.
 """
 
 from __future__ import annotations
@@ -58,9 +58,21 @@ class ServerMemory(BaseModel):
             )
         if round_id in self.round_ids:
             raise PolicyRefusal("The server offered a round again that the device has taken part in.")
-        # A clock that was set back does not make the pause longer than it is.
-        if self.last_at is not None and self.last_at <= now < self.last_at + policy.least_pause_s:
+        if self._took_part_within(policy.least_pause_s, now):
             raise FleetError(f"The pause of {policy.least_pause_s:g} s in the owner's policy is still running.")
+
+    @property
+    def timer_s(self) -> float:
+        """The longest timer that the server ever stated: it runs after a report for any task."""
+        return 0.0 if self.best is None else self.best.timer_s
+
+    def rests(self, now: float) -> bool:
+        """Whether this timer is running."""
+        return self._took_part_within(self.timer_s, now)
+
+    def _took_part_within(self, seconds: float, now: float) -> bool:
+        # A clock that was set back does not make a pause longer than it is.
+        return self.last_at is not None and self.last_at <= now < self.last_at + seconds
 
     def begins(self, session: str) -> ServerMemory:
         """The memory when a session of secure aggregation begins; PolicyRefusal if it was begun before."""

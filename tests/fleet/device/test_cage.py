@@ -21,7 +21,7 @@ from tacit.fleet.device.examples import Batches
 from tacit.fleet.rounds import task_compiler
 from tacit.fleet.wire.blobs import sha256_of
 from tacit.training.letter_discovery import LettersSetup
-from tests.support.fleet.crowd import fleet_recipe
+from tests.support.fleet.crowd import PATIENCE_S, fleet_recipe
 from tests.support.fleet.device_task import task
 from tests.support.fleet.plans import honest_plan, plan_of
 from tests.support.fleet.worlds import setup
@@ -29,7 +29,7 @@ from tests.support.fleet.worlds import setup
 BATCHES = Batches(np.ones((3, 2, 5), np.int32), 2, 9)
 MODEL = [np.array([1.0, 2.0], np.float32)]
 pytestmark = pytest.mark.process
-LIMIT = CageLimits(seconds=60.0, memory_bytes=1 << 30)
+LIMIT = CageLimits(seconds=PATIENCE_S, memory_bytes=1 << 30)
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def letters_setup():
     )
 
 
-def run(plan, limits=LIMIT, seconds=60.0):
+def run(plan, limits=LIMIT, seconds=PATIENCE_S):
     return run_in_cage(plan, task(plan=sha256_of(plan)), MODEL, BATCHES, clip_norm=0.5, limits=limits, seconds=seconds)
 
 
@@ -70,7 +70,7 @@ def test_real_plans_compute_in_a_cage_what_they_compute_outside(kind):
     rows = (wanted.steps, wanted.batch_size, wanted.length + 1)
     batches = Batches(np.random.default_rng(3).integers(0, 9, rows).astype(np.int32), wanted.steps, 9)
     plan = prepared.blobs[wanted.plan]
-    found = run_in_cage(plan, wanted, leaves, batches, clip_norm=0.5, limits=LIMIT, seconds=60.0)
+    found = run_in_cage(plan, wanted, leaves, batches, clip_norm=0.5, limits=LIMIT, seconds=PATIENCE_S)
     expected = run_plan(plan, wanted, leaves, batches, clip_norm=0.5)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)

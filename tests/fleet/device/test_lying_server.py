@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 from tacit.fleet.device.home import Home
+from tacit.fleet.device.memory import Memory
 from tacit.fleet.device.plan_registry import PLANS_LABEL, PermittedPlan, PlanRegistry
 from tacit.fleet.device.policy import OwnerPolicy
 from tacit.fleet.device.signed_files import sign_file
 from tacit.fleet.device.spending import epsilon_of, rho_of_round
+from tacit.fleet.device.terms import PolicyRefusal
 from tacit.fleet.rounds import task_compiler
 from tacit.fleet.wire.task import SecAggTerms
 from tacit.privacy.accounting.device_noise import DeviceNoise
@@ -32,6 +34,9 @@ POLICY = OwnerPolicy.for_trying().model_copy(
     update={"largest_clip": 0.5, "least_cohort": 3, "least_noise": 0.5, "least_separation": 1, "most_rounds": 5}
 )
 NOISY = {"mechanism": "gaussian", "noise_multiplier": 1.0, "delta": 1e-2}
+ENCODED = SecAggTerms(
+    dimension=2, scale=8.0, element_clip=9, bits=12, block=2, rounding_failure=1e-9, local_variance=400, weighted=False
+)
 
 
 @pytest.fixture
@@ -186,6 +191,39 @@ def test_another_run_or_name_wins_no_round_while_the_pause_runs_and_none_beyond_
     assert "5 rounds of this server, as many as the owner's policy allows" in refused(home, fake, clock)
 
 
+def test_another_run_or_name_does_not_end_the_timer(home, fake):
+    """A device rests for its server, not for a task, or each new task would find it rested."""
+    clock = Clock()
+    fake.offer(0)
+    assert step(home, fake, clock) == ["Took part in round 0 of small."]
+    for number, changes in enumerate(
+        ({"run": "again"}, {"name": "other"}, {"run": "again", "name": "other"}), start=50
+    ):
+        clock.at += 30.0
+        fake.offer(number, task=other_task(fake, **changes))
+        assert "timer of 100 s for all this server's tasks is still running" in refused(home, fake, clock)
+    clock.at += 10.0
+    fake.offer(60, task=other_task(fake, run="again"))
+    assert step(home, fake, clock) == ["Took part in round 60 of small."]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"local_variance": 0}, "offered noise of the devices before, and none now"),
+        ({"local_variance": 399}, "a noise multiplier of 4.26401 before, and 4.25868 now"),
+        ({"element_clip": 10, "scale": 9.0}, "a noise multiplier of 4.26401 before, and 3.849 now"),
+    ],
+)
+def test_less_noise_of_devices_under_another_name(changes, why):
+    """None, less, or longer vectors beside it."""
+    memory = Memory().offered("a" * 64, task(secagg=ENCODED, noise_multiplier=9.0), 0.0)
+    weaker = ENCODED.model_copy(update=changes)
+    with pytest.raises(PolicyRefusal) as refusal:
+        memory.offered("b" * 64, task(secagg=weaker, name="another", run="another", noise_multiplier=9.0), 1.0)
+    assert why in str(refusal.value)
+
+
 def test_a_replayed_assignment(home, fake):
     clock = Clock()
     take_one(home, fake, clock)
@@ -240,10 +278,6 @@ def test_an_older_policy_does_not_come_back(home, fake):
 
 
 # What the device itself can prove of the cost.
-
-ENCODED = SecAggTerms(
-    dimension=2, scale=8.0, element_clip=9, bits=12, block=2, rounding_failure=1e-9, local_variance=400, weighted=False
-)
 
 
 def session(**changes):

@@ -23,12 +23,15 @@ from tacit.fleet.wire.messages import Assignment
 from tacit.fleet.wire.reports import unpack_report
 from tacit.fleet.wire.task import session_id_of
 from tacit.privacy.gate.rounding import HEADROOM
-from tacit.secagg import keys, parameters
+from tacit.secagg import keys, messages, parameters
 from tacit.secagg.encoding import decoded
 from tacit.secagg.hadamard import public_signs
+from tacit.secagg.messages import Kind
 from tacit.secagg.session import Session
+from tests.support import secagg_round
 from tests.support.fleet.fake_server import Clock, FakeSecAgg, FakeServer, Killed, Running, enrolled, refused
 from tests.support.fleet.worlds import sentences_of, setup
+from tests.support.secagg_attacks import forged
 
 CURIOUS = SecAggAssumptions(server="curious")
 SEED = "5" * 64
@@ -190,16 +193,19 @@ def test_a_sum_that_can_wrap_around_is_refused_where_the_server_adds_the_noise()
 class Round:
     """A server with a session, and the homes of its devices."""
 
-    def __init__(self, folder, privacy=None, *, sides=0, policy=None, **offer):
+    def __init__(self, folder, privacy=None, *, sides=0, policy=None, server=FakeSecAgg, constants=None, **offer):
         self.made = setup(privacy=privacy or SECURE)
         prepared = prepared_of(privacy or SECURE)
         self.fake = FakeServer(prepared, self.made.start.model)
+        constants = {"devices": DEVICES, **(constants or {})}
         self.homes = [
-            enrolled(folder / str(user), self.fake, sentences_of(self.made, user), policy) for user in range(DEVICES)
+            enrolled(folder / str(user), self.fake, sentences_of(self.made, user), policy)
+            for user in range(constants["devices"])
         ]
-        for _ in range(DEVICES):
+        for _ in self.homes:
             place = self.fake.offer(0, signs_seed=SEED, **offer)
-        self.fake.secagg = FakeSecAgg(session_of(prepared.task, sides=sides, session_id=session_id_of(place)))
+        session = session_of(prepared.task, sides=sides, session_id=session_id_of(place), **constants)
+        self.fake.secagg = server(session)
 
     def run(self):
         """All devices at once; what each said. `left` are those that are done."""
@@ -216,12 +222,12 @@ class Round:
                 connection.close()
                 self.left.append(number)
 
-        threads = [threading.Thread(target=one, args=(number,)) for number in range(DEVICES)]
+        threads = [threading.Thread(target=one, args=(number,)) for number in range(len(self.homes))]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        return [said[number] for number in range(DEVICES)]
+        return [said[number] for number in range(len(self.homes))]
 
     def over_once_others_left(self, stage):
         """Once all others have left the round, the one that waits for them in this stage hears that it is over."""
@@ -367,6 +373,59 @@ def test_a_server_that_shows_one_device_another_model_clip_or_rotation_gets_nobo
     assert round.fake.secagg.sum is None
     assert not any("secagg/mask" in request and "POST" in request for request in round.fake.requests)
     assert [taken(home) for home in round.homes] == [0] * DEVICES
+
+
+class TwoLists(FakeSecAgg):
+    """Tells every other device that the last one is lost, and all others, with itself, that it is included.
+
+    Each hears of the agreements of those that were told the same.
+    """
+
+    def __init__(self, session):
+        super().__init__(session)
+        self._masked, self._agreed = {}, {}
+        self._victim = session.devices - 1
+
+    def receive(self, stage, device, body):
+        if stage == "agree":
+            self._agreed[device] = body
+            if len(self._agreed) == self.session.devices:
+                self._out["agree"] = {each: self._agreements(each) for each in self._agreed}
+            return
+        super().receive(stage, device, body)
+        if stage == "mask":
+            self._masked[device] = body
+            if len(self._masked) == self.session.devices:
+                heard = secagg_round.Round(self.session, {}, {}, sent={Kind.MASKED: self._masked})
+                self._out["mask"] = {each: forged(heard, each, self._list(each)) for each in self._masked}
+
+    def _list(self, device):
+        everybody = set(range(self.session.devices))
+        return everybody if device == self._victim or device % 2 == 0 else everybody - {self._victim}
+
+    def _agreements(self, device):
+        others = [each for each in self._agreed if each != device and self._list(each) == self._list(device)]
+        content = b"".join(self._agreed[each] for each in sorted(others))
+        return messages.from_server(self.session, Kind.AGREEMENTS, device, content)
+
+
+def test_a_server_that_tells_two_lists_of_participants_gets_no_share_and_each_device_says_why(tmp_path):
+    """Six devices that expect a malicious server; five are enough for a sum, and four shares for a secret."""
+    malicious = OwnerPolicy.for_trying().model_copy(update={"secagg": SecAggAssumptions()})
+    constants = {"devices": 6, "neighbours": 5, "threshold": 4, "minimum": 5}
+    round = Round(tmp_path, {**SECURE, "cohort": 5}, policy=malicious, server=TwoLists, constants=constants)
+    heard = round.run()
+    included, lost = "neighbours that agree, got 3", "neighbours that agree, got 1"
+    for said, why in zip(heard, [included, lost, included, lost, included, included], strict=True):
+        assert len(said) == 1
+        assert f"Left round 0. Expected at least 4 {why}" in said[0]
+        assert "\n" not in said[0]
+    assert not any("secagg/reveal" in request for request in round.fake.requests)
+    for home in round.homes:
+        with Home.open(home) as found:
+            (objection,) = found.memory.refusals
+        assert "neighbours that agree" in objection.sentence
+    assert [taken(home) for home in round.homes] == [1] * 6  # a masked vector has left, and counts
 
 
 VOUCHER = b"\x11" * 32

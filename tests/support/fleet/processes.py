@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.client
 import multiprocessing
 import os
-import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,6 +32,7 @@ from tacit.recipe.training import Recipe
 from tacit.runs import checkpoints
 from tests.support.fleet.crowd import wait_for
 from tests.support.fleet.phones import REPORT, Phones
+from tests.support.ports import kept_port
 
 ROLES = ("selector", "aggregator", "coordinator")
 SELECTING, REPORTING, SUMMING = "selecting", "reporting", "summing"
@@ -228,12 +228,15 @@ class Fleet:
 
 
 class Doorway:
-    """Stands before a process, and can hold a coordinator's question back before it gets there."""
+    """Stands before a process, and can hold a coordinator's question back before it gets there.
+
+    The process listens `behind` it, on a port that is kept for it between a kill and the next start.
+    """
 
     def __init__(self) -> None:
         self._question, self._reached, self._released = "", threading.Event(), threading.Event()
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.behind: int = free.getsockname()[1]
+        self._kept = ExitStack()
+        self.behind = self._kept.enter_context(kept_port())
         doorway = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -256,6 +259,7 @@ class Doorway:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+        self._kept.close()
 
     @contextmanager
     def holding(self, question: str) -> Iterator[threading.Event]:
