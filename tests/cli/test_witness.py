@@ -14,6 +14,7 @@ from tacit.runs.heads import HEAD
 from tacit.runs.witness import Witness
 from tacit.transparency.client import WitnessClient
 from tests.support.commands import Tacit
+from tests.support.ctrl_c import hearing_ctrl_c
 from tests.support.forging import forge
 from tests.support.witnessed_runs import add_rounds, begun
 from tests.support.witnesses import listening
@@ -103,7 +104,8 @@ def test_it_needs_no_jax() -> None:
 
 def started(here: Path, *more: str) -> tuple[subprocess.Popen[str], WitnessClient]:
     command = [sys.executable, "-m", "tacit", "witness", "serve", "--home", "w", "--port", "0", "--json", *more]
-    process = subprocess.Popen(command, cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with hearing_ctrl_c():
+        process = subprocess.Popen(command, cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     found = json.loads(process.stdout.readline())
     return process, WitnessClient(found["address"], Witness(address=found["address"], key=found["public_key"]).public)
