@@ -57,7 +57,7 @@ class MechanismContract:
 
     def build(self, noise_multipliers: Mapping[str, float]) -> Mechanism:
         """The mechanism with these noise multipliers."""
-        raise NotImplementedError("a mechanism's test says how to build it")
+        raise NotImplementedError("Define build(self, noise_multipliers) in the class that inherits MechanismContract.")
 
     def release(self, total: BoundedSum, multipliers: Mapping[str, float], round: int = 0) -> Mapping[str, Any]:
         mechanism = self.build(multipliers)

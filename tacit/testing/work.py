@@ -27,19 +27,19 @@ class TaskContract:
 
     def task(self) -> Task | Loss:
         """The task, or the loss function."""
-        raise NotImplementedError
+        raise NotImplementedError("Define task(self) in the class that inherits TaskContract.")
 
     def model(self) -> Any:
         """A small model with finite numbers."""
-        raise NotImplementedError
+        raise NotImplementedError("Define model(self) in the class that inherits TaskContract.")
 
     def batch(self) -> Any:
         """A batch that asks for predictions."""
-        raise NotImplementedError
+        raise NotImplementedError("Define batch(self) in the class that inherits TaskContract.")
 
     def empty(self) -> Any:
         """A batch that asks for none: padding."""
-        raise NotImplementedError
+        raise NotImplementedError("Define empty(self) in the class that inherits TaskContract.")
 
     def test_the_loss_is_finite_and_counts_predictions(self) -> None:
         total, count = self._loss(self.model(), self.batch())
@@ -92,15 +92,15 @@ class UserWorkContract:
 
     def local(self) -> UserWork:
         """The work, as the engine calls it."""
-        raise NotImplementedError
+        raise NotImplementedError("Define local(self) in the class that inherits UserWorkContract.")
 
     def model(self) -> Any:
         """A small model with finite numbers."""
-        raise NotImplementedError
+        raise NotImplementedError("Define model(self) in the class that inherits UserWorkContract.")
 
     def batches(self) -> Any:
         """A user's batches [steps, ...]."""
-        raise NotImplementedError
+        raise NotImplementedError("Define batches(self) in the class that inherits UserWorkContract.")
 
     def empty(self) -> Any:
         """Batches of the same shape that ask for no prediction."""
@@ -159,7 +159,7 @@ class WorkContract(UserWorkContract):
 
     def work(self) -> Work:
         """The work."""
-        raise NotImplementedError
+        raise NotImplementedError("Define work(self) in the class that inherits WorkContract.")
 
     def task(self) -> Task | Loss:
         """What the model learns."""
