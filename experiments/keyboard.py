@@ -23,14 +23,14 @@ CORPUS = CORPORA["scotus"]
 RUNS = Path("runs/keyboard")
 RESULTS = Path(__file__).parent.parent / "docs" / "experiments" / "keyboard" / "results.jsonl"
 
-ROUNDS, COHORT = 3_000, 200
+ROUNDS, COHORT = 4_000, 100
 DEVICES, DEVICES_A_ROUND = 4_000_000, 6_500
-# Of the large fleet at epsilon 2, delta 1e-7 and 3,000 rounds; docs/experiments/keyboard.md gives the commands.
-BLT_NOISE, POISSON_NOISE = 13.81, 0.7265
+# Of the large fleet at epsilon 2, delta 1e-7 and 4,000 rounds; docs/experiments/keyboard.md gives the commands.
+BLT_NOISE, POISSON_NOISE = 16.03, 0.7363
 AT_SCALE = (f"scale.population={DEVICES}", f"scale.cohort={DEVICES_A_ROUND}", "scale.delta=1e-7")
-# 8,800 people take turns of 44 rounds; a fleet of 4 million has 400 rounds between two participations without waiting.
-TURNS = ("privacy.sampling=check_in", "privacy.min_separation=40")
-TURNS_AT_SCALE = ("scale.min_separation=400", "scale.max_participation=8")
+# 8,800 people take turns of 88 rounds; a fleet of 4 million has 400 rounds between two participations without waiting.
+TURNS = ("privacy.sampling=check_in", "privacy.min_separation=80", "engine.chunk=100")
+TURNS_AT_SCALE = ("scale.min_separation=400", "scale.max_participation=10")
 
 
 def scaled(noise: float) -> str:
@@ -39,7 +39,7 @@ def scaled(noise: float) -> str:
 
 
 # Without noise, many rounds of few people: the settings of experiments/real_epsilon.py.
-BASE = (*NO_NOISE, f"privacy.cohort={COHORT}", f"run.rounds={ROUNDS}", "server.learning_rate=3.0")
+BASE = (*NO_NOISE, f"privacy.cohort={COHORT}", f"run.rounds={ROUNDS}", "server.learning_rate=2.5", "engine.chunk=130")
 METHODS: dict[str, tuple[str, ...]] = {
     "fedavg": (),
     "dp_ftrl": ("privacy.mechanism=blt", scaled(BLT_NOISE), *TURNS, *AT_SCALE, *TURNS_AT_SCALE),

@@ -13,6 +13,7 @@ docs/experiments/real_epsilon/results.jsonl.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from corpora import CORPORA, RUNS, Corpus
 from grid import Case, main
@@ -22,16 +23,26 @@ RECIPE = HERE / "real_epsilon.toml"
 RESULTS = HERE.parent / "docs" / "experiments" / "real_epsilon" / "results.jsonl"
 
 EPSILONS: tuple[float | None, ...] = (4, 8, 2, 1, None)
-# Rounds, and the first rate of the server, which falls to a quarter of it. What decides is the noise on the mean: people times
-# epsilon. These are for the people of SCOTUS at this epsilon, and for other numbers of people at as much noise or less.
-FOR_PEOPLE = 8_800
-SETTINGS: dict[float, tuple[int, float]] = {
-    6: (150, 6.0),
-    3: (60, 5.0),
-    1.5: (50, 4.0),
-    0.75: (40, 2.0),
-    0.3: (30, 1.0),
-    0: (20, 0.5),
+# Rounds, the first rate of the server, which falls to a quarter of it, the most people in a round, and the average's decay.
+# What decides is the noise on the mean: people times epsilon. These are for the people of SCOTUS at this epsilon, and for other
+# numbers of people at as much noise or less. With so much noise, drawing fewer people in more rounds costs next to nothing.
+FOR_PEOPLE, MOST = 8_800, 8_400
+
+
+class Settings(NamedTuple):
+    rounds: int
+    rate: float
+    people: int = MOST
+    decay: float = 0.8
+
+
+SETTINGS: dict[float, Settings] = {
+    6: Settings(300, 3.0, people=4_200, decay=0.9),
+    3: Settings(60, 5.0),
+    1.5: Settings(50, 4.0),
+    0.75: Settings(40, 2.0),
+    0.3: Settings(30, 1.0),
+    0: Settings(20, 0.5),
 }
 WITHOUT_NOISE = (1_000, 3.0)
 # SCOTUS is the largest corpus of one kind of text, and goes on learning for longer.
@@ -51,19 +62,27 @@ NO_NOISE = (
 
 def case(corpus: Corpus, epsilon: float | None) -> Case:
     """A run. All runs of a corpus have the same words and public text, so that the first one's pre-trained model serves all."""
-    rounds, rate = settings(corpus, epsilon)
     name, first = name_of(corpus, epsilon), name_of(corpus, EPSILONS[0])
-    changes = (f"run.rounds={rounds}", f"server.learning_rate={rate}", *(NO_NOISE if epsilon is None else ()))
+    chosen = without_noise(corpus) if epsilon is None else with_noise(corpus, epsilon)
     reuse = () if name == first else (f"pretrain.reuse={RUNS / first}",)
-    return Case(name, RECIPE, (*corpus.changes(), *changes, *reuse), epsilon)
+    return Case(name, RECIPE, (*corpus.changes(), *chosen, *reuse), epsilon)
 
 
-def settings(corpus: Corpus, epsilon: float | None) -> tuple[int, float]:
-    """Rounds and rate: a choice by public numbers alone."""
-    if epsilon is None:
-        return ROUNDS_WITHOUT_NOISE.get(corpus.name, WITHOUT_NOISE[0]), WITHOUT_NOISE[1]
+def without_noise(corpus: Corpus) -> tuple[str, ...]:
+    rounds, rate = WITHOUT_NOISE
+    return (f"run.rounds={ROUNDS_WITHOUT_NOISE.get(corpus.name, rounds)}", f"server.learning_rate={rate}", *NO_NOISE)
+
+
+def with_noise(corpus: Corpus, epsilon: float) -> tuple[str, ...]:
+    """What follows from the number of people and epsilon: a choice by public numbers alone."""
     alike = epsilon * corpus.population / FOR_PEOPLE
-    return next(found for least, found in SETTINGS.items() if alike >= least)
+    found = next(found for least, found in SETTINGS.items() if alike >= least)
+    return (
+        f"privacy.cohort={min(corpus.cohort, found.people)}",
+        f"run.rounds={found.rounds}",
+        f"server.learning_rate={found.rate}",
+        f"server.average_decay={found.decay}",
+    )
 
 
 def name_of(corpus: Corpus, epsilon: float | None) -> str:

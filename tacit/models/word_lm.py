@@ -29,6 +29,7 @@ from tacit.errors import RecipeError
 from tacit.models.layers.cells import Cell, Kind, State, build_cell, initial_state, run
 from tacit.models.layers.cross_entropy import cross_entropies
 from tacit.models.layers.precision import Precision, product
+from tacit.models.layers.unit_norm import unit
 
 
 @dataclass(frozen=True)
@@ -152,16 +153,6 @@ def outputs_of(model: WordLM, tokens: Array, precision: Precision) -> Array:
     """The output embeddings [L, B, P] after each of tokens [L, B], time first."""
     _, outputs, _ = run(model.cell, model.rows(tokens), initial_state(model.cell, tokens.shape[1:]), precision)
     return outputs
-
-
-def unit(rows: Array) -> Array:
-    """Rows scaled to L2 norm 1 (a row of zeros stays one)."""
-    return rows * inverse_norm(rows)
-
-
-def inverse_norm(rows: Array) -> Array:
-    """1 / L2 norm of each row, kept finite at zero."""
-    return jax.lax.rsqrt(jnp.sum(rows * rows, axis=-1, keepdims=True) + jnp.float32(1e-12))
 
 
 def _validate(config: WordLMConfig) -> None:

@@ -40,6 +40,9 @@ GATES: dict[Kind, tuple[str, ...]] = {
 }
 # A loop over more steps than this is compiled as a loop.
 UNROLL = 16
+# Matrix units read rows whose length is a multiple of this. A cell of 670 units computes as one of 672, the last two of them
+# zeros, without which a GPU pads the weights at every time step: on an H200 a local step then took a quarter longer.
+ALIGNED = 8
 
 
 class CellGate(eqx.Module):
@@ -68,6 +71,10 @@ class Cell(eqx.Module):
     @property
     def fed_back_width(self) -> int:
         return self.projection.shape[1] if self.projection is not None and self.fed_back else self.units
+
+    @property
+    def outputs(self) -> int:
+        return self.units if self.projection is None else self.projection.shape[1]
 
 
 class State(NamedTuple):
@@ -130,6 +137,8 @@ def run(cell: Cell, x: Array, state: State, precision: Precision) -> tuple[State
     """The cell over x [L, B, inputs] from `state` [B, ...]: the last state, the outputs [L, B, outputs], and what
     `backward` needs."""
     length, batch, inputs = x.shape
+    narrow, cell = cell, _aligned(cell)
+    state = State(_wider(state.c, cell.units), _wider(state.r, cell.fed_back_width))
     weights = _side_by_side(cell, inputs, precision)
     zx = product(x.reshape(-1, inputs), weights.x, precision).reshape(length, batch, -1)
 
@@ -146,12 +155,15 @@ def run(cell: Cell, x: Array, state: State, precision: Precision) -> tuple[State
     if weights.projection is not None and not cell.fed_back:
         outputs = product(h.reshape(length * batch, -1), weights.projection, precision).reshape(length, batch, -1)
         outputs = outputs if cell.projection_bias is None else outputs + cell.projection_bias
-    return last, outputs, Saved(x, r_before, c_before, c, h, gates)
+    last = State(last.c[..., : narrow.units], last.r[..., : narrow.fed_back_width])
+    return last, outputs[..., : narrow.outputs], Saved(x, r_before, c_before, c, h, gates)
 
 
 def backward(cell: Cell, saved: Saved, d_outputs: Array, precision: Precision) -> tuple[Cell, Array]:
     """The derivatives by the cell's parameters and by x, given those by the outputs [L, B, outputs]."""
     length, batch, inputs = saved.x.shape
+    narrow, cell = cell, _aligned(cell)
+    d_outputs = _wider(d_outputs, cell.outputs)
     weights = _side_by_side(cell, inputs, precision)
 
     def flat(a: Array) -> Array:
@@ -194,7 +206,40 @@ def backward(cell: Cell, saved: Saved, d_outputs: Array, precision: Precision) -
         d_bias = None if cell.fed_back else jnp.sum(d_projected, axis=0)
     d_gates = {name: CellGate(k, b) for name, k, b in zip(GATES[cell.kind], d_kernels, d_biases, strict=True)}
     d_x = product(d_z, weights.x, precision, contract=(1, 1)).reshape(saved.x.shape)
-    return Cell(d_gates, d_projection, d_bias, cell.kind, cell.fed_back), d_x
+    derivatives = Cell(d_gates, d_projection, d_bias, cell.kind, cell.fed_back)
+    return _cut(derivatives, narrow), d_x
+
+
+def _aligned(cell: Cell) -> Cell:
+    """The cell with units of zeros, which stay zero, up to the next multiple of `ALIGNED`."""
+    units = cell.units + -cell.units % ALIGNED
+    if units == cell.units:
+        return cell
+    fed_back = cell.fed_back_width if cell.projection is not None and cell.fed_back else units
+    rows = cell.gates["forget"].kernel.shape[0] - cell.fed_back_width + fed_back
+    return Cell(
+        gates={
+            name: CellGate(_wider(_wider(gate.kernel, units), rows, axis=0), _wider(gate.bias, units))
+            for name, gate in cell.gates.items()
+        },
+        projection=None if cell.projection is None else _wider(cell.projection, units, axis=0),
+        projection_bias=cell.projection_bias,
+        kind=cell.kind,
+        fed_back=cell.fed_back,
+    )
+
+
+def _wider(a: Array, width: int, axis: int = -1) -> Array:
+    """With zeros at the end of an axis, so that it has this width."""
+    missing = width - a.shape[axis]
+    widths = [(0, 0)] * a.ndim
+    widths[axis] = (0, missing)
+    return jnp.pad(a, widths) if missing else a
+
+
+def _cut(derivatives: Cell, cell: Cell) -> Cell:
+    """The derivatives by the parameters that `cell` has."""
+    return jax.tree.map(lambda d, own: d[tuple(slice(n) for n in own.shape)], derivatives, cell)
 
 
 def _side_by_side(cell: Cell, inputs: int, precision: Precision) -> _Weights:

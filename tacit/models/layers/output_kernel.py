@@ -7,8 +7,11 @@ These kernels read a tile of the table T, form its logits on the chip, and use t
                keys and values are the table. Then D o = w (Σ_v p_v T_v - T_y).
     update     the tile's logits again, their derivatives G = w (p - one-hot), and T + G' O in place
 
-so a step reads the table twice and writes it once. Tensor cores need sizes that are powers of two: 80 tokens are split
-into 64 and 16, a width of 96 into 64 and 32.
+so a step reads the table twice and writes it once. Tokens are held some at a time, a group: `expected` has programs for each
+group, and `update` goes through all groups at each tile, so that the table is still written once. Tensor cores need sizes that
+are powers of two: 80 tokens are split into 64 and 16, a width of 96 into 64 and 32.
+
+With unit norm the logits are those of u = T / |T|, and a tile's derivatives D u become (D u - (u · D u) u) / |T| by its rows.
 """
 
 from __future__ import annotations
@@ -23,10 +26,13 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from tacit.models.layers.precision import Precision, product, round_operand
+from tacit.models.layers.unit_norm import through_unit_in_pieces, unit, unit_in_pieces
 
 # Programs that share one user's table, rows of it a tile holds; warps and pipeline stages of a program. Measured on an H200:
 # other tiles (32, 128), 8 splits, 8 warps and 1 or 3 stages were no faster.
 SPLITS, TILE, WARPS, STAGES = 4, 64, 4, 2
+# The most tokens that a program holds in registers; more of them go in groups of about `GROUP`, which was faster than `MOST`.
+MOST, GROUP = 128, 64
 # Stands for minus infinity where a tile reaches past the table, without making NaN of differences.
 _LOWEST = -1e30
 
@@ -39,9 +45,9 @@ def available() -> bool:
     return capability.replace(".", "", 1).isdigit() and float(capability) >= 8.0
 
 
-def supported(tokens: int, width: int, precision: Precision) -> bool:
-    """Whether the kernels support this number of tokens (a program holds all in registers), width and precision."""
-    return tokens <= 128 and width <= 128 and width % 16 == 0 and precision == "bf16"
+def supported(width: int, precision: Precision) -> bool:
+    """Whether the kernels support outputs of this width (a program holds their rows in registers) and this precision."""
+    return width <= 128 and width % 16 == 0 and precision == "bf16"
 
 
 def output_update(
@@ -52,32 +58,34 @@ def output_update(
     weights: Array,
     precision: Precision,
     *,
+    unit_norm: bool = False,
     interpret: bool = False,
 ) -> tuple[Array, Array | None, Array]:
     """Table and bias with the derivatives of Σ_n weights_n · cross-entropy_n added, and the derivatives by outputs [N, P]."""
     tokens, width = outputs.shape
-    padding = -tokens % 16
-    padded = tokens + padding
+    shape = _Shape(table.shape[0], tokens, width, precision, unit_norm)
+    padding = shape.padded - tokens
     rounded = round_operand(jnp.pad(outputs, ((0, padding), (0, 0))), precision)
-    shape = _Shape(table.shape[0], padded, width, precision)
+    # Without the barrier XLA may read the rows after the update, and copies the whole table for that.
+    table, at_target = lax.optimization_barrier((table, table[targets]))
     biases = [] if bias is None else [bias]
 
-    partials = [jax.ShapeDtypeStruct((SPLITS, padded, n), jnp.float32) for n in (1, 1, width)]
+    partials = [jax.ShapeDtypeStruct((SPLITS, shape.padded, n), jnp.float32) for n in (1, 1, width)]
     highest, sums, means = pl.pallas_call(
-        partial(_expected, shape), out_shape=partials, name="expected", **_launch(SPLITS, WARPS, STAGES, interpret)
+        partial(_expected, shape), out_shape=partials, name="expected", **_launch((SPLITS, shape.groups), interpret)
     )(rounded, table, *biases)
     top = jnp.max(highest, axis=0)
     share = jnp.exp(highest - top)
     normalizer = jnp.sum(sums * share, axis=0)  # [padded, 1]
     expected = (jnp.sum(means * share, axis=0) / normalizer)[:tokens]
-    d_outputs = weights[:, None] * (expected - table[targets])
+    d_outputs = weights[:, None] * (expected - (unit(at_target) if unit_norm else at_target))
 
     new = pl.pallas_call(
         partial(_update, shape),
         out_shape=[jax.ShapeDtypeStruct(a.shape, jnp.float32) for a in (table, *biases)],
         input_output_aliases={4 + i: i for i in range(1 + len(biases))},
         name="update",
-        **_launch(SPLITS, WARPS, STAGES, interpret),
+        **_launch((SPLITS,), interpret),
     )(
         rounded,
         jnp.pad(targets, (0, padding)),
@@ -90,11 +98,14 @@ def output_update(
 
 
 class _Shape:
-    """Compile-time constants of both kernels: how tokens and width are split, and the number of tiles per program."""
+    """Compile-time constants of both kernels: groups of tokens, how they and the width are split, and tiles per program."""
 
-    def __init__(self, vocabulary: int, tokens: int, width: int, precision: Precision) -> None:
-        self.vocabulary, self.precision = vocabulary, precision
-        self.tokens, self.width = _pieces(tokens), _pieces(width)
+    def __init__(self, vocabulary: int, tokens: int, width: int, precision: Precision, unit_norm: bool) -> None:
+        self.vocabulary, self.precision, self.unit_norm = vocabulary, precision, unit_norm
+        self.groups = 1 if tokens <= MOST else pl.cdiv(tokens, GROUP)
+        self.group = 16 * pl.cdiv(tokens, 16 * self.groups)
+        self.padded = self.groups * self.group
+        self.tokens, self.width = _pieces(self.group), _pieces(width)
         self.tiles = pl.cdiv(pl.cdiv(vocabulary, TILE), SPLITS)
 
     def place(self, split: Array, step: Array) -> tuple[Any, Array, Array]:
@@ -109,9 +120,15 @@ class _Shape:
             triton.load(table.at[at, pl.ds(p, span)], mask=_beside(exists, span), other=0.0) for p, span in self.width
         ]
 
-    def outputs(self, ref: Any) -> list[list[Array]]:
-        """The outputs in pieces [tokens][width]."""
-        return [[ref[pl.ds(n, size), pl.ds(p, span)] for p, span in self.width] for n, size in self.tokens]
+    def outputs(self, ref: Any, group: Array | int) -> list[list[Array]]:
+        """The outputs of a group in pieces [tokens][width]."""
+        first = group * self.group
+        return [[ref[pl.ds(first + n, size), pl.ds(p, span)] for p, span in self.width] for n, size in self.tokens]
+
+    def per_token(self, refs: tuple[Any, ...], group: Array | int) -> list[tuple[Array, ...]]:
+        """What each array holds of a group's tokens, by pieces."""
+        first = group * self.group
+        return [tuple(ref[pl.ds(first + n, size)] for ref in refs) for n, size in self.tokens]
 
     def scores(self, a: list[Array], b: list[Array]) -> Array:
         """The product of a and the transpose of b, both in pieces by width."""
@@ -134,12 +151,13 @@ class _Shape:
 
 def _expected(shape: _Shape, outputs_ref: Any, table_ref: Any, *refs: Any) -> None:
     *bias_ref, highest_ref, sums_ref, means_ref = refs
-    split = pl.program_id(0)
-    outputs = shape.outputs(outputs_ref)
+    split, group = pl.program_id(0), pl.program_id(1)
+    outputs = shape.outputs(outputs_ref, group)
 
     def step(t: Array, carry: list[Any]) -> list[Any]:
         at, _, exists = shape.place(split, t)
-        tile = [round_operand(piece, shape.precision) for piece in shape.tile(table_ref, at, exists)]
+        tile = shape.tile(table_ref, at, exists)
+        tile = [round_operand(piece, shape.precision) for piece in (unit_in_pieces(tile) if shape.unit_norm else tile)]
         offset = jnp.where(exists, 0.0, _LOWEST)
         if bias_ref:
             offset = offset + triton.load(bias_ref[0].at[at], mask=exists, other=0.0)
@@ -156,10 +174,11 @@ def _expected(shape: _Shape, outputs_ref: Any, table_ref: Any, *refs: Any) -> No
 
     found = lax.fori_loop(0, shape.tiles, step, shape.nothing())
     for (n, size), (highest, total, means) in zip(shape.tokens, found, strict=True):
-        highest_ref[split, pl.ds(n, size), 0] = highest
-        sums_ref[split, pl.ds(n, size), 0] = total
+        at = pl.ds(group * shape.group + n, size)
+        highest_ref[split, at, 0] = highest
+        sums_ref[split, at, 0] = total
         for (p, span), mean in zip(shape.width, means, strict=True):
-            means_ref[split, pl.ds(n, size), pl.ds(p, span)] = mean
+            means_ref[split, at, pl.ds(p, span)] = mean
 
 
 def _update(
@@ -167,31 +186,45 @@ def _update(
 ) -> None:
     bias_ref, new_table_ref, new_bias_ref = refs if len(refs) == 3 else (None, refs[0], refs[0])
     split = pl.program_id(0)
-    outputs = shape.outputs(outputs_ref)
-    per_token = [
-        tuple(ref[pl.ds(n, size)] for ref in (targets_ref, weights_ref, normalizer_ref)) for n, size in shape.tokens
-    ]
+
+    def of_group(group: Array | int) -> tuple[Any, Any]:
+        return (
+            shape.outputs(outputs_ref, group),
+            shape.per_token((targets_ref, weights_ref, normalizer_ref), group),
+        )
+
+    only = of_group(0) if shape.groups == 1 else None  # held in registers over all tiles
 
     def step(t: Array, done: Array) -> Array:
         at, rows, exists = shape.place(split, t)
         tile = shape.tile(table_ref, at, exists)
+        read = unit_in_pieces(tile) if shape.unit_norm else tile
         bias = None if bias_ref is None else triton.load(bias_ref.at[at], mask=exists, other=0.0)
-        d_logits = []
-        for o, (y, w, normalizer) in zip(outputs, per_token, strict=True):
-            logits = shape.scores(tile, o) - normalizer[None, :]
-            if bias is not None:
-                logits = logits + bias[:, None]
-            hit = (rows[:, None] == y[None, :]).astype(jnp.float32)
-            d_logits.append((jnp.exp(logits) - hit) * w[None, :])
-        for j, (p, span) in enumerate(shape.width):
-            new = tile[j]
-            for d, o in zip(d_logits, outputs, strict=True):
-                new = new + product(d, o[j], shape.precision)
-            triton.store(new_table_ref.at[at, pl.ds(p, span)], new, mask=_beside(exists, span))
+
+        def add(group: Array | int, carry: tuple[list[Array], Array]) -> tuple[list[Array], Array]:
+            sums, sum_of_bias = carry
+            outputs, per_token = only or of_group(group)
+            for o, (y, w, normalizer) in zip(outputs, per_token, strict=True):
+                logits = shape.scores(read, o) - normalizer[None, :]
+                if bias is not None:
+                    logits = logits + bias[:, None]
+                hit = (rows[:, None] == y[None, :]).astype(jnp.float32)
+                d = (jnp.exp(logits) - hit) * w[None, :]
+                sums = [each + product(d, piece, shape.precision) for each, piece in zip(sums, o, strict=True)]
+                sum_of_bias = sum_of_bias + jnp.sum(d, axis=1)
+            return sums, sum_of_bias
+
+        begin = [jnp.zeros_like(piece) for piece in tile] if shape.unit_norm else tile
+        begin_bias = jnp.zeros((TILE,), jnp.float32) if bias is None else bias
+        new, new_bias = (
+            add(0, (begin, begin_bias)) if only else lax.fori_loop(0, shape.groups, add, (begin, begin_bias))
+        )
+        if shape.unit_norm:
+            new = [piece + d for piece, d in zip(tile, through_unit_in_pieces(tile, new), strict=True)]
+        for (p, span), piece in zip(shape.width, new, strict=True):
+            triton.store(new_table_ref.at[at, pl.ds(p, span)], piece, mask=_beside(exists, span))
         if bias is not None:
-            for d in d_logits:
-                bias = bias + jnp.sum(d, axis=1)
-            triton.store(new_bias_ref.at[at], bias, mask=exists)
+            triton.store(new_bias_ref.at[at], new_bias, mask=exists)
         return done
 
     lax.fori_loop(0, shape.tiles, step, jnp.int32(0))
@@ -212,8 +245,8 @@ def _beside(rows: Array, width: int) -> Array:
     return jnp.broadcast_to(rows[:, None], (rows.shape[0], width))
 
 
-def _launch(programs: int, warps: int, stages: int, interpret: bool) -> dict[str, Any]:
+def _launch(grid: tuple[int, ...], interpret: bool) -> dict[str, Any]:
     """The arguments of `pallas_call` that say how a kernel runs; interpreted, it runs anywhere, slowly."""
     if interpret:
-        return {"grid": (programs,), "interpret": True}
-    return {"grid": (programs,), "compiler_params": triton.CompilerParams(num_warps=warps, num_stages=stages)}
+        return {"grid": grid, "interpret": True}
+    return {"grid": grid, "compiler_params": triton.CompilerParams(num_warps=WARPS, num_stages=STAGES)}

@@ -5,8 +5,8 @@ are avoided where possible: the derivative of the embedding lookup is a scatter 
 table of zeros), the step size is part of the loss weights so that derivatives are added to the parameters directly, and the
 recurrence and the softmax have the backward passes of `cells` and `cross_entropy`.
 
-With unit-norm embeddings ê = e/|e| a derivative u by ê becomes (u - (u·ê) ê)/|e| by e; being linear in u, it is applied
-separately to the dense part (outputs) and to the sparse part (inputs).
+With unit-norm embeddings the derivative goes through `unit_norm` separately for the dense part (outputs) and for the sparse
+part (inputs).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tacit.models.layers.cells import backward, initial_state, run
 from tacit.models.layers.cross_entropy import output_derivatives
 from tacit.models.layers.precision import Precision
 from tacit.models.layers.scatter_add import add_rows
-from tacit.models.word_lm import Batch, WordLM, inverse_norm
+from tacit.models.layers.unit_norm import through_unit, unit
+from tacit.models.word_lm import Batch, WordLM
 
 
 def sgd_step(
@@ -35,42 +36,39 @@ def sgd_step(
 
     Equal, up to rounding, to ``model - learning_rate * grad(sum / max(count, 1))`` of `word_lm.loss_sum`; a batch without
     predictions returns the model unchanged. `kernels` says whether to use the GPU kernels of
-    `output_kernel` where they serve (bf16 products, no unit norm); None asks the device.
+    `output_kernel` where they serve (bf16 products); None asks the device.
     """
     kernels = output_kernel.available() if kernels is None else kernels
     tokens, mask = batch["tokens"].T, batch["mask"].T.reshape(-1)  # time first
     inputs, targets = tokens[:-1], tokens[1:].reshape(-1)
     weights = mask * (-jnp.float32(learning_rate) / jnp.maximum(jnp.sum(mask), 1.0))
 
+    embedding, rows = model.embedding, model.embedding[inputs]
+    if kernels:  # they write in place: see `output_update`
+        embedding, rows = jax.lax.optimization_barrier((embedding, rows))
     start = initial_state(model.cell, inputs.shape[1:])
-    _, outputs, saved = run(model.cell, model.rows(inputs), start, precision)
+    _, outputs, saved = run(model.cell, unit(rows) if model.unit_norm else rows, start, precision)
     flat = outputs.reshape(-1, outputs.shape[-1])
-    table = model.embedding if model.output is None else model.output
-    if kernels and not model.unit_norm and output_kernel.supported(flat.shape[0], flat.shape[1], precision):
-        step = output_kernel.output_update(table, model.output_bias, flat, targets, weights, precision)
-        new_table, new_bias, d_outputs = step
+    table = embedding if model.output is None else model.output
+    if kernels and output_kernel.supported(flat.shape[1], precision):
+        new_table, new_bias, d_outputs = output_kernel.output_update(
+            table, model.output_bias, flat, targets, weights, precision, unit_norm=model.unit_norm
+        )
     else:
         d_table, d_bias, d_outputs = output_derivatives(
             model.output_table(), model.output_bias, flat, targets, weights, precision
         )
-        new_table = table + (_through_unit(table, d_table) if model.unit_norm else d_table)
+        new_table = table + (through_unit(table, d_table) if model.unit_norm else d_table)
         new_bias = None if model.output_bias is None or d_bias is None else model.output_bias + d_bias
 
     d_cell, d_x = backward(model.cell, saved, d_outputs.reshape(outputs.shape), precision)
     if model.unit_norm:
-        d_x = _through_unit(model.embedding[inputs], d_x)
-    embedding = new_table if model.output is None else model.embedding
+        d_x = through_unit(rows, d_x)
+    read = new_table if model.output is None else embedding
     return WordLM(
-        embedding=add_rows(embedding, inputs.reshape(-1), d_x.reshape(-1, d_x.shape[-1])),
+        embedding=add_rows(read, inputs.reshape(-1), d_x.reshape(-1, d_x.shape[-1])),
         cell=jax.tree.map(jnp.add, model.cell, d_cell),
         output=None if model.output is None else new_table,
         output_bias=new_bias,
         unit_norm=model.unit_norm,
     )
-
-
-def _through_unit(rows: Array, d_unit: Array) -> Array:
-    """The derivative by rows, given that by the rows scaled to norm 1."""
-    scale = inverse_norm(rows)
-    unit = rows * scale
-    return scale * (d_unit - jnp.sum(d_unit * unit, axis=-1, keepdims=True) * unit)
