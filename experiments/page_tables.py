@@ -234,7 +234,7 @@ def real_epsilon_scotus(results: Path) -> str:
         run = runs[f"scotus-{name}"]
         cost = run["privacy"]["epsilon"]
         shown = label if cost is None else round_up(cost)
-        rounds = f"{run['rounds']:,}" + (f" of {run['cohort']:.0f} people" if cost is None else "")
+        rounds = f"{run['rounds']:,} of {run['cohort']:,.0f} people"
         accuracy = [f"**{share(run['metrics']['papers_top1'])}**", share(run["metrics"]["top1"])]
         rows.append([shown, rounds, f"{run['noise_multiplier']:.4g}", *accuracy])
     start = runs["scotus-no-noise"]["curve"][0][1]
@@ -327,6 +327,18 @@ def _compared(results: Path, against: str, metrics: Sequence[str] | None) -> str
     return table(["", *(Path(each["model"]).name for each in found)], rows)
 
 
+def keyboard_rows(results: Path) -> str:
+    """The papers' metric on the way; a run that was cut off ends where it was."""
+    runs = {line["name"]: line for line in read_lines(results / "keyboard" / "results.jsonl")}
+    curves = {name: {point[0]: point[1] for point in run["curve"] if point[0] >= 500} for name, run in runs.items()}
+    rounds = sorted({round for curve in curves.values() for round in curve})
+    rows = [
+        [name, f"{run['noise_multiplier']:.4g}", *(share(curves[name][r]) if r in curves[name] else "" for r in rounds)]
+        for name, run in runs.items()
+    ]
+    return table(["run", "noise multiplier in the run", *(f"round {round:,}" for round in rounds)], rows)
+
+
 def keyboard_against_ngrams(results: Path) -> str:
     return _compared(results, "against n-grams", None)
 
@@ -352,6 +364,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "real_epsilon/others": real_epsilon_others,
     "averaging": averages,
     "secagg": secagg,
+    "keyboard/rows": keyboard_rows,
     "keyboard/ngrams": keyboard_against_ngrams,
     "keyboard/fedavg": keyboard_against_fedavg,
 }

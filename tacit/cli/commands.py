@@ -50,6 +50,9 @@ def _with_flags(parameters: list[Any]) -> list[Any]:
         if getattr(each, "is_flag", False):
             each.metavar = ""
         elif each.param_type_name == "option" and each.multiple and each.metavar is None:
-            (one,) = get_args(each.type_descriptor.annotation)
+            described = getattr(each, "type_descriptor", None)
+            if described is None:  # an older version of Typer, which describes one value by itself
+                continue
+            (one,) = get_args(described.annotation)
             each.metavar = f"<{one.__name__.lower()}>"
     return parameters
