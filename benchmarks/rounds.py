@@ -2,10 +2,14 @@
 
     make bench                                 the cases that suit this machine
     python benchmarks/rounds.py --cohort 1024 --chunk 512 --precision bf16
+    python benchmarks/rounds.py --cohort 512 --precision bf16 --model gboard-30k --rows 8 --length 20
 
 The workload: vocabulary 10,000, the benchmark model (1.14M parameters), 1,600 tokens a user in 20 batches of 8 rows of 10,
-local rate 0.5, clip, Gaussian noise, server momentum. `bandwidth_fraction` is the share of the device's copy bandwidth,
-measured in the same run, that the unavoidable traffic amounts to: each local step reads and writes each user's parameters.
+local rate 0.5, clip, Gaussian noise, server momentum. `--model` takes another preset with its own vocabulary, or `transformer`,
+a small one of 10,000 words (0.74M parameters), which JAX differentiates, in float32.
+
+`bandwidth_fraction` is the share of the device's copy bandwidth, measured in the same run, that the unavoidable traffic amounts
+to: each local step reads and writes each user's parameters.
 """
 
 from __future__ import annotations
@@ -29,7 +33,8 @@ from tacit.learning.batches import TextBatches
 from tacit.learning.next_word import NextWord
 from tacit.learning.server import Server, build_optimizer
 from tacit.learning.work import FedAvg, LocalWork
-from tacit.models.word_lm import build, parameter_count, preset
+from tacit.models import transformer
+from tacit.models.word_lm import PRESETS, build, parameter_count, preset
 from tacit.privacy.gate.sums import ClipThresholds
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.plan import PrivacyPlan
@@ -37,9 +42,9 @@ from tacit.simulation.batched import BatchedUsers
 from tacit.simulation.cohorts import CohortStream
 from tacit.simulation.placement import suitable_spread, use_every_core
 
-TOKENS, LENGTH, BATCH = 1_600, 10, 8
-SHAPE = TextBatches("windows", LENGTH, BATCH, TOKENS // (LENGTH * BATCH))
+TOKENS, LENGTH, ROWS = 1_600, 10, 8
 VOCABULARY = 10_000
+TRANSFORMER = "transformer"
 
 
 class ZipfUsers:
@@ -88,21 +93,26 @@ def case(
     chunk: int | None = None,
     precision: str = "float32",
     rounds: int = 4,
+    model: str = "benchmark",
+    rows: int = ROWS,
+    length: int = LENGTH,
 ) -> dict[str, Any]:
     """Train `rounds` rounds after a warm-up and report the median round."""
     plan = PrivacyPlan(
         population=users, cohort=cohort, sampling="fixed", clip_norm=0.8, noise_multiplier=1.0, delta=0.1 / users
     )
-    model = build(preset("benchmark"), key=jax.random.key(0))
+    model_name, shape = model, TextBatches("windows", length, rows, TOKENS // (length * rows))
+    vocabulary = VOCABULARY if model == TRANSFORMER else preset(model).vocabulary
+    model = built(model)
     parameters = parameter_count(model)
     server = Server.build(build_optimizer("momentum", 1.0, 0.9), plan.denominator)
     mechanism, state, noise = plan.build_mechanism(rounds, None), server.init(model), ()
     spread = suitable_spread(parameters, cohort, chunk)
     engine = BatchedUsers(
-        ZipfUsers(users),
+        ZipfUsers(users, vocabulary),
         LocalWork(FedAvg(learning_rate=0.5), NextWord(precision)),
         plan,
-        SHAPE,
+        shape,
         spread,
     )
     names = names_of_numbers(np.arange(users))
@@ -117,10 +127,14 @@ def case(
         assert bool(finite)  # waits for the device
         seconds.append(time.perf_counter() - last)
     round_seconds = statistics.median(seconds[1:])
-    traffic = cohort * SHAPE.steps * parameters * 4 * 2 / round_seconds
+    traffic = cohort * shape.steps * parameters * 4 * 2 / round_seconds
     return {
         "case": name,
         "device": jax.devices()[0].device_kind,
+        "model": model_name,
+        "parameters": parameters,
+        "rows": rows,
+        "length": length,
         "precision": precision,
         "cohort": cohort,
         "population": users,
@@ -134,6 +148,13 @@ def case(
         "copy_bandwidth_GB_per_second": round(bandwidth / 1e9, 1),
         "peak_memory_MB": _peak_memory(),
     }
+
+
+def built(name: str) -> Any:
+    """A preset, or a small transformer of as many words as the benchmark model has."""
+    if name == TRANSFORMER:
+        return transformer.build(transformer.TransformerConfig(VOCABULARY), key=jax.random.key(0))
+    return build(preset(name), key=jax.random.key(0))
 
 
 def _timed(cohorts: Iterator[Any]) -> Iterator[tuple[float, Any]]:
@@ -179,12 +200,15 @@ def main() -> None:
     parser.add_argument("--chunk", type=int)
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--model", default="benchmark", choices=[*PRESETS, TRANSFORMER])
+    parser.add_argument("--rows", type=int, default=ROWS, help="rows a batch")
+    parser.add_argument("--length", type=int, default=LENGTH, help="predictions a row")
     arguments = parser.parse_args()
     use_every_core()
     bandwidth = copy_bandwidth()
     if arguments.cohort:
-        options = {"cohort": arguments.cohort, "chunk": arguments.chunk, "precision": arguments.precision}
-        print(json.dumps(case("as asked", bandwidth, rounds=arguments.rounds, **options)))
+        options = {name: value for name, value in vars(arguments).items() if value is not None}
+        print(json.dumps(case("as asked", bandwidth, **options)))
         return
     for run in cases_for_this_machine():
         print(json.dumps(run(bandwidth)), flush=True)
