@@ -31,8 +31,8 @@ REPORT = "report"
 Limit = tuple[str, int]
 # Much longer than anything that is waited for takes, on a machine that others use, too.
 _PATIENCE_S = 900.0
-# A device that got no place asks again so much later.
-_REST_S = 0.2
+# A device that got no place asks again so much later, and one whose next message has to wait for others.
+_REST_S, _POLL_S = 0.2, 0.1
 
 
 @dataclass
@@ -42,6 +42,7 @@ class Part:
     place: Assignment
     state: Any = None
     said: int = 0  # stages
+    asks_at: float = 0.0
 
 
 @dataclass
@@ -150,10 +151,11 @@ class Phones:
         if part.said == phone.stages:
             return
         stage = STAGES[part.said]
-        if not self._may(stage, limit):
+        if not self._may(stage, limit) or time.monotonic() < part.asks_at:
             return
         heard = self._secagg(phone, part, "GET", "session" if part.said == 0 else STAGES[part.said - 1])
         if heard is None:
+            part.asks_at = time.monotonic() + _POLL_S
             return
         message, part.state = self._message(phone, part, stage, heard)
         if self._secagg(phone, part, "POST", stage, message) is None:
