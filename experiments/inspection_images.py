@@ -21,7 +21,8 @@ from grid import in_turn, say
 import tacit
 from tacit.recipe.image_inspection import RECIPE, load_image_inspection
 from tacit.runs.callbacks import RunStart
-from tacit.runs.folder import RunFolder, is_run
+from tacit.runs.finding import is_run
+from tacit.runs.folder import RunFolder
 
 HERE = Path(__file__).parent
 SETTINGS = HERE / "inspection_images.toml"

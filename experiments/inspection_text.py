@@ -30,7 +30,8 @@ import tacit
 from tacit.recipe.reading import RECIPES, apply_change, read_toml
 from tacit.recipe.text_inspection import TEXT, TextFault, load_text_inspection
 from tacit.recipe.training import Recipe, parse_recipe
-from tacit.runs.folder import RunFolder, is_run
+from tacit.runs.finding import is_run
+from tacit.runs.folder import RunFolder
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "experiments" / "inspection" / "text.json"

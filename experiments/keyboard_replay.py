@@ -21,7 +21,8 @@ from corpora import RUNS as REAL_EPSILON_RUNS
 from grid import Results, read_results
 from keyboard import CASES, CORPUS, RESULTS, RUNS
 
-from tacit.runs.folder import RunFolder, is_run
+from tacit.runs.finding import is_run
+from tacit.runs.folder import RunFolder
 
 DOCS = RESULTS.parent
 ORDERS = (3, 5)

@@ -8,6 +8,7 @@ one step: whoever reads, at whatever moment the machine stopped, sees the old co
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from contextlib import suppress
@@ -133,3 +134,25 @@ def refuse_if_others_can_read(path: Path) -> None:
     """RunError if anybody but the owner may open this file."""
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise RunError(f"Expected {path} to be readable by its owner alone, but others may open it: chmod 600 it.")
+
+
+def is_being_written(path: Path) -> bool:
+    """Whether a process holds this ledger open for writing now: it then has its lock."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in its place is opened without waiting
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def user_cache(kind: str) -> Path:
+    """The user's own folder for what is computed once: under XDG_CACHE_HOME, or ~/.cache where that is no absolute path."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    base = Path(given) if os.path.isabs(given) else Path(os.path.expanduser("~")) / ".cache"
+    return base / "tacit" / kind

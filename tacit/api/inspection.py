@@ -12,7 +12,8 @@ from tacit.errors import RecipeError
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.text_inspection import load_text_inspection
 from tacit.runs.callbacks import Callback, Callbacks
-from tacit.runs.folder import RunFolder, by_name, next_folder
+from tacit.runs.finding import by_name, next_folder
+from tacit.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from tacit.inspection.text.findings import WordFindings

@@ -15,7 +15,8 @@ from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.statement.guarantee import Guarantee
 from tacit.privacy.statement.wording import epsilon_text
 from tacit.runs.cost import RunCost, cohorts_for_owner, cost_of
-from tacit.runs.folder import RunFolder, by_name
+from tacit.runs.finding import by_name
+from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import last_metrics, read_metrics
 from tacit.runs.other_runs import runs_listed_with
 from tacit.runs.report.reading import state_of

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from tacit.api.run import Run
 from tacit.errors import RecipeError, RunError
 from tacit.recipe.sweep import SweepCase, checked, grid_of, load_grid
-from tacit.runs.folder import RUNS, RunFolder, is_run
+from tacit.runs.finding import RUNS, is_run
+from tacit.runs.folder import RunFolder
 from tacit.simulation.sweep.cases import CaseResult, Costs, results_of
 from tacit.simulation.sweep.folder import SettledCase, SweepFolder, is_sweep, refuse_if_taken
 from tacit.simulation.sweep.picture import plot_sweep

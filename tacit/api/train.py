@@ -15,7 +15,8 @@ from tacit.recipe.reading import find_recipe
 from tacit.recipe.target import at_epsilon
 from tacit.recipe.training import Recipe, load_recipe, on_engine
 from tacit.runs.callbacks import Callback, Callbacks
-from tacit.runs.folder import RunFolder, by_name, next_folder, refuse_if_taken
+from tacit.runs.finding import by_name, next_folder, refuse_if_taken
+from tacit.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     import optax

@@ -35,7 +35,8 @@ from tacit.privacy.accounting.spent import spent_by
 from tacit.recipe.reading import apply_change
 from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.callbacks import Callback
-from tacit.runs.folder import RunFolder, is_run
+from tacit.runs.finding import is_run
+from tacit.runs.folder import RunFolder
 from tacit.simulation.training import resume_run, start_run
 from tacit.training.datasets import open_dataset
 from tacit.training.recipes import model_config

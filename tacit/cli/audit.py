@@ -20,7 +20,8 @@ from tacit.cli.results import emit
 from tacit.cli.results.audit import AuditRunResult, ExperimentResult, PlantResult
 from tacit.cli.summary import tacit_command
 from tacit.errors import AuditError
-from tacit.runs.folder import RunFolder, by_name
+from tacit.runs.finding import by_name
+from tacit.runs.folder import RunFolder
 
 if TYPE_CHECKING:
     from tacit.audit.outcome import AuditOutcome

@@ -15,7 +15,7 @@ from tacit.cli.options import Certificate, Json
 from tacit.cli.results import emit
 from tacit.cli.results.runs import BoardResult
 from tacit.errors import RunError
-from tacit.runs.folder import RUNS
+from tacit.runs.finding import RUNS
 
 
 def board(

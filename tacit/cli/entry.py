@@ -12,9 +12,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from _thread import interrupt_main
+import threading
 from contextlib import suppress
-from threading import Timer
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -87,9 +86,18 @@ def _would_be_lost(frame: FrameType | None) -> bool:
 
 
 def _send_again() -> None:
-    again = Timer(PATIENCE, interrupt_main)
+    again = threading.Timer(PATIENCE, _interrupt_main_thread)
     again.daemon = True
     again.start()
+
+
+def _interrupt_main_thread() -> None:
+    """Send a real signal, which also ends a sleep or a read, as soon as no import would have to bear it."""
+    main_thread = threading.main_thread().ident
+    if main_thread is None or _would_be_lost(sys._current_frames().get(main_thread)):
+        _send_again()
+    else:
+        signal.pthread_kill(main_thread, signal.SIGINT)
 
 
 def _leave(*_: Any) -> NoReturn:

@@ -29,7 +29,8 @@ from tacit.errors import FleetError
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.training import Recipe, load_recipe
 from tacit.runs.cost import HAPPENED, owners_figures
-from tacit.runs.folder import RunFolder, is_run, next_folder
+from tacit.runs.finding import is_run, next_folder
+from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import last_metrics
 
 if TYPE_CHECKING:

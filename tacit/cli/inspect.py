@@ -26,7 +26,8 @@ from tacit.cli.summary import privacy_sentence, tacit_command
 from tacit.errors import RecipeError
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.text_inspection import TEXT, load_text_inspection, text_inspection_of
-from tacit.runs.folder import RunFolder, by_name, is_run, next_folder, refuse_if_taken
+from tacit.runs.finding import by_name, is_run, next_folder, refuse_if_taken
+from tacit.runs.folder import RunFolder
 from tacit.runs.progress import Progress
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from tacit.cli.summary import privacy_sentence, tacit_command
 from tacit.errors import RecipeError
 from tacit.recipe.bias_inspection import BIAS, bias_inspection_of, load_bias_inspection
 from tacit.recipe.reading import find_recipe
-from tacit.runs.folder import RunFolder, by_name, next_folder, refuse_if_taken
+from tacit.runs.finding import by_name, next_folder, refuse_if_taken
+from tacit.runs.folder import RunFolder
 from tacit.runs.progress import Progress
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from tacit.cli.summary import tacit_command
 from tacit.errors import RecipeError
 from tacit.recipe.image_inspection import IMAGES, image_inspection_of, load_image_inspection, refuse_if_inspected
 from tacit.recipe.reading import find_recipe
-from tacit.runs.folder import by_name, next_folder
+from tacit.runs.finding import by_name, next_folder
 from tacit.runs.progress import Progress
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from tacit.cli.options import Json
 from tacit.cli.results import emit
 from tacit.cli.results.keyboard import KeyboardResult
 from tacit.errors import RunError
-from tacit.runs.folder import RunFolder, by_name
+from tacit.runs.finding import by_name
+from tacit.runs.folder import RunFolder
 
 
 def keyboard(

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tacit.cli.entry import STOPPED
 from tacit.cli.summary import tacit_command
-from tacit.runs.folder import find_runs
+from tacit.runs.finding import find_runs
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""`tacit runs`: list runs, show the result of one, compare several. Reads run folders and changes nothing."""
+"""`tacit runs`: list runs, show the result of one, compare several. Reads run folders and changes nothing.
+
+The list of runs that are known imports neither NumPy nor pydantic (`tacit.runs.listing`), so each command imports its own part.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,11 @@ from rich.table import Table
 
 from tacit.cli.commands import Commands
 from tacit.cli.options import Json, RunArgument
-from tacit.cli.results import emit
-from tacit.cli.results.runs import PictureResult, RunFacts, RunsCompareResult, RunsListResult
-from tacit.cli.summary import owners_sentence
 from tacit.errors import RunError
 from tacit.privacy.statement.wording import epsilon_text
 from tacit.runs.accuracy import LABELS, SHARES
-from tacit.runs.cost import HAPPENED
-from tacit.runs.facts import facts_of, recipe_differences, settings_by_name
-from tacit.runs.folder import RUNS, RunFolder, by_name, find_runs
+from tacit.runs.finding import RUNS, by_name
+from tacit.runs.listing import facts_below
 
 app = Commands(help="List, show, compare and plot runs.")
 
@@ -39,8 +38,11 @@ def list_runs(
 ) -> None:
     """List the runs below a folder, one a line."""
     nothing_yet = root == RUNS and not root.exists()
-    found = [_facts_or_problem(path) for path in ([] if nothing_yet else find_runs(root))]
+    found = [] if nothing_yet else facts_below(root)
     if as_json:
+        from tacit.cli.results import emit
+        from tacit.cli.results.runs import RunsListResult
+
         emit(RunsListResult, {"root": str(root), "runs": found})
         return
     if not found:
@@ -56,6 +58,13 @@ def list_runs(
 @app.command()
 def show(run: RunArgument, as_json: Json = False) -> None:
     """Show the result of a run: rounds, accuracy, epsilon and delta, or why epsilon is infinite."""
+    from tacit.cli.results import emit
+    from tacit.cli.results.runs import RunFacts
+    from tacit.cli.summary import owners_sentence
+    from tacit.runs.cost import HAPPENED
+    from tacit.runs.facts import facts_of, settings_by_name
+    from tacit.runs.folder import RunFolder
+
     facts = facts_of(RunFolder.open(by_name(run)), recount=True)
     if as_json:
         emit(RunFacts, facts)
@@ -91,6 +100,11 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare runs: where their recipes differ, and the result of each."""
+    from tacit.cli.results import emit
+    from tacit.cli.results.runs import RunsCompareResult
+    from tacit.runs.facts import facts_of, recipe_differences
+    from tacit.runs.folder import RunFolder
+
     if len(runs) < 2:
         raise RunError(f"Expected two or more runs to compare, got {len(runs)}.")
     folders = [RunFolder.open(by_name(run)) for run in runs]
@@ -120,6 +134,8 @@ def plot(
 ) -> None:
     """Draw accuracy and the privacy budget over the rounds of a run."""
     from tacit.api.run import open_run
+    from tacit.cli.results import emit
+    from tacit.cli.results.runs import PictureResult
 
     opened = open_run(run)
     opened.plot(out)
@@ -127,14 +143,6 @@ def plot(
         emit(PictureResult, {"run": str(opened.path), "picture": str(out)})
         return
     typer.echo(f"Wrote {out}.")
-
-
-def _facts_or_problem(path: Path) -> dict[str, Any]:
-    """A run's facts, or the problem of a damaged run, so that one bad run does not hide the others."""
-    try:
-        return facts_of(RunFolder.open(path))
-    except RunError as error:
-        return {"run": str(path), "state": "damaged", "problem": error.sentence}
 
 
 def _privacy_words(facts: Mapping[str, Any]) -> str:

@@ -19,7 +19,8 @@ from tacit.privacy.accounting.budget_filter import require_limit
 from tacit.recipe.reading import find_recipe
 from tacit.recipe.training import load_recipe
 from tacit.runs.cost import HAPPENED, owners_figures
-from tacit.runs.folder import RunFolder, next_folder
+from tacit.runs.finding import next_folder
+from tacit.runs.folder import RunFolder
 
 
 def serve(

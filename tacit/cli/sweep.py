@@ -27,7 +27,7 @@ from tacit.recipe.reading import apply_change, read_toml
 from tacit.recipe.sweep import SweepCase, grid_of
 from tacit.runs.callbacks import StopRequested
 from tacit.runs.estimates import in_minutes
-from tacit.runs.folder import RUNS
+from tacit.runs.finding import RUNS
 from tacit.simulation.sweep.cases import DONE, FAILED, CaseResult, Costs, result_of, results_of
 from tacit.simulation.sweep.folder import SettledCase, SweepFolder, is_sweep
 from tacit.simulation.sweep.picture import plot_sweep

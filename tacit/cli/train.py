@@ -23,7 +23,8 @@ from tacit.recipe.reading import apply_change, find_recipe
 from tacit.recipe.sections import EngineSection
 from tacit.recipe.training import Recipe, load_recipe, on_engine
 from tacit.runs.cost import HAPPENED, owners_figures
-from tacit.runs.folder import RunFolder, by_name, next_folder, refuse_if_taken
+from tacit.runs.finding import by_name, next_folder, refuse_if_taken
+from tacit.runs.folder import RunFolder
 from tacit.runs.progress import Progress
 
 

@@ -189,7 +189,7 @@ def _discover(
     as_json: bool,
 ) -> None:
     from tacit.recipe.sections import VocabularySection
-    from tacit.runs.folder import refuse_if_taken
+    from tacit.runs.finding import refuse_if_taken
     from tacit.training.vocabularies import discover_words
 
     population = _required(population)
@@ -219,7 +219,8 @@ def _discover_letters(
 
     from tacit.cli.running import interruptible
     from tacit.recipe.letters import LettersSection
-    from tacit.runs.folder import RunFolder, refuse_if_taken
+    from tacit.runs.finding import refuse_if_taken
+    from tacit.runs.folder import RunFolder
     from tacit.runs.progress import Progress
 
     population = _required(population)

@@ -106,7 +106,8 @@ def check(
 
     Example: tacit witness check runs/demo-1
     """
-    from tacit.runs.folder import RunFolder, by_name
+    from tacit.runs.finding import by_name
+    from tacit.runs.folder import RunFolder
     from tacit.runs.witness_check import check_witness
     from tacit.transparency.checkpoint import PublicKey
 
@@ -146,7 +147,8 @@ def submit(run: RunArgument, as_json: Json = False) -> None:
 
     Example: tacit witness submit runs/demo-1
     """
-    from tacit.runs.folder import RunFolder, by_name
+    from tacit.runs.finding import by_name
+    from tacit.runs.folder import RunFolder
     from tacit.runs.heads import submit as submit_head
     from tacit.runs.witness import Witness
 

@@ -28,7 +28,7 @@ from tacit.learning.pretrain import Reworded
 from tacit.learning.stepwise import Neural, Stepwise
 from tacit.numbers import finite_or_none
 from tacit.runs.cost import cost_of
-from tacit.runs.folder import by_name
+from tacit.runs.finding import by_name
 from tacit.training.trained import load_trained
 
 NGRAM, NGRAM_WITH_HISTORY = "ngram", "ngram+history"

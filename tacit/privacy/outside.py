@@ -31,6 +31,7 @@ class Registry(Generic[T]):
     def add(self, path: str, thing: T) -> None:
         """Know this thing from outside; a module that is loaded again replaces what it registered before."""
         self._outside[path] = thing
+        _ADDED.add(path)
 
     def find(self, name: str) -> T | None:
         """The thing of this name; None where there is none."""
@@ -45,6 +46,15 @@ class Registry(Generic[T]):
         if is_path(name):
             return f"the {self.what} {name} is not known here: import it first"
         return f"the {self.what} {name!r} is unknown to this version of Tacit"
+
+
+# Everything that any registry was given from outside.
+_ADDED: set[str] = set()
+
+
+def knows_outside() -> bool:
+    """Whether this process knows anything from outside."""
+    return bool(_ADDED)
 
 
 def is_path(name: str) -> bool:

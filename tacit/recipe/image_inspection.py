@@ -22,7 +22,7 @@ from tacit.mistakes import recipe_error
 from tacit.privacy.plan import PrivacyPlan
 from tacit.recipe.reading import RECIPES, apply_change, read_toml, toml_of
 from tacit.recipe.sections import EngineSection, RecipeSection, Seed, ServerSection
-from tacit.runs.folder import refuse_if_taken
+from tacit.runs.finding import refuse_if_taken
 
 IMAGES = RECIPES / "inspect_images.toml"
 RECIPE = "inspection.toml"  # in the folder of an inspection

@@ -27,7 +27,8 @@ from tacit.privacy.record.records import FORMAT, UNIT, Opened
 from tacit.privacy.statement.wording import round_up
 from tacit.recipe.sections import VocabularySection
 from tacit.recipe.training import Recipe
-from tacit.runs.folder import RunFolder, by_name
+from tacit.runs.finding import by_name
+from tacit.runs.folder import RunFolder
 
 _MOST_NOISE = 10_000.0
 # More coordinates than any model here has: the tail of the noise is charged for them.

@@ -39,7 +39,7 @@ from tacit.recipe.sections import (
     WitnessSection,
     WorkSection,
 )
-from tacit.runs.folder import by_name
+from tacit.runs.finding import by_name
 
 
 class Recipe(RecipeSection):

@@ -24,10 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import RunError
+from tacit.files import is_being_written
 from tacit.privacy.accounting.several_runs import Together, together
 from tacit.privacy.accounting.spent import Spent, broken_promise, spent_by
 from tacit.privacy.participation.log import verified
-from tacit.privacy.record.ledger import Ledger, is_being_written
+from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.planned import charged_for
 from tacit.privacy.record.reasons import Reason, Why, distinct
 from tacit.privacy.statement.assumptions import Observed, departures, objections

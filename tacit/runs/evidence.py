@@ -23,13 +23,15 @@ from tacit.data.remote import place_of
 from tacit.data.store import Store, open_store
 from tacit.data.users import Names, names_of_numbers
 from tacit.errors import LedgerError, RunError, TacitError
+from tacit.files import is_being_written
 from tacit.privacy.accounting.sampler_check import check_sampler
 from tacit.privacy.participation import log as participation_record
 from tacit.privacy.participation.cyclic import CYCLIC
 from tacit.privacy.participation.log import RecordedCohort
-from tacit.privacy.record.ledger import Ledger, is_being_written
+from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.records import Intent, Opened
-from tacit.runs.folder import RunFolder, by_name
+from tacit.runs.finding import by_name
+from tacit.runs.folder import RunFolder
 from tacit.runs.odometer import NAME, heads_of, objection_to
 
 _WHO_IS_REAL = (

@@ -20,7 +20,6 @@ private/              mode 0700: participation.bin; the noise state, if the mech
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import shutil
 import tomllib
@@ -38,14 +37,12 @@ from tacit.privacy.record.ledger import Ledger, LedgerWriter, read_ledger
 from tacit.privacy.record.records import Committed, Opened
 from tacit.runs import checkpoints
 from tacit.runs.consistency import OPENED, objection_to
+from tacit.runs.finding import MARKER, refuse_if_taken
 from tacit.runs.metrics import as_json
 
 FORMAT = 1
-RUNS = Path("runs")  # where runs are made, and where a name is looked up
-_MARKER = "run.json"
 _MARKER_KEY = "tacit run"
 NOISE = "noise"  # in a checkpoint's metadata: the digest of what was saved with it in private/
-_DEPTH = 4  # how far below a root runs are looked for
 
 
 @dataclass(frozen=True)
@@ -91,7 +88,7 @@ class RunFolder:
             write_atomic(path / "recipe.toml", recipe_text)
             if vocabulary is not None:
                 write_atomic(path / "vocabulary.txt", vocabulary_text(vocabulary, provenance))
-            write_atomic(path / _MARKER, json.dumps(marker) + "\n")
+            write_atomic(path / MARKER, json.dumps(marker) + "\n")
             sync_folder(path.parent)
         except BaseException as error:
             _remove_contents(path) if existed else shutil.rmtree(path, ignore_errors=True)
@@ -104,17 +101,15 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """The run in `path`; RunError if there is none, or one this version cannot read."""
         try:
-            marker = json.loads((path / _MARKER).read_text())
+            marker = json.loads((path / MARKER).read_text())
             if not isinstance(marker, dict):
                 raise ValueError
             version, run_id, created = marker[_MARKER_KEY], marker["run_id"], marker["created"]
         except (FileNotFoundError, NotADirectoryError):
             what = "which is no run" if path.exists() else "which does not exist"
-            raise RunError(f"Expected the folder of a run, got {path}, {what} (no {_MARKER} there).") from None
+            raise RunError(f"Expected the folder of a run, got {path}, {what} (no {MARKER} there).") from None
         except (ValueError, KeyError):
-            raise RunError(
-                f"Expected the folder of a run, got {path}, whose {_MARKER} is not one of Tacit's."
-            ) from None
+            raise RunError(f"Expected the folder of a run, got {path}, whose {MARKER} is not one of Tacit's.") from None
         except OSError as error:
             raise RunError(f"Cannot read the run {path} ({error.strerror}).") from error
         if version != FORMAT:
@@ -358,44 +353,6 @@ class RunFolder:
             )
 
 
-def is_run(path: Path) -> bool:
-    """Whether the folder carries the marker of a run (which may still be damaged)."""
-    return (path / _MARKER).is_file()
-
-
-def refuse_if_taken(path: Path) -> None:
-    """RunError unless `path` is an empty directory or free for a new one."""
-    if is_run(path):
-        raise RunError(
-            f"The folder {path} holds a run already.",
-            hint=f"Resume it (tacit train --resume {path}, or tacit.resume), or choose another folder.",
-        )
-    if path.exists() and not path.is_dir():
-        raise RunError(f"Expected a folder for the run, got {path}, which is a file.")
-    if path.is_dir() and any(path.iterdir()):
-        raise RunError(f"The folder {path} is not empty and holds no run: choose a new or an empty one.")
-
-
-def by_name(run: Path) -> Path:
-    """The folder of this path, or of this name in runs/."""
-    return RUNS / run if not run.exists() and (RUNS / run).exists() else run
-
-
-def find_runs(root: Path) -> list[Path]:
-    """The folders of runs in `root` and a few levels below it, by path; RunError if there is no such folder."""
-    if not root.is_dir():
-        raise RunError(f"Expected a folder of runs, got {root}, which is not there.")
-    found = []
-    for here, below, _ in os.walk(root):
-        if is_run(Path(here)):
-            found.append(Path(here))
-            below.clear()
-        elif len(Path(here).relative_to(root).parts) >= _DEPTH:
-            below.clear()
-        below[:] = [name for name in below if not name.startswith(".")]
-    return sorted(found)
-
-
 def first_difference(recorded: Any, wanted: Any, name: str = "") -> tuple[str, str, str] | None:
     """The dotted name of the first field that differs and both values, as text; None if nothing does."""
     if isinstance(recorded, Mapping) and isinstance(wanted, Mapping):
@@ -420,18 +377,10 @@ _ABSENT = _Absent()
 def _remove_contents(path: Path) -> None:
     for name in ("private", "checkpoints", "sections"):
         shutil.rmtree(path / name, ignore_errors=True)
-    for name in ("recipe.toml", "vocabulary.txt", _MARKER):
+    for name in ("recipe.toml", "vocabulary.txt", MARKER):
         with suppress(OSError):
             (path / name).unlink()
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def next_folder(name: str) -> Path:
-    """runs/NAME-1, or the first number that is free."""
-    number = 1
-    while (path := RUNS / f"{name}-{number}").exists():
-        number += 1
-    return path

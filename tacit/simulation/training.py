@@ -23,7 +23,8 @@ from tacit.recipe.target import planned_words
 from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs.callbacks import Callback, RunEstimate
 from tacit.runs.driver import Rounds, first_rounds, further_rounds, to_the_end
-from tacit.runs.folder import RunFolder, refuse_if_taken
+from tacit.runs.finding import refuse_if_taken
+from tacit.runs.folder import RunFolder
 from tacit.runs.provenance import with_reasons
 from tacit.simulation.choice import engine_for, use_accelerators
 from tacit.simulation.engine import Engine

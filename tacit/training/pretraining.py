@@ -40,7 +40,8 @@ from tacit.recipe.sections import PretrainSection
 from tacit.recipe.training import Recipe, parse_recipe
 from tacit.runs import checkpoints
 from tacit.runs.callbacks import Callback, notifying
-from tacit.runs.folder import RunFolder, by_name, first_difference
+from tacit.runs.finding import by_name
+from tacit.runs.folder import RunFolder, first_difference
 from tacit.training.datasets import Dataset
 
 WORLD_USERS = 2_000

@@ -23,7 +23,8 @@ from tacit.recipe.sections import VocabularySection
 from tacit.recipe.target import words_delta
 from tacit.recipe.training import Recipe
 from tacit.runs.cost import cost_of
-from tacit.runs.folder import RunFolder, by_name, is_run
+from tacit.runs.finding import by_name, is_run
+from tacit.runs.folder import RunFolder
 from tacit.runs.witness import Witness
 from tacit.runs.word_discovery import Discovery, discover, discovered, finished_words
 

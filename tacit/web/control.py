@@ -15,7 +15,7 @@ from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel
 
 from tacit.errors import RunError
-from tacit.privacy.record.ledger import is_being_written
+from tacit.files import is_being_written
 from tacit.runs.folder import RunFolder
 from tacit.web.reading import path_of
 from tacit.web.settings import BoardSettings

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tacit.runs.folder import RUNS
+from tacit.runs.finding import RUNS
 
 if TYPE_CHECKING:
     from tacit.fleet.administrator import Access

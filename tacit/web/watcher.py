@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import RunError, TacitError
-from tacit.privacy.record.ledger import is_being_written
+from tacit.files import is_being_written
 from tacit.runs.cost import cost_of
-from tacit.runs.folder import RunFolder, find_runs
+from tacit.runs.finding import find_runs
+from tacit.runs.folder import RunFolder
 from tacit.web.rows import DAMAGED, RunRow, key_of, read_row, unread
 
 # How often files are looked at while a page is open, and while none is; how often folders are searched for new runs.

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tacit.runs.listing import facts_below
 from tests.support.account_commands import FEDAVG, FTRL, words
+from tests.support.made_runs import made_run
 
 # What Typer brings along, and what Python and the environment put there.
 SHELL = {
@@ -60,7 +62,7 @@ def imported(folder: Path, *arguments: object) -> set[str]:
     ("arguments", "allowed", "without"),
     [
         (["--help"], SHELL, ("tacit.privacy.accounting", "tacit.runs", "tacit.data", "tacit.recipe")),
-        (["runs"], SHELL | {"numpy", "cryptography", "safetensors"}, ("tacit.api", "tacit.runs.gate_audit.checks")),
+        (["runs"], SHELL, ("tacit.runs.folder", "tacit.privacy.plan", "tacit.cli.results")),
         (words("fedavg", FEDAVG), SHELL | ARITHMETIC, (*SLOW_PARTS, "tacit.privacy.plan")),
         (words("fedavg", FEDAVG | {"sampling": "fixed"}), SHELL | ARITHMETIC, (*SLOW_PARTS, "tacit.privacy.plan")),
         (words("ftrl", FTRL), SHELL | ARITHMETIC, ("scipy.stats", "scipy.signal", "tacit.runs", "tacit.privacy.plan")),
@@ -78,3 +80,14 @@ def test_a_command_imports_what_it_needs(
     modules = imported(tmp_path, *arguments)
     assert {name.partition(".")[0] for name in modules} & HEAVY <= allowed
     assert [name for name in without if name in modules] == []
+
+
+@pytest.mark.process
+def test_a_list_of_known_runs_imports_no_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("tacit.runs.listing.SETTLED_S", -60)
+    made_run(tmp_path / "runs" / "one")
+    facts_below(tmp_path / "runs")
+    modules = imported(tmp_path, "runs")
+    assert {name.partition(".")[0] for name in modules} & HEAVY <= SHELL
+    assert "tacit.privacy.plan" not in modules

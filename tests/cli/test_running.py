@@ -11,7 +11,8 @@ from rich.console import Console
 
 from tacit.cli.running import STOPPED, interruptible
 from tacit.errors import DataError
-from tacit.runs.folder import RunFolder, next_folder
+from tacit.runs.finding import next_folder
+from tacit.runs.folder import RunFolder
 from tacit.runs.journal import StopRequested
 from tests.support.tiny_recipe import tiny
 

@@ -146,7 +146,7 @@ def test_uploads_that_are_wrong_late_or_repeated_count_for_nothing(postgres_url:
 
 def test_a_device_that_is_lost_does_not_stop_a_round_of_secure_aggregation(postgres_url: str, tmp_path: Path) -> None:
     recipe = fleet_recipe(
-        privacy={"secagg": {"bits": 24}}, fleet={"selection_s": 600.0, "stage_s": 20.0, "dropout": 0.4}
+        privacy={"secagg": {"bits": 24}}, fleet={"selection_s": 600.0, "stage_s": 10.0, "dropout": 0.4}
     )
     with Fleet(tmp_path, postgres_url, recipe) as fleet:
         phones, lost = fleet.phones, list[Phone]()

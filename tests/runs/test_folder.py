@@ -18,7 +18,8 @@ from tacit.privacy.record.records import FRESH_NOISE, Committed, Resumed
 from tacit.runs import checkpoints
 from tacit.runs import folder as module
 from tacit.runs.consistency import OPENED
-from tacit.runs.folder import NOISE, RunFolder, find_runs, first_difference
+from tacit.runs.finding import find_runs
+from tacit.runs.folder import NOISE, RunFolder, first_difference
 from tests.support.ledger_records import intent, opened
 
 RECIPE = "[learning]\nrate = 0.5\n\n[privacy]\nclip = 0.8\nseeded = false\n"

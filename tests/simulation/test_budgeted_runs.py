@@ -22,7 +22,8 @@ from tacit.runs.budget import of_store
 from tacit.runs.budget.listed import GIVEN_BACK, SETTLED, charge_of_ledger, settle_open
 from tacit.runs.budget.of_store import NAME, account_of
 from tacit.runs.budget.reservation import Reservation
-from tacit.runs.folder import RunFolder, is_run
+from tacit.runs.finding import is_run
+from tacit.runs.folder import RunFolder
 from tacit.simulation.training import resume_run, start_run
 from tests.support.swept import cases_with_noise, on_store, small_store
 

@@ -34,7 +34,8 @@ from tacit.data.worlds.keyboard import KeyboardWorld
 from tacit.privacy.noise.randomness import Randomness
 from tacit.privacy.participation.log import verified
 from tacit.privacy.record.ledger import read_ledger
-from tacit.runs.folder import RunFolder, is_run
+from tacit.runs.finding import is_run
+from tacit.runs.folder import RunFolder
 from tacit.runs.public import public_files
 from tests.support.list_users import ListUsers
 

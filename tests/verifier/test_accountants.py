@@ -171,7 +171,10 @@ def test_one_gaussian_is_exact(delta: float):
         assert exact * (1 - 1e-10) - 2e-11 <= checker.gaussian_epsilon(float(mu), delta) <= exact * (1 + 2e-9) + 2e-9
 
 
-def _settings(many: int) -> list[tuple[str, float, float, int, float, float]]:
+Settings = list[tuple[str, float, float, int, float, float]]
+
+
+def _settings(many: int) -> Settings:
     grid = list(
         itertools.product(
             ["poisson", "fixed"], [1e-4, 1e-3, 0.01, 0.1, 0.5], [0.6, 1.0, 1.7, 4.0, 10.0], [1, 30, 1_000, 20_000],
@@ -181,9 +184,13 @@ def _settings(many: int) -> list[tuple[str, float, float, int, float, float]]:
     return random.Random(5).sample(grid, many)
 
 
-@pytest.mark.parametrize("many", [12, pytest.param(200, marks=pytest.mark.slow)])
-def test_sampled_rounds_cost_no_more_than_tacit_says(many: int):
-    for kind, q, z, rounds, delta, rho in _settings(many):
+# Two hundred in four parts, which the workers of a test run share.
+_MANY = [pytest.param(_settings(200)[part::4], marks=pytest.mark.slow, id=f"part {part} of 200") for part in range(4)]
+
+
+@pytest.mark.parametrize("settings", [pytest.param(_settings(12), id="12"), *_MANY])
+def test_sampled_rounds_cost_no_more_than_tacit_says(settings: Settings):
+    for kind, q, z, rounds, delta, rho in settings:
         theirs, accountant = sampled_epsilon([SampledRounds(_sampling(kind, q), z, rounds)], delta, rho=rho)
         ours = epsilon(kind, q, z, rounds, delta, rho)
         case = (kind, q, z, rounds, delta, rho, accountant, ours, theirs)

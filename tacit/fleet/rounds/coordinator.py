@@ -20,7 +20,7 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from tacit.errors import BudgetError, DivergedError, FleetError, RunError, WitnessError
-from tacit.files import write_atomic
+from tacit.files import is_being_written, write_atomic
 from tacit.fleet.database import leases, task_table
 from tacit.fleet.database.budget_table import FleetAccount
 from tacit.fleet.database.heartbeat import Heartbeat
@@ -41,7 +41,6 @@ from tacit.fleet.rounds.task_compiler import (
 from tacit.fleet.wire.blobs import sha256_of
 from tacit.fleet.wire.task import DeviceTask
 from tacit.learning.secure_sums import SecureSums
-from tacit.privacy.record.ledger import is_being_written
 from tacit.recipe.sections import FleetSection
 from tacit.recipe.training import Recipe
 from tacit.runs import odometer
@@ -49,7 +48,8 @@ from tacit.runs.budget.listed import charge_of_ledger
 from tacit.runs.budget.reservation import Reservation
 from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on
-from tacit.runs.folder import RunFolder, is_run
+from tacit.runs.finding import is_run
+from tacit.runs.folder import RunFolder
 from tacit.runs.journal import StopRequested
 from tacit.runs.metrics import EPSILON_SO_FAR
 from tacit.runs.provenance import with_reasons

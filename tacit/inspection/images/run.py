@@ -54,7 +54,8 @@ from tacit.privacy.record.reasons import Reason, Why
 from tacit.recipe.image_inspection import RECIPE, ImageInspection, image_inspection_of, refuse_if_inspected
 from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on, require_same_promise
-from tacit.runs.folder import RunFolder, is_run
+from tacit.runs.finding import is_run
+from tacit.runs.folder import RunFolder
 from tacit.runs.report.sections import write_section
 from tacit.simulation.choice import use_accelerators
 

@@ -33,7 +33,8 @@ from tacit.privacy.record.records import Opened
 from tacit.recipe.bias_inspection import BiasInspection, BiasLook, bias_inspection_of
 from tacit.runs.callbacks import Callback
 from tacit.runs.driver import begin, go_on
-from tacit.runs.folder import RunFolder, refuse_if_taken
+from tacit.runs.finding import refuse_if_taken
+from tacit.runs.folder import RunFolder
 from tacit.runs.report.blocks import Bars, Block, Paragraph, Section, Table
 from tacit.runs.report.sections import write_section
 from tacit.simulation.choice import use_accelerators

@@ -403,21 +403,6 @@ class LedgerWriter(GrowingFile):
         return digest
 
 
-def is_being_written(path: Path) -> bool:
-    """Whether a process holds the ledger open for writing now."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in its place is opened without waiting
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
 def _open_locked(path: Path, flags: int) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | flags, 0o644)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.errors import BudgetError, TacitError
+from tacit.files import is_being_written
 from tacit.privacy.accounting.charges import Charge, charge_of
-from tacit.privacy.record.ledger import Ledger, is_being_written
+from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.reasons import in_words
 from tacit.runs.budget.of_store import account_of
 from tacit.runs.budget.records import ChargedRun, History

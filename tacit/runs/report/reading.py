@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import LedgerError, RunError
+from tacit.files import is_being_written
 from tacit.privacy.participation import log as participation_record
-from tacit.privacy.record.ledger import Ledger, is_being_written
+from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.statement.assumptions import Observed
 from tacit.privacy.statement.guarantee import Guarantee
 from tacit.runs.cost import cost_of

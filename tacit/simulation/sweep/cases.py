@@ -13,7 +13,8 @@ from tacit.privacy.accounting.spent import Spent, spent_by
 from tacit.privacy.record.records import to_json
 from tacit.runs.accuracy import SHARES
 from tacit.runs.cost import cost_of
-from tacit.runs.folder import RunFolder, is_run
+from tacit.runs.finding import is_run
+from tacit.runs.folder import RunFolder
 from tacit.runs.metrics import last_metrics
 from tacit.runs.report.reading import state_of
 from tacit.simulation.sweep.folder import SettledCase, SweepFolder

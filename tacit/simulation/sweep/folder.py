@@ -24,7 +24,8 @@ from tacit.files import write_atomic
 from tacit.privacy.record.records import Opened, from_json, to_json
 from tacit.recipe.sweep import SweepCase
 from tacit.recipe.training import Recipe
-from tacit.runs.folder import first_difference, is_run
+from tacit.runs.finding import is_run
+from tacit.runs.folder import first_difference
 
 FORMAT = 1
 MARKER = "sweep.json"

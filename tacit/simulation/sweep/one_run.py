@@ -23,7 +23,7 @@ from tacit.errors import RunError, TacitError
 from tacit.privacy.outside import import_module_named
 from tacit.recipe.training import Recipe
 from tacit.runs.callbacks import Callback, StopRequested
-from tacit.runs.folder import is_run
+from tacit.runs.finding import is_run
 from tacit.simulation.sweep.folder import SettledCase, SweepFolder
 
 # What a process ends with that was stopped before its run was finished.

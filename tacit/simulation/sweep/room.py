@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tacit.privacy.accounting.charges import Charge, charge_of
 from tacit.runs.budget.of_store import account_of
-from tacit.runs.folder import RunFolder, is_run
+from tacit.runs.finding import is_run
+from tacit.runs.folder import RunFolder
 from tacit.simulation.sweep.cases import DONE, result_of
 from tacit.simulation.sweep.folder import SettledCase, SweepFolder
 

@@ -32,7 +32,8 @@ from tacit.privacy.record.ledger import Ledger
 from tacit.privacy.record.reasons import Reason, in_words, reasons_as_json
 from tacit.privacy.statement.wording import counted, round_up
 from tacit.runs.evidence import evidence_of
-from tacit.runs.folder import RunFolder, is_run
+from tacit.runs.finding import is_run
+from tacit.runs.folder import RunFolder
 from tacit.runs.odometer import Entry, runs_of
 from tacit.runs.store_cost import Added, Listed, added_up, look_up
 from tacit.simulation.sweep.folder import SettledCase, SweepFolder

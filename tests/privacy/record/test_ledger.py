@@ -19,8 +19,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import LedgerError, PrivacyError, RunError
+from tacit.files import is_being_written
 from tacit.privacy.record import ledger as module
-from tacit.privacy.record.ledger import LedgerWriter, is_being_written, read_ledger, repair_torn_tail
+from tacit.privacy.record.ledger import LedgerWriter, read_ledger, repair_torn_tail
 from tacit.privacy.record.records import (
     FRESH_NOISE,
     Closed,

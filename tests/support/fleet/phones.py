@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import numpy as np
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from tacit.fleet.database import schema
@@ -31,8 +31,8 @@ REPORT = "report"
 Limit = tuple[str, int]
 # Much longer than anything that is waited for takes, on a machine that others use, too.
 _PATIENCE_S = 900.0
-# A device that got no place asks again so much later.
-_REST_S = 0.2
+# A device that got no place asks again so much later, and one whose next message has to wait for others.
+_REST_S, _POLL_S = 0.2, 0.1
 
 
 @dataclass
@@ -42,6 +42,7 @@ class Part:
     place: Assignment
     state: Any = None
     said: int = 0  # stages
+    asks_at: float = 0.0
 
 
 @dataclass
@@ -55,6 +56,7 @@ class Phone:
     part: Part | None = None
     stages: int = len(STAGES)
     back_at: float = 0.0
+    holds_place: bool = False  # it was given one, and its report was not taken yet
 
     @property
     def number(self) -> int:
@@ -69,6 +71,7 @@ class Phones:
         self._client = httpx.Client(timeout=30, trust_env=False)
         self._tasks: dict[str, DeviceTask] = {}
         self._said: Counter[str] = Counter()
+        self._free = 0
         self.all = [Phone(enrolled(engine)) for _ in range(count)]
 
     def close(self) -> None:
@@ -87,6 +90,7 @@ class Phones:
         began = time.monotonic()
         while not until():
             assert time.monotonic() - began < patience_s, "what was waited for did not happen"
+            self._free = self._free_places()
             for phone in self.all if among is None else among:
                 done = self._done()
                 with suppress(httpx.HTTPError, SQLAlchemyError):  # a process or the database is away: another time
@@ -107,7 +111,9 @@ class Phones:
         body = CheckInRequest().model_dump_json().encode()
         headers = phone.person.headers("POST", CHECK_IN, body)
         answer = self._client.post(address + CHECK_IN, content=body, headers=headers)
-        return CheckInAnswer.model_validate_json(answer.content).assignment if answer.status_code == 200 else None
+        place = CheckInAnswer.model_validate_json(answer.content).assignment if answer.status_code == 200 else None
+        phone.holds_place = place is not None
+        return place
 
     def report_of(self, phone: Phone, place: Assignment) -> bytes:
         """What this device sends in a round without secure aggregation."""
@@ -127,26 +133,29 @@ class Phones:
         if phone.part is not None:
             self._speak(phone, phone.part, limit)
             return
-        if time.monotonic() < phone.back_at:
+        if time.monotonic() < phone.back_at or (self._free <= 0 and not phone.holds_place):
             return
-        place = self.check_in(phone)
+        held, place = phone.holds_place, self.check_in(phone)
         if place is None:
             phone.back_at = time.monotonic() + _REST_S
             return
+        self._free -= not held
         if self._task(place).secagg is not None:
-            phone.part = Part(place)
+            phone.part, phone.holds_place = Part(place), False
         elif self._may(REPORT, limit) and self.send(phone, place, self.report_of(phone, place)).status_code == 200:
             self._said[REPORT] += 1
+            phone.holds_place = False
 
     def _speak(self, phone: Phone, part: Part, limit: Limit | None) -> None:
         """The next message, if what it answers has come; a device that is refused leaves the round."""
         if part.said == phone.stages:
             return
         stage = STAGES[part.said]
-        if not self._may(stage, limit):
+        if not self._may(stage, limit) or time.monotonic() < part.asks_at:
             return
         heard = self._secagg(phone, part, "GET", "session" if part.said == 0 else STAGES[part.said - 1])
         if heard is None:
+            part.asks_at = time.monotonic() + _POLL_S
             return
         message, part.state = self._message(phone, part, stage, heard)
         if self._secagg(phone, part, "POST", stage, message) is None:
@@ -204,6 +213,15 @@ class Phones:
             with self._engine.connect() as connection:
                 self._tasks[place.task] = DeviceTask.model_validate_json(connection.execute(query).scalar_one())
         return self._tasks[place.task]
+
+    def _free_places(self) -> int:
+        """How many places are free. Where there is none, asking costs the machine time and changes nothing."""
+        query = select(func.sum(schema.rounds.c.places - schema.rounds.c.selected)).where(
+            schema.rounds.c.state == "open"
+        )
+        with suppress(SQLAlchemyError), self._engine.connect() as connection:
+            return connection.execute(query).scalar() or 0
+        return 0
 
     def _selector(self) -> str | None:
         query = select(schema.processes.c.address).where(

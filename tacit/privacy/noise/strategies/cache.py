@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import PrivacyError
+from tacit.files import user_cache
 from tacit.privacy.noise.strategies.base import Strategy
 from tacit.privacy.noise.strategies.optimise import Progress, optimise_banded, optimise_buffered, widest_band
 from tacit.privacy.noise.strategies.toeplitz import BandedToeplitz, BufferedToeplitz
@@ -72,7 +73,7 @@ def optimised(
         search = partial(optimise_banded, rounds, gap, most, most_bands=most_bands, progress=progress)
     else:
         raise PrivacyError(f"Expected a noise strategy that is known here, got {name!r}: {STRATEGIES.missing(name)}.")
-    path = (folder or cache_folder()) / ("-".join(str(each) for each in key.values()) + ".json")
+    path = (folder or user_cache("strategies")) / ("-".join(str(each) for each in key.values()) + ".json")
     found = _load(path, key)
     if found is None:
         found = search()
@@ -89,13 +90,6 @@ def from_description(description: Mapping[str, Any]) -> Strategy:
             f"Expected a noise strategy that is known here, got {name!r}: {STRATEGIES.missing(str(name))}."
         )
     return found.from_description(description)
-
-
-def cache_folder() -> Path:
-    """Where strategies are kept: under XDG_CACHE_HOME, or ~/.cache where that is not an absolute path."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(given) if os.path.isabs(given) else Path(os.path.expanduser("~")) / ".cache"
-    return base / "tacit" / "strategies"
 
 
 def _load(path: Path, key: Mapping[str, Any]) -> Strategy | None:

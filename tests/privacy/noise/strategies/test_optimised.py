@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tacit.errors import PrivacyError
+from tacit.files import user_cache
 from tacit.privacy.noise.strategies import BandedToeplitz, BufferedToeplitz, Strategy, Tree, optimised
 from tacit.privacy.noise.strategies import cache as cache_module
 from tacit.privacy.noise.strategies.optimise import _buffered_loss, _Loss, optimise_banded, optimise_buffered
@@ -163,7 +164,7 @@ class TestCache:
         optimised("banded", 20, Gap(4), 2)
         assert len(list((tmp_path / "tacit" / "strategies").iterdir())) == 1
         monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-        assert cache_module.cache_folder() == Path.home() / ".cache" / "tacit" / "strategies"
+        assert user_cache("strategies") == Path.home() / ".cache" / "tacit" / "strategies"
 
     def test_progress_is_told(self, tmp_path: Path):
         told: list[str] = []
