@@ -54,10 +54,23 @@ def use_every_core() -> None:
     >>> import tacit
     >>> tacit.use_every_core()
     """
+    _avoid_slow_loops()
     if _cpu_devices_are_chosen():
         return
     with suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", _useful_cores())
+
+
+def _avoid_slow_loops() -> None:
+    """Have XLA compile element-wise operations on a CPU as it did before its "tiled emitter".
+
+    That one (jax 0.10.2) writes every vector to the stack and reads it back in another width: adding two tables of the
+    benchmark model takes four times as long. XLA reads its flags once, before its first operation. It ignores a key in
+    these options that it does not know.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_backend_extra_options" not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_backend_extra_options=xla_cpu_disable_tiled_emitter".lstrip()
 
 
 def _useful_cores() -> int:
