@@ -9,8 +9,10 @@ Short chunks are padded with absent users of weight 0. No call waits for the acc
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -88,24 +90,47 @@ class BatchedUsers:
             canaries.admit(gates[-1])
         for gate in gates[1:]:
             gates[0].merge(gate)
-        return gates[0].close(), diagnostics
+        return _at_home(gates[0].close()), diagnostics
 
     def admitted(
         self, broadcast: Any, cohort: Any, norms: ClipThresholds, first: int = 0
     ) -> tuple[list[Any], list[Diagnostics]]:
         """The gates, one an accelerator, that have admitted these users, whose indices in the round begin at `first`."""
         models = [place(broadcast, device) for device in self._devices]
-        updates_of = self._compiled(broadcast)
         gates = self._gates(models, cohort, norms, first)
         diagnostics = []
-        for number, chunk in enumerate(cohort.chunks):
-            turn = number % len(self._devices)
-            self._require_pure(broadcast, chunk, norms)
+        for number, (chunk, updates) in enumerate(self._trained(broadcast, models, cohort, norms)):
+            contributions = Contributions(updates, chunk.weights, chunk.present)
+            diagnostics.append(gates[number % len(gates)].admit(contributions))
+        return gates, diagnostics
+
+    def _trained(
+        self, broadcast: Any, models: list[Any], cohort: Any, norms: ClipThresholds
+    ) -> Iterator[tuple[Any, Any]]:
+        """Each chunk with its users' updates, in order. Several accelerators get a thread each, because a call on a CPU core
+        (`cores.py`) returns when it is done, and at most two chunks each wait for the gate."""
+        updates_of = self._compiled(broadcast)
+
+        def train(chunk: Chunk, turn: int) -> Any:
             batches = jax.device_put(chunk.batches, self._devices[turn])
             steps = np.int32(chunk.steps) if ignores_padding(self.work) else chunk.own_steps
-            updates = updates_of(models[turn], batches, steps, np.float32(norms.clip))
-            diagnostics.append(gates[turn].admit(Contributions(updates, chunk.weights, chunk.present)))
-        return gates, diagnostics
+            return updates_of(models[turn], batches, steps, np.float32(norms.clip))
+
+        if len(models) == 1:
+            for chunk in cohort.chunks:
+                self._require_pure(broadcast, chunk, norms)
+                yield chunk, train(chunk, 0)
+            return
+        ahead: deque[tuple[Chunk, Future[Any]]] = deque()
+        with ThreadPoolExecutor(len(models)) as threads:
+            for number, chunk in enumerate(cohort.chunks):
+                self._require_pure(broadcast, chunk, norms)
+                ahead.append((chunk, threads.submit(train, chunk, number % len(models))))
+                if len(ahead) > 2 * len(models):
+                    done, updates = ahead.popleft()
+                    yield done, updates.result()
+            for done, updates in ahead:
+                yield done, updates.result()
 
     def _compiled(self, model: Any) -> Callable[[Any, Any, Any, Any], Any]:
         """The work of a chunk of users, compiled; shared with later runs whose work is equal and Tacit's own.
@@ -195,6 +220,15 @@ class BatchedUsers:
             _padded((-(-rows // self.shape.batch_size)).astype(np.int32), missing),
             _padded(weights.astype(np.float32), missing),
             _padded(np.ones(len(predictions), bool), missing),
+        )
+
+
+def _at_home(bounded: BoundedSum) -> BoundedSum:
+    """The sum on the device on which the server's step computes."""
+    home = jax.devices()[0]
+    with jax.enable_x64(True):
+        return BoundedSum(
+            {name: replace(each, total=jax.device_put(each.total, home)) for name, each in bounded.blocks.items()}
         )
 
 

@@ -2,8 +2,8 @@
 
 Chunks of users go to the accelerators in turn; each sums its own, and the sums are added at the end of the round, so that
 accelerators never wait for each other. On a GPU a chunk is one wide `vmap`. On a CPU each core is a JAX device of its own and
-works on a few users at a time, or on one if the model is large: a user's parameters then stay in the core's cache, and no small
-matrix product is split between cores.
+works on a few users at a time, or on one if the model is large: a user's parameters then stay in the core's cache. A core has a
+single thread (`cores.py`), so no product is split between cores.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import jax
 
 from tacit.privacy.plan import PrivacyPlan
+from tacit.simulation.cores import own_devices
 
 # More CPU devices than this cost compilation time and gain little.
 MOST_CPU_DEVICES = 16
@@ -54,10 +55,23 @@ def use_every_core() -> None:
     >>> import tacit
     >>> tacit.use_every_core()
     """
+    _avoid_slow_loops()
     if _cpu_devices_are_chosen():
         return
     with suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", _useful_cores())
+
+
+def _avoid_slow_loops() -> None:
+    """Have XLA compile element-wise operations on a CPU as it did before its "tiled emitter".
+
+    That one (jax 0.10.2) writes every vector to the stack and reads it back in another width: adding two tables of the
+    benchmark model takes four times as long. XLA reads its flags once, before its first operation. It ignores a key in
+    these options that it does not know.
+    """
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_backend_extra_options" not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_backend_extra_options=xla_cpu_disable_tiled_emitter".lstrip()
 
 
 def _useful_cores() -> int:
@@ -113,6 +127,7 @@ def suitable_spread(parameters: int, cohort: int, chunk: int | None = None) -> S
     cpu = jax.default_backend() == "cpu"
     if cpu:
         _warn_of_idle_cores(len(devices))
+        devices = (own_devices(len(devices)) if len(devices) > 1 else ()) or devices
     share = -(-cohort // len(devices))
     memory = None if cpu else (devices[0].memory_stats() or {}).get("bytes_limit")
     return Spread(devices, *suitable_lanes(parameters, share, cpu=cpu, memory=memory, chunk=chunk))

@@ -55,6 +55,14 @@ def test_a_number_that_the_person_chose_stays(settings: dict[str, str]) -> None:
     assert ran(EARLY + USE + SPREAD, **settings) == (2, "")
 
 
+def test_xlas_slow_loops_are_avoided_unless_the_person_chose_such_options() -> None:
+    code = USE + "import os; print(os.environ['XLA_FLAGS'].count('xla_cpu_disable_tiled_emitter'))\n"
+    assert ran(code) == (1, "")
+    assert ran(code, XLA_FLAGS="--xla_cpu_enable_fast_math=false") == (1, "")
+    assert ran(USE + code) == (1, "")
+    assert ran(code, XLA_FLAGS="--xla_backend_extra_options=xla_cpu_disable_loop_unrolling") == (0, "")
+
+
 def test_a_call_with_a_model_of_ones_own_is_told(tmp_path: Path) -> None:
     code = f"""
 import jax.numpy as jnp, optax, tacit

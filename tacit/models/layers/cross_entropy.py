@@ -50,9 +50,7 @@ def output_derivatives(
     at_target = weights[:, None] * outputs
     return OutputDerivatives(
         table=add_rows(product(e, share[:, None] * outputs, precision, contract=(0, 0)), targets, -at_target),
-        bias=None
-        if bias is None
-        else add_rows(product(e, share[:, None], precision, contract=(0, 0))[:, 0], targets, -weights),
+        bias=None if bias is None else add_rows(product(share[None], e, precision)[0], targets, -weights),
         outputs=share[:, None] * product(e, table, precision) - weights[:, None] * table[targets],
     )
 

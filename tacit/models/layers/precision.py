@@ -22,10 +22,22 @@ def round_operand(x: Array, precision: Precision) -> Array:
 
 def product(a: Array, b: Array, precision: Precision, *, contract: tuple[int, int] = (1, 0)) -> Array:
     """The float32 product of two matrices, summed over axis ``contract[0]`` of a and ``contract[1]`` of b."""
+    a, b = round_operand(a, precision), round_operand(b, precision)
+    if precision == "bf16" and contract[0] == 0:
+        a, contract = lax.platform_dependent(a, cpu=_transposed, default=jnp.transpose), (1, contract[1])
     return lax.dot_general(
-        round_operand(a, precision),
-        round_operand(b, precision),
+        a,
+        b,
         (((contract[0],), (contract[1],)), ((), ())),
         precision=lax.Precision.HIGHEST if precision == "float32" else lax.Precision.DEFAULT,
         preferred_element_type=jnp.float32,
     )
+
+
+def _transposed(a: Array) -> Array:
+    """The transpose of a matrix, written to memory.
+
+    XLA multiplies bf16 on a CPU in float32, after widening both operands, unless the left one lies with the axis that is summed
+    over last. Through one axis and a barrier, so that XLA cannot make the transpose part of the product again.
+    """
+    return lax.optimization_barrier(a.T.reshape(-1)).reshape(a.shape[::-1])

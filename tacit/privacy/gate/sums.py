@@ -175,6 +175,32 @@ def _add(a: Any, b: Any) -> Any:
     return jax.tree.map(jnp.add, a, b)
 
 
+def _scaled(leaf: jax.Array, counted: jax.Array, factor: jax.Array) -> jax.Array:
+    """Updates [...] or [users, ...] in float64, times their users' factors.
+
+    0 · inf is not 0, so a contribution that does not count is replaced by zeros before it is scaled.
+    """
+    counted, factor = (jnp.expand_dims(of_user, range(of_user.ndim, leaf.ndim)) for of_user in (counted, factor))
+    return jnp.where(counted, leaf, 0).astype(jnp.float64) * factor
+
+
+def _add_together(totals: Any, updates: Any, counted: jax.Array, factors: Any) -> Any:
+    """Add the users' scaled updates, all at once."""
+    scaled = jax.tree.map(lambda leaf, factor: _scaled(leaf, counted, factor), updates, factors)
+    return jax.tree.map(lambda total, each: total + jnp.sum(each, axis=0), totals, scaled)
+
+
+def _add_one_by_one(totals: Any, updates: Any, counted: jax.Array, factors: Any) -> Any:
+    """The same, a user at a time: on a CPU the sum over the axis of users is slow, and takes seven times as long with four."""
+
+    def add(totals: Any, user: Any) -> tuple[Any, None]:
+        update, counted, factors = user
+        scaled = jax.tree.map(lambda leaf, factor: _scaled(leaf, counted, factor), update, factors)
+        return jax.tree.map(jnp.add, totals, scaled), None
+
+    return jax.lax.scan(add, totals, (updates, counted, factors))[0]
+
+
 @partial(jax.jit, static_argnames="style", donate_argnums=0)
 def _admit(
     totals: tuple[Any, jax.Array],
@@ -189,12 +215,8 @@ def _admit(
     update_total, counts = totals
     counted, weight, scales, bits, norms, clipped = weigh(updates, weights, present, clip_norm, threshold, style)
 
-    def add(total: jax.Array, leaf: jax.Array, scale: jax.Array) -> jax.Array:
-        factor = (weight * jnp.where(counted, scale, 0)).reshape((-1,) + (1,) * (leaf.ndim - 1))
-        # 0 · inf is not 0, so a contribution that does not count is replaced by zeros before it is scaled.
-        safe = jnp.where(counted.reshape(factor.shape), leaf, 0).astype(jnp.float64)
-        return total + jnp.sum(safe * factor, axis=0)
-
-    update_total = jax.tree.map(add, update_total, updates, scales)
+    factors = jax.tree.map(lambda scale: weight * jnp.where(counted, scale, 0), scales)
+    add = partial(jax.lax.platform_dependent, cpu=_add_one_by_one, default=_add_together)
+    update_total = add(update_total, updates, counted, factors)
     counts = counts + jnp.stack([weight.sum(), bits.sum()])
     return (update_total, counts), norms.astype(jnp.float32), clipped

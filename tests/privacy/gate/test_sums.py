@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit.privacy.gate import sums
 from tacit.privacy.gate.clipping import clip
 from tacit.privacy.gate.sums import HEADROOM, ClipThresholds, Contributions, Gate
 from tests.support.gate_sums import admit, flat
@@ -45,6 +46,19 @@ def test_a_norm_summed_in_float32_would_break_the_bound():
     gate = Gate(jnp.zeros(update.size, jnp.float32), ClipThresholds(1.0), style="flat", weighted=False)
     gate.admit(Contributions(jnp.asarray(update)[None], jnp.ones(1), jnp.ones(1, bool)))
     assert HEADROOM - 1e-6 < np.linalg.norm(np.asarray(gate.close().blocks["update"].total)) <= 1.0
+
+
+def test_a_gpu_adds_users_together_and_a_cpu_one_by_one_to_the_same_sum():
+    """Also where a user who does not count has sent infinity."""
+    rows = np.random.default_rng(0).normal(size=(USERS, 3, 2)).astype(np.float32)
+    rows[1] = np.inf
+    with jax.enable_x64(True):
+        totals, factors = {"a": jnp.ones((3, 2), jnp.float64)}, {"a": jnp.linspace(0.1, 1.0, USERS, dtype=jnp.float64)}
+        given = totals, {"a": jnp.asarray(rows)}, jnp.asarray([True, False, True, True]), factors
+        together, one_by_one = sums._add_together(*given)["a"], sums._add_one_by_one(*given)["a"]
+    expected = 1 + np.tensordot(np.linspace(0.1, 1.0, USERS)[[0, 2, 3]], rows[[0, 2, 3]].astype(np.float64), axes=1)
+    np.testing.assert_allclose(together, expected, rtol=1e-14)
+    np.testing.assert_allclose(one_by_one, expected, rtol=1e-14)
 
 
 def test_short_updates_pass_unclipped_and_long_ones_touch_the_bound():
