@@ -5,8 +5,9 @@ and the body's digest; its counter is new, and is then marked as used; it has no
 round; the body has the right length; the body has the signed digest. Only small JSON bodies are read before the signature is
 checked. A request changes nothing else before all checks have passed.
 
-Calls that wait for the database run in threads. At most `BODIES_BYTES` of reports are in memory, and `ADDED_AT_ONCE` reports
-are added up at the same time, so that memory does not grow with the cohort. `wire/messages.py` lists the paths.
+Calls that wait for the database run in threads, and many short ones in one thread (`call_queue.py`). At most `BODIES_BYTES` of
+reports are in memory, and `ADDED_AT_ONCE` reports are added up at the same time, so that memory does not grow with the cohort.
+`wire/messages.py` lists the paths.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from tacit.fleet.rounds import selection
 from tacit.fleet.server import enrolment
 from tacit.fleet.server.admin import admin_routes
 from tacit.fleet.server.authentication import DeviceAuthenticator
+from tacit.fleet.server.call_queue import CallQueue
 from tacit.fleet.server.connections import limit_answers
 from tacit.fleet.server.downloads import Downloads, in_pieces
 from tacit.fleet.server.health import add_health
@@ -121,10 +123,16 @@ class _DeviceRequests:
         self._authenticator = DeviceAuthenticator(engine)
         self._rate = RateLimiter(per_s=DEVICE_PER_S, burst=DEVICE_BURST)
         self._threads = anyio.CapacityLimiter(_THREADS)
+        # SQLite has one writer at a time: more threads would wait for each other.
+        self._short = CallQueue(1 if engine.dialect.name == "sqlite" else _THREADS)
 
     async def run_in_thread(self, call: Callable[[], _Result]) -> _Result:
         """Run a call that waits for the database without blocking other requests."""
         return await anyio.to_thread.run_sync(call, limiter=self._threads)
+
+    async def run_short(self, call: Callable[[], _Result]) -> _Result:
+        """The same for the few rows of a check-in or an admission, of which there are many at a time."""
+        return await self._short.run(call)
 
     def claims(self, request: Request) -> signing.Credentials:
         """The sender that the request claims; nothing is verified yet."""
@@ -252,7 +260,7 @@ def _selecting(engine: Engine, requests: _DeviceRequests, key: ServerKey | None)
             answer = selection.check_in(engine, device, message, now=now, draw=draw, snapshot=snapshots.at(now))
             return padded(answer)
 
-        return Response(await requests.run_in_thread(answer), media_type=JSON)
+        return Response(await requests.run_short(answer), media_type=JSON)
 
     @router.get(f"{BLOBS}/{{sha256}}", response_class=Response, responses=refusals() | bytes_out())
     async def download(request: Request, sha256: Annotated[Sha256, Path()]) -> Response:
@@ -283,7 +291,7 @@ def _reporting(reports: Reports, requests: _DeviceRequests, metrics: Metrics) ->
             device = requests.admit(request, claimed)
             return device, reports.most_bytes(round_id, device, stage)
 
-        device, most = await requests.run_in_thread(admit)
+        device, most = await requests.run_short(admit)
         least = most if stage is None else 0
         length = stated_length(request, most=most, least=least)
         with sending.take(device):
