@@ -22,6 +22,7 @@ from functools import lru_cache
 
 from sqlalchemy import Connection, Engine, Row, bindparam, func, insert, select, update
 
+from tacit.fleet.database.hot_statements import Driver, Statement, light, reading
 from tacit.fleet.database.leases import AGGREGATES, LEAVING, seen_recently
 from tacit.fleet.database.participation_table import uncounted
 from tacit.fleet.database.schema import (
@@ -34,7 +35,7 @@ from tacit.fleet.database.schema import (
     rounds,
     tasks,
 )
-from tacit.fleet.database.transactions import light_transaction, read_only
+from tacit.fleet.database.transactions import read_only
 from tacit.fleet.rounds.pace_steering import CheckInPace, check_in_pace, idle_wait_s
 from tacit.fleet.wire.messages import Assignment, CheckInAnswer, CheckInRequest
 from tacit.fleet.wire.task import DeviceTask
@@ -45,16 +46,17 @@ SNAPSHOT_S = 0.2
 # The number of past rounds from which the pace is computed.
 _RECENT = 8
 
-# Built once, because building a query takes longer than running it.
-_LIMITS = select(func.max(participations.c.round), func.count()).where(
-    participations.c.task == bindparam("task"), participations.c.device == bindparam("device")
+_LIMITS = Statement(
+    select(func.max(participations.c.round), func.count()).where(
+        participations.c.task == bindparam("task"), participations.c.device == bindparam("device")
+    )
 )
-_HELD = (
+_HELD = Statement(
     select(assignments.c.round_id, assignments.c.aggregator)
     .join(rounds, rounds.c.round_id == assignments.c.round_id)
     .where(rounds.c.state == OPEN, assignments.c.device == bindparam("device"), assignments.c.state == SELECTED)
 )
-_LOCK_DEVICE = (
+_LOCK_DEVICE = Statement(
     select(devices.c.device)
     .where(
         devices.c.device == bindparam("device"),
@@ -65,16 +67,19 @@ _LOCK_DEVICE = (
     )
     .with_for_update(key_share=True)
 )
-_OWN_STATE = select(assignments.c.state).where(
-    assignments.c.round_id == bindparam("round_id"), assignments.c.device == bindparam("device")
+_OWN_STATE = Statement(
+    select(assignments.c.state).where(
+        assignments.c.round_id == bindparam("round_id"), assignments.c.device == bindparam("device")
+    )
 )
-_TAKE_PLACE = (
+_TAKE_PLACE = Statement(
     update(rounds)
     .where(rounds.c.round_id == bindparam("which"), rounds.c.state == OPEN, rounds.c.selected < rounds.c.places)
     .values(selected=rounds.c.selected + 1)
     .returning(rounds.c.selected)
 )
-_ASSIGN = insert(assignments)
+_PLACE = ("round_id", "device", "place", "aggregator", "state", "since")
+_ASSIGN = Statement(insert(assignments).values({name: bindparam(name) for name in _PLACE}))
 
 
 @dataclass(frozen=True)
@@ -146,13 +151,13 @@ def check_in(
     """A place in a round for this device, if it may take part and one is free; in any case, how long to wait."""
     current = take_snapshot(engine, now=now) if snapshot is None else snapshot
     offered = [row for row in current.open if row.task not in request.busy_with and row.deadline > now]
-    with read_only(engine) as connection:
-        waits = [_wait(connection, each, device, request, now, draw) for each in current.tasks]
-        held = connection.execute(_HELD, {"device": device}).first() if offered else None
-        in_vain = uncounted(connection, device, request.sent)
+    with reading(engine) as driver:
+        waits = [_wait(driver, each, device, request, now, draw) for each in current.tasks]
+        held = driver.rows(_HELD, device=device) if offered else []
+    in_vain = _in_vain(engine, device, request.sent)
     chosen: tuple[Row, str] | None = None
-    if held is not None:
-        chosen = _again(held, offered, current.uploads)
+    if held:
+        chosen = _again(held[0], offered, current.uploads)
     else:
         draw.shuffle(offered)
         for row in offered:
@@ -172,14 +177,14 @@ def check_in(
     return CheckInAnswer(assignment=assignment, come_back_s=round(come_back_s, 3), uncounted=tuple(in_vain))
 
 
-def rounds_early(
-    connection: Connection, task: DeviceTask, name: str, device: int, at_round: int, was_in: int | None = None
+def _rounds_early(
+    driver: Driver, task: DeviceTask, name: str, device: int, at_round: int, was_in: int | None = None
 ) -> int | None:
     """How many rounds a device is too early for this round of a task; 0 if it may take part, None if it never may again.
 
     `was_in` is the last round that the device itself reports: it can only make the device wait longer, never shorter.
     """
-    last, times = connection.execute(_LIMITS, {"task": name, "device": device}).one()
+    [(last, times)] = driver.rows(_LIMITS, task=name, device=device)
     if times >= task.max_participation:
         return None
     known = [round for round in (last, was_in) if round is not None]
@@ -211,30 +216,39 @@ def could_come(engine: Engine, task: DeviceTask, name: str, at_round: int) -> in
 
 def _claim(engine: Engine, row: Row, device: int, aggregator: str, was_in: int | None, now: float) -> bool:
     """Claim a place in this round for this device, if it is still allowed and free; whether it was."""
-    with light_transaction(engine) as connection:
+    with light(engine) as driver:
         # Lock the device's row, so that the second of two check-ins of one device sees the result of the first.
-        if connection.execute(_LOCK_DEVICE, {"device": device, "now": now}).first() is None:
+        if not driver.rows(_LOCK_DEVICE, device=device, now=now):
             return False
-        if connection.execute(_HELD, {"device": device}).first() is not None:
+        if driver.rows(_HELD, device=device):
             return False
-        if rounds_early(connection, _task(row.description), row.task, device, row.round, was_in) != 0:
+        if _rounds_early(driver, _task(row.description), row.task, device, row.round, was_in) != 0:
             return False
         here = {"round_id": row.round_id, "device": device}
-        if connection.execute(_OWN_STATE, here).first() is not None:
+        if driver.rows(_OWN_STATE, **here):
             return False
-        place = connection.execute(_TAKE_PLACE, {"which": row.round_id}).scalar_one_or_none()
-        if place is None:
+        taken = driver.rows(_TAKE_PLACE, which=row.round_id)
+        if not taken:
             return False
-        values = {"place": place - 1, "aggregator": aggregator, "state": SELECTED, "since": now}
-        connection.execute(_ASSIGN, {**here, **values})
+        values = {"place": taken[0][0] - 1, "aggregator": aggregator, "state": SELECTED, "since": now}
+        driver.changed(_ASSIGN, **here, **values)
     return True
 
 
-def _again(held: Row, offered: Sequence[Row], uploads: Mapping[str, str]) -> tuple[Row, str] | None:
+def _in_vain(engine: Engine, device: int, sent: Sequence[str]) -> list[str]:
+    """Those of the tries in `sent` that came to nothing. Most devices ask about none."""
+    if not sent:
+        return []
+    with read_only(engine) as connection:
+        return uncounted(connection, device, sent)
+
+
+def _again(held: tuple[str, str], offered: Sequence[Row], uploads: Mapping[str, str]) -> tuple[Row, str] | None:
     """The place that the device holds already, if it missed the answer. In secure aggregation it has left the round: None."""
+    round_id, aggregator = held
     for row in offered:
-        if row.round_id == held.round_id and held.aggregator in uploads and _task(row.description).secagg is None:
-            return row, held.aggregator
+        if row.round_id == round_id and aggregator in uploads and _task(row.description).secagg is None:
+            return row, aggregator
     return None
 
 
@@ -247,10 +261,10 @@ def _active(connection: Connection, row: Row, known: int) -> ActiveTask:
 
 
 def _wait(
-    connection: Connection, active: ActiveTask, device: int, request: CheckInRequest, now: float, draw: random.Random
+    driver: Driver, active: ActiveTask, device: int, request: CheckInRequest, now: float, draw: random.Random
 ) -> float:
     was_in = request.was_in.get(active.name)
-    early = rounds_early(connection, active.task, active.name, device, active.next_round, was_in)
+    early = _rounds_early(driver, active.task, active.name, device, active.next_round, was_in)
     if early is None:
         return LONGEST_WAIT_S * draw.uniform(0.5, 1.0)
     return active.pace.come_back_s(early, now=now, draw=draw)
