@@ -24,7 +24,7 @@ from sqlalchemy import Connection, Engine, and_, bindparam, delete, func, insert
 
 from tacit.errors import LedgerError
 from tacit.fleet.database import clock, public_log
-from tacit.fleet.database.hot_statements import Statement, light, reading
+from tacit.fleet.database.hot_statements import light, reading
 from tacit.fleet.database.leases import Lease, hold
 from tacit.fleet.database.schema import (
     ABANDONED,
@@ -41,7 +41,8 @@ from tacit.fleet.database.schema import (
 from tacit.fleet.database.task_table import drop_checkpoint
 from tacit.fleet.database.transactions import read_only
 
-_PLACE_OF = Statement(
+# Built once, because building a query takes longer than running it.
+_PLACE_OF = (
     select(rounds, assignments.c.aggregator.label("of"), assignments.c.state.label("at"), assignments.c.place)
     .outerjoin(
         assignments,
@@ -49,12 +50,12 @@ _PLACE_OF = Statement(
     )
     .where(rounds.c.round_id == bindparam("round_id"))
 )
-_COUNT = Statement(
+_COUNT = (
     update(rounds)
     .where(rounds.c.round_id == bindparam("of_round"), rounds.c.state == OPEN, rounds.c.reported < rounds.c.goal)
     .values(reported=rounds.c.reported + 1)
 )
-_REPORTED = Statement(
+_REPORTED = (
     update(assignments)
     .where(
         assignments.c.round_id == bindparam("of_round"),
@@ -191,8 +192,8 @@ def settled(engine: Engine, task: str, *, round: int, attempt: int) -> RoundRow 
 
 def place_of(engine: Engine, round_id: str, device: int) -> tuple[RoundRow | None, Place | None]:
     """The round and the device's place in it; None for whichever does not exist."""
-    with reading(engine) as driver:
-        found = driver.rows(_PLACE_OF, round_id=round_id, device=device)
+    with reading(engine) as connection:
+        found = connection.execute(_PLACE_OF, {"round_id": round_id, "device": device}).fetchall()
     if not found:
         return None, None
     *values, aggregator, state, place = found[0]
@@ -205,12 +206,13 @@ def take_report(engine: Engine, round_id: str, device: int, process: str, receip
 
     `receipt` is the leaf of the receipt that the device gets for it.
     """
-    with light(engine) as driver:
+    with light(engine) as connection:
         # Lock the round before its places, as every transaction does: another order could deadlock.
-        if driver.changed(_COUNT, of_round=round_id) == 0:
+        if connection.execute(_COUNT, {"of_round": round_id}).rowcount == 0:
             return ReportResult.OVER
-        if driver.changed(_REPORTED, of_round=round_id, of_device=device, at=process, leaf=receipt) == 0:
-            driver.rollback()
+        mine = {"of_round": round_id, "of_device": device, "at": process}
+        if connection.execute(_REPORTED, {**mine, "leaf": receipt}).rowcount == 0:
+            connection.rollback()
             return ReportResult.NO_PLACE
     return ReportResult.COUNTED
 

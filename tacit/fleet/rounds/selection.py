@@ -22,7 +22,7 @@ from functools import lru_cache
 
 from sqlalchemy import Connection, Engine, Row, bindparam, func, insert, select, update
 
-from tacit.fleet.database.hot_statements import Driver, Statement, light, reading
+from tacit.fleet.database.hot_statements import DriverConnection, light, reading
 from tacit.fleet.database.leases import AGGREGATES, LEAVING, seen_recently
 from tacit.fleet.database.participation_table import uncounted
 from tacit.fleet.database.schema import (
@@ -46,17 +46,16 @@ SNAPSHOT_S = 0.2
 # The number of past rounds from which the pace is computed.
 _RECENT = 8
 
-_LIMITS = Statement(
-    select(func.max(participations.c.round), func.count()).where(
-        participations.c.task == bindparam("task"), participations.c.device == bindparam("device")
-    )
+# Built once, because building a query takes longer than running it.
+_LIMITS = select(func.max(participations.c.round), func.count()).where(
+    participations.c.task == bindparam("task"), participations.c.device == bindparam("device")
 )
-_HELD = Statement(
+_HELD = (
     select(assignments.c.round_id, assignments.c.aggregator)
     .join(rounds, rounds.c.round_id == assignments.c.round_id)
     .where(rounds.c.state == OPEN, assignments.c.device == bindparam("device"), assignments.c.state == SELECTED)
 )
-_LOCK_DEVICE = Statement(
+_LOCK_DEVICE = (
     select(devices.c.device)
     .where(
         devices.c.device == bindparam("device"),
@@ -67,19 +66,17 @@ _LOCK_DEVICE = Statement(
     )
     .with_for_update(key_share=True)
 )
-_OWN_STATE = Statement(
-    select(assignments.c.state).where(
-        assignments.c.round_id == bindparam("round_id"), assignments.c.device == bindparam("device")
-    )
+_OWN_STATE = select(assignments.c.state).where(
+    assignments.c.round_id == bindparam("round_id"), assignments.c.device == bindparam("device")
 )
-_TAKE_PLACE = Statement(
+_TAKE_PLACE = (
     update(rounds)
     .where(rounds.c.round_id == bindparam("which"), rounds.c.state == OPEN, rounds.c.selected < rounds.c.places)
     .values(selected=rounds.c.selected + 1)
     .returning(rounds.c.selected)
 )
 _PLACE = ("round_id", "device", "place", "aggregator", "state", "since")
-_ASSIGN = Statement(insert(assignments).values({name: bindparam(name) for name in _PLACE}))
+_ASSIGN = insert(assignments).values({name: bindparam(name) for name in _PLACE})
 
 
 @dataclass(frozen=True)
@@ -151,9 +148,9 @@ def check_in(
     """A place in a round for this device, if it may take part and one is free; in any case, how long to wait."""
     current = take_snapshot(engine, now=now) if snapshot is None else snapshot
     offered = [row for row in current.open if row.task not in request.busy_with and row.deadline > now]
-    with reading(engine) as driver:
-        waits = [_wait(driver, each, device, request, now, draw) for each in current.tasks]
-        held = driver.rows(_HELD, device=device) if offered else []
+    with reading(engine) as connection:
+        waits = [_wait(connection, each, device, request, now, draw) for each in current.tasks]
+        held = connection.execute(_HELD, {"device": device}).fetchall() if offered else []
     in_vain = _in_vain(engine, device, request.sent)
     chosen: tuple[Row, str] | None = None
     if held:
@@ -177,14 +174,19 @@ def check_in(
     return CheckInAnswer(assignment=assignment, come_back_s=round(come_back_s, 3), uncounted=tuple(in_vain))
 
 
-def _rounds_early(
-    driver: Driver, task: DeviceTask, name: str, device: int, at_round: int, was_in: int | None = None
+def rounds_early(
+    connection: Connection | DriverConnection,
+    task: DeviceTask,
+    name: str,
+    device: int,
+    at_round: int,
+    was_in: int | None = None,
 ) -> int | None:
     """How many rounds a device is too early for this round of a task; 0 if it may take part, None if it never may again.
 
     `was_in` is the last round that the device itself reports: it can only make the device wait longer, never shorter.
     """
-    [(last, times)] = driver.rows(_LIMITS, task=name, device=device)
+    [(last, times)] = connection.execute(_LIMITS, {"task": name, "device": device}).fetchall()
     if times >= task.max_participation:
         return None
     known = [round for round in (last, was_in) if round is not None]
@@ -216,22 +218,22 @@ def could_come(engine: Engine, task: DeviceTask, name: str, at_round: int) -> in
 
 def _claim(engine: Engine, row: Row, device: int, aggregator: str, was_in: int | None, now: float) -> bool:
     """Claim a place in this round for this device, if it is still allowed and free; whether it was."""
-    with light(engine) as driver:
+    with light(engine) as connection:
         # Lock the device's row, so that the second of two check-ins of one device sees the result of the first.
-        if not driver.rows(_LOCK_DEVICE, device=device, now=now):
+        if not connection.execute(_LOCK_DEVICE, {"device": device, "now": now}).fetchall():
             return False
-        if driver.rows(_HELD, device=device):
+        if connection.execute(_HELD, {"device": device}).fetchall():
             return False
-        if _rounds_early(driver, _task(row.description), row.task, device, row.round, was_in) != 0:
+        if rounds_early(connection, _task(row.description), row.task, device, row.round, was_in) != 0:
             return False
         here = {"round_id": row.round_id, "device": device}
-        if driver.rows(_OWN_STATE, **here):
+        if connection.execute(_OWN_STATE, here).fetchall():
             return False
-        taken = driver.rows(_TAKE_PLACE, which=row.round_id)
+        taken = connection.execute(_TAKE_PLACE, {"which": row.round_id}).fetchall()
         if not taken:
             return False
         values = {"place": taken[0][0] - 1, "aggregator": aggregator, "state": SELECTED, "since": now}
-        driver.changed(_ASSIGN, **here, **values)
+        connection.execute(_ASSIGN, {**here, **values})
     return True
 
 
@@ -261,10 +263,15 @@ def _active(connection: Connection, row: Row, known: int) -> ActiveTask:
 
 
 def _wait(
-    driver: Driver, active: ActiveTask, device: int, request: CheckInRequest, now: float, draw: random.Random
+    connection: DriverConnection,
+    active: ActiveTask,
+    device: int,
+    request: CheckInRequest,
+    now: float,
+    draw: random.Random,
 ) -> float:
     was_in = request.was_in.get(active.name)
-    early = _rounds_early(driver, active.task, active.name, device, active.next_round, was_in)
+    early = rounds_early(connection, active.task, active.name, device, active.next_round, was_in)
     if early is None:
         return LONGEST_WAIT_S * draw.uniform(0.5, 1.0)
     return active.pace.come_back_s(early, now=now, draw=draw)

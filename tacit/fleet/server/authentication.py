@@ -10,7 +10,7 @@ from functools import lru_cache
 from sqlalchemy import Engine, bindparam, select, update
 
 from tacit.fleet.database import clock
-from tacit.fleet.database.hot_statements import Statement, light
+from tacit.fleet.database.hot_statements import light
 from tacit.fleet.database.schema import devices
 from tacit.fleet.database.transactions import read_only
 from tacit.fleet.server.request_limits import (
@@ -26,7 +26,7 @@ from tacit.fleet.wire.refusals import Refusal, unauthorised
 _LOOK_AGAIN_S = 2.0
 # Built once, because building a query takes longer than running it.
 _DEVICE = select(devices).where(devices.c.device == bindparam("which"))
-_TAKE = Statement(
+_TAKE = (
     update(devices)
     .where(
         devices.c.device == bindparam("which"),
@@ -79,9 +79,9 @@ class DeviceAuthenticator:
             self._known.move_to_end((address, device))
             if len(self._known) > self._most_known:
                 self._known.popitem(last=False)
-        now = clock.now(self._engine)
-        with light(self._engine) as driver:
-            if driver.changed(_TAKE, which=device, key=identity, new=credentials.counter, now=now) == 1:
+        with light(self._engine) as connection:
+            taking = {"which": device, "key": identity, "new": credentials.counter, "now": clock.now(self._engine)}
+            if connection.execute(_TAKE, taking).rowcount == 1:
                 return
         with read_only(self._engine) as connection:
             row = connection.execute(_DEVICE, {"which": device}).one_or_none()

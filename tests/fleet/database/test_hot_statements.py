@@ -10,37 +10,37 @@ from sqlalchemy import bindparam, func, insert, select, text, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from tacit.fleet.database import schema
-from tacit.fleet.database.hot_statements import Statement, light, reading
+from tacit.fleet.database.hot_statements import light, reading
 from tacit.fleet.database.migrations import migrate
 from tacit.fleet.database.transactions import light_transaction, open_database, read_only
 
 tokens = schema.tokens
 TOKEN = {"digest": "0" * 64, "uses_left": 0, "expires_at": 1.0}
-INSERT = Statement(insert(tokens).values({name: bindparam(name) for name in TOKEN}))
-USES = Statement(select(tokens.c.uses_left).with_for_update())
-SET = Statement(update(tokens).where(tokens.c.expires_at == 1.0).values(uses_left=bindparam("wanted")))
-COUNT = Statement(select(func.count()).select_from(tokens))
+INSERT = insert(tokens).values({name: bindparam(name) for name in TOKEN})
+USES = select(tokens.c.uses_left).with_for_update()
+SET = update(tokens).where(tokens.c.expires_at == 1.0).values(uses_left=bindparam("wanted"))
+COUNT = select(func.count()).select_from(tokens)
 
 
 def test_rows_changes_and_constants(engine):
     with light(engine) as driver:
-        assert driver.changed(INSERT, **TOKEN) == 1
-        assert driver.changed(SET, wanted=7) == 1
-        assert driver.rows(USES) == [(7,)]
+        assert driver.execute(INSERT, TOKEN).rowcount == 1
+        assert driver.execute(SET, {"wanted": 7}).rowcount == 1
+        assert driver.execute(USES).fetchall() == [(7,)]
     with reading(engine) as driver:
-        assert driver.rows(COUNT) == [(1,)]
+        assert driver.execute(COUNT).fetchall() == [(1,)]
     with read_only(engine) as connection:
         assert connection.scalar(select(tokens.c.uses_left)) == 7
 
 
 def test_changes_from_many_threads_are_all_kept_beside_those_of_sqlalchemy(engine):
     with light(engine) as driver:
-        driver.changed(INSERT, **TOKEN)
+        driver.execute(INSERT, TOKEN)
 
     def count(number):
         if number % 2:
             with light(engine) as driver:
-                driver.changed(SET, wanted=driver.rows(USES)[0][0] + 1)
+                driver.execute(SET, {"wanted": driver.execute(USES).fetchall()[0][0] + 1})
             return
         with light_transaction(engine) as connection:
             there = connection.scalar(select(tokens.c.uses_left).with_for_update())
@@ -49,18 +49,18 @@ def test_changes_from_many_threads_are_all_kept_beside_those_of_sqlalchemy(engin
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(count, range(40)))
     with reading(engine) as driver:
-        assert driver.rows(Statement(select(tokens.c.uses_left))) == [(40,)]
+        assert driver.execute(select(tokens.c.uses_left)).fetchall() == [(40,)]
 
 
 def insert_twice(engine):
     with light(engine) as driver:
         for _ in range(2):
-            driver.changed(INSERT, **TOKEN | {"uses_left": 424242})
+            driver.execute(INSERT, TOKEN | {"uses_left": 424242})
 
 
 def insert_and_fail(engine):
     with light(engine) as driver:
-        driver.changed(INSERT, **TOKEN)
+        driver.execute(INSERT, TOKEN)
         raise ZeroDivisionError
 
 
@@ -71,21 +71,21 @@ def test_a_failed_transaction_leaves_nothing_names_nobody_and_frees_the_lock(eng
     assert "424242" not in str(failure.value)
     for begin in (light, reading):
         with begin(engine) as driver:
-            assert driver.rows(COUNT) == [(0,)]
+            assert driver.execute(COUNT).fetchall() == [(0,)]
 
 
 def test_a_rollback_leaves_nothing(engine):
     with light(engine) as driver:
-        driver.changed(INSERT, **TOKEN)
+        driver.execute(INSERT, TOKEN)
         driver.rollback()
     with reading(engine) as driver:
-        assert driver.rows(COUNT) == [(0,)]
+        assert driver.execute(COUNT).fetchall() == [(0,)]
 
 
 def test_readers_do_not_wait_for_a_writer(engine):
     with light(engine) as writer, reading(engine) as reader:
-        writer.changed(INSERT, **TOKEN)
-        assert reader.rows(COUNT) == [(0,)]
+        writer.execute(INSERT, TOKEN)
+        assert reader.execute(COUNT).fetchall() == [(0,)]
 
 
 def test_writers_wait_for_each_other(engine):
@@ -93,7 +93,7 @@ def test_writers_wait_for_each_other(engine):
 
     def write():
         with light(engine) as driver:
-            driver.changed(INSERT, **TOKEN | {"digest": "1" * 64})
+            driver.execute(INSERT, TOKEN | {"digest": "1" * 64})
             done.append("second")
 
     with engine.begin() as connection:
@@ -114,7 +114,7 @@ def test_it_syncs_as_light_transactions_do_and_leaves_durable_ones_alone(engine)
     }[engine.dialect.name]
     for _ in range(2):
         with light(engine) as driver:
-            assert driver.rows(Statement(asked)) == [(light_value,)]
+            assert driver.execute(asked).fetchall() == [(light_value,)]
         with engine.begin() as connection:
             assert connection.scalar(asked) == durable
 
@@ -125,13 +125,13 @@ def test_it_goes_on_after_the_database_was_restarted(postgres_server, postgres_u
 
     def lose_the_database():
         with light(engine) as driver:
-            driver.rows(COUNT)
+            driver.execute(COUNT).fetchall()
             postgres_server.stop("immediate")
-            driver.rows(COUNT)
+            driver.execute(COUNT).fetchall()
 
     def count():
         with reading(engine) as driver:
-            return driver.rows(COUNT)
+            return driver.execute(COUNT).fetchall()
 
     with pytest.raises(DBAPIError) as failure:
         lose_the_database()
@@ -140,6 +140,6 @@ def test_it_goes_on_after_the_database_was_restarted(postgres_server, postgres_u
         count()
     postgres_server.start()
     with light(engine) as driver:
-        driver.changed(INSERT, **TOKEN)
+        driver.execute(INSERT, TOKEN)
     assert count() == [(1,)]
     engine.dispose()
