@@ -65,11 +65,10 @@ def light(engine: Engine) -> Iterator[DriverConnection]:
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[DriverConnection]:
-    """`transactions.read_only`: what is committed, on PostgreSQL by each statement anew."""
+    """`transactions.read_only`, without a transaction: each statement sees what is committed by then."""
     with _pooled(engine) as pooled:
         connection = pooled.dbapi_connection
-        if engine.dialect.name == "sqlite":
-            connection.execute("BEGIN")
+        if engine.dialect.name == "sqlite":  # it is in no transaction unless it is told to begin one
             yield DriverConnection(engine.dialect, connection)
             return
         connection.autocommit = True
