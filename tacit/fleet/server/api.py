@@ -124,9 +124,9 @@ class _DeviceRequests:
     def __init__(self, engine: Engine) -> None:
         self._authenticator = DeviceAuthenticator(engine)
         self._rate = RateLimiter(per_s=DEVICE_PER_S, burst=DEVICE_BURST)
-        self._threads = anyio.CapacityLimiter(_THREADS)
         # SQLite has one writer at a time: more threads would wait for each other.
-        self._short = CallQueue(1 if engine.dialect.name == "sqlite" else _THREADS)
+        short = 1 if engine.dialect.name == "sqlite" else _THREADS // 2
+        self._short, self._threads = CallQueue(short), anyio.CapacityLimiter(_THREADS - short)
 
     async def run_in_thread(self, call: Callable[[], _Result]) -> _Result:
         """Run a call that waits for the database without blocking other requests."""
