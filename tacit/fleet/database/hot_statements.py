@@ -21,7 +21,7 @@ from tacit.fleet.database.transactions import ONE_WRITER, set_synchronous
 
 
 class DriverConnection:
-    """A connection of the driver, in a transaction."""
+    """A connection of the driver, which runs statements as SQLAlchemy's `Connection` does."""
 
     def __init__(self, dialect: Dialect, connection: Any) -> None:
         self._dialect, self._connection = dialect, connection
