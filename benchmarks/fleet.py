@@ -65,11 +65,13 @@ def serve(database: str, listener: socket.socket) -> None:
     from tacit.fleet.database.heartbeat import Heartbeat
     from tacit.fleet.rounds.aggregator import Aggregator
     from tacit.fleet.server.api import create_app
+    from tacit.fleet.server.connections import Connections
 
     engine = open_database(database)
     Heartbeat(engine, PROCESS, role="all", address="http://here").start()
     app = create_app(engine, admin_token="b" * 64, reports=Aggregator(engine, PROCESS), selects=True)
-    config = uvicorn.Config(app, log_config=None, access_log=False, backlog=4096)
+    transport: dict[str, Any] = {"http": Connections().protocol(), "loop": "asyncio", "server_header": False}
+    config = uvicorn.Config(app, log_config=None, access_log=False, backlog=4096, **transport)
     uvicorn.Server(config).run(sockets=[listener])
 
 

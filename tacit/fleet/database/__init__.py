@@ -3,6 +3,7 @@
 schema.py               the tables and the schema's version
 migrations.py           how an older database is brought to that version
 transactions.py         opening SQLite or PostgreSQL, and the three kinds of transaction
+hot_statements.py       the statements of every check-in and report, given to the database's driver itself
 clock.py                the current time, as the database tells it
 leases.py               which processes run, and which of them coordinates
 heartbeat.py            a thread that keeps a process's entry and its lease up to date

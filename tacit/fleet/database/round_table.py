@@ -20,10 +20,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from sqlalchemy import Connection, Engine, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Engine, and_, bindparam, delete, func, insert, or_, select, update
 
 from tacit.errors import LedgerError
 from tacit.fleet.database import clock, public_log
+from tacit.fleet.database.hot_statements import light, reading
 from tacit.fleet.database.leases import Lease, hold
 from tacit.fleet.database.schema import (
     ABANDONED,
@@ -38,8 +39,32 @@ from tacit.fleet.database.schema import (
     tasks,
 )
 from tacit.fleet.database.task_table import drop_checkpoint
-from tacit.fleet.database.transactions import light_transaction, read_only
+from tacit.fleet.database.transactions import read_only
 
+# Built once, because building a query takes longer than running it.
+_PLACE_OF = (
+    select(rounds, assignments.c.aggregator.label("of"), assignments.c.state.label("at"), assignments.c.place)
+    .outerjoin(
+        assignments,
+        and_(assignments.c.round_id == rounds.c.round_id, assignments.c.device == bindparam("device")),
+    )
+    .where(rounds.c.round_id == bindparam("round_id"))
+)
+_COUNT = (
+    update(rounds)
+    .where(rounds.c.round_id == bindparam("of_round"), rounds.c.state == OPEN, rounds.c.reported < rounds.c.goal)
+    .values(reported=rounds.c.reported + 1)
+)
+_REPORTED = (
+    update(assignments)
+    .where(
+        assignments.c.round_id == bindparam("of_round"),
+        assignments.c.device == bindparam("of_device"),
+        assignments.c.aggregator == bindparam("at"),
+        assignments.c.state == SELECTED,
+    )
+    .values(state=REPORTED, receipt=bindparam("leaf"))
+)
 # Stands for an infinite clip norm (no clipping), because JSON has no infinity.
 UNCLIPPED = 1e300
 # The rest of a device after a place from which nothing came doubles with each in a row, so often at most. More would punish a
@@ -167,20 +192,12 @@ def settled(engine: Engine, task: str, *, round: int, attempt: int) -> RoundRow 
 
 def place_of(engine: Engine, round_id: str, device: int) -> tuple[RoundRow | None, Place | None]:
     """The round and the device's place in it; None for whichever does not exist."""
-    with read_only(engine) as connection:
-        found = connection.execute(
-            select(rounds, assignments.c.aggregator.label("of"), assignments.c.state.label("at"), assignments.c.place)
-            .outerjoin(
-                assignments,
-                and_(assignments.c.round_id == rounds.c.round_id, assignments.c.device == device),
-            )
-            .where(rounds.c.round_id == round_id)
-        ).one_or_none()
-    if found is None:
+    with reading(engine) as connection:
+        found = connection.execute(_PLACE_OF, {"round_id": round_id, "device": device}).fetchall()
+    if not found:
         return None, None
-    values = dict(found._mapping)
-    aggregator, state, place = values.pop("of"), values.pop("at"), values.pop("place")
-    round = RoundRow(**values)
+    *values, aggregator, state, place = found[0]
+    round = RoundRow(**dict(zip(rounds.c.keys(), values, strict=True)))
     return round, None if aggregator is None else Place(round, aggregator, state, place)
 
 
@@ -189,20 +206,12 @@ def take_report(engine: Engine, round_id: str, device: int, process: str, receip
 
     `receipt` is the leaf of the receipt that the device gets for it.
     """
-    with light_transaction(engine) as connection:
+    with light(engine) as connection:
         # Lock the round before its places, as every transaction does: another order could deadlock.
-        counted = connection.execute(
-            update(rounds)
-            .where(rounds.c.round_id == round_id, rounds.c.state == OPEN, rounds.c.reported < rounds.c.goal)
-            .values(reported=rounds.c.reported + 1)
-        )
-        if counted.rowcount == 0:
+        if connection.execute(_COUNT, {"of_round": round_id}).rowcount == 0:
             return ReportResult.OVER
-        mine = (assignments.c.round_id == round_id, assignments.c.device == device, assignments.c.aggregator == process)
-        placed = connection.execute(
-            update(assignments).where(*mine, assignments.c.state == SELECTED).values(state=REPORTED, receipt=receipt)
-        )
-        if placed.rowcount == 0:
+        mine = {"of_round": round_id, "of_device": device, "at": process}
+        if connection.execute(_REPORTED, {**mine, "leaf": receipt}).rowcount == 0:
             connection.rollback()
             return ReportResult.NO_PLACE
     return ReportResult.COUNTED

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ _FINAL = (
 POOL = 20
 _LIGHT, _READS, _SYNCHRONOUS = "tacit_light", "tacit_reads", "tacit_synchronous"
 # SQLite waits for its lock by sleeping and trying again, which is unfair; threads of one process queue here instead.
-_ONE_WRITER = threading.Lock()
+ONE_WRITER = threading.Lock()
 
 
 class DatabaseAway(FleetError):
@@ -102,7 +102,7 @@ def open_database(url: str) -> Engine:
 @contextmanager
 def light_transaction(engine: Engine) -> Iterator[Connection]:
     """A transaction that survives a kill of the process but perhaps not a power cut. It cannot be nested."""
-    one_writer = _ONE_WRITER if engine.dialect.name == "sqlite" else nullcontext()
+    one_writer = ONE_WRITER if engine.dialect.name == "sqlite" else nullcontext()
     with one_writer, engine.connect().execution_options(**{_LIGHT: True}) as connection, connection.begin():
         if engine.dialect.name == "postgresql":
             connection.execute(text("SET LOCAL synchronous_commit TO off"))
@@ -138,8 +138,12 @@ def _prepare_sqlite(engine: Engine) -> None:
         if options.get(_READS):
             connection.exec_driver_sql("BEGIN")
             return
-        wanted = "NORMAL" if options.get(_LIGHT) else "FULL"
-        if connection.info.get(_SYNCHRONOUS) != wanted:
-            connection.exec_driver_sql(f"PRAGMA synchronous={wanted}")
-            connection.info[_SYNCHRONOUS] = wanted
+        set_synchronous(connection.exec_driver_sql, connection.info, "NORMAL" if options.get(_LIGHT) else "FULL")
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def set_synchronous(execute: Callable[[str], object], info: dict[Any, Any], wanted: str) -> None:
+    """Let SQLite sync the next transactions of a connection, or not; `info` is of the connection and remembers which."""
+    if info.get(_SYNCHRONOUS) != wanted:
+        execute(f"PRAGMA synchronous={wanted}")
+        info[_SYNCHRONOUS] = wanted

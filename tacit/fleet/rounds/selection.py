@@ -22,6 +22,7 @@ from functools import lru_cache
 
 from sqlalchemy import Connection, Engine, Row, bindparam, func, insert, select, update
 
+from tacit.fleet.database.hot_statements import DriverConnection, light, reading
 from tacit.fleet.database.leases import AGGREGATES, LEAVING, seen_recently
 from tacit.fleet.database.participation_table import uncounted
 from tacit.fleet.database.schema import (
@@ -34,7 +35,7 @@ from tacit.fleet.database.schema import (
     rounds,
     tasks,
 )
-from tacit.fleet.database.transactions import light_transaction, read_only
+from tacit.fleet.database.transactions import read_only
 from tacit.fleet.rounds.pace_steering import CheckInPace, check_in_pace, idle_wait_s
 from tacit.fleet.wire.messages import Assignment, CheckInAnswer, CheckInRequest
 from tacit.fleet.wire.task import DeviceTask
@@ -74,7 +75,8 @@ _TAKE_PLACE = (
     .values(selected=rounds.c.selected + 1)
     .returning(rounds.c.selected)
 )
-_ASSIGN = insert(assignments)
+_PLACE = ("round_id", "device", "place", "aggregator", "state", "since")
+_ASSIGN = insert(assignments).values({name: bindparam(name) for name in _PLACE})
 
 
 @dataclass(frozen=True)
@@ -146,13 +148,13 @@ def check_in(
     """A place in a round for this device, if it may take part and one is free; in any case, how long to wait."""
     current = take_snapshot(engine, now=now) if snapshot is None else snapshot
     offered = [row for row in current.open if row.task not in request.busy_with and row.deadline > now]
-    with read_only(engine) as connection:
+    with reading(engine) as connection:
         waits = [_wait(connection, each, device, request, now, draw) for each in current.tasks]
-        held = connection.execute(_HELD, {"device": device}).first() if offered else None
-        in_vain = uncounted(connection, device, request.sent)
+        held = connection.execute(_HELD, {"device": device}).fetchall() if offered else []
+    in_vain = _in_vain(engine, device, request.sent)
     chosen: tuple[Row, str] | None = None
-    if held is not None:
-        chosen = _again(held, offered, current.uploads)
+    if held:
+        chosen = _again(held[0], offered, current.uploads)
     else:
         draw.shuffle(offered)
         for row in offered:
@@ -173,13 +175,18 @@ def check_in(
 
 
 def rounds_early(
-    connection: Connection, task: DeviceTask, name: str, device: int, at_round: int, was_in: int | None = None
+    connection: Connection | DriverConnection,
+    task: DeviceTask,
+    name: str,
+    device: int,
+    at_round: int,
+    was_in: int | None = None,
 ) -> int | None:
     """How many rounds a device is too early for this round of a task; 0 if it may take part, None if it never may again.
 
     `was_in` is the last round that the device itself reports: it can only make the device wait longer, never shorter.
     """
-    last, times = connection.execute(_LIMITS, {"task": name, "device": device}).one()
+    [(last, times)] = connection.execute(_LIMITS, {"task": name, "device": device}).fetchall()
     if times >= task.max_participation:
         return None
     known = [round for round in (last, was_in) if round is not None]
@@ -211,30 +218,39 @@ def could_come(engine: Engine, task: DeviceTask, name: str, at_round: int) -> in
 
 def _claim(engine: Engine, row: Row, device: int, aggregator: str, was_in: int | None, now: float) -> bool:
     """Claim a place in this round for this device, if it is still allowed and free; whether it was."""
-    with light_transaction(engine) as connection:
+    with light(engine) as connection:
         # Lock the device's row, so that the second of two check-ins of one device sees the result of the first.
-        if connection.execute(_LOCK_DEVICE, {"device": device, "now": now}).first() is None:
+        if not connection.execute(_LOCK_DEVICE, {"device": device, "now": now}).fetchall():
             return False
-        if connection.execute(_HELD, {"device": device}).first() is not None:
+        if connection.execute(_HELD, {"device": device}).fetchall():
             return False
         if rounds_early(connection, _task(row.description), row.task, device, row.round, was_in) != 0:
             return False
         here = {"round_id": row.round_id, "device": device}
-        if connection.execute(_OWN_STATE, here).first() is not None:
+        if connection.execute(_OWN_STATE, here).fetchall():
             return False
-        place = connection.execute(_TAKE_PLACE, {"which": row.round_id}).scalar_one_or_none()
-        if place is None:
+        taken = connection.execute(_TAKE_PLACE, {"which": row.round_id}).fetchall()
+        if not taken:
             return False
-        values = {"place": place - 1, "aggregator": aggregator, "state": SELECTED, "since": now}
+        values = {"place": taken[0][0] - 1, "aggregator": aggregator, "state": SELECTED, "since": now}
         connection.execute(_ASSIGN, {**here, **values})
     return True
 
 
-def _again(held: Row, offered: Sequence[Row], uploads: Mapping[str, str]) -> tuple[Row, str] | None:
+def _in_vain(engine: Engine, device: int, sent: Sequence[str]) -> list[str]:
+    """Those of the tries in `sent` that came to nothing. Most devices ask about none."""
+    if not sent:
+        return []
+    with read_only(engine) as connection:
+        return uncounted(connection, device, sent)
+
+
+def _again(held: tuple[str, str], offered: Sequence[Row], uploads: Mapping[str, str]) -> tuple[Row, str] | None:
     """The place that the device holds already, if it missed the answer. In secure aggregation it has left the round: None."""
+    round_id, aggregator = held
     for row in offered:
-        if row.round_id == held.round_id and held.aggregator in uploads and _task(row.description).secagg is None:
-            return row, held.aggregator
+        if row.round_id == round_id and aggregator in uploads and _task(row.description).secagg is None:
+            return row, aggregator
     return None
 
 
@@ -247,7 +263,12 @@ def _active(connection: Connection, row: Row, known: int) -> ActiveTask:
 
 
 def _wait(
-    connection: Connection, active: ActiveTask, device: int, request: CheckInRequest, now: float, draw: random.Random
+    connection: DriverConnection,
+    active: ActiveTask,
+    device: int,
+    request: CheckInRequest,
+    now: float,
+    draw: random.Random,
 ) -> float:
     was_in = request.was_in.get(active.name)
     early = rounds_early(connection, active.task, active.name, device, active.next_round, was_in)

@@ -8,6 +8,7 @@ operators.py        who may use the administrator's routes for what, and the log
 internal_routes.py  the routes for the coordinator of the same server
 authentication.py   whether a request comes from the device that it names
 enrolment.py        enrolment tokens and devices
+call_queue.py       runs the short calls of many requests in few threads
 request_limits.py   how often a device may ask, and how long an upload may be and take
 connections.py      how many connections there may be, and how long each may be idle
 unread_bodies.py    lets a client read an answer that is sent before its upload has ended

@@ -10,8 +10,9 @@ from functools import lru_cache
 from sqlalchemy import Engine, bindparam, select, update
 
 from tacit.fleet.database import clock
+from tacit.fleet.database.hot_statements import light
 from tacit.fleet.database.schema import devices
-from tacit.fleet.database.transactions import light_transaction, read_only
+from tacit.fleet.database.transactions import read_only
 from tacit.fleet.server.request_limits import (
     FAILURES_BURST,
     FAILURES_PER_S,
@@ -78,7 +79,7 @@ class DeviceAuthenticator:
             self._known.move_to_end((address, device))
             if len(self._known) > self._most_known:
                 self._known.popitem(last=False)
-        with light_transaction(self._engine) as connection:
+        with light(self._engine) as connection:
             taking = {"which": device, "key": identity, "new": credentials.counter, "now": clock.now(self._engine)}
             if connection.execute(_TAKE, taking).rowcount == 1:
                 return

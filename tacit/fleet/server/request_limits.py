@@ -193,6 +193,7 @@ async def read_buffer(
     length = stated_length(request, most=most, least=least)
     # One buffer from the start: joining pieces at the end would take the memory twice.
     body, got = bytearray(length) if buffers is None else buffers.take(length), 0
+    room = memoryview(body)  # a bytearray would copy each piece once more, into another bytearray
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:
@@ -205,7 +206,7 @@ async def read_buffer(
                 if got + len(chunk) > length:
                     got = -1
                     break
-                body[got : got + len(chunk)] = chunk
+                room[got : got + len(chunk)] = chunk
                 got += len(chunk)
     except TimeoutError:
         raise Refusal("The body did not arrive in time.", status=408, again=True) from None
