@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, TypeVar
 
 _Result = TypeVar("_Result")
@@ -27,13 +28,19 @@ class CallQueue:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="calls")
         self._waiting: deque[tuple[asyncio.Future[Any], Callable[[], Any]]] = deque()
         self._working = 0  # changed in the event loop only, as futures are
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self, call: Callable[[], _Result]) -> _Result:
         """What the call returns or raises, without blocking other requests."""
-        answer: asyncio.Future[_Result] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        if (
+            loop is not self._loop
+        ):  # nobody waits in an earlier one any more, and its calls may never have been handed over
+            self._loop, self._waiting, self._working = loop, deque(), 0
+        answer: asyncio.Future[_Result] = loop.create_future()
         self._waiting.append((answer, call))
         if self._working < self._threads:
-            self._start(answer.get_loop())
+            self._start(loop)
         return await answer
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -42,14 +49,15 @@ class CallQueue:
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         finished: list[Callable[[], None]] = []
-        until = time.monotonic() + _TOGETHER_S
-        while self._waiting and time.monotonic() < until:
+        waiting, until = self._waiting, time.monotonic() + _TOGETHER_S
+        while waiting and time.monotonic() < until:
             try:
-                answer, call = self._waiting.popleft()
+                answer, call = waiting.popleft()
             except IndexError:  # another thread was faster
                 break
             finished.append(_outcome(answer, call))
-        loop.call_soon_threadsafe(self._hand_over, loop, finished)
+        with suppress(RuntimeError):  # the loop has ended, and nobody waits
+            loop.call_soon_threadsafe(self._hand_over, loop, finished)
 
     def _hand_over(self, loop: asyncio.AbstractEventLoop, finished: list[Callable[[], None]]) -> None:
         self._working -= 1

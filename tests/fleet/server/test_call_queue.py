@@ -81,3 +81,23 @@ def test_calls_that_come_one_after_the_other_are_all_run():
         return await asyncio.wait_for(asyncio.gather(*(one(number) for number in range(5))), 600)
 
     assert asyncio.run(all_of_them()) == [200 * number for number in range(5)]
+
+
+def test_a_loop_that_ended_before_its_calls_keeps_no_later_loop_waiting():
+    queue, begun, go_on = CallQueue(1), threading.Event(), threading.Event()
+
+    def slow() -> bool:
+        begun.set()
+        return go_on.wait(600)
+
+    async def leave() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(queue.run(slow), 0.05)
+        begun.wait(600)
+
+    async def ask() -> str:
+        return await queue.run(lambda: "quick")
+
+    asyncio.run(leave())
+    go_on.set()
+    assert asyncio.run(asyncio.wait_for(ask(), 600)) == "quick"
