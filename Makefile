@@ -22,10 +22,10 @@ demo: $(VENV)/.ready-web
 # A test runs a program for less time than it takes to optimise it; `test-all` tests the programs that users run.
 test: export XLA_FLAGS := $(XLA_FLAGS) --xla_backend_optimization_level=0
 test: $(VENV)/.ready-dev
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not process"
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow and not process"
 
 test-all: $(VENV)/.ready-dev
-	@$(BIN)/python -m pytest -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -n 3 --dist worksteal
 
 check: lint docs test-all
 
