@@ -86,6 +86,7 @@ def test_a_command_imports_what_it_needs(
 def test_a_list_of_known_runs_imports_no_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("tacit.runs.listing.SETTLED_S", -60)
+    monkeypatch.setattr("tacit.privacy.outside._ADDED", set())  # other tests bring mechanisms of their own
     made_run(tmp_path / "runs" / "one")
     facts_below(tmp_path / "runs")
     modules = imported(tmp_path, "runs")
