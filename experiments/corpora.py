@@ -4,7 +4,7 @@
     python experiments/public_text.py en public > stores/english_text.jsonl     (likewise)
     python experiments/corpora.py --data DATA scotus irc
 
-makes what is not there yet: stores/NAME, the private people; stores/NAME-public, the public text; and
+makes what is not there yet: stores/NAME-private, the private people; stores/NAME-public, the public text; and
 runs/real_epsilon/NAME-words, the words that the people were found to use under differential privacy. DATA is the folder
 with the corpora, one person a line.
 """
@@ -43,7 +43,7 @@ class Corpus:
 
     @property
     def store(self) -> Path:
-        return STORES / self.name
+        return STORES / f"{self.name}-private"
 
     @property
     def public_store(self) -> Path:

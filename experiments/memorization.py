@@ -58,7 +58,7 @@ SETTLED = (
     "server.learning_rate=0.5",
     "work.learning_rate=0.25",
 )
-PEOPLE = 8_849
+PEOPLE = 8_807
 
 
 def sizes() -> list[Regime]:

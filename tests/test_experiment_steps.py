@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -264,3 +265,19 @@ def test_what_is_made_in_turn_is_made_once_and_begun_only_in_time(tmp_path: Path
         assert in_turn(["a", "b"], path, make, 1.0)
         assert made == ["a", "b"]
         assert [record["of"] for record in read_results(path).values()] == ["a", "b"]
+
+
+def test_two_experiments_never_make_different_stores_under_one_name() -> None:
+    """Each leaves a store as it is that is there already, so one would train on the other's words."""
+    corpora, steps = importlib.import_module("corpora"), importlib.import_module("steps")
+    made = [path for corpus in corpora.CORPORA.values() for path in (corpus.store, corpus.public_store)]
+    assert not set(made) & set(steps.stores(Path("data")))
+    assert len(set(made)) == len(made)
+
+
+def test_recipes_on_one_store_agree_on_how_many_people_it_has() -> None:
+    """A recipe that states more people than there are is refused when its run begins."""
+    trees = [tomllib.loads(path.read_text()) for path in EXPERIMENTS.glob("*.toml")]
+    on_it = [tree for tree in trees if tree.get("data", {}).get("store") == "stores/scotus"]
+    assert len(on_it) > 3
+    assert len({(tree["data"]["held_out"], tree["privacy"]["population"]) for tree in on_it}) == 1
