@@ -4,7 +4,7 @@ A chunk holds a fixed number of users of similar size; chunks go to the machine'
 lockstep for as many users as suit the accelerator (`placement.py`), in a loop that ends with the chunk's largest user. Batches
 are padded to about the size of the users in the chunk, not to the cap. Work whose steps on padding are not known to change
 nothing gets each user's own number of steps. Updates go directly into the accelerator's gate, and the chunk's memory is reused.
-Short chunks are padded with absent users of weight 0. No call waits for the accelerator.
+Short chunks are padded with absent users of weight 0. No call waits for a GPU; CPU cores get a thread each.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ class BatchedUsers:
     def _trained(
         self, broadcast: Any, models: list[Any], cohort: Any, norms: ClipThresholds
     ) -> Iterator[tuple[Any, Any]]:
-        """Each chunk with its users' updates, in order. Several accelerators get a thread each, because a call on a CPU core
-        (`cores.py`) returns when it is done, and at most two chunks each wait for the gate."""
+        """Each chunk with its users' updates, in order. CPU cores get a thread each, because a call on one of them (`cores.py`)
+        returns when it is done, and about two chunks a core wait for the gate."""
         updates_of = self._compiled(broadcast)
 
         def train(chunk: Chunk, turn: int) -> Any:
@@ -116,10 +116,10 @@ class BatchedUsers:
             steps = np.int32(chunk.steps) if ignores_padding(self.work) else chunk.own_steps
             return updates_of(models[turn], batches, steps, np.float32(norms.clip))
 
-        if len(models) == 1:
-            for chunk in cohort.chunks:
+        if len(models) == 1 or self._devices[0].platform != "cpu":
+            for number, chunk in enumerate(cohort.chunks):
                 self._require_pure(broadcast, chunk, norms)
-                yield chunk, train(chunk, 0)
+                yield chunk, train(chunk, number % len(models))
             return
         ahead: deque[tuple[Chunk, Future[Any]]] = deque()
         with ThreadPoolExecutor(len(models)) as threads:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import typer
 
 from tacit import __version__
 from tacit.cli import app as module
+from tacit.cli.commands import _with_flags
 from tacit.errors import DataError, RunError, TacitError
 from tests.support.commands import Tacit, everything
 
@@ -194,3 +196,10 @@ def test_the_help_is_the_same_whichever_commands_are_loaded(tacit: Tacit, monkey
     with_all = module.complete()
     monkeypatch.setattr(module, "build", lambda _: with_all)
     assert tacit("--help").out == short
+
+
+def test_a_repeated_option_without_a_described_type_is_left_as_it_is():
+    """Older versions of Typer have no `type_descriptor`."""
+    option = SimpleNamespace(is_flag=False, param_type_name="option", multiple=True, metavar=None)
+    assert _with_flags([option]) == [option]
+    assert option.metavar is None
